@@ -1,0 +1,141 @@
+// The scheduler's loop, its posts and its parking. Included by scheduler.hpp alone.
+#pragma once
+
+#include <rdmacoro/coro/scheduler.hpp>
+
+#include <array>
+#include <cstdint>
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace rdmacoro {
+
+inline scheduler::~scheduler() {
+    run_posted();
+    while (!services_.empty()) services_.pop_back();
+    if (wake_fd_ >= 0) ::close(wake_fd_);
+}
+
+inline bool scheduler::run_ready() noexcept {
+    if (ready_head_ == nullptr) return false;
+    // Only what is ready now: a coroutine that makes itself ready again must not keep the network waiting.
+    detail::ready_node* node = ready_head_;
+    ready_head_ = nullptr;
+    ready_tail_ = &ready_head_;
+    while (node != nullptr) {
+        detail::ready_node* next = node->next_ready;  // the frame that holds the node may be gone after resume
+        node->waiter.resume();
+        node = next;
+    }
+    return true;
+}
+
+inline bool scheduler::turn() noexcept {
+    bool any = run_ready();
+    if (posted_.load(std::memory_order_relaxed) != nullptr) any |= run_posted();
+    for (progress_source* source = sources_.front(); source != nullptr;) {
+        progress_source* next = sources_.next(*source);
+        any |= source->poll();
+        source = next;
+    }
+    // A busy loop reads the clock for its timers every 64th turn; an idle one each turn.
+    if (!timers_.empty() && (!any || ++turns_ % 64 == 0)) any |= timers_.expire(time_->now());
+    return any || ready_head_ != nullptr;
+}
+
+inline void scheduler::post(detail::posted_node& node) noexcept {
+    detail::posted_node* head = posted_.load(std::memory_order_relaxed);
+    do {
+        node.next_posted = head;
+    } while (!posted_.compare_exchange_weak(head, &node, std::memory_order_seq_cst, std::memory_order_relaxed));
+    // Pairs with park(): it says that it is parked and then looks for posts; this posts and then looks.
+    if (parked_.load(std::memory_order_seq_cst)) {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
+    }
+}
+
+inline bool scheduler::run_posted() noexcept {
+    detail::posted_node* newest = posted_.exchange(nullptr, std::memory_order_acquire);
+    if (newest == nullptr) return false;
+    detail::posted_node* oldest = nullptr;  // reverse: first posted, first called
+    while (newest != nullptr) {
+        detail::posted_node* next = newest->next_posted;
+        newest->next_posted = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != nullptr) {
+        detail::posted_node* next = oldest->next_posted;
+        oldest->call(*oldest);
+        oldest = next;
+    }
+    return true;
+}
+
+inline void scheduler::idle() noexcept {
+    idling_ = true;
+    if (!timers_.empty() && time_->advance_to(timers_.earliest())) return;
+    switch (idle_->next(*time_)) {
+        case idle::action::spin:
+#if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+#endif
+            return;
+        case idle::action::yield: ::sched_yield(); return;
+        case idle::action::park: park(); return;
+    }
+}
+
+inline void scheduler::park() noexcept {
+    if (wake_fd_ < 0) {
+        wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (wake_fd_ < 0) {
+            ::sched_yield();
+            return;
+        }
+    }
+    parked_.store(true, std::memory_order_seq_cst);
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
+    // Arm, look once more, sleep: what came before the arming is found here, what comes after it wakes the sleep.
+    if (!turn()) {
+        ++parks_;
+        if (!sleep_until_woken()) ::sched_yield();
+    } else {
+        moved();
+    }
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->disarm();
+    parked_.store(false, std::memory_order_relaxed);
+}
+
+inline bool scheduler::sleep_until_woken() noexcept {
+    std::array<pollfd, 64> fds{};
+    nfds_t count = 0;
+    fds[count++] = {wake_fd_, POLLIN, 0};
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
+        const int fd = s->wake_fd();
+        if (fd < 0 || count == fds.size()) return false;
+        fds[count++] = {fd, POLLIN, 0};
+    }
+    timespec limit{};
+    timespec* wait = nullptr;
+    if (!timers_.empty()) {
+        const duration left = timers_.earliest() - time_->now();
+        if (left <= duration::zero()) return true;
+        limit.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
+        limit.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
+        wait = &limit;
+    }
+    const int ready = ::ppoll(fds.data(), count, wait, nullptr);
+    if (ready > 0 && fds[0].revents != 0) {
+        std::uint64_t drained = 0;
+        [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
+    }
+    return true;
+}
+
+}  // namespace rdmacoro

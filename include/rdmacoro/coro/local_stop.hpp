@@ -1,0 +1,98 @@
+// Stop requests within one scheduler: what std::stop_token does across threads, without atomics or allocation.
+#pragma once
+
+#include <rdmacoro/coro/intrusive_list.hpp>
+
+namespace rdmacoro {
+
+class local_stop_source;
+
+/// A reference to a `local_stop_source`, or to nothing (then it never stops). The source must outlive it. Only for use
+/// on the thread that owns the scheduler; `with_stop` and `scheduler::run` bridge a `std::stop_token` to it.
+class local_stop_token {
+public:
+    local_stop_token() noexcept = default;
+
+    [[nodiscard]] inline bool stop_requested() const noexcept;
+    [[nodiscard]] bool stop_possible() const noexcept { return source_ != nullptr; }
+
+private:
+    friend class local_stop_source;
+    friend class local_stop_callback;
+    explicit local_stop_token(local_stop_source* source) noexcept : source_(source) {}
+
+    local_stop_source* source_ = nullptr;
+};
+
+/// A function called once when a source is asked to stop, while it is attached.
+class local_stop_callback : private detail::list_node<local_stop_callback> {
+public:
+    using function = void (*)(local_stop_callback&) noexcept;
+
+    local_stop_callback() noexcept = default;
+    ~local_stop_callback() { unlink(); }
+
+    /// Attaches to the token's source. Does nothing when the token has none. The token must not have been stopped yet.
+    inline void attach(local_stop_token token, function call) noexcept;
+    void detach() noexcept { unlink(); }
+    [[nodiscard]] bool attached() const noexcept { return linked(); }
+
+private:
+    friend class local_stop_source;
+    friend class detail::intrusive_list<local_stop_callback, local_stop_callback>;
+
+    function call_ = nullptr;
+};
+
+/// Asks everything attached to its tokens to stop, once and for good.
+class local_stop_source {
+public:
+    local_stop_source() noexcept = default;
+
+    /// A source that also stops when `parent` does.
+    explicit local_stop_source(local_stop_token parent) noexcept { follow(parent); }
+
+    /// From now on stops when `parent` does, and at once when it already has.
+    void follow(local_stop_token parent) noexcept {
+        if (parent.stop_requested()) {
+            request_stop();
+        } else if (parent.stop_possible()) {
+            upstream_.owner = this;
+            upstream_.attach(parent, [](local_stop_callback& self) noexcept {
+                static_cast<link_up&>(self).owner->request_stop();
+            });
+        }
+    }
+
+    [[nodiscard]] local_stop_token get_token() noexcept { return local_stop_token(this); }
+    [[nodiscard]] bool stop_requested() const noexcept { return requested_; }
+
+    /// Calls every attached function once. A function may attach and detach others.
+    void request_stop() noexcept {
+        if (requested_) return;
+        requested_ = true;
+        while (local_stop_callback* callback = callbacks_.pop_front()) callback->call_(*callback);
+    }
+
+private:
+    friend class local_stop_callback;
+    struct link_up : local_stop_callback {
+        local_stop_source* owner = nullptr;
+    };
+
+    bool requested_ = false;
+    detail::intrusive_list<local_stop_callback, local_stop_callback> callbacks_;
+    link_up upstream_;
+};
+
+inline bool local_stop_token::stop_requested() const noexcept {
+    return source_ != nullptr && source_->stop_requested();
+}
+
+inline void local_stop_callback::attach(local_stop_token token, function call) noexcept {
+    if (token.source_ == nullptr) return;
+    call_ = call;
+    token.source_->callbacks_.push_back(*this);
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,203 @@
+// The scheduler: one thread's cooperative loop over ready coroutines, progress sources, timers and posts.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/error.hpp>
+#include <rdmacoro/coro/idle.hpp>
+#include <rdmacoro/coro/local_stop.hpp>
+#include <rdmacoro/coro/progress_source.hpp>
+#include <rdmacoro/coro/timer.hpp>
+
+#include <atomic>
+#include <coroutine>
+#include <memory>
+#include <new>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace rdmacoro {
+
+template <class T>
+class task;
+class scheduler;
+
+/// What a coroutine hands down to everything it awaits.
+struct environment {
+    scheduler* owner = nullptr;
+    local_stop_token stop{};
+};
+
+namespace detail {
+/// A coroutine that can go on. Lives in the awaiting frame.
+struct ready_node {
+    ready_node* next_ready = nullptr;
+    std::coroutine_handle<> waiter{};
+};
+
+/// Something for the scheduler's thread to call, handed over by any thread.
+struct posted_node {
+    using function = void (*)(posted_node&) noexcept;
+    posted_node* next_posted = nullptr;
+    function call = nullptr;
+};
+}  // namespace detail
+
+/// Runs coroutines on the thread that calls `run`, and everything that they wait for. All members but `post` are for that
+/// thread alone.
+class scheduler {
+public:
+    /// `Idle` decides what happens when nothing moves (see idle.hpp). The clock must outlive the scheduler.
+    template <idle::strategy Idle = idle::adaptive>
+    explicit scheduler(Idle strategy = Idle{}, clock& time = monotonic_clock::instance())
+        : time_(&time), idle_(std::make_unique<idle_model<Idle>>(std::move(strategy))) {}
+
+    scheduler(const scheduler&) = delete;
+    scheduler& operator=(const scheduler&) = delete;
+    inline ~scheduler();
+
+    /// Runs until `main` has ended and gives its value or throws what it threw. May be called again, and, with care, by
+    /// something that itself runs in it.
+    template <class T>
+    T run(task<T> main);
+
+    /// The scheduler whose `run` is on this thread's stack, or nullptr.
+    [[nodiscard]] static scheduler* current() noexcept { return current_; }
+
+    [[nodiscard]] time_point now() noexcept { return time_->now(); }
+    [[nodiscard]] clock& time() noexcept { return *time_; }
+
+    /// One turn: resumes what is ready, polls every source once, fires timers. False when nothing moved.
+    inline bool turn() noexcept;
+
+    /// Turns, and idles as the strategy says, until `done()` answers true.
+    template <class Done>
+    void run_until(Done done) {
+        current_scope scope(*this);
+        while (!done()) {
+            if (turn()) {
+                moved();
+            } else if (!done()) {
+                idle();
+            }
+        }
+    }
+
+    /// The coroutine goes on in this turn or the next. The node stays in place until then.
+    void make_ready(detail::ready_node& node) noexcept {
+        node.next_ready = nullptr;
+        *ready_tail_ = &node;
+        ready_tail_ = &node.next_ready;
+    }
+
+    /// Calls `function` on this scheduler's thread, soon, and wakes it when parked. Thread-safe. Allocates one node.
+    template <class Function>
+    void post(Function function) {
+        struct owned : detail::posted_node {
+            Function function;
+            explicit owned(Function&& f) : function(std::move(f)) {}
+        };
+        auto* node = new owned(std::move(function));
+        node->call = [](detail::posted_node& self) noexcept {
+            std::unique_ptr<owned> own(static_cast<owned*>(&self));
+            own->function();
+        };
+        post(*node);
+    }
+
+    /// As above without allocation: the node stays in place until its function is called. Thread-safe.
+    inline void post(detail::posted_node& node) noexcept;
+
+    /// Moves what was posted to this side and calls it. `turn` does so; for those who must know that a node has run.
+    inline bool run_posted() noexcept;
+
+    void add_timer(detail::timer_node& timer) { timers_.insert(timer); }
+    void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
+
+    void add_source(progress_source& source) noexcept { sources_.push_back(source); }
+    void remove_source(progress_source& source) noexcept { source.unlink(); }
+
+    /// The one `Service` of this scheduler, made on first use from `(scheduler&)` and destroyed with the scheduler, last
+    /// made first.
+    template <class Service>
+    Service& service() {
+        for (auto& entry : services_) {
+            if (entry->key == &service_key<Service>) return static_cast<service_holder<Service>&>(*entry).value;
+        }
+        auto made = std::make_unique<service_holder<Service>>(*this);
+        Service& value = made->value;
+        services_.push_back(std::move(made));
+        return value;
+    }
+
+    /// How often this scheduler has slept in the kernel.
+    [[nodiscard]] std::uint64_t parks() const noexcept { return parks_; }
+
+private:
+    struct idle_base {
+        virtual ~idle_base() = default;
+        virtual idle::action next(clock& time) noexcept = 0;
+        virtual void progress() noexcept = 0;
+    };
+    template <class Idle>
+    struct idle_model final : idle_base {
+        explicit idle_model(Idle&& strategy) : strategy_(std::move(strategy)) {}
+        idle::action next(clock& time) noexcept override { return strategy_.next(time); }
+        void progress() noexcept override { strategy_.progress(); }
+        Idle strategy_;
+    };
+
+    struct service_base {
+        const void* key = nullptr;
+        virtual ~service_base() = default;
+    };
+    template <class Service>
+    struct service_holder final : service_base {
+        explicit service_holder(scheduler& owner) : value(owner) { key = &service_key<Service>; }
+        Service value;
+    };
+    template <class Service>
+    static constexpr char service_key = 0;
+
+    /// Makes a scheduler the thread's current one, and puts the former back.
+    struct current_scope {
+        explicit current_scope(scheduler& now_current) noexcept : former(current_) { current_ = &now_current; }
+        ~current_scope() { current_ = former; }
+        current_scope(const current_scope&) = delete;
+        current_scope& operator=(const current_scope&) = delete;
+        scheduler* former;
+    };
+
+    void moved() noexcept {
+        if (!idling_) return;
+        idling_ = false;
+        idle_->progress();
+    }
+
+    inline bool run_ready() noexcept;
+    inline void idle() noexcept;
+    inline void park() noexcept;
+    [[nodiscard]] inline bool sleep_until_woken() noexcept;
+
+    static inline constinit thread_local scheduler* current_ = nullptr;
+
+    detail::ready_node* ready_head_ = nullptr;
+    detail::ready_node** ready_tail_ = &ready_head_;
+    detail::intrusive_list<progress_source> sources_;
+    detail::timer_heap timers_;
+    clock* time_;
+    std::uint32_t turns_ = 0;
+    bool idling_ = false;
+    std::unique_ptr<idle_base> idle_;
+    std::vector<std::unique_ptr<service_base>> services_;
+    std::uint64_t parks_ = 0;
+    int wake_fd_ = -1;
+
+    // Written by other threads; on a line of their own.
+    alignas(64) std::atomic<detail::posted_node*> posted_{nullptr};
+    std::atomic<bool> parked_{false};
+};
+
+}  // namespace rdmacoro
+
+#include <rdmacoro/coro/detail/scheduler_loop.hpp>
