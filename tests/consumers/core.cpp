@@ -1,0 +1,3 @@
+#include <rdmacoro/rdmacoro.hpp>
+rdmacoro::task<> hello() { co_return; }
+int main() { rdmacoro::scheduler{}.run(hello()); }

@@ -1,0 +1,68 @@
+// The main function of every Catch2 program here. Exit status: 0 all passed; 77 (Meson's sign for a skipped
+// test) when there were test cases and each one left by SKIP_TEST; otherwise what Catch2 says, never 0 when
+// the arguments selected no test case at all.
+
+#if __has_include(<catch2/catch_session.hpp>)
+#include <catch2/catch_session.hpp>
+#include <catch2/reporters/catch_reporter_event_listener.hpp>
+#include <catch2/reporters/catch_reporter_registrars.hpp>
+#else
+#define CATCH_CONFIG_RUNNER
+#endif
+
+#include "catch.hpp"
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+namespace {
+
+#if __has_include(<catch2/catch_session.hpp>)
+using listener_base = Catch::EventListenerBase;
+#else
+using listener_base = Catch::TestEventListenerBase;
+#endif
+
+int cases_run = 0;
+int cases_skipped = 0;
+bool skipped_this_case = false;
+
+struct case_counter : listener_base {
+    using listener_base::listener_base;
+
+    void testCaseStarting(const Catch::TestCaseInfo& info) override {
+        listener_base::testCaseStarting(info);
+        skipped_this_case = false;
+    }
+    void testCaseEnded(const Catch::TestCaseStats& stats) override {
+        listener_base::testCaseEnded(stats);
+        ++cases_run;
+        if (skipped_this_case) ++cases_skipped;
+    }
+};
+
+}  // namespace
+
+CATCH_REGISTER_LISTENER(case_counter)
+
+void rdmacoro::test::note_skipped(const char* file, int line, const std::string& why) {
+    skipped_this_case = true;
+    std::cout << file << ':' << line << ": skipped: " << why << std::endl;
+}
+
+int main(int argc, char* argv[]) {
+    constexpr int all_skipped = 77;
+    Catch::Session session;
+    if (const int wrong_usage = session.applyCommandLine(argc, argv); wrong_usage != 0) return wrong_usage;
+    const auto& asked = session.configData();
+    const bool only_text = asked.showHelp || asked.listTests || asked.listTags || asked.listReporters;
+
+    const int result = session.run();
+    if (result != 0 || only_text) return result;
+    if (cases_run == 0) {
+        std::fputs("no test case was selected\n", stderr);
+        return 1;
+    }
+    return cases_skipped == cases_run ? all_skipped : 0;
+}
