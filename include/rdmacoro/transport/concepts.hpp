@@ -1,0 +1,176 @@
+// What a transport is: the posting face that the protocol layer uses, as concepts.
+//
+// Belongs here: links, domains, and everything that knows one network or one way between processes.
+// Does not belong here: matching, protocols, tags, credits; those are built once, above, from these concepts.
+#pragma once
+
+#include <rdmacoro/coro/result.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/memory/lent_buffer.hpp>
+#include <rdmacoro/memory/region.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace rdmacoro {
+
+/// Every message begins with this many bytes that the layer above owns; to a transport they are opaque. Together with a
+/// four-byte frame word they leave 48 of a cache line's 64 bytes to the payload.
+inline constexpr std::size_t message_header_bytes = 12;
+
+/// Aligned so that the eight bytes at offset 4 sit at a multiple of eight once a four-byte frame word stands before it.
+using message_header = std::array<std::byte, message_header_bytes>;
+
+/// What a transport can do, where it is fixed: `Transport::static_capabilities`. Where the device or the kernel decides,
+/// `link.capabilities()` says the same at run time; a link never offers less than the fixed part says.
+struct capabilities {
+    std::size_t inline_bytes = 0;    ///< payload that travels in the cheapest form (a cache line, an inline work request)
+    std::size_t max_message = 0;     ///< longest payload of one posted message, in bytes
+    std::size_t eager_bytes = 0;     ///< payload up to which one message with data is better than several
+    std::size_t segment_bytes = 0;   ///< best payload of one piece of a long message, at most `max_message`
+    std::size_t get_alignment = 1;   ///< required of address and length of a get
+    bool one_sided = false;          ///< has get and put
+    bool one_sided_offloaded = false;  ///< get and put move without the peer's scheduler
+    bool needs_registration = false;   ///< local memory of a get or put must be registered, too
+    bool atomics = false;              ///< fetch-and-add, compare-and-swap
+    bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
+};
+
+/// What became of something posted.
+enum class post_result : std::uint8_t {
+    done,    ///< over; the memory is the caller's again
+    posted,  ///< under way: the memory is borrowed until the completion is called
+    retry,   ///< no room now, nothing happened; the sink's `writable()` is called when trying again makes sense
+    failed,  ///< the link is down; the sink has been or will be told by `link_down`
+};
+
+/// Called once, on the scheduler's thread, when something `posted` is over. Lives in the operation that posted.
+struct completion {
+    using function = void (*)(completion& self, std::error_code outcome) noexcept;
+
+    function done = nullptr;
+    completion* next = nullptr;       ///< the transport's, while posted
+    void* transport_state = nullptr;  ///< the transport's, while posted
+};
+
+/// What a sink did with a message that was offered to it.
+enum class delivery : std::uint8_t {
+    taken,  ///< consumed, or kept through the link's `keep()`
+    later,  ///< not now: offer it again at the next poll, and nothing behind it before
+};
+
+/// Where a link hands up what arrives. Semantic requirements:
+///  1. All functions are called on the scheduler's thread from inside `link.poll()`, never from inside a post.
+///  2. `deliver` gets a whole message. The payload is readable during the call; to read it longer call `link.keep()` from
+///     inside. Bytes come from the peer: they are hostile until checked.
+///  3. A link may announce a long message before its payload has come: `begin_payload(header, bytes)`. After `taken` it
+///     asks `payload_space()` for memory to put the next bytes to, each time anew, and says how many came by
+///     `payload_arrived(n)`, until `bytes` have; an empty span means that what remains now is thrown away, and is counted
+///     by `payload_arrived` as well. The memory is not touched between polls.
+///  4. `writable` follows a `retry` when room has come. `link_down` is called once, with the reason, and is the last call.
+template <class S>
+concept message_sink = requires(S& sink, const message_header& header, std::span<const std::byte> payload, std::size_t n,
+                                std::error_code reason) {
+    { sink.deliver(header, payload) } noexcept -> std::same_as<delivery>;
+    { sink.begin_payload(header, n) } noexcept -> std::same_as<delivery>;
+    { sink.payload_space() } noexcept -> std::same_as<std::span<std::byte>>;
+    { sink.payload_arrived(n) } noexcept;
+    { sink.writable() } noexcept;
+    { sink.link_down(reason) } noexcept;
+};
+
+namespace detail {
+/// The sink that concepts are checked with.
+struct sink_archetype {
+    delivery deliver(const message_header&, std::span<const std::byte>) noexcept { return delivery::taken; }
+    delivery begin_payload(const message_header&, std::size_t) noexcept { return delivery::taken; }
+    std::span<std::byte> payload_space() noexcept { return {}; }
+    void payload_arrived(std::size_t) noexcept {}
+    void writable() noexcept {}
+    void link_down(std::error_code) noexcept {}
+};
+static_assert(message_sink<sink_archetype>);
+}  // namespace detail
+
+/// A connected link that hands what arrives to a `Sink`. Semantic requirements:
+///  1. Messages arrive whole, once, in the order posted, or the link goes down.
+///  2. `post(header, payload, c)`: `payload.size()` is at most `capabilities().max_message`. On `done` and `retry` nothing
+///     refers to `payload` or `c` any more. On `posted` the pieces' memory and `c` stay until `c.done`; the array behind
+///     a long gather list stays as long.
+///  3. `revoke(c)` of something posted: at return neither peer nor device touches the caller's memory, and `c` is not
+///     called. True: the peer still gets the whole message (it had been copied). False: it gets the length that was
+///     posted with bytes of no meaning in place of what was not sent yet.
+///  4. `poll(budget)` hands up at most `budget` messages and answers how many moved; not to be called from a sink.
+///  5. `keep()`, from inside `deliver` only: takes the payload over as a `lent_buffer`; empty when the transport can't
+///     spare the memory, and the sink copies.
+///  6. `close(reason)` ends the link at once: everything posted completes with `reason`, and the sink is told by
+///     `link_down` before `close` returns. Destroying a link closes it without telling the sink.
+///  7. Messages posted before an orderly `close` by this side may be lost; a protocol that must drain says goodbye first.
+template <class L>
+concept message_link = requires(L& link, const message_header& header, const const_buffers& payload, completion& c,
+                                unsigned budget, std::error_code reason) {
+    { link.post(header, payload, c) } noexcept -> std::same_as<post_result>;
+    { link.revoke(c) } noexcept -> std::same_as<bool>;
+    { link.poll(budget) } noexcept -> std::same_as<unsigned>;
+    { link.keep() } noexcept -> std::same_as<lent_buffer>;
+    { link.close(reason) } noexcept;
+    { link.capabilities() } noexcept -> std::convertible_to<const capabilities&>;
+    { link.owner() } noexcept -> std::same_as<scheduler&>;
+    { link.peer_name() } -> std::convertible_to<std::string>;
+};
+
+/// A link with one-sided operations. Semantic requirements:
+///  1. `get(from, into, c)` and `put(from, to, c)` answer like `post`; lengths are equal (the caller checked), may be zero,
+///     and are bounded by the address space only.
+///  2. A wrong or revoked key, a range past the region's end or a missing right ends the operation with `errc::bad_key`,
+///     `errc::out_of_bounds` or `errc::access_denied` and leaves the link usable.
+///  3. A completed put is visible to the peer's thread when it next polls. `revoke(c)` works on both.
+template <class L>
+concept one_sided_link = message_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
+                                                     std::span<const std::byte> from, completion& c) {
+    { link.get(there, into, c) } noexcept -> std::same_as<post_result>;
+    { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
+};
+
+/// An opened device or name space of one transport, on one scheduler. Semantic requirements:
+///  1. `connect` and `listen` end with an `error` whose text names the address and says what to do.
+///  2. A `connection` is a connected link nobody listens to yet; it is movable, and becomes a link by constructing
+///     `Transport::link<Sink>(connection, sink)`. What arrived meanwhile is not lost.
+///  3. `accept()` never fails because of one bad client; a bad client is dropped.
+///  4. Links, listeners, connections and regions must be gone before their domain.
+template <class D, class T>
+concept transport_domain = requires(D& domain, std::string_view address, typename T::listener& listener,
+                                    std::span<std::byte> memory, access rights) {
+    { domain.connect(address) } -> std::same_as<task<typename T::connection>>;
+    { domain.listen(address) } -> std::same_as<task<typename T::listener>>;
+    { listener.accept() } -> std::same_as<task<typename T::connection>>;
+    { listener.address() } -> std::convertible_to<std::string>;
+    { domain.register_memory(memory, rights) } -> std::same_as<region>;
+    { domain.owner() } noexcept -> std::same_as<scheduler&>;
+};
+
+/// A transport: a type that names the others and states what is fixed. Semantic requirements:
+///  1. `name` is the scheme of its addresses (`tcp` for `tcp://host:port`); `description` is one line for people.
+///  2. `link<Sink>` models `message_link` for every `message_sink`, and `one_sided_link` when
+///     `static_capabilities.one_sided`.
+///  3. `domain` is constructible from `(scheduler&)` with good defaults, and is a progress source of that scheduler while
+///     it lives.
+template <class T>
+concept transport = requires {
+    typename T::domain;
+    typename T::connection;
+    typename T::listener;
+    { T::name } -> std::convertible_to<std::string_view>;
+    { T::description } -> std::convertible_to<std::string_view>;
+    { T::static_capabilities } -> std::convertible_to<const capabilities&>;
+} && transport_domain<typename T::domain, T> && std::movable<typename T::connection> && std::movable<typename T::listener> &&
+    message_link<typename T::template link<detail::sink_archetype>> &&
+    std::constructible_from<typename T::domain, scheduler&> &&
+    std::constructible_from<typename T::template link<detail::sink_archetype>, typename T::connection, detail::sink_archetype&>;
+
+}  // namespace rdmacoro
