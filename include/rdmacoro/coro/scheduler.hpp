@@ -12,6 +12,7 @@
 #include <coroutine>
 #include <memory>
 #include <new>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,6 +35,14 @@ struct ready_node {
     ready_node* next_ready = nullptr;
     std::coroutine_handle<> waiter{};
 };
+
+/// Whether a coroutine that hands over to another leaves nothing on the stack in every build. g++ before 15 tail-calls
+/// only from -O2 up and not under every sanitizer.
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 15)
+inline constexpr bool transfers_use_no_stack = true;
+#else
+inline constexpr bool transfers_use_no_stack = false;
+#endif
 
 /// Something for the scheduler's thread to call, handed over by any thread.
 struct posted_node {
@@ -60,6 +69,10 @@ public:
     /// something that itself runs in it.
     template <class T>
     T run(task<T> main);
+
+    /// As above; `main` and all that it awaits are asked to stop when `stop` is, by whatever thread.
+    template <class T>
+    T run(task<T> main, std::stop_token stop);
 
     /// The scheduler whose `run` is on this thread's stack, or nullptr.
     [[nodiscard]] static scheduler* current() noexcept { return current_; }
@@ -90,6 +103,27 @@ public:
         ready_tail_ = &node.next_ready;
     }
 
+    /// Resumes a coroutine of this scheduler now, on top of the caller.
+    void resume(std::coroutine_handle<> next) noexcept {
+        next.resume();
+        if constexpr (!detail::transfers_use_no_stack) {
+            while (handed_over_) std::exchange(handed_over_, {}).resume();
+        }
+    }
+
+    /// What an `await_suspend` returns to hand over to `next`: `next`, or now and then, where the compiler does not
+    /// promise tail calls, nothing, and `resume` goes on with `next` once the stack is unwound.
+    [[nodiscard]] std::coroutine_handle<> transfer(std::coroutine_handle<> next) noexcept {
+        if constexpr (!detail::transfers_use_no_stack) {
+            constexpr std::uint32_t transfers_on_the_stack = 64;
+            if (++transfers_ % transfers_on_the_stack == 0) {
+                handed_over_ = next;
+                return std::noop_coroutine();
+            }
+        }
+        return next;
+    }
+
     /// Calls `function` on this scheduler's thread, soon, and wakes it when parked. Thread-safe. Allocates one node.
     template <class Function>
     void post(Function function) {
@@ -108,8 +142,12 @@ public:
     /// As above without allocation: the node stays in place until its function is called. Thread-safe.
     inline void post(detail::posted_node& node) noexcept;
 
-    /// Moves what was posted to this side and calls it. `turn` does so; for those who must know that a node has run.
+    /// Moves what was posted to this side and calls it. True when there was anything.
     inline bool run_posted() noexcept;
+
+    /// Takes back a node whose `post` has returned: from here on its function is not called. True when it had still been
+    /// waiting for its call.
+    inline bool withdraw(detail::posted_node& node) noexcept;
 
     void add_timer(detail::timer_node& timer) { timers_.insert(timer); }
     void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
@@ -122,7 +160,8 @@ public:
     template <class Service>
     Service& service() {
         for (auto& entry : services_) {
-            if (entry->key == &service_key<Service>) return static_cast<service_holder<Service>&>(*entry).value;
+            if (entry->key == &service_key<Service>)
+                return static_cast<service_holder<Service>&>(*entry).value;
         }
         auto made = std::make_unique<service_holder<Service>>(*this);
         Service& value = made->value;
@@ -161,7 +200,9 @@ private:
 
     /// Makes a scheduler the thread's current one, and puts the former back.
     struct current_scope {
-        explicit current_scope(scheduler& now_current) noexcept : former(current_) { current_ = &now_current; }
+        explicit current_scope(scheduler& now_current) noexcept : former(current_) {
+            current_ = &now_current;
+        }
         ~current_scope() { current_ = former; }
         current_scope(const current_scope&) = delete;
         current_scope& operator=(const current_scope&) = delete;
@@ -175,6 +216,7 @@ private:
     }
 
     inline bool run_ready() noexcept;
+    inline void collect_posted() noexcept;
     inline void idle() noexcept;
     inline void park() noexcept;
     [[nodiscard]] inline bool sleep_until_woken() noexcept;
@@ -183,6 +225,11 @@ private:
 
     detail::ready_node* ready_head_ = nullptr;
     detail::ready_node** ready_tail_ = &ready_head_;
+    detail::ready_node* batch_ = nullptr;  // being resumed; here, so that a nested run goes on with it
+    detail::posted_node* arrived_head_ = nullptr;
+    detail::posted_node** arrived_tail_ = &arrived_head_;
+    std::coroutine_handle<> handed_over_{};
+    std::uint32_t transfers_ = 0;
     detail::intrusive_list<progress_source> sources_;
     detail::timer_heap timers_;
     clock* time_;

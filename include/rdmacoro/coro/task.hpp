@@ -1,7 +1,7 @@
 // task<T>: a lazy coroutine, awaited once by one parent.
 #pragma once
 
-#include <rdmacoro/coro/frame_pool.hpp>
+#include <rdmacoro/coro/detail/promise_base.hpp>
 #include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
@@ -13,13 +13,13 @@ namespace rdmacoro {
 namespace detail {
 
 /// What tasks of all value types share: whom to resume, what to hand down.
-class task_promise_base {
+class task_promise_base : public promise_base {
 public:
     struct final_awaiter {
         bool await_ready() noexcept { return false; }
         template <class Promise>
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) noexcept {
-            return ended.promise().continuation_;
+            return ended.promise().hand_over(ended.promise().continuation_);
         }
         void await_resume() noexcept {}
     };
@@ -28,23 +28,16 @@ public:
     final_awaiter final_suspend() noexcept { return {}; }
     void unhandled_exception() noexcept { failure_ = std::current_exception(); }
 
-    /// Hands scheduler and stop token to whatever is awaited.
-    template <class Awaitable>
-    Awaitable&& await_transform(Awaitable&& awaitable) noexcept {
-        if constexpr (requires { awaitable.bind(env_); }) awaitable.bind(env_);
-        return static_cast<Awaitable&&>(awaitable);
-    }
-
-    void set_environment(const environment& env) noexcept { env_ = env; }
-    [[nodiscard]] const environment& get_environment() const noexcept { return env_; }
     void set_continuation(std::coroutine_handle<> continuation) noexcept { continuation_ = continuation; }
     [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
-    static void* operator new(std::size_t bytes) { return frame_pool::allocate(bytes); }
-    static void operator delete(void* memory, std::size_t bytes) noexcept { frame_pool::deallocate(memory, bytes); }
+    /// What `await_suspend` returns to go on with `next`. See `scheduler::transfer`.
+    std::coroutine_handle<> hand_over(std::coroutine_handle<> next) const noexcept {
+        scheduler* owner = get_environment().owner;
+        return owner != nullptr ? owner->transfer(next) : next;
+    }
 
 private:
-    environment env_{};
     std::coroutine_handle<> continuation_ = std::noop_coroutine();
     std::exception_ptr failure_{};
 };
@@ -56,9 +49,7 @@ public:
 
     template <class U = T>
         requires std::constructible_from<T, U&&>
-    void return_value(U&& value) {
-        value_.emplace(static_cast<U&&>(value));
-    }
+    void return_value(U&& value) { value_.emplace(static_cast<U&&>(value)); }
 
     T take() {
         if (failure()) std::rethrow_exception(failure());
@@ -128,7 +119,7 @@ public:
         bool await_ready() noexcept { return false; }
         std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
             frame_.promise().set_continuation(awaiting);
-            return frame_;
+            return frame_.promise().hand_over(frame_);
         }
         T await_resume() { return frame_.promise().take(); }
 

@@ -21,22 +21,23 @@ inline scheduler::~scheduler() {
 }
 
 inline bool scheduler::run_ready() noexcept {
-    if (ready_head_ == nullptr) return false;
-    // Only what is ready now: a coroutine that makes itself ready again must not keep the network waiting.
-    detail::ready_node* node = ready_head_;
-    ready_head_ = nullptr;
-    ready_tail_ = &ready_head_;
-    while (node != nullptr) {
-        detail::ready_node* next = node->next_ready;  // the frame that holds the node may be gone after resume
-        node->waiter.resume();
-        node = next;
+    if (batch_ == nullptr) {
+        // Only what is ready now: a coroutine that makes itself ready again must not keep the network waiting.
+        batch_ = ready_head_;
+        ready_head_ = nullptr;
+        ready_tail_ = &ready_head_;
+        if (batch_ == nullptr) return false;
+    }
+    while (detail::ready_node* node = batch_) {
+        batch_ = node->next_ready;  // the frame that holds the node may be gone after resume
+        resume(node->waiter);
     }
     return true;
 }
 
 inline bool scheduler::turn() noexcept {
     bool any = run_ready();
-    if (posted_.load(std::memory_order_relaxed) != nullptr) any |= run_posted();
+    if (posted_.load(std::memory_order_relaxed) != nullptr || arrived_head_ != nullptr) any |= run_posted();
     for (progress_source* source = sources_.front(); source != nullptr;) {
         progress_source* next = sources_.next(*source);
         any |= source->poll();
@@ -51,17 +52,20 @@ inline void scheduler::post(detail::posted_node& node) noexcept {
     detail::posted_node* head = posted_.load(std::memory_order_relaxed);
     do {
         node.next_posted = head;
-    } while (!posted_.compare_exchange_weak(head, &node, std::memory_order_seq_cst, std::memory_order_relaxed));
-    // Pairs with park(): it says that it is parked and then looks for posts; this posts and then looks.
-    if (parked_.load(std::memory_order_seq_cst)) {
+    } while (
+        !posted_.compare_exchange_weak(head, &node, std::memory_order_seq_cst, std::memory_order_relaxed));
+    // Pairs with park(): it says that it is parked and then looks for posts; this posts and then looks. One of many
+    // posters wakes it.
+    if (parked_.load(std::memory_order_seq_cst) && parked_.exchange(false, std::memory_order_seq_cst)) {
         const std::uint64_t one = 1;
         [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
     }
 }
 
-inline bool scheduler::run_posted() noexcept {
+inline void scheduler::collect_posted() noexcept {
     detail::posted_node* newest = posted_.exchange(nullptr, std::memory_order_acquire);
-    if (newest == nullptr) return false;
+    if (newest == nullptr) return;
+    detail::posted_node** const end = &newest->next_posted;
     detail::posted_node* oldest = nullptr;  // reverse: first posted, first called
     while (newest != nullptr) {
         detail::posted_node* next = newest->next_posted;
@@ -69,12 +73,31 @@ inline bool scheduler::run_posted() noexcept {
         oldest = newest;
         newest = next;
     }
-    while (oldest != nullptr) {
-        detail::posted_node* next = oldest->next_posted;
-        oldest->call(*oldest);
-        oldest = next;
+    *arrived_tail_ = oldest;
+    arrived_tail_ = end;
+}
+
+inline bool scheduler::run_posted() noexcept {
+    collect_posted();
+    bool any = false;
+    while (detail::posted_node* node = arrived_head_) {
+        arrived_head_ = node->next_posted;
+        if (arrived_head_ == nullptr) arrived_tail_ = &arrived_head_;
+        node->call(*node);
+        any = true;
     }
-    return true;
+    return any;
+}
+
+inline bool scheduler::withdraw(detail::posted_node& node) noexcept {
+    collect_posted();
+    for (detail::posted_node** at = &arrived_head_; *at != nullptr; at = &(*at)->next_posted) {
+        if (*at != &node) continue;
+        *at = node.next_posted;
+        if (*at == nullptr) arrived_tail_ = at;
+        return true;
+    }
+    return false;
 }
 
 inline void scheduler::idle() noexcept {
@@ -102,7 +125,8 @@ inline void scheduler::park() noexcept {
     parked_.store(true, std::memory_order_seq_cst);
     for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
     // Arm, look once more, sleep: what came before the arming is found here, what comes after it wakes the sleep.
-    if (!turn()) {
+    // The load pairs with post(); turn() looks too, but not in an order that other threads can rely on.
+    if (posted_.load(std::memory_order_seq_cst) == nullptr && !turn()) {
         ++parks_;
         if (!sleep_until_woken()) ::sched_yield();
     } else {
