@@ -1,0 +1,73 @@
+#!/bin/sh
+# rdmacoro-info reports every check in both forms, notices limits that are put on it, and refuses wrong options.
+# Usage: info.sh PATH_OF_RDMACORO_INFO
+set -eu
+info=${1:?usage: info.sh PATH_OF_RDMACORO_INFO}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+timeout 60 "$info" --json - >"$work/stdout.json"
+timeout 60 "$info" --json "$work/file.json" >"$work/table"
+# Limits that any user may lower: the report has to change with them.
+(ulimit -n 64 && timeout 60 "$info" --json "$work/few_files.json" >/dev/null)
+cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+taskset -c "$cpu" timeout 60 "$info" --json "$work/one_cpu.json" >/dev/null
+
+python3 - "$work" <<'PYTHON'
+import json, os, sys
+
+work = sys.argv[1]
+required = """kernel cpus seccomp memfd process_vm_readv process_vm_writev membarrier memlock open_files hugepages
+userfaultfd io_uring io_uring_coop_taskrun io_uring_single_issuer io_uring_defer_taskrun io_uring_provided_buffers
+io_uring_multishot_recv io_uring_multishot_accept io_uring_send_zc tcp_congestion_control rdma_devices""".split()
+
+
+def load(name):
+    document = json.load(open(os.path.join(work, name)))
+    checks = {check["name"]: check for check in document["checks"]}
+    assert sorted(checks) == sorted(required), set(checks) ^ set(required)
+    assert len(document["checks"]) == len(required)
+    for check in checks.values():
+        assert check["state"] in ("ok", "limited", "missing"), check
+        assert check["detail"], check
+        assert bool(check["advice"]) == (check["state"] != "ok"), check
+    assert document["machine"]["kernel"] == os.uname().release
+    assert document["machine"]["architecture"] == os.uname().machine
+    assert isinstance(document["rdma_devices"], list)
+    try:
+        devices = sorted(os.listdir("/sys/class/infiniband"))
+    except FileNotFoundError:
+        devices = []
+    assert [device["name"] for device in document["rdma_devices"]] == devices
+    return document["machine"], checks
+
+
+machine, checks = load("stdout.json")
+assert machine["usable_cpus"] == len(os.sched_getaffinity(0))
+load("file.json")
+
+table = open(os.path.join(work, "table")).read().splitlines()
+listed = [line.split()[:2] for line in table if line.split() and line.split()[0] in checks]
+assert sorted(listed) == sorted([name, check["state"]] for name, check in checks.items()), table
+
+assert load("few_files.json")[1]["open_files"]["state"] == "limited"
+machine, checks = load("one_cpu.json")
+assert machine["usable_cpus"] == 1
+assert checks["cpus"]["state"] == "limited"
+PYTHON
+
+expect() {
+    wanted=$1
+    shift
+    status=0
+    timeout 60 "$info" "$@" >"$work/out" 2>"$work/err" || status=$?
+    if [ "$status" -ne "$wanted" ] || [ ! -s "$work/err" ]; then
+        echo "rdmacoro-info $*: exit status $status, expected $wanted and a message"
+        exit 1
+    fi
+}
+expect 2 --no-such-option
+expect 2 surplus
+expect 2 --json
+expect 1 --json "$work/no/such/folder/x"
+timeout 60 "$info" --help | grep -q -e --json
