@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""tools/check-docs finds each kind of broken rule in a small tree, and nothing in the same tree repaired."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ['RDMACORO_SOURCE_ROOT'])
+
+AWAITABLE = '''/// Sends.
+///
+/// Awaitable.
+/// Completes: when it is sent.
+/// Buffers: borrowed until then.
+/// Concurrency: one at a time.
+/// Errors: none.
+/// Cancellation: ends canceled.
+/// Example:
+///     co_await send(1);
+'''
+GOOD = {
+    'include/rdmacoro/rdmacoro.hpp': '// All.\n#pragma once\n#include <rdmacoro/coro/send.hpp>\n',
+    'include/rdmacoro/coro/send.hpp': '''// Sending.
+// Belongs here: sending. Does not belong here: receiving.
+#pragma once
+#include <coroutine>
+namespace rdmacoro {
+/// Described at `send`.
+template <class T>
+class send_operation final : public basic_operation<send_operation<T>, void> {};
+''' + AWAITABLE + '''template <class T>
+    requires std::same_as<T, int>
+[[nodiscard]] send_operation<T> send(T value) { return {value}; }
+''' + AWAITABLE + '''struct other {
+    bool await_ready() noexcept;
+    void await_suspend(std::coroutine_handle<>) noexcept;
+};
+namespace detail {
+struct hidden { void await_suspend(std::coroutine_handle<>); };
+}
+}
+''',
+    'include/rdmacoro/transport/tcp.hpp':
+        '// TCP. Belongs here: networks. Does not belong here: tags.\n#include <liburing.h>\n'
+        '#include <sys/socket.h>\n#include <rdmacoro/coro/send.hpp>\n',
+    'tests/coro/send.cpp': '#include <rdmacoro/coro/send.hpp>\n#include <string>\n',
+    'tests/transport/tcp.cpp': '#include <rdmacoro/transport/tcp.hpp>\n',
+    'docs/a.md': 'See [b](b.md).\n\n<!-- from tests/coro/send.cpp -->\n```cpp\n#include <string>\n```\n',
+    'docs/b.md': 'b\n',
+}
+SEND = 'include/rdmacoro/coro/send.hpp'
+# What is replaced by what in which file (None: the file is removed), and what must be said then.
+BROKEN = [
+    (SEND, '/// Errors: none.\n', '', 'needs the headings'),
+    (SEND, '/// Errors: none.\n/// Cancellation: ends canceled.\n',
+     '/// Cancellation: ends canceled.\n/// Errors: none.\n', 'needs the headings'),
+    (SEND, 'Buffers: borrowed until then.', 'Buffers:', 'nothing is said under Buffers'),
+    (SEND, AWAITABLE + 'struct other', 'struct other', 'other can be awaited'),
+    (SEND, '/// Described at `send`.\n', '', 'send_operation can be awaited'),
+    (SEND, 'at `send`', 'at `receive`', 'described at receive'),
+    (SEND, '// Sending.\n// Belongs', '#pragma once\n// Belongs', 'opens with a comment'),
+    (SEND, 'Does not belong here', 'Elsewhere', 'says "Does not belong here:"'),
+    (SEND, '#include <coroutine>', '#include <rdmacoro/transport/tcp.hpp>', 'coro must not depend on it'),
+    (SEND, '#include <coroutine>', '#include <rdmacoro/coro/none.hpp>', 'does not exist'),
+    (SEND, '#include <coroutine>', '#include "task.hpp"', 'include each other as'),
+    (SEND, '#include <coroutine>', '#include <sys/socket.h>', 'belong below transport/'),
+    (SEND, '#include <coroutine>', '#include <liburing.h>', 'belongs in transport/tcp only'),
+    ('include/rdmacoro/rdmacoro.hpp', 'coro/send', 'transport/tcp', 'brings in <liburing.h>'),
+    ('tests/coro/send.cpp', None, None, 'has no test tests/coro/send.cpp'),
+    ('tests/coro/send.cpp', '#include <rdmacoro', '#include <vector>\n#include <rdmacoro', 'send.hpp> first'),
+    ('docs/b.md', None, None, 'the link to b.md leads nowhere'),
+    ('docs/a.md', '#include <string>', '#include <list>', 'this code is not in tests/coro/send.cpp'),
+]
+
+
+def check(tree, files):
+    for path in ('include', 'tests', 'docs'):
+        shutil.rmtree(tree / path, ignore_errors=True)
+    for path, text in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text, encoding='utf-8')
+    done = subprocess.run([sys.executable, tree / 'tools/check-docs'], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=30)
+    return done.returncode, done.stdout
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix='rdmacoro-check-docs-') as scratch:
+        tree = pathlib.Path(scratch)
+        (tree / 'tools').mkdir()
+        shutil.copy(SOURCE / 'tools/check-docs', tree / 'tools')
+        status, said = check(tree, GOOD)
+        assert status == 0, said
+        for path, old, new, expected in BROKEN:
+            files = dict(GOOD)
+            if old is None:
+                del files[path]
+            else:
+                assert old in files[path], (path, old)
+                files[path] = files[path].replace(old, new)
+            status, said = check(tree, files)
+            assert status == 1 and expected in said, f'{path}: {old!r} -> {new!r}: not {expected!r} but:\n{said}'
+
+
+if __name__ == '__main__':
+    main()
