@@ -245,6 +245,15 @@ private:
     std::atomic<bool> parked_{false};
 };
 
+namespace detail {
+/// The scheduler that runs on this thread. Throws where none does.
+[[nodiscard]] inline scheduler& running_scheduler() {
+    scheduler* current = scheduler::current();
+    if (current == nullptr) throw_error(errc::invalid_argument, "no scheduler runs on this thread");
+    return *current;
+}
+}  // namespace detail
+
 }  // namespace rdmacoro
 
 #include <rdmacoro/coro/detail/scheduler_loop.hpp>

@@ -25,6 +25,11 @@ struct timer_node {
     [[nodiscard]] bool queued() const noexcept { return position != not_queued; }
 };
 
+/// `now` plus `after`, or the end of time where that is later than can be told.
+[[nodiscard]] inline time_point deadline_after(time_point now, duration after) noexcept {
+    return after > time_point::max() - now ? time_point::max() : now + after;
+}
+
 /// Queued timers, earliest first. Insertion and removal take logarithmic time; a deadline later than all others, the
 /// common one for timeouts, is inserted in constant time.
 class timer_heap {

@@ -1,0 +1,76 @@
+// sleep_for(duration) and sleep_until(time_point), on the scheduler's clock.
+#pragma once
+
+#include <rdmacoro/coro/operation.hpp>
+#include <rdmacoro/coro/timer.hpp>
+
+namespace rdmacoro {
+
+/// What `sleep_for` and `sleep_until` give. Described at `sleep_for`.
+class sleep_operation final : public basic_operation<sleep_operation, void> {
+    using base = basic_operation<sleep_operation, void>;
+
+public:
+    explicit sleep_operation(duration after) noexcept : base(nullptr), after_(after) {}
+    explicit sleep_operation(time_point deadline) noexcept : base(nullptr) { timer_.deadline = deadline; }
+
+    /// Only before it begins.
+    sleep_operation(sleep_operation&& other) noexcept : base(std::move(other)), after_(other.after_) {
+        timer_.deadline = other.timer_.deadline;
+    }
+
+private:
+    friend base;
+
+    struct timer_hook : detail::timer_node {
+        sleep_operation* self = nullptr;
+    };
+    static constexpr duration absolute = duration::min();
+
+    void start() noexcept {
+        if (after_ != absolute) timer_.deadline = detail::deadline_after(owner_->now(), after_);
+        timer_.self = this;
+        timer_.expired = [](detail::timer_node& timer) noexcept {
+            static_cast<timer_hook&>(timer).self->complete();
+        };
+        owner_->add_timer(timer_);
+    }
+    void cancel() noexcept {
+        owner_->remove_timer(timer_);
+        canceled_ = true;
+        complete();
+    }
+    void finish_canceled() noexcept { canceled_ = true; }
+    result<> outcome() noexcept { return canceled_ ? result<>(errc::canceled) : result<>(); }
+
+    duration after_ = absolute;
+    timer_hook timer_;
+    bool canceled_ = false;
+};
+
+/// Awaitable.
+/// Completes: once `after` has gone by on the scheduler's clock since it began, never earlier; zero or less lets the
+/// scheduler take a turn first.
+/// Buffers: none.
+/// Concurrency: any number at a time.
+/// Errors: none but cancellation.
+/// Cancellation: ends at once with `errc::canceled`.
+/// Example:
+///     co_await sleep_for(10ms);
+[[nodiscard]] inline sleep_operation sleep_for(duration after) noexcept {
+    return sleep_operation(after > duration::zero() ? after : duration::zero());
+}
+
+/// Awaitable.
+/// Completes: when the scheduler's clock has reached `deadline`; after a turn when it already has.
+/// Buffers: none.
+/// Concurrency: any number at a time.
+/// Errors: none but cancellation.
+/// Cancellation: ends at once with `errc::canceled`.
+/// Example:
+///     co_await sleep_until(next_tick);
+[[nodiscard]] inline sleep_operation sleep_until(time_point deadline) noexcept {
+    return sleep_operation(deadline);
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,156 @@
+// start(op): begins now what co_await finishes later.
+#pragma once
+
+#include <rdmacoro/coro/detail/child.hpp>
+#include <rdmacoro/coro/operation.hpp>
+
+#include <exception>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// An operation that can begin without being awaited.
+template <class A>
+concept hot_startable = std::derived_from<A, operation_base> && requires(A& op) {
+    op.begin();
+    op.take_result();
+};
+
+/// The destructor's part that both kinds of started operation share.
+inline void check_abandoned() noexcept {
+    if (std::uncaught_exceptions() == 0) fatal("a started operation was never awaited");
+}
+
+/// What a started helper coroutine leaves behind.
+template <class T>
+class started_slot final : public child_owner {
+public:
+    template <class U>
+    void set(U&& value) {
+        ended_with.set(static_cast<U&&>(value));
+    }
+    void child_failed(std::exception_ptr failure) noexcept override { ended_with.fail(std::move(failure)); }
+    std::coroutine_handle<> child_ended() noexcept override {
+        done = true;
+        return waiter;
+    }
+
+    outcome<T> ended_with;
+    std::coroutine_handle<> waiter = std::noop_coroutine();
+    bool done = false;
+};
+
+}  // namespace detail
+
+/// An operation that has begun. Described at `start`.
+template <class A>
+class [[nodiscard]] started;
+
+template <detail::hot_startable Op>
+class [[nodiscard]] started<Op> {
+public:
+    using value_type = typename Op::value_type;
+
+    explicit started(Op&& op) : op_(std::move(op)) {
+        op_.bind({scheduler::current(), {}});
+        op_.begin();
+    }
+    started(const started&) = delete;
+    started& operator=(const started&) = delete;
+
+    /// Not awaited: fatal, unless an exception unwinds the frame. Then the operation is canceled, and the scheduler runs
+    /// until it has ended.
+    ~started() {
+        if (awaited_) return;
+        detail::check_abandoned();
+        if (op_.done()) return;
+        local_stop_source stopped;
+        stopped.request_stop();
+        op_.bind({nullptr, stopped.get_token()});
+        if (!op_.await_ready()) op_.owner().run_until([this] { return op_.done(); });
+    }
+
+    /// Whether it has ended; then awaiting it does not suspend.
+    [[nodiscard]] bool done() const noexcept { return op_.done(); }
+
+    void bind(const environment& env) noexcept { op_.bind(env); }
+    bool await_ready() noexcept { return op_.await_ready(); }
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept { op_.await_suspend(awaiting); }
+    value_type await_resume() {
+        awaited_ = true;
+        return op_.await_resume();
+    }
+    [[nodiscard]] result<value_type> take_result() noexcept {
+        awaited_ = true;
+        return op_.take_result();
+    }
+
+private:
+    Op op_;
+    bool awaited_ = false;
+};
+
+/// Any other awaitable, such as a task, begins in a helper coroutine's frame (from the pool).
+template <class A>
+    requires(!detail::hot_startable<A>)
+class [[nodiscard]] started<A> {
+public:
+    using value_type = await_result_t<A>;
+
+    explicit started(A&& what) : what_(std::move(what)), owner_(&detail::running_scheduler()) {
+        detail::run_into<A>(slot_, what_).begin_now({owner_, source_.get_token()});
+    }
+
+    started(const started&) = delete;
+    started& operator=(const started&) = delete;
+
+    /// As for operations: not awaited is fatal, unless an exception unwinds the frame.
+    ~started() {
+        if (awaited_) return;
+        detail::check_abandoned();
+        source_.request_stop();
+        owner_->run_until([this] { return slot_.done; });
+    }
+
+    [[nodiscard]] bool done() const noexcept { return slot_.done; }
+
+    void bind(const environment& env) noexcept { source_.follow(env.stop); }
+    bool await_ready() noexcept { return slot_.done; }
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept { slot_.waiter = awaiting; }
+    value_type await_resume() {
+        awaited_ = true;
+        return slot_.ended_with.take();
+    }
+
+private:
+    local_stop_source source_;
+    A what_;
+    scheduler* owner_;
+    detail::started_slot<value_type> slot_;
+    bool awaited_ = false;
+};
+
+/// Begins an operation or a task now; `co_await` on what this gives finishes it. It overlaps communication with
+/// computation. What this gives stays where it is made (`auto pending = start(...)`) and must be awaited: destroying it
+/// before that ends the process with a message. Only when an exception unwinds its scope is it canceled instead, and
+/// waited for.
+///
+/// Awaitable.
+/// Completes: as `op` does; at once when it has ended in the meantime.
+/// Buffers: in use from the call of `start` until it is awaited to its end.
+/// Concurrency: any number may be started at a time, as far as `op` allows; each is awaited once.
+/// Errors: those of `op`, when awaited. `start` itself throws `errc::invalid_argument` outside a running scheduler, unless
+/// `op` knows its scheduler.
+/// Cancellation: the token of the awaiting task counts from when it awaits.
+/// Example:
+///     auto pending = start(peer.recv(buffer));
+///     compute();
+///     auto got = co_await pending;
+template <class A>
+    requires awaitable<A> &&
+        (!std::is_lvalue_reference_v<A>)&&std::move_constructible<A> [[nodiscard]] started<A> start(A&& op) {
+        return started<A>(std::move(op));
+    }
+
+}  // namespace rdmacoro
