@@ -1,6 +1,7 @@
 // The error category of the toolkit, the exception that `co_await` throws, and the code each operation can end with.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -97,12 +98,19 @@ public:
     error(errc code, const std::string& context) : std::system_error(make_error_code(code), context) {}
     explicit error(std::error_code code) : std::system_error(code) {}
     error(std::error_code code, const std::string& context) : std::system_error(code, context) {}
+    error(std::error_code code, std::uint64_t info) : std::system_error(code), info_(info) {}
+
+    /// A number that belongs to the code, or 0. For `errc::truncated`: the message's true length in bytes.
+    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
+
+private:
+    std::uint64_t info_ = 0;
 };
 
 namespace detail {
 /// Out of line so that the throw does not weigh on the hot functions that call it.
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(std::error_code code) {
-    throw error(code);
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(std::error_code code, std::uint64_t info = 0) {
+    throw error(code, info);
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code) {
     throw error(code);

@@ -69,8 +69,10 @@ protected:
 ///
 /// Lazy: begins when awaited, or when handed to `start`. An operation whose stop token is stopped already does nothing
 /// and ends canceled. Destroying one that is pending ends the process with a message.
-template <class Derived, class T>
-class basic_operation : public detail::operation_base {
+///
+/// `Base` may stand between: a class derived from `operation_base` that other layers know the operation by.
+template <class Derived, class T, class Base = detail::operation_base>
+class basic_operation : public Base {
 public:
     using value_type = T;
 
@@ -84,7 +86,7 @@ public:
     }
 
     void await_suspend(std::coroutine_handle<> awaiting) noexcept {
-        waiter = awaiting;
+        this->waiter = awaiting;
         if (stop_.stop_possible()) {
             on_stop_.self = this;
             on_stop_.attach(stop_, [](local_stop_callback& hook) noexcept {
@@ -96,7 +98,7 @@ public:
 
     T await_resume() {
         result<T> ended = self().outcome();
-        if (!ended) [[unlikely]] detail::throw_error(ended.error());
+        if (!ended) [[unlikely]] detail::throw_error(ended.error(), ended.info());
         if constexpr (!std::is_void_v<T>) return *std::move(ended);
     }
 
@@ -115,9 +117,15 @@ public:
     }
 
 protected:
-    using detail::operation_base::operation_base;
+    using Base::Base;
 
 private:
+    using Base::on_stop_;
+    using Base::state_;
+    using Base::stop_;
+    using typename Base::state;
+    using typename Base::stop_hook;
+
     Derived& self() noexcept { return static_cast<Derived&>(*this); }
 };
 

@@ -16,12 +16,15 @@ public:
     result(T value) : value_(std::move(value)) {}
     result(std::error_code code) noexcept : code_(code) {}
     result(errc code) noexcept : code_(make_error_code(code)) {}
+    result(std::error_code code, std::uint64_t info) noexcept : code_(code), info_(info) {}
 
     [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
 
     /// The error; compares equal to `errc::ok`'s zero when there is a value.
     [[nodiscard]] std::error_code error() const noexcept { return code_; }
+    /// As `rdmacoro::error::info`: a number that belongs to the error.
+    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
 
     /// The value. Throws `rdmacoro::error` when there is none.
     T& value() & {
@@ -46,11 +49,12 @@ public:
 
 private:
     void check() const {
-        if (!value_) detail::throw_error(code_);
+        if (!value_) detail::throw_error(code_, info_);
     }
 
     std::optional<T> value_;
     std::error_code code_{};
+    std::uint64_t info_ = 0;
 };
 
 template <>
@@ -61,18 +65,22 @@ public:
     result() noexcept = default;
     result(std::error_code code) noexcept : code_(code) {}
     result(errc code) noexcept : code_(make_error_code(code)) {}
+    result(std::error_code code, std::uint64_t info) noexcept : code_(code), info_(info) {}
 
     [[nodiscard]] bool has_value() const noexcept { return !code_; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
     [[nodiscard]] std::error_code error() const noexcept { return code_; }
+    /// As `rdmacoro::error::info`: a number that belongs to the error.
+    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
 
     /// Throws `rdmacoro::error` when there is an error.
     void value() const {
-        if (code_) detail::throw_error(code_);
+        if (code_) detail::throw_error(code_, info_);
     }
 
 private:
     std::error_code code_{};
+    std::uint64_t info_ = 0;
 };
 
 }  // namespace rdmacoro

@@ -65,7 +65,8 @@ enum class delivery : std::uint8_t {
 };
 
 /// Where a link hands up what arrives. Semantic requirements:
-///  1. All functions are called on the scheduler's thread from inside `link.poll()`, never from inside a post.
+///  1. All functions are called on the scheduler's thread from inside `link.poll()`, never from inside a post. From
+///     inside any of them the sink may post to the link, and from inside all but `link_down` it may close it.
 ///  2. `deliver` gets a whole message. The payload is readable during the call; to read it longer call `link.keep()` from
 ///     inside. Bytes come from the peer: they are hostile until checked.
 ///  3. A link may announce a long message before its payload has come: `begin_payload(header, bytes)`. After `taken` it
@@ -103,8 +104,8 @@ static_assert(message_sink<sink_archetype>);
 ///     refers to `payload` or `c` any more. On `posted` the pieces' memory and `c` stay until `c.done`; the array behind
 ///     a long gather list stays as long.
 ///  3. `revoke(c)` of something posted: at return neither peer nor device touches the caller's memory, and `c` is not
-///     called. True: the peer still gets the whole message (it had been copied). False: it gets the length that was
-///     posted with bytes of no meaning in place of what was not sent yet.
+///     called. True: the peer still gets the whole message (what was not sent yet has been copied). False: there was no
+///     memory to copy it to, and the link must be closed; for a get or put, whose effect is then unknown, always false.
 ///  4. `poll(budget)` hands up at most `budget` messages and answers how many moved; not to be called from a sink.
 ///  5. `keep()`, from inside `deliver` only: takes the payload over as a `lent_buffer`; empty when the transport can't
 ///     spare the memory, and the sink copies.

@@ -4,16 +4,37 @@
 #include <rdmacoro/coro/frame_pool.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
+#include <coroutine>
+#include <type_traits>
+
 namespace rdmacoro::detail {
+
+/// Awaits an awaiter where it stands. g++ 12 moves, or fails to copy, an awaiter that `await_transform` returns by
+/// reference; this is what it may copy.
+template <class A>
+struct awaiter_reference {
+    A& awaiter;
+
+    [[gnu::always_inline]] bool await_ready() { return awaiter.await_ready(); }
+    template <class Promise>
+    [[gnu::always_inline]] auto await_suspend(std::coroutine_handle<Promise> awaiting) {
+        return awaiter.await_suspend(awaiting);
+    }
+    [[gnu::always_inline]] decltype(auto) await_resume() { return awaiter.await_resume(); }
+};
 
 /// Frames from the pool, and an environment that is handed to whatever is awaited.
 class promise_base {
 public:
     /// Hands scheduler and stop token to whatever is awaited.
     template <class Awaitable>
-    Awaitable&& await_transform(Awaitable&& awaitable) noexcept {
+    [[gnu::always_inline]] decltype(auto) await_transform(Awaitable&& awaitable) noexcept {
         if constexpr (requires { awaitable.bind(env_); }) awaitable.bind(env_);
-        return static_cast<Awaitable&&>(awaitable);
+        if constexpr (requires { awaitable.await_ready(); }) {
+            return awaiter_reference<std::remove_reference_t<Awaitable>>{awaitable};
+        } else {
+            return static_cast<Awaitable&&>(awaitable);
+        }
     }
 
     void set_environment(const environment& env) noexcept { env_ = env; }

@@ -1,0 +1,205 @@
+// A shared-memory link: hands records up to a sink, posts messages, and notices when the peer is gone.
+#pragma once
+
+#include <rdmacoro/transport/shm/channel.hpp>
+#include <rdmacoro/transport/shm/domain.hpp>
+#include <rdmacoro/transport/shm/one_sided.hpp>
+
+#include <cstdint>
+
+#include <sys/socket.h>
+
+namespace rdmacoro::detail::shm {
+
+/// What a link is without its sink's type.
+class link_base : public pollable {
+public:
+    link_base(const link_base&) = delete;
+    link_base& operator=(const link_base&) = delete;
+
+    [[nodiscard]] post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
+        if (down_) [[unlikely]] return post_result::failed;
+        if (!channel_->out.put(record_type::message, header, payload)) [[unlikely]] {
+            wants_room_ = true;
+            return post_result::retry;
+        }
+        channel_->ring_doorbell();
+        return post_result::done;
+    }
+    [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
+        return down_ ? post_result::failed : one_sided_.begin(true, there, into.data(), c);
+    }
+    [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
+        return down_ ? post_result::failed : one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c);
+    }
+    /// Messages are never `posted` here; only a get or a put can be.
+    bool revoke(completion& c) noexcept {
+        one_sided_.revoke(c);
+        return false;
+    }
+
+    [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return capabilities_; }
+    [[nodiscard]] scheduler& owner() noexcept { return channel_->domain->owner(); }
+    [[nodiscard]] const std::string& peer_name() const noexcept { return channel_->name; }
+
+    /// See `message_link`: takes the payload that is being delivered over. Only payloads that lie in a block can be.
+    [[nodiscard]] lent_buffer keep() noexcept {
+        if (current_ == nullptr || current_->block < 0 || !channel_->in.may_keep()) return {};
+        kept_ = true;
+        ++channel_->users;
+        return lent_buffer(
+            current_->payload,
+            [](void* owner, std::uint64_t block) noexcept {
+                auto* ch = static_cast<channel*>(owner);
+                ch->in.free_block(static_cast<std::uint32_t>(block));
+                ch->release();
+            },
+            channel_.get(), static_cast<std::uint64_t>(current_->block));
+    }
+
+    void set_parked(bool parked) noexcept final { channel_->in.set_parked(parked); }
+    [[nodiscard]] std::uint64_t region_in_use() noexcept final { return down_ ? 0 : channel_->in.region_in_use(); }
+    [[nodiscard]] bool peer_alive() noexcept final {
+        if (down_ || hung_up_) return false;
+        char nothing = 0;
+        const ssize_t got = ::recv(channel_->socket.get(), &nothing, 1, MSG_PEEK | MSG_DONTWAIT);
+        return got < 0 && (errno == EAGAIN || errno == EINTR);
+    }
+
+protected:
+    link_base(channel_ref connected, const rdmacoro::capabilities& fixed)
+        : channel_(std::move(connected)), one_sided_(*channel_), capabilities_(fixed) {
+        capabilities_.max_message = channel_->out.max_message();
+        capabilities_.segment_bytes = channel_->out.max_message();
+        capabilities_.one_sided_offloaded = channel_->peer.vm_allowed();
+        socket_.self = this;
+        socket_.ready = [](fd_handler& handler, std::uint32_t) noexcept {
+            static_cast<socket_handler&>(handler).self->on_socket();
+        };
+        channel_->domain->watch(socket_, channel_->socket.get(), EPOLLIN | EPOLLRDHUP);
+        channel_->domain->add_link(*this);
+    }
+    ~link_base() {
+        if (!down_) shut(make_error_code(errc::closed));
+    }
+
+    /// Ends the link for this side; the sink is the derived class's to tell.
+    void shut(std::error_code reason) noexcept {
+        down_ = true;
+        unlink();
+        channel_->domain->unwatch(socket_);
+        channel_->socket.reset();  // tells the peer
+        one_sided_.fail_all(reason);
+    }
+
+    struct socket_handler : fd_handler {
+        link_base* self = nullptr;
+    };
+
+    /// Nothing is said on the socket after the handshake: whatever it tells, the peer is gone or broken. What it had
+    /// published before is handed up first; see poll.
+    void on_socket() noexcept {
+        hung_up_ = true;
+        channel_->domain->unwatch(socket_);
+    }
+
+    channel_ref channel_;
+    one_sided_engine one_sided_;
+    const record* current_ = nullptr;
+    bool kept_ = false;
+    bool down_ = false;
+    bool hung_up_ = false;
+    bool wants_room_ = false;
+    rdmacoro::capabilities capabilities_;
+    socket_handler socket_;
+};
+
+/// A link that hands up to `Sink`.
+template <class Sink>
+class link : public link_base {
+public:
+    link(channel_ref connected, const rdmacoro::capabilities& fixed, Sink& sink)
+        : link_base(std::move(connected), fixed), sink_(sink) {}
+
+    unsigned poll(unsigned budget) noexcept final {
+        unsigned moved = 0;
+        while (moved < budget && !down_) {
+            record r;
+            const auto found = channel_->in.peek(r);
+            if (found != ring_consumer::found::record) [[likely]] {
+                if (found == ring_consumer::found::violation) [[unlikely]] {
+                    close(make_error_code(errc::protocol_violation));
+                    return moved + 1;
+                }
+                return moved + when_empty();
+            }
+            if (!hand_up(r)) break;
+            ++moved;
+        }
+        if (!down_) moved += other_work();
+        return moved;
+    }
+
+    void close(std::error_code reason) noexcept {
+        if (down_) return;
+        shut(reason);
+        sink_.link_down(reason);
+    }
+
+private:
+    /// False: not now.
+    [[gnu::always_inline]] bool hand_up(const record& r) noexcept {
+        if (r.type == record_type::message) [[likely]] {
+            current_ = &r;
+            kept_ = false;
+            const delivery answer = sink_.deliver(*r.header, r.payload);
+            current_ = nullptr;
+            if (answer == delivery::later) return false;
+            channel_->in.advance(r, kept_);
+            return true;
+        }
+        switch (one_sided_.serve(r)) {
+            case one_sided_engine::served::later: return false;
+            case one_sided_engine::served::violation: close(make_error_code(errc::protocol_violation)); return true;
+            case one_sided_engine::served::taken: break;
+        }
+        channel_->in.advance(r, false);
+        return true;
+    }
+
+    unsigned when_empty() noexcept {
+        if (hung_up_) [[unlikely]] {
+            close(make_error_code(errc::peer_lost));
+            return 1;
+        }
+        return other_work();
+    }
+
+    unsigned other_work() noexcept {
+        unsigned moved = 0;
+        if (!one_sided_.idle()) [[unlikely]] {
+            if (hung_up_) {
+                one_sided_.fail_all(make_error_code(errc::peer_lost));
+                ++moved;
+            } else {
+                moved += one_sided_.advance() ? 1u : 0u;
+            }
+        }
+        if (wants_room_) [[unlikely]] {
+            if (channel_->out.has_room()) {
+                wants_room_ = false;
+                sink_.writable();
+                ++moved;
+            }
+            if (channel_->out.violated()) {
+                close(make_error_code(errc::protocol_violation));
+                ++moved;
+            }
+        }
+        return moved;
+    }
+
+    Sink& sink_;
+};
+
+}  // namespace rdmacoro::detail::shm

@@ -1,0 +1,261 @@
+// get and put over shared memory: directly where the kernel lets us, otherwise served by the peer through the ring.
+#pragma once
+
+#include <rdmacoro/transport/shm/channel.hpp>
+#include <rdmacoro/transport/shm/domain.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace rdmacoro::detail::shm {
+
+/// The gets and puts of one link: those we began, and those the peer asks us to serve.
+///
+/// Served operations need no state at the serving side: the initiator asks for one piece at a time, keeps at most
+/// `most_asked` requests unanswered, and answers come in the order of requests. A request that can't be answered for want
+/// of room stays in the ring.
+class one_sided_engine {
+public:
+    explicit one_sided_engine(channel& link) noexcept : link_(link) {}
+    one_sided_engine(const one_sided_engine&) = delete;
+    one_sided_engine& operator=(const one_sided_engine&) = delete;
+
+    [[nodiscard]] post_result begin(bool read, const remote_region& there, std::byte* local, completion& c) noexcept {
+        transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
+        if (link_.peer.reaches(there.address, there.length)) {
+            step_directly(job);
+            if (job.status == errc::ok && job.moved == there.length) return post_result::done;
+        }
+        transfer* kept = take();
+        if (kept == nullptr) return post_result::retry;
+        static_cast<transfer_fields&>(*kept) = job;
+        c.transport_state = kept;
+        active_.push_back(*kept);
+        return post_result::posted;
+    }
+
+    /// Forgets an operation; answers to it that are still to come are thrown away.
+    void revoke(completion& c) noexcept {
+        auto* job = static_cast<transfer*>(c.transport_state);
+        for (std::size_t i = 0; i < asked_count_; ++i) {
+            asked& request = asked_[(asked_first_ + i) % most_asked];
+            if (request.job == job) request.job = nullptr;
+        }
+        give_back(*job);
+    }
+
+    [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
+
+    /// Goes on with what we began; true when anything moved.
+    bool advance() noexcept {
+        bool any = false;
+        for (transfer* job = active_.front(); job != nullptr;) {
+            transfer* next = active_.next(*job);
+            any |= advance_one(*job);
+            job = next;
+        }
+        return any;
+    }
+
+    /// Ends everything we began with `reason`.
+    void fail_all(std::error_code reason) noexcept {
+        while (transfer* job = active_.front()) finish(*job, reason);
+        for (asked& request : asked_) request.job = nullptr;
+    }
+
+    enum class served : std::uint8_t { taken, later, violation };
+
+    /// A record of the one-sided kinds has come.
+    [[nodiscard]] served serve(const record& r) noexcept {
+        switch (r.type) {
+            case record_type::get_request: return serve_get(r.payload);
+            case record_type::put_request: return serve_put(r.payload);
+            case record_type::get_reply: return answered(r, true);
+            case record_type::put_reply: return answered(r, false);
+            default: return served::violation;
+        }
+    }
+
+private:
+    static constexpr std::size_t most_asked = 16;
+    static constexpr std::size_t direct_step = 1u << 20;  // bytes copied between two looks at anything else
+
+    struct transfer_fields {
+        completion* done = nullptr;
+        bool read = false;
+        remote_region there{};
+        std::byte* local = nullptr;
+        std::uint64_t asked = 0;  // bytes asked of a serving peer
+        std::uint64_t moved = 0;  // bytes that are where they belong
+        errc status = errc::ok;
+    };
+    struct transfer : list_node<transfer>, transfer_fields {};
+    /// A request that the peer has yet to answer.
+    struct asked {
+        transfer* job = nullptr;  // nullptr: revoked
+        bool read = false;
+        std::uint64_t offset = 0;
+        std::uint64_t bytes = 0;
+    };
+    struct request_body {
+        std::uint64_t key;
+        std::uint64_t address;
+        std::uint64_t length;
+    };
+
+    [[nodiscard]] transfer* take() noexcept {
+        if (transfer* recycled = free_.pop_front()) return recycled;
+        try {
+            owned_.push_back(std::make_unique<transfer>());
+        } catch (const std::bad_alloc&) {
+            return nullptr;
+        }
+        return owned_.back().get();
+    }
+    void give_back(transfer& job) noexcept {
+        job.unlink();
+        free_.push_back(job);
+    }
+
+    void finish(transfer& job, std::error_code outcome) noexcept {
+        completion* c = job.done;
+        give_back(job);
+        c->done(*c, outcome);
+    }
+
+    /// Copies the next piece. The mark tells the owner of the memory that we are in it: deregistering waits for us.
+    void step_directly(transfer_fields& job) noexcept {
+        auto& mark = link_.out_words->region_in_use;
+        mark.store(job.there.key, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        job.status = link_.peer.check(job.there, job.read ? access::remote_read : access::remote_write);
+        if (job.status == errc::ok) {
+            const std::uint64_t left = job.there.length - job.moved;
+            const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
+            job.status = now == 0 ? errc::ok
+                                  : link_.peer.copy(job.read, job.there.address + job.moved, job.local + job.moved, now);
+            if (job.status == errc::ok) job.moved += now;
+        }
+        mark.store(0, std::memory_order_release);
+        if (job.status == errc::unsupported) {  // the kernel changed its mind: from here on the peer serves
+            job.status = errc::ok;
+            job.asked = job.moved;
+        }
+    }
+
+    bool advance_one(transfer& job) noexcept {
+        if (job.status == errc::ok && job.moved < job.there.length && link_.peer.reaches(job.there.address, job.there.length)) {
+            step_directly(job);
+        } else if (job.status == errc::ok && !ask(job)) {
+            return false;
+        }
+        if (job.status != errc::ok) {
+            // Requests that are still out are answered to nobody.
+            for (asked& request : asked_) {
+                if (request.job == &job) request.job = nullptr;
+            }
+            finish(job, make_error_code(job.status));
+        } else if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
+            finish(job, {});
+        }
+        return true;
+    }
+
+    /// Asks the peer for what is still to be asked for; true when anything was.
+    bool ask(transfer& job) noexcept {
+        bool any = false;
+        const std::size_t piece = link_.out.max_message() - sizeof(request_body);
+        while (asked_count_ < most_asked) {
+            const bool empty = job.there.length == 0 && job.asked == 0;
+            if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
+            const std::uint64_t left = job.there.length - job.asked;
+            const std::uint64_t now = left < piece ? left : piece;
+            const request_body body{job.there.key, job.there.address + job.asked, now};
+            const auto raw = std::as_bytes(std::span(&body, 1));
+            const std::span<const std::byte> data(job.local + job.asked, job.read ? 0 : static_cast<std::size_t>(now));
+            const std::span<const std::byte> pieces[] = {raw, data};
+            const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
+                                            const_buffers(std::span(pieces)));
+            if (!sent) break;
+            asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
+            job.asked = empty ? waiting_empty : job.asked + now;
+            any = true;
+        }
+        if (any) link_.ring_doorbell();
+        return any;
+    }
+
+    [[nodiscard]] served serve_get(std::span<const std::byte> payload) noexcept {
+        request_body wanted{};
+        if (payload.size() != sizeof wanted) return served::violation;
+        std::memcpy(&wanted, payload.data(), sizeof wanted);
+        if (wanted.length > link_.out.max_message()) return served::violation;
+        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_read);
+        std::span<const std::byte> data;
+        if (verdict == errc::ok) {
+            data = {reinterpret_cast<const std::byte*>(wanted.address), static_cast<std::size_t>(wanted.length)};
+        }
+        return reply(record_type::get_reply, verdict, data);
+    }
+
+    [[nodiscard]] served serve_put(std::span<const std::byte> payload) noexcept {
+        request_body wanted{};
+        if (payload.size() < sizeof wanted) return served::violation;
+        std::memcpy(&wanted, payload.data(), sizeof wanted);
+        const std::span<const std::byte> data = payload.subspan(sizeof wanted);
+        if (wanted.length != data.size()) return served::violation;
+        if (!link_.out.has_room()) return served::later;
+        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_write);
+        if (verdict == errc::ok && !data.empty()) {
+            std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
+        }
+        return reply(record_type::put_reply, verdict, {});
+    }
+
+    [[nodiscard]] served reply(record_type type, errc verdict, std::span<const std::byte> data) noexcept {
+        message_header header{};
+        const auto status = static_cast<std::uint32_t>(verdict);
+        std::memcpy(header.data(), &status, sizeof status);
+        if (!link_.out.put(type, header, const_buffers(data))) return served::later;
+        link_.ring_doorbell();
+        return served::taken;
+    }
+
+    [[nodiscard]] served answered(const record& r, bool read) noexcept {
+        if (asked_count_ == 0) return served::violation;
+        const asked request = asked_[asked_first_];
+        std::uint32_t status = 0;
+        std::memcpy(&status, r.header->data(), sizeof status);
+        const bool good = status == static_cast<std::uint32_t>(errc::ok);
+        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return served::violation;
+        if (r.payload.size() != (read && good ? request.bytes : 0)) return served::violation;
+        asked_first_ = (asked_first_ + 1) % most_asked;
+        --asked_count_;
+        if (request.job == nullptr) return served::taken;
+        if (!good) {
+            request.job->status = static_cast<errc>(status);
+        } else {
+            if (read && request.bytes != 0) std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
+            request.job->moved += request.bytes;
+            if (request.job->there.length == 0) request.job->asked = served_empty;
+        }
+        return served::taken;
+    }
+
+    // What `asked` says of an operation of no bytes, which asks once all the same, for the key to be checked.
+    static constexpr std::uint64_t waiting_empty = 1;
+    static constexpr std::uint64_t served_empty = 2;
+
+    channel& link_;
+    intrusive_list<transfer> active_;
+    intrusive_list<transfer> free_;
+    std::vector<std::unique_ptr<transfer>> owned_;
+    std::array<asked, most_asked> asked_{};
+    std::size_t asked_first_ = 0;
+    std::size_t asked_count_ = 0;
+};
+
+}  // namespace rdmacoro::detail::shm

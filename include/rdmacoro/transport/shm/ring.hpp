@@ -1,0 +1,316 @@
+// One direction of a shared-memory link: a ring of 64-byte cells for small records, and blocks for larger payloads.
+//
+// A record is a frame word (turn, type, length), twelve header bytes and the payload. Up to 48 bytes of payload it is one
+// cell: one cache line moves, published by one release store. Up to `most_in_ring` bytes it takes several cells in a
+// row. Above that the payload lies in a block and the record names it; a block can be lent without holding up the ring.
+//
+// The turn in the frame word tells this lap's records from the last's, so that no index has to be read to see a message.
+// A cell in the middle of a longer record holds payload that could look like a frame word a lap later: the producer
+// remembers such cells and clears each before it publishes the record in front of it.
+#pragma once
+
+#include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/shm/segment.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace rdmacoro::detail::shm {
+
+/// What a record is for.
+enum class record_type : std::uint32_t {
+    message = 0,      ///< header and payload in the ring
+    block = 1,        ///< header in the ring, payload in the block named by the four bytes after it
+    get_request = 2,  ///< the rest: one-sided operations served by the peer (see served.hpp)
+    get_reply = 3,
+    put_request = 4,
+    put_reply = 5,
+};
+
+/// The frame word: 8 bits of turn, 4 of type, 20 of payload length in bytes.
+struct frame_word {
+    static constexpr std::uint32_t length_mask = (1u << 20) - 1;
+    static constexpr std::uint32_t turns = 255;  // 1 to 255; 0 is a cell never written, or cleared
+
+    [[nodiscard]] static constexpr std::uint32_t make(std::uint32_t turn, record_type type, std::size_t length) noexcept {
+        return turn << 24 | static_cast<std::uint32_t>(type) << 20 | static_cast<std::uint32_t>(length);
+    }
+    [[nodiscard]] static constexpr std::uint32_t turn(std::uint32_t word) noexcept { return word >> 24; }
+    [[nodiscard]] static constexpr record_type type(std::uint32_t word) noexcept {
+        return static_cast<record_type>((word >> 20) & 15u);
+    }
+    [[nodiscard]] static constexpr std::size_t length(std::uint32_t word) noexcept { return word & length_mask; }
+    [[nodiscard]] static constexpr std::uint32_t next_turn(std::uint32_t turn) noexcept { return turn == turns ? 1 : turn + 1; }
+};
+
+inline constexpr std::size_t record_prefix = 4 + message_header_bytes;
+inline constexpr std::size_t most_in_cell = cell_bytes - record_prefix;
+inline constexpr std::size_t most_in_ring = 1024 - record_prefix;
+
+[[nodiscard]] constexpr std::uint32_t cells_for(std::size_t payload) noexcept {
+    return static_cast<std::uint32_t>((record_prefix + payload + cell_bytes - 1) / cell_bytes);
+}
+
+/// The writing end.
+class ring_producer {
+public:
+    void attach(segment& shared, unsigned direction) {
+        ring_ = shared.ring(direction);
+        blocks_ = shared.blocks(direction);
+        words_ = &shared.words(direction);
+        cells_ = shared.shape().cells;
+        block_bytes_ = shared.shape().block_bytes;
+        lent_.assign(shared.shape().blocks, 0);
+        middle_.assign(cells_ / 64, 0);
+        for (std::uint32_t i = shared.shape().blocks; i-- > 0;) free_blocks_.push_back(static_cast<std::uint16_t>(i));
+    }
+
+    [[nodiscard]] std::size_t max_message() const noexcept { return block_bytes_; }
+
+    /// Whether a record of any allowed size has room now. Sets `violated` when the peer's words make no sense.
+    [[nodiscard]] bool has_room() noexcept {
+        refresh();
+        return cells_ - (tail_ - freed_) > cells_for(most_in_ring) && !free_blocks_.empty();
+    }
+
+    /// Writes and publishes one record; false when there is no room.
+    [[gnu::always_inline]] bool put(record_type type, const message_header& header, const const_buffers& payload) noexcept {
+        const std::size_t bytes = payload.size();
+        if (bytes <= most_in_cell && payload.contiguous()) [[likely]] {
+            if (tail_ - freed_ + 2 > cells_ && !refreshed_room(1)) [[unlikely]] return false;
+            std::byte* cell = next_cell();
+            std::memcpy(cell + 4, header.data(), message_header_bytes);
+            if (bytes != 0) std::memcpy(cell + record_prefix, payload[0].data(), bytes);
+            publish(cell, type, bytes, 1);
+            return true;
+        }
+        return put_long(type, header, payload);
+    }
+
+    [[nodiscard]] bool violated() const noexcept { return violated_; }
+    /// Whether the consumer sleeps.
+    [[nodiscard]] bool peer_parked() const noexcept { return words_->parked.load(std::memory_order_relaxed) != 0; }
+
+private:
+    [[nodiscard]] std::byte* next_cell() noexcept { return ring_ + std::size_t{tail_ & (cells_ - 1)} * cell_bytes; }
+
+    /// One cell more than the record needs stays free: the one that may have to be cleared.
+    [[gnu::noinline]] bool refreshed_room(std::uint32_t cells) noexcept {
+        refresh();
+        return tail_ - freed_ + cells + 1 <= cells_;
+    }
+
+    void refresh() noexcept {
+        const std::uint32_t freed = words_->cells_freed.load(std::memory_order_acquire);
+        if (freed - freed_ > tail_ - freed_) {
+            violated_ = true;
+            return;
+        }
+        freed_ = freed;
+        const std::uint32_t returned = words_->blocks_freed.load(std::memory_order_acquire);
+        if (returned - blocks_returned_ > lent_.size()) {
+            violated_ = true;
+            return;
+        }
+        for (; blocks_returned_ != returned; ++blocks_returned_) {
+            const std::uint16_t block =
+                words_->freed_blocks[blocks_returned_ % geometry::most_blocks].load(std::memory_order_relaxed);
+            if (block >= lent_.size() || lent_[block] == 0) {
+                violated_ = true;
+                return;
+            }
+            lent_[block] = 0;
+            free_blocks_.push_back(block);
+        }
+    }
+
+    [[gnu::noinline]] bool put_long(record_type type, const message_header& header, const const_buffers& payload) noexcept {
+        const std::size_t bytes = payload.size();
+        if (bytes <= most_in_ring) {
+            const std::uint32_t cells = cells_for(bytes);
+            if (tail_ - freed_ + cells + 1 > cells_ && !refreshed_room(cells)) return false;
+            std::byte* cell = next_cell();
+            std::memcpy(cell + 4, header.data(), message_header_bytes);
+            copy_out(payload, 0, cell + record_prefix, bytes);
+            for (std::uint32_t i = 1; i < cells; ++i) set_middle(tail_ + i);
+            publish(cell, type, bytes, cells);
+            return true;
+        }
+        refresh();  // each time, to reuse the block given back last: it is still in the caches
+        if (violated_ || tail_ - freed_ + 2 > cells_ || free_blocks_.empty()) return false;
+        const std::uint16_t block = free_blocks_.back();
+        free_blocks_.pop_back();
+        lent_[block] = 1;
+        copy_out(payload, 0, blocks_ + std::size_t{block} * block_bytes_, bytes);
+        std::byte* cell = next_cell();
+        const std::uint32_t named = block | static_cast<std::uint32_t>(type) << 16;
+        std::memcpy(cell + 4, header.data(), message_header_bytes);
+        std::memcpy(cell + record_prefix, &named, sizeof named);
+        publish(cell, record_type::block, bytes, 1);
+        return true;
+    }
+
+    void publish(std::byte* cell, record_type type, std::size_t bytes, std::uint32_t cells) noexcept {
+        const std::uint32_t after = tail_ + cells;
+        if (any_middle_ && is_middle(after)) [[unlikely]] clear(after);
+        std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell))
+            .store(frame_word::make(turn_, type, bytes), std::memory_order_release);
+        if (((tail_ ^ after) & cells_) != 0) turn_ = frame_word::next_turn(turn_);
+        tail_ = after;
+    }
+
+    [[nodiscard]] bool is_middle(std::uint32_t position) const noexcept {
+        const std::uint32_t cell = position & (cells_ - 1);
+        return (middle_[cell / 64] >> (cell % 64) & 1) != 0;
+    }
+    void set_middle(std::uint32_t position) noexcept {
+        const std::uint32_t cell = position & (cells_ - 1);
+        middle_[cell / 64] |= std::uint64_t{1} << (cell % 64);
+        any_middle_ = true;
+    }
+    [[gnu::noinline]] void clear(std::uint32_t position) noexcept {
+        const std::uint32_t cell = position & (cells_ - 1);
+        middle_[cell / 64] &= ~(std::uint64_t{1} << (cell % 64));
+        auto* word = reinterpret_cast<std::uint32_t*>(ring_ + std::size_t{cell} * cell_bytes);
+        std::atomic_ref<std::uint32_t>(*word).store(0, std::memory_order_relaxed);
+    }
+
+    std::byte* ring_ = nullptr;
+    std::uint32_t tail_ = 0;   // position of the next record; positions count cells and wrap at 2^32
+    std::uint32_t freed_ = 0;  // up to where the consumer has given back, as last read
+    std::uint32_t cells_ = 0;
+    std::uint32_t turn_ = 1;
+    bool any_middle_ = false;
+    bool violated_ = false;
+    direction_words* words_ = nullptr;
+    std::byte* blocks_ = nullptr;
+    std::size_t block_bytes_ = 0;
+    std::uint32_t blocks_returned_ = 0;
+    std::vector<std::uint64_t> middle_;
+    std::vector<std::uint16_t> free_blocks_;
+    std::vector<std::uint8_t> lent_;  // by block: whether the consumer has it
+};
+
+/// What a consumer found at the head of its ring.
+struct record {
+    record_type type = record_type::message;
+    const message_header* header = nullptr;  ///< in shared memory: read each byte once
+    std::span<const std::byte> payload{};
+    std::uint32_t cells = 0;
+    std::int32_t block = -1;  ///< the block the payload lies in, or -1
+};
+
+/// The reading end. Believes nothing it reads.
+class ring_consumer {
+public:
+    enum class found : std::uint8_t { nothing, record, violation };
+
+    void attach(segment& shared, unsigned direction) {
+        ring_ = shared.ring(direction);
+        blocks_ = shared.blocks(direction);
+        words_ = &shared.words(direction);
+        cells_ = shared.shape().cells;
+        block_bytes_ = shared.shape().block_bytes;
+        held_.assign(shared.shape().blocks, 0);
+    }
+
+    /// Looks at the head. A record stays there until `advance`.
+    [[gnu::always_inline]] found peek(record& out) noexcept {
+        std::byte* cell = ring_ + std::size_t{head_ & (cells_ - 1)} * cell_bytes;
+        const std::uint32_t word =
+            std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell)).load(std::memory_order_acquire);
+        if (frame_word::turn(word) != turn_) {
+            if (word == 0 || frame_word::turn(word) == last_turn_) [[likely]] return found::nothing;
+            return found::violation;
+        }
+        const std::size_t bytes = frame_word::length(word);
+        const record_type type = frame_word::type(word);
+        out.header = reinterpret_cast<const message_header*>(cell + 4);
+        if (type == record_type::message && bytes <= most_in_cell) [[likely]] {
+            out.type = type;
+            out.payload = {cell + record_prefix, bytes};
+            out.cells = 1;
+            out.block = -1;
+            return found::record;
+        }
+        return peek_long(out, cell, type, bytes);
+    }
+
+    /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`.
+    [[gnu::always_inline]] void advance(const record& consumed, bool keep_block) noexcept {
+        const std::uint32_t after = head_ + consumed.cells;
+        if (((head_ ^ after) & cells_) != 0) {
+            last_turn_ = turn_;
+            turn_ = frame_word::next_turn(turn_);
+        }
+        head_ = after;
+        if (head_ - published_ >= cells_ / 8) publish();
+        if (consumed.block >= 0) {
+            held_[static_cast<std::size_t>(consumed.block)] = 1;
+            ++held_count_;
+            if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block));
+        }
+    }
+
+    /// Whether another block may be lent: at most half of them, so that the rest keep messages moving.
+    [[nodiscard]] bool may_keep() const noexcept { return held_count_ < held_.size() / 2; }
+
+    void free_block(std::uint32_t block) noexcept {
+        held_[block] = 0;
+        --held_count_;
+        words_->freed_blocks[blocks_freed_ % geometry::most_blocks].store(static_cast<std::uint16_t>(block),
+                                                                          std::memory_order_relaxed);
+        words_->blocks_freed.store(++blocks_freed_, std::memory_order_release);
+    }
+
+    void set_parked(bool parked) noexcept { words_->parked.store(parked ? 1 : 0, std::memory_order_relaxed); }
+    /// The key of the region of ours that the peer is reading or writing right now, or 0.
+    [[nodiscard]] std::uint64_t region_in_use() const noexcept {
+        return words_->region_in_use.load(std::memory_order_acquire);
+    }
+
+private:
+    void publish() noexcept {
+        published_ = head_;
+        words_->cells_freed.store(head_, std::memory_order_release);
+    }
+
+    [[gnu::noinline]] found peek_long(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept {
+        out.type = type;
+        out.block = -1;
+        if (type == record_type::block) {
+            std::uint32_t named = 0;
+            std::memcpy(&named, cell + record_prefix, sizeof named);
+            const std::uint32_t block = named & 0xffffu;
+            out.type = static_cast<record_type>(named >> 16);
+            if (block >= held_.size() || held_[block] != 0 || bytes > block_bytes_) return found::violation;
+            if (out.type == record_type::block || out.type > record_type::put_reply) return found::violation;
+            out.block = static_cast<std::int32_t>(block);
+            out.payload = {blocks_ + std::size_t{block} * block_bytes_, bytes};
+            out.cells = 1;
+            return found::record;
+        }
+        if (type > record_type::put_reply || bytes > most_in_ring) return found::violation;
+        out.payload = {cell + record_prefix, bytes};
+        out.cells = cells_for(bytes);
+        return found::record;
+    }
+
+    std::byte* ring_ = nullptr;
+    std::uint32_t head_ = 0;
+    std::uint32_t cells_ = 0;
+    std::uint32_t turn_ = 1;
+    std::uint32_t last_turn_ = frame_word::turns + 1;  // none yet: matches no word
+    std::uint32_t published_ = 0;
+    direction_words* words_ = nullptr;
+    std::byte* blocks_ = nullptr;
+    std::size_t block_bytes_ = 0;
+    std::uint32_t blocks_freed_ = 0;
+    std::uint32_t held_count_ = 0;
+    std::vector<std::uint8_t> held_;  // by block: whether we have it
+};
+
+}  // namespace rdmacoro::detail::shm
