@@ -4,10 +4,11 @@
 // index that its initiator chose; it stays the operation's until its last frame has come. At most `most_outstanding`
 // operations of one side are unanswered at any time; more is a violation.
 //
-//   get:  get_request ->            <- get_data ... get_data                   (as many bytes as were asked for)
-//                                   <- one_sided_status                        (an error, or a get of no bytes)
-//   put:  put_data ... put_data ->  <- one_sided_status                        (always one)
+//   get:  get_request ->            <- get_data ... get_data, one_sided_status
+//   put:  put_data ... put_data ->  <- one_sided_status
 //
+// Each operation ends with exactly one status, and only then: data of a get that came before an error is worth nothing.
+// After `ok` all bytes that were asked for have come. Bytes of several gets are not mixed.
 // Frames of one put follow each other without frames of another put between them. A put that is given up ends early with
 // a frame of no data and `remaining` 0; it is answered as well. All numbers are little-endian.
 #pragma once
