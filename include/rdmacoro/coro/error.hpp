@@ -58,7 +58,8 @@ namespace rdmacoro {
         case errc::timed_out: return "the operation did not end in the time it was given";
         case errc::closed: return "the link is closed";
         case errc::peer_lost: return "the peer is gone: its process died or the network cut the link";
-        case errc::protocol_violation: return "the peer sent something the protocol forbids; the link was ended";
+        case errc::protocol_violation:
+            return "the peer sent something the protocol forbids; the link was ended";
         case errc::truncated: return "the message is longer than the receive buffer; it was consumed";
         case errc::peer_canceled: return "the sender canceled the message before all of it was sent";
         case errc::message_too_long: return "the message is longer than the link can carry";
@@ -112,9 +113,7 @@ namespace detail {
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(std::error_code code, std::uint64_t info = 0) {
     throw error(code, info);
 }
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code) {
-    throw error(code);
-}
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code) { throw error(code); }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code, const std::string& context) {
     throw error(code, context);
 }

@@ -21,8 +21,10 @@ enum class action : std::uint8_t {
 ///  3. Both are quick: they stand between two polls.
 template <class Strategy>
 concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clock& c) {
-    { s.next(c) } noexcept -> std::same_as<action>;
-    { s.progress() } noexcept -> std::same_as<void>;
+    { s.next(c) }
+    noexcept->std::same_as<action>;
+    { s.progress() }
+    noexcept->std::same_as<void>;
 };
 
 /// Never leaves the core: lowest latency, one core at 100 %.

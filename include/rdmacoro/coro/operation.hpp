@@ -36,7 +36,8 @@ protected:
     }
 
     ~operation_base() {
-        if (state_ == state::pending) [[unlikely]] fatal("an operation was destroyed while pending; await it first");
+        if (state_ == state::pending) [[unlikely]]
+            fatal("an operation was destroyed while pending; await it first");
     }
 
     /// The operation has ended; whoever waits goes on. For use by the derived operation, once.
@@ -98,7 +99,8 @@ public:
 
     T await_resume() {
         result<T> ended = self().outcome();
-        if (!ended) [[unlikely]] detail::throw_error(ended.error(), ended.info());
+        if (!ended) [[unlikely]]
+            detail::throw_error(ended.error(), ended.info());
         if constexpr (!std::is_void_v<T>) return *std::move(ended);
     }
 

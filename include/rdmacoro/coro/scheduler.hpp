@@ -9,6 +9,7 @@
 #include <rdmacoro/coro/timer.hpp>
 
 #include <atomic>
+#include <concepts>
 #include <coroutine>
 #include <memory>
 #include <new>
@@ -125,7 +126,7 @@ public:
     }
 
     /// Calls `function` on this scheduler's thread, soon, and wakes it when parked. Thread-safe. Allocates one node.
-    template <class Function>
+    template <std::invocable Function>
     void post(Function function) {
         struct owned : detail::posted_node {
             Function function;

@@ -47,6 +47,7 @@ public:
 template <class A>
 class [[nodiscard]] started;
 
+/// For operations. Described at `start`.
 template <detail::hot_startable Op>
 class [[nodiscard]] started<Op> {
 public:
@@ -91,7 +92,7 @@ private:
     bool awaited_ = false;
 };
 
-/// Any other awaitable, such as a task, begins in a helper coroutine's frame (from the pool).
+/// Any other awaitable, such as a task, begins in a helper coroutine's frame (from the pool). Described at `start`.
 template <class A>
     requires(!detail::hot_startable<A>)
 class [[nodiscard]] started<A> {

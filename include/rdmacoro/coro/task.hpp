@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/promise_base.hpp>
+#include <rdmacoro/coro/detail/stop_bridge.hpp>
 #include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
@@ -91,6 +92,16 @@ public:
 ///
 /// Await it at most once. To run it without awaiting, give its function to a `task_group`; to run it from outside any
 /// coroutine, give it to `scheduler::run`. A task that has begun must end before it is destroyed.
+///
+/// Awaitable.
+/// Completes: when the coroutine has ended, with what it returns.
+/// Buffers: what its arguments refer to must live until then; the arguments themselves live in its frame.
+/// Concurrency: any number of tasks run at a time; each is awaited once.
+/// Errors: whatever exception leaves the coroutine.
+/// Cancellation: it runs with the awaiting task's token; what it awaits ends canceled, and so, normally, does it.
+/// Example:
+///     task<int> answer() { co_return 42; }
+///     int value = co_await answer();
 template <class T = void>
 class [[nodiscard]] task {
 public:
@@ -161,6 +172,20 @@ T scheduler::run(task<T> main) {
     make_ready(root);
     run_until([&] { return frame.done(); });
     return frame.promise().take();
+}
+
+template <class T>
+T scheduler::run(task<T> main, std::stop_token stop) {
+    if (!main.handle()) detail::throw_error(errc::invalid_argument, "scheduler::run: an empty task");
+    local_stop_source source;
+    detail::stop_bridge bridge;
+    if (stop.stop_requested()) {
+        source.request_stop();
+    } else {
+        bridge.connect(*this, stop, source);
+    }
+    main.bind({this, source.get_token()});
+    return run(std::move(main));
 }
 
 }  // namespace rdmacoro
