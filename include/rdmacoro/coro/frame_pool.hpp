@@ -67,7 +67,8 @@ private:
     [[gnu::noinline]] static void* refill(std::size_t list) {
         static thread_local cleaner at_exit;
         static_cast<void>(&at_exit);
-        return ::operator new(list* step);
+        const std::size_t bytes = list * step;
+        return ::operator new(bytes);
     }
 
     static inline constinit thread_local free_frame* free_[lists] = {};

@@ -19,13 +19,13 @@ enum class action : std::uint8_t {
 ///  1. `next(clock)` is called once for each turn that moved nothing and answers what to do; it does not sleep itself.
 ///  2. `progress()` is called after a turn that moved something, if `next` was called since the last time.
 ///  3. Both are quick: they stand between two polls.
+// clang-format off
 template <class Strategy>
 concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clock& c) {
-    { s.next(c) }
-    noexcept->std::same_as<action>;
-    { s.progress() }
-    noexcept->std::same_as<void>;
+    { s.next(c) } noexcept -> std::same_as<action>;
+    { s.progress() } noexcept -> std::same_as<void>;
 };
+// clang-format on
 
 /// Never leaves the core: lowest latency, one core at 100 %.
 struct spin {

@@ -17,6 +17,9 @@ concept hot_startable = std::derived_from<A, operation_base> && requires(A& op) 
     op.take_result();
 };
 
+template <class A>
+concept movable_awaitable = awaitable<A> && !std::is_lvalue_reference_v<A> && std::move_constructible<A>;
+
 /// The destructor's part that both kinds of started operation share.
 inline void check_abandoned() noexcept {
     if (std::uncaught_exceptions() == 0) fatal("a started operation was never awaited");
@@ -148,10 +151,9 @@ private:
 ///     auto pending = start(peer.recv(buffer));
 ///     compute();
 ///     auto got = co_await pending;
-template <class A>
-    requires awaitable<A> &&
-        (!std::is_lvalue_reference_v<A>)&&std::move_constructible<A> [[nodiscard]] started<A> start(A&& op) {
-        return started<A>(std::move(op));
-    }
+template <detail::movable_awaitable A>
+[[nodiscard]] started<A> start(A&& op) {
+    return started<A>(std::move(op));
+}
 
 }  // namespace rdmacoro
