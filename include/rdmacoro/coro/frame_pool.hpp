@@ -41,6 +41,7 @@ public:
             ::operator delete(memory);
             return;
         }
+        if (!known_thread_) [[unlikely]] register_thread();
         auto* frame = static_cast<free_frame*>(memory);
         frame->next = free_[list];
         free_[list] = frame;
@@ -63,14 +64,19 @@ private:
         }
     };
 
-    // Only the slow path touches the object with a destructor, so that the fast path needs no thread-local guard.
+    // Only slow paths touch the object with a destructor, so that the fast path needs no thread-local guard.
     [[gnu::noinline]] static void* refill(std::size_t list) {
-        static thread_local cleaner at_exit;
-        static_cast<void>(&at_exit);
+        if (!known_thread_) register_thread();
         const std::size_t bytes = list * step;
         return ::operator new(bytes);
     }
+    [[gnu::noinline]] static void register_thread() noexcept {
+        static thread_local cleaner at_exit;
+        static_cast<void>(&at_exit);
+        known_thread_ = true;
+    }
 
+    static inline constinit thread_local bool known_thread_ = false;
     static inline constinit thread_local free_frame* free_[lists] = {};
 };
 

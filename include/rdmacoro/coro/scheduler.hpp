@@ -104,6 +104,9 @@ public:
         ready_tail_ = &node.next_ready;
     }
 
+    /// Whether a coroutine waits for its turn.
+    [[nodiscard]] bool has_ready() const noexcept { return ready_head_ != nullptr; }
+
     /// Resumes a coroutine of this scheduler now, on top of the caller.
     void resume(std::coroutine_handle<> next) noexcept {
         next.resume();

@@ -63,6 +63,23 @@ public:
         return {};
     }
 
+    /// From `offset` on, at most `most` bytes: less where that takes more than `pieces` pieces.
+    [[nodiscard]] constexpr basic_buffers slice(std::size_t offset, std::size_t most,
+                                                std::size_t pieces = inline_pieces) const noexcept {
+        if (count_ <= 1) return basic_buffers(at_offset(offset).first(offset + most < bytes_ ? most : bytes_ - offset));
+        basic_buffers cut;
+        while (cut.count_ < pieces && cut.count_ < inline_pieces && most > 0) {
+            piece next = at_offset(offset);
+            if (next.empty()) break;
+            if (next.size() > most) next = next.first(most);
+            cut.at(cut.count_++) = {next.data(), next.size()};
+            cut.bytes_ += next.size();
+            offset += next.size();
+            most -= next.size();
+        }
+        return cut;
+    }
+
 private:
     struct raw_piece {
         Byte* data;

@@ -44,6 +44,12 @@ public:
         --in_use_;
     }
 
+    /// Frees all slabs. No block may be in use.
+    void trim() noexcept {
+        free_ = nullptr;
+        slabs_.clear();
+    }
+
     [[nodiscard]] std::size_t block_bytes() const noexcept { return block_bytes_; }
     [[nodiscard]] std::size_t in_use() const noexcept { return in_use_; }
     /// Blocks that exist, free or in use.

@@ -41,6 +41,9 @@ struct capabilities {
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
 };
 
+/// Longest payload of `post_copied`: control messages.
+inline constexpr std::size_t most_copied = 512;
+
 /// What became of something posted.
 enum class post_result : std::uint8_t {
     done,    ///< over; the memory is the caller's again
@@ -103,6 +106,8 @@ static_assert(message_sink<sink_archetype>);
 ///  2. `post(header, payload, c)`: `payload.size()` is at most `capabilities().max_message`. On `done` and `retry` nothing
 ///     refers to `payload` or `c` any more. On `posted` the pieces' memory and `c` stay until `c.done`; the array behind
 ///     a long gather list stays as long.
+///     `post_copied(header, payload)` is the same for at most `most_copied` bytes of payload that nobody waits for: they
+///     are copied, and it never answers `posted`.
 ///  3. `revoke(c)` of something posted: at return neither peer nor device touches the caller's memory, and `c` is not
 ///     called. True: the peer still gets the whole message (what was not sent yet has been copied). False: there was no
 ///     memory to copy it to, and the link must be closed; for a get or put, whose effect is then unknown, always false.
@@ -116,6 +121,7 @@ template <class L>
 concept message_link = requires(L& link, const message_header& header, const const_buffers& payload, completion& c,
                                 unsigned budget, std::error_code reason) {
     { link.post(header, payload, c) } noexcept -> std::same_as<post_result>;
+    { link.post_copied(header, payload) } noexcept -> std::same_as<post_result>;
     { link.revoke(c) } noexcept -> std::same_as<bool>;
     { link.poll(budget) } noexcept -> std::same_as<unsigned>;
     { link.keep() } noexcept -> std::same_as<lent_buffer>;

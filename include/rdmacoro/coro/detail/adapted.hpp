@@ -87,6 +87,8 @@ result<T> catch_error(Get get) {
         } else {
             return get();
         }
+    } catch (const error& failed) {
+        return {failed.code(), failed.info()};
     } catch (const std::system_error& failed) {
         return failed.code();
     }

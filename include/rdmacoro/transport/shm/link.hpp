@@ -18,6 +18,9 @@ public:
     link_base& operator=(const link_base&) = delete;
 
     [[nodiscard]] post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
+        return post_copied(header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
+    }
+    [[nodiscard]] post_result post_copied(const message_header& header, const const_buffers& payload) noexcept {
         if (down_) [[unlikely]] return post_result::failed;
         if (!channel_->out.put(record_type::message, header, payload)) [[unlikely]] {
             wants_room_ = true;

@@ -1,0 +1,11 @@
+// The whole memory room.
+//
+// Belongs here: what describes, holds or registers memory: gathered buffers, regions, pools.
+// Does not belong here: anything that moves bytes between processes.
+#pragma once
+
+#include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/memory/lent_buffer.hpp>
+#include <rdmacoro/memory/region.hpp>
+#include <rdmacoro/memory/region_table.hpp>
+#include <rdmacoro/memory/slab_pool.hpp>

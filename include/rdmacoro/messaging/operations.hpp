@@ -1,0 +1,222 @@
+// The operations of endpoints and mailboxes: values that live in the frame that awaits them.
+#pragma once
+
+#include <rdmacoro/coro/operation.hpp>
+#include <rdmacoro/messaging/message.hpp>
+#include <rdmacoro/protocol/connection.hpp>
+
+#include <span>
+
+namespace rdmacoro {
+
+/// A send. Described at `endpoint::send`.
+template <class Connection>
+class [[nodiscard]] send_operation
+    : public basic_operation<send_operation<Connection>, void, detail::send_request> {
+public:
+    send_operation(Connection& via, const const_buffers& from, tag_type tag, bool synchronous) noexcept
+        : send_operation::basic_operation(&via.box().owner(), from, tag, synchronous), connection_(&via) {}
+    send_operation(send_operation&&) noexcept = default;
+
+    void start() noexcept { connection_->send(*this); }
+    void cancel() noexcept { connection_->cancel_send(*this); }
+    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+    result<void> outcome() noexcept { return this->code_; }
+
+private:
+    Connection* connection_;
+};
+
+namespace detail {
+
+/// What receives of both kinds share. `Poller` is a connection or a mailbox's core.
+template <class Derived, class T, class Poller>
+class receive_base : public basic_operation<Derived, T, receive_request> {
+public:
+    receive_base(Poller& poller, tag_match wanted, peer_id source, const mutable_buffers& into, bool lent) noexcept
+        : receive_base::basic_operation(&poller.box().owner(), wanted, source, into, lent), poller_(&poller) {}
+    receive_base(receive_base&&) noexcept = default;
+
+    void start() noexcept {
+        mailbox_base& box = poller_->box();
+        if (box.matching().unexpected() != 0) {
+            if (unexpected_message* m = box.matching().find(this->source_, this->wanted_)) {
+                take(box, *m);
+                return;
+            }
+        }
+        if (const std::error_code why = poller_->why_not_from(this->source_)) [[unlikely]] {
+            this->finish(why);
+            return;
+        }
+        box.matching().post(*this);
+        poller_->poll_for(this->source_);
+    }
+    void cancel() noexcept {
+        if (this->filling_ != nullptr) {
+            this->filling_->forget_receive(*this);
+        } else {
+            poller_->box().matching().withdraw(*this);
+        }
+        this->finish(make_error_code(errc::canceled));
+    }
+    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+
+private:
+    void take(mailbox_base& box, unexpected_message& m) noexcept {
+        box.matching().remove(m);
+        if (m.complete) {
+            connection_base::hand_over(m, *this);
+        } else {
+            m.from->matched(m, *this);
+        }
+    }
+
+    Poller* poller_;
+};
+
+}  // namespace detail
+
+/// A receive into memory. Described at `endpoint::recv`.
+template <class Poller>
+class [[nodiscard]] receive_operation
+    : public detail::receive_base<receive_operation<Poller>, received, Poller> {
+public:
+    receive_operation(Poller& poller, const mutable_buffers& into, tag_match wanted, peer_id source) noexcept
+        : receive_operation::receive_base(poller, wanted, source, into, false) {}
+    receive_operation(receive_operation&&) noexcept = default;
+
+    result<received> outcome() noexcept {
+        if (this->code_) [[unlikely]] return {this->code_, this->info_};
+        return this->got_;
+    }
+};
+
+/// A receive of a lent message. Described at `endpoint::recv_lent`.
+template <class Poller>
+class [[nodiscard]] lent_receive_operation
+    : public detail::receive_base<lent_receive_operation<Poller>, message, Poller> {
+public:
+    lent_receive_operation(Poller& poller, tag_match wanted, peer_id source) noexcept
+        : lent_receive_operation::receive_base(poller, wanted, source, {}, true) {}
+    lent_receive_operation(lent_receive_operation&&) noexcept = default;
+
+    result<message> outcome() noexcept {
+        if (this->code_) return {this->code_, this->info_};
+        return message(this->got_, std::move(this->loan_));
+    }
+};
+
+/// A probe. Described at `endpoint::probe`.
+template <class Poller>
+class [[nodiscard]] probe_operation : public basic_operation<probe_operation<Poller>, received, detail::probe_request> {
+public:
+    probe_operation(Poller& poller, tag_match wanted, peer_id source) noexcept
+        : probe_operation::basic_operation(&poller.box().owner(), wanted, source), poller_(&poller) {}
+    probe_operation(probe_operation&&) noexcept = default;
+
+    void start() noexcept {
+        detail::matcher& matching = poller_->box().matching();
+        if (detail::unexpected_message* m = matching.find(this->source_, this->wanted_)) {
+            this->got_ = {m->bytes, m->tag, m->source};
+            this->finish({});
+            return;
+        }
+        if (const std::error_code why = poller_->why_not_from(this->source_)) {
+            this->finish(why);
+            return;
+        }
+        matching.add_probe(*this);
+        poller_->poll_for(this->source_);
+    }
+    void cancel() noexcept {
+        this->unlink();
+        this->finish(make_error_code(errc::canceled));
+    }
+    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+    result<received> outcome() noexcept {
+        if (this->code_) return this->code_;
+        return this->got_;
+    }
+
+private:
+    Poller* poller_;
+};
+
+/// A get or put. Described at `endpoint::rdma_get`.
+template <class Link>
+class [[nodiscard]] one_sided_operation : public basic_operation<one_sided_operation<Link>, void> {
+public:
+    one_sided_operation(Link& link, const remote_region& there, std::span<std::byte> here, bool read) noexcept
+        : one_sided_operation::basic_operation(&link.owner()), link_(&link), there_(there), here_(here), read_(read) {}
+    one_sided_operation(one_sided_operation&&) noexcept = default;
+
+    void start() noexcept {
+        if (there_.length != here_.size()) {
+            end(make_error_code(errc::invalid_argument));
+            return;
+        }
+        hook_.self = this;
+        hook_.done = [](completion& c, std::error_code outcome) noexcept { static_cast<hook&>(c).self->end(outcome); };
+        const post_result answer = read_ ? link_->get(there_, here_, hook_) : link_->put(here_, there_, hook_);
+        if (answer == post_result::done) end({});
+        if (answer == post_result::failed) end(make_error_code(errc::closed));
+        if (answer == post_result::retry) end(make_error_code(errc::no_resources));
+    }
+    void cancel() noexcept {
+        static_cast<void>(link_->revoke(hook_));
+        end(make_error_code(errc::canceled));
+    }
+    void finish_canceled() noexcept { outcome_ = make_error_code(errc::canceled); }
+    result<void> outcome() noexcept { return outcome_; }
+
+private:
+    struct hook : completion {
+        one_sided_operation* self = nullptr;
+        hook() noexcept = default;
+        hook(hook&&) noexcept {}  // only one that has not begun moves
+    };
+
+    void end(std::error_code outcome) noexcept {
+        outcome_ = outcome;
+        this->complete();
+    }
+
+    Link* link_;
+    remote_region there_;
+    std::span<std::byte> here_;
+    bool read_;
+    hook hook_;
+    std::error_code outcome_{};
+};
+
+/// An orderly close. Described at `endpoint::close`.
+template <class Connection>
+class [[nodiscard]] close_operation : public basic_operation<close_operation<Connection>, void>,
+                                      private detail::phase_waiter {
+public:
+    explicit close_operation(Connection& of) noexcept : close_operation::basic_operation(&of.box().owner()), of_(&of) {}
+    close_operation(close_operation&&) noexcept = default;
+
+    void start() noexcept {
+        this->reached = [](detail::phase_waiter& self, std::error_code) noexcept {
+            static_cast<close_operation&>(self).complete();
+        };
+        of_->begin_close(*this);
+    }
+    void cancel() noexcept {
+        outcome_ = make_error_code(errc::canceled);
+        of_->close(make_error_code(errc::closed));  // tells us
+    }
+    void finish_canceled() noexcept {
+        outcome_ = make_error_code(errc::canceled);
+        of_->close(make_error_code(errc::closed));
+    }
+    result<void> outcome() noexcept { return outcome_; }
+
+private:
+    Connection* of_;
+    std::error_code outcome_{};
+};
+
+}  // namespace rdmacoro

@@ -1,0 +1,12 @@
+// The whole protocol room.
+//
+// Belongs here: what is on the wire, matching, flow control, and one file for each protocol policy.
+// Does not belong here: how bytes move (transport/), what a user awaits (messaging/).
+#pragma once
+
+#include <rdmacoro/protocol/connection.hpp>
+#include <rdmacoro/protocol/eager.hpp>
+#include <rdmacoro/protocol/explain.hpp>
+#include <rdmacoro/protocol/metrics.hpp>
+#include <rdmacoro/protocol/protocols.hpp>
+#include <rdmacoro/protocol/segmented.hpp>

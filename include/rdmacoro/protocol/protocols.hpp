@@ -1,0 +1,149 @@
+// protocols<...>: an ordered list of policies; the first that admits a message carries it.
+#pragma once
+
+#include <rdmacoro/protocol/eager.hpp>
+#include <rdmacoro/protocol/policy.hpp>
+#include <rdmacoro/protocol/segmented.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace rdmacoro {
+
+/// How messages travel, as a type. The choice is made for each message by size and capabilities, in the order of the
+/// list, and folded by the compiler; a policy that is not listed generates no code. Both ends of a link must have the
+/// same list, and refuse each other when connecting if not.
+template <protocol_policy... Policies>
+    requires(sizeof...(Policies) > 0)
+struct protocols {
+    static constexpr std::size_t count = sizeof...(Policies);
+    static constexpr std::size_t none = count;
+
+    /// The index of the policy that carries such a message over a link with these capabilities; `none` when none does.
+    [[nodiscard]] static constexpr std::size_t choose(const message_facts& m, const capabilities& link) noexcept {
+        std::size_t chosen = 0;
+        static_cast<void>(((Policies::admits(m, link) ? true : (++chosen, false)) || ...));
+        return chosen;
+    }
+
+    /// The wire number of `Policy`'s kind 0.
+    template <class Policy>
+    [[nodiscard]] static constexpr std::uint8_t first_kind() noexcept {
+        std::uint8_t kind = detail::first_policy_kind;
+        static_cast<void>(((std::is_same_v<Policies, Policy> ? true : (kind = static_cast<std::uint8_t>(kind + Policies::kinds), false)) || ...));
+        return kind;
+    }
+
+    template <class Policy>
+    [[nodiscard]] static constexpr std::size_t index_of() noexcept {
+        std::size_t index = 0;
+        static_cast<void>(((std::is_same_v<Policies, Policy> ? true : (++index, false)) || ...));
+        return index;
+    }
+
+    /// Names the list: equal for equal lists, different for different ones, on every machine.
+    static constexpr std::uint64_t fingerprint = [] {
+        std::uint64_t print = detail::fingerprint_of("rdmacoro protocols");
+        ((print = detail::fingerprint_of(Policies::name, print ^ (Policies::parameter() * 31 + Policies::kinds))), ...);
+        return print;
+    }();
+
+    /// The list for people, such as "eager, segmented".
+    [[nodiscard]] static std::string text() {
+        std::string names;
+        const auto add = [&](std::string_view name, std::uint64_t limit) {
+            if (!names.empty()) names += ", ";
+            names += name;
+            if (limit != 0) names += "<" + std::to_string(limit) + ">";
+        };
+        (add(Policies::name, Policies::parameter()), ...);
+        return names;
+    }
+
+    [[nodiscard]] static std::string_view name_of(std::size_t index) noexcept {
+        std::string_view name = "none";
+        std::size_t at = 0;
+        static_cast<void>(((at++ == index ? (name = Policies::name, true) : false) || ...));
+        return name;
+    }
+    [[nodiscard]] static std::string_view description_of(std::size_t index) noexcept {
+        std::string_view text = "too long for every policy of the list";
+        std::size_t at = 0;
+        static_cast<void>(((at++ == index ? (text = Policies::description, true) : false) || ...));
+        return text;
+    }
+    /// Where the choice may change, in bytes.
+    [[nodiscard]] static std::size_t longest_of(std::size_t index, const capabilities& link) noexcept {
+        std::size_t bytes = 0;
+        std::size_t at = 0;
+        static_cast<void>(((at++ == index ? (bytes = Policies::longest(link), true) : false) || ...));
+        return bytes;
+    }
+
+    /// What the policies keep for one connection.
+    template <class Context>
+    class engines {
+    public:
+        explicit engines(Context& context) noexcept : all_(for_each<Policies>(context)...) {}
+
+        /// Calls `visit(engine)` for policy `index`.
+        template <class Visit>
+        [[gnu::always_inline]] void with(std::size_t index, Visit visit) noexcept {
+            with_indices(index, visit, std::make_index_sequence<count>{});
+        }
+
+        /// Calls `visit(engine, kind)` for the policy that `wire_kind` belongs to; false when there is none.
+        template <class Visit>
+        [[gnu::always_inline]] bool dispatch(std::uint8_t wire_kind, Visit visit) noexcept {
+            return dispatch_indices(wire_kind, visit, std::make_index_sequence<count>{});
+        }
+
+        template <class Visit>
+        void each(Visit visit) noexcept {
+            std::apply([&](auto&... engine) { (visit(engine), ...); }, all_);
+        }
+
+    private:
+        template <class Policy>
+        static Context& for_each(Context& context) noexcept {
+            return context;
+        }
+        template <class Visit, std::size_t... I>
+        [[gnu::always_inline]] void with_indices(std::size_t index, Visit& visit, std::index_sequence<I...>) noexcept {
+            static_cast<void>(((I == index ? (visit(std::get<I>(all_)), true) : false) || ...));
+        }
+        template <class Visit, std::size_t... I>
+        [[gnu::always_inline]] bool dispatch_indices(std::uint8_t wire_kind, Visit& visit, std::index_sequence<I...>) noexcept {
+            return (dispatch_one<I, Policies>(wire_kind, visit) || ...);
+        }
+        template <std::size_t I, class Policy, class Visit>
+        [[gnu::always_inline]] bool dispatch_one(std::uint8_t wire_kind, Visit& visit) noexcept {
+            constexpr std::uint8_t first = first_kind<Policy>();
+            if (wire_kind < first || wire_kind >= first + Policy::kinds) return false;
+            visit(std::get<I>(all_), static_cast<unsigned>(wire_kind - first));
+            return true;
+        }
+
+        std::tuple<typename Policies::template engine<Context>...> all_;
+    };
+};
+
+/// The list that endpoints use when given none.
+template <class Transport>
+using default_protocols = protocols<eager<>, segmented<>>;
+
+namespace detail {
+template <class T>
+inline constexpr bool is_protocols = false;
+template <class... Ps>
+inline constexpr bool is_protocols<protocols<Ps...>> = true;
+}  // namespace detail
+
+/// A list of protocol policies.
+template <class P>
+concept protocol_list = detail::is_protocols<P>;
+
+}  // namespace rdmacoro

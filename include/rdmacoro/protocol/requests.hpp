@@ -1,0 +1,161 @@
+// What matching and policies know of the operations a user awaits, and of messages that nobody awaits yet.
+#pragma once
+
+#include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/coro/operation.hpp>
+#include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/memory/lent_buffer.hpp>
+#include <rdmacoro/protocol/wire.hpp>
+#include <rdmacoro/transport/concepts.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace rdmacoro {
+
+/// Names a peer within one mailbox.
+using peer_id = std::uint32_t;
+inline constexpr peer_id any_source = 0xffffffff;
+
+/// Which tags a receive or probe takes: those that agree with `tag` in the bits of `mask`.
+struct tag_match {
+    tag_type tag = 0;
+    tag_type mask = ~tag_type{0};
+
+    constexpr tag_match(tag_type exact) noexcept : tag(exact) {}
+    constexpr tag_match(tag_type bits, tag_type which) noexcept : tag(bits & which), mask(which) {}
+
+    [[nodiscard]] constexpr bool accepts(tag_type other) const noexcept { return (other & mask) == tag; }
+    [[nodiscard]] constexpr bool exact() const noexcept { return mask == ~tag_type{0}; }
+};
+inline constexpr tag_match any_tag{0, 0};
+
+/// What is known of a message: what a receive ends with, and what a probe answers.
+struct received {
+    std::size_t bytes = 0;
+    tag_type tag = 0;
+    peer_id source = 0;
+};
+
+namespace detail {
+
+class connection_base;
+class message_store;
+struct unexpected_message;
+
+/// A receive, posted or being filled.
+class receive_request : public operation_base, public list_node<receive_request> {
+public:
+    [[nodiscard]] bool wants(peer_id from, tag_type tag) const noexcept {
+        return wanted_.accepts(tag) && (source_ == any_source || source_ == from);
+    }
+
+    /// The receive has ended.
+    void finish(std::error_code code, std::uint64_t info = 0) noexcept {
+        code_ = code;
+        info_ = info;
+        filling_ = nullptr;
+        complete();
+    }
+
+    tag_match wanted_;
+    peer_id source_;
+    bool lent_;                            ///< no `into_`: the message is to be lent
+    connection_base* filling_ = nullptr;   ///< who is putting bytes into it; nullptr while it is only posted
+    unexpected_message* block_ = nullptr;  ///< what a lent message is being gathered in
+    std::uint64_t sequence_ = 0;           ///< its place among all receives of the mailbox
+    mutable_buffers into_;
+    received got_{};
+    lent_buffer loan_{};
+    std::error_code code_{};
+    std::uint64_t info_ = 0;
+
+protected:
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, const mutable_buffers& into, bool lent) noexcept
+        : operation_base(owner), wanted_(wanted), source_(source), lent_(lent), into_(into) {}
+    receive_request(receive_request&& other) noexcept
+        : operation_base(std::move(other)),
+          wanted_(other.wanted_),
+          source_(other.source_),
+          lent_(other.lent_),
+          into_(other.into_) {}
+};
+
+/// A probe that waits.
+class probe_request : public operation_base, public list_node<probe_request> {
+public:
+    void finish(std::error_code code) noexcept {
+        code_ = code;
+        complete();
+    }
+
+    tag_match wanted_;
+    peer_id source_;
+    received got_{};
+    std::error_code code_{};
+
+protected:
+    probe_request(scheduler* owner, tag_match wanted, peer_id source) noexcept
+        : operation_base(owner), wanted_(wanted), source_(source) {}
+    probe_request(probe_request&& other) noexcept
+        : operation_base(std::move(other)), wanted_(other.wanted_), source_(other.source_) {}
+};
+
+/// A send, waiting for its turn or under way.
+class send_request : public operation_base, public list_node<send_request> {
+public:
+    struct posted_completion : completion {
+        send_request* self = nullptr;
+    };
+
+    void finish(std::error_code code) noexcept {
+        code_ = code;
+        complete();
+    }
+
+    connection_base* via_ = nullptr;
+    const_buffers from_;
+    tag_type tag_;
+    bool synchronous_;
+    bool in_flight_ = false;      ///< `posted_` is with the transport
+    bool answered_ = false;       ///< the receiver said that it has a place for it
+    std::uint8_t policy_ = 0;     ///< index in the protocol list
+    std::uint32_t cost_ = 0;      ///< credit taken for it
+    std::uint32_t stream_ = 0;    ///< the policy's name for it
+    std::size_t sent_ = 0;        ///< bytes that the transport is done with
+    std::size_t posted_bytes_ = 0;
+    posted_completion posted_;
+    std::error_code code_{};
+
+protected:
+    send_request(scheduler* owner, const const_buffers& from, tag_type tag, bool synchronous) noexcept
+        : operation_base(owner), from_(from), tag_(tag), synchronous_(synchronous) {}
+    send_request(send_request&& other) noexcept
+        : operation_base(std::move(other)), from_(other.from_), tag_(other.tag_), synchronous_(other.synchronous_) {}
+};
+
+struct by_key;
+struct by_tag;
+struct by_arrival;
+
+/// A message, or the beginning of one, that came before its receive. Lies in a block of the message store; the payload
+/// follows it there.
+struct unexpected_message : list_node<by_key>, list_node<by_tag>, list_node<by_arrival> {
+    connection_base* from = nullptr;  ///< who gets its credit back; nullptr when that is gone
+    message_store* home = nullptr;
+    peer_id source = 0;
+    std::uint32_t cost = 0;     ///< to give back to the peer
+    tag_type tag = 0;
+    std::size_t bytes = 0;      ///< of the whole message
+    std::size_t stored = 0;     ///< of those, how many are here
+    std::size_t block_bytes = 0;
+    std::uint32_t stream = 0;   ///< the policy's name for a message that is still coming or wants an answer
+    std::uint8_t policy = 0;    ///< index in the protocol list
+    bool complete = true;       ///< nothing more comes and nobody wants an answer
+
+    [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+}  // namespace detail
+}  // namespace rdmacoro

@@ -1,0 +1,324 @@
+// How a socket of a tcp domain receives, opens and closes. Included by engine.hpp alone.
+#pragma once
+
+#include <rdmacoro/transport/tcp/engine.hpp>
+
+#include <cerrno>
+
+#include <poll.h>
+#include <unistd.h>
+
+namespace rdmacoro::detail {
+
+inline tcp_core::tcp_core(tcp_engine& engine, int fd) noexcept
+    : engine_(engine),
+      fd_(fd),
+      queue_(engine.chunks(), engine.items_, engine.regions()),
+      server_(engine.regions()),
+      receiver_(engine.chunks(), operations_, server_) {}
+
+inline void tcp_core::attach(tcp_upper& up) noexcept {
+    up_ = &up;
+    if (phase_ != phase::ready) return;
+    active();
+    try_soon();
+}
+
+// One try, whatever state receiving is in.
+inline unsigned tcp_core::poll(unsigned budget) noexcept {
+    list_node<tcp_work_tag>& work = *this;
+    if (!work.linked() && !stalled_) {
+        if (can_receive()) {
+            if (!prepare_receive()) return 0;
+            submit_receive();
+            engine_.submit_and_reap();
+        } else if (engine_.ring_.wants_enter() || engine_.ring_.has_completions()) {
+            engine_.submit_and_reap();
+        }
+        if (!work.linked()) return 0;
+    }
+    work.unlink();
+    return serve(budget);
+}
+
+/// Says where the next bytes go. False: not now.
+inline bool tcp_core::prepare_receive() noexcept {
+    if (phase_ == phase::greeting) {
+        in_pieces_[0] = {greeting_.data() + greeted_, greeting_.size() - greeted_};
+        in_count_ = 1;
+        return true;
+    }
+    in_count_ = receiver_.space(*up_, in_pieces_);
+    return in_count_ != 0;
+}
+
+inline void tcp_core::submit_receive() noexcept {
+    if (!can_receive()) return;
+    io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_now);
+    if (in_count_ == 1) {
+        io_uring_prep_recv(&sqe, fd_, in_pieces_[0].iov_base, in_pieces_[0].iov_len, MSG_DONTWAIT);
+    } else {
+        in_message_ = {};
+        in_message_.msg_iov = in_pieces_;
+        in_message_.msg_iovlen = in_count_;
+        io_uring_prep_recvmsg(&sqe, fd_, &in_message_, MSG_DONTWAIT);
+    }
+}
+
+/// Hands up what was recorded. Answers how many messages and completions moved.
+inline unsigned tcp_core::serve(unsigned budget) noexcept {
+    unsigned moved = 0;
+    while (completion* c = finished_.pop_front()) {
+        c->done(*c, {});
+        ++moved;
+    }
+    if (phase_ == phase::ready && up_ != nullptr) {
+        const unsigned granted = budget;
+        hand_up(budget);
+        moved += granted - budget;
+        if (want_writable_ && phase_ == phase::ready) {
+            if (!full_ && queue_.copied_bytes() <= tcp_chunk::capacity / 2) {
+                want_writable_ = false;
+                up_->writable();
+                ++moved;
+            } else if (!full_) {
+                mark_work();
+            }
+        }
+        return moved;
+    }
+    if (phase_ == phase::greeting) greet();
+    if (watcher_ != nullptr && phase_ != phase::closed) watcher_->progress(*this);
+    return moved;
+}
+
+inline void tcp_core::hand_up(unsigned& budget) noexcept {
+    const bool came_in_kernel = held_first_ != no_buffer;
+    if (received_ && look_at_outcome()) {
+        active();
+        receiver_.arrived(*up_, static_cast<std::size_t>(receive_outcome_));
+    }
+    list_node<tcp_readable_tag>& node = *this;
+    if (std::exchange(stalled_, false)) node.unlink();
+    tcp_receiver::state state = tcp_receiver::state::hungry;
+    while (phase_ == phase::ready) {
+        state = receiver_.parse(*up_, budget);
+        if (state != tcp_receiver::state::hungry || !feed_held()) break;
+    }
+    if (phase_ != phase::ready) return;
+    if (came_in_kernel) active();
+    // Bytes that end up in the kernel's hands while we could take them ourselves come later and are copied once more.
+    if (armed_ == armed::multishot && came_in_kernel && (hot_ || receiver_.in_long_data())) cancel_receive();
+    switch (state) {
+        case tcp_receiver::state::hungry:
+            if (ended_ && held_first_ == no_buffer) {
+                close(make_error_code(errc::peer_lost));
+            } else if (!hot_ && armed_ == armed::no) {
+                try_soon();
+            }
+            break;
+        case tcp_receiver::state::blocked:
+            stalled_ = true;
+            node.unlink();
+            engine_.stalled_.push_back(*this);
+            if (armed_ == armed::multishot) cancel_receive();
+            break;
+        case tcp_receiver::state::unfinished:
+            stalled_ = true;
+            mark_work();
+            break;
+        case tcp_receiver::state::violation: close(make_error_code(errc::protocol_violation)); break;
+        case tcp_receiver::state::stopped: break;
+    }
+}
+
+/// True when bytes came.
+inline bool tcp_core::look_at_outcome() noexcept {
+    received_ = false;
+    if (receive_outcome_ > 0) return true;
+    switch (receive_outcome_) {
+        case -EAGAIN:
+            if (!hot_) {
+                receiver_.release_if_empty();
+                arm_receive();
+            }
+            break;
+        case -EINTR:
+        case -ENOBUFS:
+        case -ENOMEM: try_soon(); break;
+        default: ended_ = true;
+    }
+    return false;
+}
+
+/// Moves bytes that the kernel put into the domain's buffers to where they belong. False when there are none, or no room.
+inline bool tcp_core::feed_held() noexcept {
+    if (held_first_ == no_buffer) return false;
+    iovec pieces[2];
+    const unsigned count = receiver_.space(*up_, pieces);
+    if (count == 0) {
+        if (phase_ == phase::ready) mark_work();
+        return false;
+    }
+    const tcp_engine::held_buffer buffer = engine_.held_[held_first_];
+    const std::byte* from = engine_.ring_.buffer(held_first_) + held_taken_;
+    const std::size_t now = std::min<std::size_t>(pieces[0].iov_len, buffer.bytes - held_taken_);
+    std::memcpy(pieces[0].iov_base, from, now);
+    held_taken_ += static_cast<std::uint32_t>(now);
+    if (held_taken_ == buffer.bytes) {
+        engine_.ring_.return_buffer(held_first_);
+        held_first_ = buffer.next;
+        held_taken_ = 0;
+    }
+    receiver_.arrived(*up_, now);
+    return true;
+}
+
+inline void tcp_core::hold(std::uint16_t buffer, std::uint32_t bytes) noexcept {
+    engine_.held_[buffer] = {bytes, no_buffer};
+    (held_first_ != no_buffer ? engine_.held_[held_last_].next : held_first_) = buffer;
+    held_last_ = buffer;
+}
+
+inline void tcp_core::drop_held() noexcept {
+    while (held_first_ != no_buffer) {
+        engine_.ring_.return_buffer(held_first_);
+        held_first_ = engine_.held_[held_first_].next;
+    }
+    held_taken_ = 0;
+}
+
+/// Receiving is tried at the next poll.
+inline void tcp_core::try_soon() noexcept {
+    list_node<tcp_readable_tag>& node = *this;
+    if (!hot_ && !stalled_ && !node.linked()) engine_.readable_.push_back(*this);
+}
+
+/// A request in the kernel from now on notices what comes.
+inline void tcp_core::arm_receive() noexcept {
+    if (armed_ != armed::no || phase_ == phase::closed) return;
+    list_node<tcp_readable_tag>& node = *this;
+    node.unlink();
+    ++in_kernel_;
+    // Long data goes straight to its destination, and a greeting ends before the link's first frame: neither may be read
+    // ahead of us.
+    if (engine_.ring_.may_multishot() && phase_ == phase::ready && !receiver_.in_long_data()) {
+        armed_ = armed::multishot;
+        io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_many);
+        io_uring_prep_recv_multishot(&sqe, fd_, nullptr, 0, 0);
+        sqe.flags |= IOSQE_BUFFER_SELECT;
+        sqe.buf_group = 0;
+    } else {
+        armed_ = armed::poll;
+        io_uring_prep_poll_add(&engine_.request(*this, tcp_request::readable), fd_, POLLIN);
+    }
+}
+
+inline void tcp_core::cancel_receive() noexcept {
+    armed_ = armed::canceling;
+    io_uring_sqe& sqe = engine_.ring_.request();
+    io_uring_prep_cancel64(&sqe, reinterpret_cast<std::uint64_t>(this) | static_cast<unsigned>(tcp_request::receive_many), 0);
+    sqe.user_data = static_cast<unsigned>(tcp_request::cancel);
+}
+
+/// Something came. The most active links get a place among the hot ones.
+inline void tcp_core::active() noexcept {
+    const bool again = engine_.turn_ - last_active_turn_ < tcp_engine::cold_after;
+    arrivals_in_a_row_ = again ? arrivals_in_a_row_ + 1 : 0;
+    last_active_turn_ = engine_.turn_;
+    if (hot_) return;
+    if (engine_.hot_.size() == engine_.options_.most_polled &&
+        (arrivals_in_a_row_ < tcp_engine::hot_after || !engine_.make_place())) {
+        return;
+    }
+    if (engine_.options_.most_polled == 0) return;
+    hot_ = true;
+    engine_.hot_.push_back(this);
+    list_node<tcp_readable_tag>& node = *this;
+    node.unlink();
+}
+
+// What a socket that is not a link yet has received.
+inline void tcp_core::greet() noexcept {
+    if (!received_) return;
+    if (look_at_outcome()) {
+        greeted_ += static_cast<std::size_t>(receive_outcome_);
+        if (greeted_ < greeting_.size()) try_soon();
+    }
+}
+
+inline void tcp_core::start_connect(const sockaddr* address, socklen_t bytes) {
+    address_ = std::make_unique<sockaddr_storage>();
+    std::memcpy(address_.get(), address, bytes);
+    ++in_kernel_;
+    io_uring_prep_connect(&engine_.request(*this, tcp_request::connect), fd_, reinterpret_cast<const sockaddr*>(address_.get()),
+                          bytes);
+}
+
+inline void tcp_core::start_accept() noexcept {
+    phase_ = phase::listening;
+    ++in_kernel_;
+    io_uring_prep_accept(&engine_.request(*this, tcp_request::accept), fd_, nullptr, nullptr, SOCK_CLOEXEC);
+}
+
+inline void tcp_core::start_greeting(const tcp_greeting& own) noexcept {
+    phase_ = phase::greeting;
+    const tcp_greeting::bytes bytes = own.store();
+    if (std::byte* to = queue_.reserve(bytes.size()); to != nullptr) {
+        std::memcpy(to, bytes.data(), bytes.size());
+        queue_.commit(bytes.size());
+    }
+    mark_dirty();
+    try_soon();
+}
+
+inline void tcp_core::complete_all(std::error_code reason) noexcept {
+    while (completion* c = finished_.pop_front()) c->done(*c, {});
+    failed_.splice_back(copied_);
+    queue_.clear([this](tcp_send_item& item) noexcept {
+        if (item.from == tcp_send_item::source::message && item.owner != nullptr) failed_.push_back(*item.owner);
+    });
+    while (completion* c = failed_.pop_front()) c->done(*c, reason);
+    operations_.fail(reason);
+}
+
+inline void tcp_core::close(std::error_code reason) noexcept {
+    if (phase_ == phase::closed) return;
+    if (phase_ == phase::ready && !full_ && !broken_) flush();
+    tcp_upper* up = std::exchange(up_, nullptr);
+    let_go();
+    complete_all(reason);
+    if (up != nullptr) up->link_down(reason);
+}
+
+inline void tcp_core::abandon() noexcept {
+    watcher_ = nullptr;
+    up_ = nullptr;
+    close(make_error_code(errc::closed));
+    owned_ = false;
+    if (in_kernel_ == 0) engine_.bury(*this);
+}
+
+// The descriptor is closed when the kernel has given up the last request of it.
+inline void tcp_core::let_go() noexcept {
+    phase_ = phase::closed;
+    broken_ = true;
+    receiver_.stop();
+    drop_held();
+    static_cast<list_node<tcp_dirty_tag>&>(*this).unlink();
+    static_cast<list_node<tcp_work_tag>&>(*this).unlink();
+    static_cast<list_node<tcp_readable_tag>&>(*this).unlink();
+    engine_.cool(*this);
+    if (in_kernel_ != 0) {
+        ::shutdown(fd_, SHUT_RDWR);
+        io_uring_sqe& sqe = engine_.ring_.request();
+        io_uring_prep_cancel_fd(&sqe, fd_, IORING_ASYNC_CANCEL_ALL);
+        sqe.user_data = static_cast<unsigned>(tcp_request::cancel);
+        // Twice: the first call cancels, the second lets the kernel say so.
+        engine_.submit_and_reap();
+        engine_.submit_and_reap();
+    }
+    if (in_kernel_ == 0 && fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,217 @@
+// How a socket of a tcp domain sends. Included by engine.hpp alone.
+//
+// The first message of a turn goes out at once, so that a lone message waits for nothing. What is posted after it in the
+// same turn goes out together, at the scheduler's next poll or when the chunk is full. While each flush carries several
+// messages and the engine is not idle the first waits, too: then many cost one system call.
+#pragma once
+
+#include <rdmacoro/transport/tcp/engine.hpp>
+
+#include <cerrno>
+
+namespace rdmacoro::detail {
+
+inline void tcp_core::mark_dirty() noexcept {
+    list_node<tcp_dirty_tag>& node = *this;
+    if (!full_ && !broken_ && !node.linked()) engine_.dirty_.push_back(*this);
+}
+
+inline void tcp_core::mark_work() noexcept {
+    list_node<tcp_work_tag>& node = *this;
+    if (!node.linked()) engine_.work_.push_back(*this);
+}
+
+inline bool tcp_core::goes_at_once() noexcept {
+    const bool first = last_post_turn_ != engine_.turn_ && burst_epoch_ != engine_.epoch_;
+    last_post_turn_ = engine_.turn_;
+    return first && !full_ && queue_.empty();
+}
+
+inline post_result tcp_core::post(const message_header& header, const const_buffers& payload, completion& c) noexcept {
+    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
+    return payload.size() <= copy_limit ? copy_and_post(header, payload, c) : gather_and_post(header, payload, c);
+}
+
+inline post_result tcp_core::copy_and_post(const message_header& header, const const_buffers& payload,
+                                           completion& c) noexcept {
+    const std::size_t bytes = payload.size();
+    const bool at_once = goes_at_once();
+    std::byte* to = queue_.reserve(tcp_message_head + bytes);
+    if (to == nullptr) [[unlikely]] {
+        if (!full_) flush();
+        if (broken_) return post_result::failed;
+        to = queue_.reserve(tcp_message_head + bytes);
+        if (to == nullptr) return no_room();
+    }
+    tcp_word{tcp_frame::message, static_cast<std::uint32_t>(bytes)}.store(to);
+    std::memcpy(to + tcp_word_bytes, header.data(), message_header_bytes);
+    copy_out(payload, 0, to + tcp_message_head, bytes);
+    queue_.commit(tcp_message_head + bytes);
+    ++unflushed_;
+    if (at_once) {
+        flush();
+        return broken_ ? post_result::failed : post_result::done;
+    }
+    copied_.push_back(c);
+    mark_dirty();
+    return post_result::posted;
+}
+
+inline post_result tcp_core::gather_and_post(const message_header& header, const const_buffers& payload,
+                                             completion& c) noexcept {
+    const bool at_once = goes_at_once();
+    std::byte* to = queue_.reserve(tcp_message_head);
+    if (to == nullptr) [[unlikely]] {
+        if (!full_) flush();
+        if (broken_) return post_result::failed;
+        to = queue_.reserve(tcp_message_head);
+        if (to == nullptr) return no_room();
+    }
+    tcp_send_item* item = queue_.new_item();
+    if (item == nullptr) return no_room();
+    tcp_word{tcp_frame::message, static_cast<std::uint32_t>(payload.size())}.store(to);
+    std::memcpy(to + tcp_word_bytes, header.data(), message_header_bytes);
+    queue_.commit(tcp_message_head);
+    item->from = tcp_send_item::source::message;
+    item->owner = &c;
+    item->data = payload;
+    queue_.append(*item);
+    c.transport_state = item;
+    ++unflushed_;
+    if (at_once) {
+        flush();
+        if (posted_as(c) == tcp_posted::listed) {
+            tcp_completion_list::remove(c);
+            return broken_ ? post_result::failed : post_result::done;
+        }
+        return post_result::posted;
+    }
+    mark_dirty();
+    return post_result::posted;
+}
+
+[[gnu::noinline]] inline post_result tcp_core::no_room() noexcept {
+    want_writable_ = true;
+    mark_work();
+    return post_result::retry;
+}
+
+inline post_result tcp_core::get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
+    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
+    if (!operations_.get(there, into, c)) return no_room();
+    send_operations();
+    return post_result::posted;
+}
+
+inline post_result tcp_core::put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
+    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
+    if (!operations_.put(from, there, c)) return no_room();
+    send_operations();
+    return post_result::posted;
+}
+
+inline void tcp_core::send_operations() noexcept {
+    ++unflushed_;
+    if (goes_at_once()) {
+        flush();
+    } else {
+        mark_dirty();
+    }
+}
+
+inline bool tcp_core::revoke(completion& c) noexcept {
+    switch (posted_as(c)) {
+        case tcp_posted::listed: tcp_completion_list::remove(c); return true;
+        case tcp_posted::operation: return operations_.revoke(c, queue_);
+        case tcp_posted::item: break;
+    }
+    auto& item = *static_cast<tcp_send_item*>(c.transport_state);
+    item.owner = nullptr;
+    item.filler = true;
+    return false;
+}
+
+// Answers to the peer and our own requests take turns, and neither runs far ahead: messages go between their parts.
+inline void tcp_core::fill_queue() noexcept {
+    while (queue_.one_sided_bytes() < tcp_operations::most_ahead) {
+        const bool answered = server_.send_next(queue_);
+        const bool asked = operations_.send_next(queue_);
+        if (!answered && !asked) return;
+    }
+}
+
+inline void tcp_core::flush() noexcept {
+    list_node<tcp_dirty_tag>& node = *this;
+    node.unlink();
+    submit_send();
+    engine_.submit_and_reap();
+}
+
+inline void tcp_core::submit_send() noexcept {
+    if (full_ || broken_ || phase_ == phase::closed) return;
+    fill_queue();
+    if (engine_.headers_used_ == tcp_engine::most_headers ||
+        engine_.vectors_used_ + most_pieces > tcp_engine::most_vectors) {
+        engine_.submit_and_reap();
+    }
+    iovec* pieces = engine_.vectors_.data() + engine_.vectors_used_;
+    const unsigned count = queue_.gather(pieces, most_pieces, sending_);
+    if (count == 0) return;
+    burst_epoch_ = unflushed_ > 1 ? engine_.epoch_ : 0;
+    unflushed_ = 0;
+    io_uring_sqe& sqe = engine_.request(*this, tcp_request::send_now);
+    if (count == 1) {
+        io_uring_prep_send(&sqe, fd_, pieces->iov_base, pieces->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+        engine_.vectors_used_ += count;
+        msghdr& message = engine_.headers_[engine_.headers_used_++];
+        message = {};
+        message.msg_iov = pieces;
+        message.msg_iovlen = count;
+        io_uring_prep_sendmsg(&sqe, fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+}
+
+inline void tcp_core::sent(int outcome) noexcept {
+    if (outcome < 0 && outcome != -EAGAIN && outcome != -EINTR && outcome != -ENOBUFS && outcome != -ENOMEM) [[unlikely]] {
+        send_failed();
+        return;
+    }
+    // What was copied needs its sender's memory no more, whether the socket took it or not.
+    finished_.splice_back(copied_);
+    if (outcome > 0) {
+        queue_.consumed(static_cast<std::size_t>(outcome), [this](tcp_send_item& item) noexcept {
+            switch (item.from) {
+                case tcp_send_item::source::message:
+                    if (item.owner != nullptr) finished_.push_back(*item.owner);
+                    break;
+                case tcp_send_item::source::get_data: server_.part_sent(item); break;
+                case tcp_send_item::source::put_data: operations_.part_sent(item); break;
+            }
+        });
+    }
+    if (outcome >= 0 && static_cast<std::size_t>(outcome) == sending_) {
+        if (!queue_.empty() || server_.wants_to_send() || operations_.wants_to_send()) mark_dirty();
+    } else if (outcome >= 0 || outcome == -EAGAIN) {
+        full_ = true;
+        ++in_kernel_;
+        io_uring_prep_poll_add(&engine_.request(*this, tcp_request::writable), fd_, POLLOUT);
+    } else {
+        mark_dirty();
+    }
+    if (!finished_.empty() || want_writable_) mark_work();
+}
+
+// The peer may have said more before it went: what has come is still handed up, and its end ends the link.
+[[gnu::cold, gnu::noinline]] inline void tcp_core::send_failed() noexcept {
+    broken_ = true;
+    failed_.splice_back(copied_);
+    queue_.clear([this](tcp_send_item& item) noexcept {
+        if (item.from == tcp_send_item::source::message && item.owner != nullptr) failed_.push_back(*item.owner);
+        if (item.from == tcp_send_item::source::put_data) operations_.part_sent(item);
+    });
+    ::shutdown(fd_, SHUT_RDWR);
+    try_soon();
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,87 @@
+// The byte stream of a tcp link: a greeting, then frames.
+//
+//   greeting  "rdmacoro-tcp" (12 bytes), version (4), longest message accepted (4), reserved (4), nonce (8)
+//   frame     word (4): kind in the top 4 bits, bytes of data in the lower 28; the kind's fixed head; the data
+//
+// All numbers are little-endian. Kinds and their heads: message (12 bytes that the layer above owns) and those of
+// transport/detail/one_sided_wire.hpp.
+#pragma once
+
+#include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/one_sided_wire.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace rdmacoro::detail {
+
+inline constexpr std::uint32_t tcp_version = 1;
+inline constexpr std::size_t tcp_most_message = std::size_t{1} << 20;  // data of one message frame
+inline constexpr std::size_t tcp_most_part = std::size_t{1} << 20;     // data of one get_data or put_data frame
+
+enum class tcp_frame : std::uint32_t { message = 1, get_request = 2, get_data = 3, put_data = 4, one_sided_status = 5 };
+
+inline constexpr std::size_t tcp_word_bytes = 4;
+inline constexpr std::size_t tcp_message_head = tcp_word_bytes + message_header_bytes;
+inline constexpr std::size_t tcp_longest_head = tcp_word_bytes + std::max(get_request::wire_bytes, put_data::wire_bytes);
+
+/// A frame word, taken apart.
+struct tcp_word {
+    tcp_frame kind;
+    std::uint32_t bytes;
+
+    [[nodiscard]] static tcp_word load(const std::byte* from) noexcept {
+        const auto word = load_number<std::uint32_t>(from);
+        return {static_cast<tcp_frame>(word >> 28), word & 0x0fff'ffff};
+    }
+    void store(std::byte* to) const noexcept { store_number(to, (static_cast<std::uint32_t>(kind) << 28) | bytes); }
+
+    /// Bytes of word and fixed head together; 0 for what no peer may send.
+    [[nodiscard]] std::size_t head_bytes() const noexcept {
+        switch (kind) {
+            case tcp_frame::message: return bytes <= tcp_most_message ? tcp_message_head : 0;
+            case tcp_frame::get_request: return bytes == 0 ? tcp_word_bytes + get_request::wire_bytes : 0;
+            case tcp_frame::get_data:
+                return bytes > 0 && bytes <= tcp_most_part ? tcp_word_bytes + get_data::wire_bytes : 0;
+            case tcp_frame::put_data: return bytes <= tcp_most_part ? tcp_word_bytes + put_data::wire_bytes : 0;
+            case tcp_frame::one_sided_status: return bytes == 0 ? tcp_word_bytes + one_sided_status::wire_bytes : 0;
+        }
+        return 0;
+    }
+};
+
+/// What each side says first.
+struct tcp_greeting {
+    static constexpr std::size_t wire_bytes = 32;
+    static constexpr std::size_t magic_bytes = 12;
+    static constexpr std::size_t deciding_bytes = 16;  // magic and version: enough to refuse a stranger
+    using bytes = std::array<std::byte, wire_bytes>;
+
+    std::uint32_t version = tcp_version;
+    std::uint32_t most_message = tcp_most_message;
+    std::uint64_t nonce = 0;
+
+    [[nodiscard]] bytes store() const noexcept {
+        bytes to{};
+        std::memcpy(to.data(), magic, magic_bytes);
+        store_number(to.data() + 12, version);
+        store_number(to.data() + 16, most_message);
+        store_number(to.data() + 24, nonce);
+        return to;
+    }
+    [[nodiscard]] static tcp_greeting load(const bytes& from) noexcept {
+        return {load_number<std::uint32_t>(from.data() + 12), load_number<std::uint32_t>(from.data() + 16),
+                load_number<std::uint64_t>(from.data() + 24)};
+    }
+    /// Whether the first `have` bytes could be those of a greeting.
+    [[nodiscard]] static bool could_be(const bytes& from, std::size_t have) noexcept {
+        return std::memcmp(from.data(), magic, std::min(have, magic_bytes)) == 0;
+    }
+
+private:
+    static constexpr char magic[magic_bytes + 1] = "rdmacoro-tcp";
+};
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,50 @@
+// What a user may set about the tcp transport.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+
+#include <cstdint>
+
+namespace rdmacoro {
+
+/// Kernel features that the tcp transport uses when the kernel has them. All are optional down to Linux 5.19; taking one
+/// away here shows how an older kernel behaves.
+enum class tcp_feature : std::uint32_t {
+    none = 0,
+    deferred_task_work = 1,  ///< completions wait until they are asked for (Linux 6.1); needs `single_issuer`
+    single_issuer = 2,       ///< only the scheduler's thread submits (Linux 6.0)
+    multishot_receive = 4,   ///< one request receives many times, into a ring of buffers (Linux 6.0)
+    all = 7,
+};
+
+[[nodiscard]] constexpr tcp_feature operator|(tcp_feature a, tcp_feature b) noexcept {
+    return static_cast<tcp_feature>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+/// `a` without `b`.
+[[nodiscard]] constexpr tcp_feature operator-(tcp_feature a, tcp_feature b) noexcept {
+    return static_cast<tcp_feature>(static_cast<std::uint32_t>(a) & ~static_cast<std::uint32_t>(b));
+}
+[[nodiscard]] constexpr bool has(tcp_feature set, tcp_feature wanted) noexcept {
+    return (static_cast<std::uint32_t>(set) & static_cast<std::uint32_t>(wanted)) == static_cast<std::uint32_t>(wanted);
+}
+
+/// Options of a tcp domain; the defaults suit most programs.
+struct tcp_options {
+    /// Features to use if the kernel has them.
+    tcp_feature features = tcp_feature::all;
+
+    /// A connection, on either side, that has not greeted after this long is given up.
+    duration handshake_timeout = std::chrono::seconds(10);
+
+    /// A host that answers nothing for this long, to data or to a probe when idle, is gone.
+    duration peer_timeout = std::chrono::seconds(60);
+
+    /// Accepted sockets of one listener that have not greeted yet or that nobody has taken from `accept` yet. When as many
+    /// wait, the system's own queue, of the same length, fills, and then refuses.
+    unsigned most_waiting = 256;
+
+    /// Links that are polled by a receive each turn. Further ones, the less active, are armed in the kernel.
+    unsigned most_polled = 4;
+};
+
+}  // namespace rdmacoro
