@@ -1,0 +1,32 @@
+#include "counting_new.hpp"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+constinit thread_local std::size_t count = 0;
+}
+
+std::size_t rdmacoro::test::allocations() noexcept { return count; }
+
+#if RDMACORO_COUNTS_ALLOCATIONS
+
+void* operator new(std::size_t bytes) {
+    ++count;
+    if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    throw std::bad_alloc();
+}
+
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    ++count;
+    const std::size_t to = static_cast<std::size_t>(alignment);
+    if (void* memory = std::aligned_alloc(to, (bytes + to - 1) / to * to)) return memory;
+    throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+#endif
