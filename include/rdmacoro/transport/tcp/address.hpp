@@ -57,7 +57,8 @@ struct tcp_endpoint {
     }
 
 private:
-    [[nodiscard]] static tcp_endpoint ask(int fd, int (*question)(int, sockaddr*, socklen_t*) noexcept) noexcept {
+    [[nodiscard]] static tcp_endpoint ask(int fd,
+                                          int (*question)(int, sockaddr*, socklen_t*) noexcept) noexcept {
         tcp_endpoint answer;
         answer.bytes = sizeof answer.address;
         if (question(fd, answer.get(), &answer.bytes) != 0) answer.bytes = 0;
@@ -77,8 +78,9 @@ struct tcp_address {
         tcp_address parsed;
         parsed.whole = std::string(text);
         const auto refuse = [&](const char* why) {
-            throw_error(errc::address_invalid, "tcp address \"" + parsed.whole + "\": " + why +
-                                                   "; write host:port or [v6 address]:port, such as 127.0.0.1:7471");
+            throw_error(errc::address_invalid,
+                        "tcp address \"" + parsed.whole + "\": " + why +
+                            "; write host:port or [v6 address]:port, such as 127.0.0.1:7471");
         };
         if (text.substr(0, scheme.size()) == scheme) {
             text.remove_prefix(scheme.size());
@@ -120,8 +122,8 @@ struct tcp_resolved {
         wanted.ai_flags = flags | AI_NUMERICSERV;
         addrinfo* found = nullptr;
         tcp_resolved answer;
-        answer.failure =
-            ::getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), address.port.c_str(), &wanted, &found);
+        answer.failure = ::getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(),
+                                       address.port.c_str(), &wanted, &found);
         for (const addrinfo* one = found; answer.failure == 0 && one != nullptr; one = one->ai_next) {
             tcp_endpoint& endpoint = answer.endpoints.emplace_back();
             std::memcpy(&endpoint.address, one->ai_addr, one->ai_addrlen);
@@ -137,7 +139,8 @@ struct tcp_resolved {
 class tcp_resolve final : public basic_operation<tcp_resolve, tcp_resolved> {
 public:
     /// `flags`: 0 or AI_PASSIVE.
-    tcp_resolve(tcp_address address, int flags) : basic_operation(nullptr), address_(std::move(address)), flags_(flags) {}
+    tcp_resolve(tcp_address address, int flags)
+        : basic_operation(nullptr), address_(std::move(address)), flags_(flags) {}
 
     void start() noexcept {
         try {
@@ -151,8 +154,7 @@ public:
                 ::pthread_detach(thread);
                 return;
             }
-        } catch (const std::bad_alloc&) {
-        }
+        } catch (const std::bad_alloc&) {}
         question_.reset();
         answer_.failure = EAI_MEMORY;
         complete();
@@ -195,7 +197,8 @@ private:
     };
 
     static void* run(void* handed_over) noexcept {
-        const std::unique_ptr<std::shared_ptr<question>> own(static_cast<std::shared_ptr<question>*>(handed_over));
+        const std::unique_ptr<std::shared_ptr<question>> own(
+            static_cast<std::shared_ptr<question>*>(handed_over));
         question& asked = **own;
         try {
             asked.answer = tcp_resolved::ask(asked.address, asked.flags);

@@ -31,14 +31,14 @@ protected:
 
 /// Which request of a socket a completion belongs to: the low bits of its user data, the rest is the socket.
 enum class tcp_request : unsigned {
-    receive_now,  ///< receives what is there, or nothing; over when the call that submits it returns
-    send_now,     ///< the same for sending
-    receive_many, ///< multishot receive
-    readable,     ///< poll
-    writable,     ///< poll
+    receive_now,   ///< receives what is there, or nothing; over when the call that submits it returns
+    send_now,      ///< the same for sending
+    receive_many,  ///< multishot receive
+    readable,      ///< poll
+    writable,      ///< poll
     connect,
     accept,
-    cancel,       ///< belongs to no socket
+    cancel,  ///< belongs to no socket
 };
 
 struct tcp_all_tag;
@@ -73,12 +73,16 @@ public:
     ~tcp_core() = default;
 
     // What a link does.
-    inline post_result post(const message_header& header, const const_buffers& payload, completion& c) noexcept;
+    inline post_result post(const message_header& header, const const_buffers& payload,
+                            completion& c) noexcept;
+    inline post_result post_copied(const message_header& header, const const_buffers& payload) noexcept;
     inline post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept;
-    inline post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept;
+    inline post_result put(std::span<const std::byte> from, const remote_region& there,
+                           completion& c) noexcept;
     inline bool revoke(completion& c) noexcept;
     inline unsigned poll(unsigned budget) noexcept;
     lent_buffer keep() noexcept { return receiver_.keep(); }
+    [[nodiscard]] inline std::string peer_name() const;
 
     /// Somebody listens from now on.
     inline void attach(tcp_upper& up) noexcept;
@@ -115,8 +119,9 @@ private:
 
     // Sending.
     [[nodiscard]] inline bool goes_at_once() noexcept;
-    inline post_result copy_and_post(const message_header& header, const const_buffers& payload, completion& c) noexcept;
-    inline post_result gather_and_post(const message_header& header, const const_buffers& payload, completion& c) noexcept;
+    inline std::byte* reserve(std::size_t bytes) noexcept;
+    inline post_result gather_and_post(const message_header& header, const const_buffers& payload,
+                                       completion& c) noexcept;
     inline post_result no_room() noexcept;
     inline void send_operations() noexcept;
     inline void fill_queue() noexcept;
@@ -158,9 +163,9 @@ private:
     phase phase_ = phase::opening;
 
     // Sending.
-    bool full_ = false;            // the socket takes nothing; a poll for room is in the kernel
-    bool broken_ = false;          // nothing can be sent any more
-    bool want_writable_ = false;   // the sink was told to try again
+    bool full_ = false;           // the socket takes nothing; a poll for room is in the kernel
+    bool broken_ = false;         // nothing can be sent any more
+    bool want_writable_ = false;  // the sink was told to try again
     std::uint64_t last_post_turn_ = 0;
     std::uint64_t burst_epoch_ = 0;  // the engine's epoch when a flush last carried several messages
     std::size_t sending_ = 0;        // bytes of the send that is being submitted

@@ -191,7 +191,7 @@ inline void tcp_core::drop_held() noexcept {
 /// Receiving is tried at the next poll.
 inline void tcp_core::try_soon() noexcept {
     list_node<tcp_readable_tag>& node = *this;
-    if (!hot_ && !stalled_ && !node.linked()) engine_.readable_.push_back(*this);
+    if (!hot_ && !stalled_ && phase_ != phase::closed && !node.linked()) engine_.readable_.push_back(*this);
 }
 
 /// A request in the kernel from now on notices what comes.
@@ -217,7 +217,8 @@ inline void tcp_core::arm_receive() noexcept {
 inline void tcp_core::cancel_receive() noexcept {
     armed_ = armed::canceling;
     io_uring_sqe& sqe = engine_.ring_.request();
-    io_uring_prep_cancel64(&sqe, reinterpret_cast<std::uint64_t>(this) | static_cast<unsigned>(tcp_request::receive_many), 0);
+    io_uring_prep_cancel64(
+        &sqe, reinterpret_cast<std::uint64_t>(this) | static_cast<unsigned>(tcp_request::receive_many), 0);
     sqe.user_data = static_cast<unsigned>(tcp_request::cancel);
 }
 
@@ -251,8 +252,8 @@ inline void tcp_core::start_connect(const sockaddr* address, socklen_t bytes) {
     address_ = std::make_unique<sockaddr_storage>();
     std::memcpy(address_.get(), address, bytes);
     ++in_kernel_;
-    io_uring_prep_connect(&engine_.request(*this, tcp_request::connect), fd_, reinterpret_cast<const sockaddr*>(address_.get()),
-                          bytes);
+    io_uring_prep_connect(&engine_.request(*this, tcp_request::connect), fd_,
+                          reinterpret_cast<const sockaddr*>(address_.get()), bytes);
 }
 
 inline void tcp_core::start_accept() noexcept {
@@ -276,7 +277,8 @@ inline void tcp_core::complete_all(std::error_code reason) noexcept {
     while (completion* c = finished_.pop_front()) c->done(*c, {});
     failed_.splice_back(copied_);
     queue_.clear([this](tcp_send_item& item) noexcept {
-        if (item.from == tcp_send_item::source::message && item.owner != nullptr) failed_.push_back(*item.owner);
+        if (item.from == tcp_send_item::source::message && item.owner != nullptr)
+            failed_.push_back(*item.owner);
     });
     while (completion* c = failed_.pop_front()) c->done(*c, reason);
     operations_.fail(reason);

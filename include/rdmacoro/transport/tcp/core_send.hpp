@@ -27,22 +27,25 @@ inline bool tcp_core::goes_at_once() noexcept {
     return first && !full_ && queue_.empty();
 }
 
-inline post_result tcp_core::post(const message_header& header, const const_buffers& payload, completion& c) noexcept {
-    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
-    return payload.size() <= copy_limit ? copy_and_post(header, payload, c) : gather_and_post(header, payload, c);
+inline post_result tcp_core::post(const message_header& header, const const_buffers& payload,
+                                  completion& c) noexcept {
+    if (payload.size() > copy_limit) return gather_and_post(header, payload, c);
+    const post_result answer = post_copied(header, payload);
+    if (answer != post_result::posted) return answer;
+    copied_.push_back(c);
+    return post_result::posted;
 }
 
-inline post_result tcp_core::copy_and_post(const message_header& header, const const_buffers& payload,
-                                           completion& c) noexcept {
+/// Answers `posted` when the message waits for the turn's end; its memory is not needed any more.
+inline post_result tcp_core::post_copied(const message_header& header,
+                                         const const_buffers& payload) noexcept {
+    if (broken_) [[unlikely]]
+        return post_result::failed;
     const std::size_t bytes = payload.size();
     const bool at_once = goes_at_once();
-    std::byte* to = queue_.reserve(tcp_message_head + bytes);
-    if (to == nullptr) [[unlikely]] {
-        if (!full_) flush();
-        if (broken_) return post_result::failed;
-        to = queue_.reserve(tcp_message_head + bytes);
-        if (to == nullptr) return no_room();
-    }
+    std::byte* to = reserve(tcp_message_head + bytes);
+    if (to == nullptr) [[unlikely]]
+        return broken_ ? post_result::failed : no_room();
     tcp_word{tcp_frame::message, static_cast<std::uint32_t>(bytes)}.store(to);
     std::memcpy(to + tcp_word_bytes, header.data(), message_header_bytes);
     copy_out(payload, 0, to + tcp_message_head, bytes);
@@ -52,21 +55,28 @@ inline post_result tcp_core::copy_and_post(const message_header& header, const c
         flush();
         return broken_ ? post_result::failed : post_result::done;
     }
-    copied_.push_back(c);
     mark_dirty();
     return post_result::posted;
 }
 
+/// Room in the queue, made by sending what waits there if need be.
+inline std::byte* tcp_core::reserve(std::size_t bytes) noexcept {
+    std::byte* to = queue_.reserve(bytes);
+    if (to == nullptr && !full_) [[unlikely]] {
+        flush();
+        if (!broken_) to = queue_.reserve(bytes);
+    }
+    return to;
+}
+
 inline post_result tcp_core::gather_and_post(const message_header& header, const const_buffers& payload,
                                              completion& c) noexcept {
+    if (broken_) [[unlikely]]
+        return post_result::failed;
     const bool at_once = goes_at_once();
-    std::byte* to = queue_.reserve(tcp_message_head);
-    if (to == nullptr) [[unlikely]] {
-        if (!full_) flush();
-        if (broken_) return post_result::failed;
-        to = queue_.reserve(tcp_message_head);
-        if (to == nullptr) return no_room();
-    }
+    std::byte* to = reserve(tcp_message_head);
+    if (to == nullptr) [[unlikely]]
+        return broken_ ? post_result::failed : no_room();
     tcp_send_item* item = queue_.new_item();
     if (item == nullptr) return no_room();
     tcp_word{tcp_frame::message, static_cast<std::uint32_t>(payload.size())}.store(to);
@@ -90,21 +100,25 @@ inline post_result tcp_core::gather_and_post(const message_header& header, const
     return post_result::posted;
 }
 
-[[gnu::noinline]] inline post_result tcp_core::no_room() noexcept {
+[[gnu::cold]] inline post_result tcp_core::no_room() noexcept {
     want_writable_ = true;
     mark_work();
     return post_result::retry;
 }
 
-inline post_result tcp_core::get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
-    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
+inline post_result tcp_core::get(const remote_region& there, std::span<std::byte> into,
+                                 completion& c) noexcept {
+    if (broken_) [[unlikely]]
+        return post_result::failed;
     if (!operations_.get(there, into, c)) return no_room();
     send_operations();
     return post_result::posted;
 }
 
-inline post_result tcp_core::put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
-    if (broken_ || phase_ != phase::ready) [[unlikely]] return post_result::failed;
+inline post_result tcp_core::put(std::span<const std::byte> from, const remote_region& there,
+                                 completion& c) noexcept {
+    if (broken_) [[unlikely]]
+        return post_result::failed;
     if (!operations_.put(from, there, c)) return no_room();
     send_operations();
     return post_result::posted;
@@ -125,10 +139,7 @@ inline bool tcp_core::revoke(completion& c) noexcept {
         case tcp_posted::operation: return operations_.revoke(c, queue_);
         case tcp_posted::item: break;
     }
-    auto& item = *static_cast<tcp_send_item*>(c.transport_state);
-    item.owner = nullptr;
-    item.filler = true;
-    return false;
+    return queue_.take_over(*static_cast<tcp_send_item*>(c.transport_state));
 }
 
 // Answers to the peer and our own requests take turns, and neither runs far ahead: messages go between their parts.
@@ -173,7 +184,8 @@ inline void tcp_core::submit_send() noexcept {
 }
 
 inline void tcp_core::sent(int outcome) noexcept {
-    if (outcome < 0 && outcome != -EAGAIN && outcome != -EINTR && outcome != -ENOBUFS && outcome != -ENOMEM) [[unlikely]] {
+    if (outcome < 0 && outcome != -EAGAIN && outcome != -EINTR && outcome != -ENOBUFS && outcome != -ENOMEM)
+        [[unlikely]] {
         send_failed();
         return;
     }
@@ -203,11 +215,12 @@ inline void tcp_core::sent(int outcome) noexcept {
 }
 
 // The peer may have said more before it went: what has come is still handed up, and its end ends the link.
-[[gnu::cold, gnu::noinline]] inline void tcp_core::send_failed() noexcept {
+[[gnu::cold]] inline void tcp_core::send_failed() noexcept {
     broken_ = true;
     failed_.splice_back(copied_);
     queue_.clear([this](tcp_send_item& item) noexcept {
-        if (item.from == tcp_send_item::source::message && item.owner != nullptr) failed_.push_back(*item.owner);
+        if (item.from == tcp_send_item::source::message && item.owner != nullptr)
+            failed_.push_back(*item.owner);
         if (item.from == tcp_send_item::source::put_data) operations_.part_sent(item);
     });
     ::shutdown(fd_, SHUT_RDWR);

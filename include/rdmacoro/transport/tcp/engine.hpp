@@ -21,7 +21,8 @@ public:
     static constexpr std::size_t entries = 65'536;
 
     tcp_region_memory() {
-        void* memory = ::mmap(nullptr, entries * sizeof(region_entry), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* memory = ::mmap(nullptr, entries * sizeof(region_entry), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) throw error(errc::no_resources, "tcp: memory for the table of regions");
         first_ = static_cast<region_entry*>(memory);
     }
@@ -44,8 +45,8 @@ class tcp_engine final : public tcp_completion_handler {
 public:
     static constexpr unsigned serve_budget = 64;  // messages of one link at a time
     static constexpr std::size_t most_batched = 64;
-    static constexpr std::uint64_t cold_after = 64;    // empty polls until a hot link may lose its place
-    static constexpr unsigned hot_after = 3;           // arrivals close to each other until it may be given away
+    static constexpr std::uint64_t cold_after = 64;  // empty polls until a hot link may lose its place
+    static constexpr unsigned hot_after = 3;  // arrivals close to each other until it may be given away
 
     tcp_engine(scheduler& owner, const tcp_options& options)
         : owner_(owner),
@@ -136,6 +137,6 @@ private:
 
 }  // namespace rdmacoro::detail
 
-#include <rdmacoro/transport/tcp/core_send.hpp>
 #include <rdmacoro/transport/tcp/core_receive.hpp>
+#include <rdmacoro/transport/tcp/core_send.hpp>
 #include <rdmacoro/transport/tcp/engine_loop.hpp>

@@ -154,7 +154,8 @@ inline void tcp_engine::completed(std::uint64_t user_data, int outcome, unsigned
         case tcp_request::accept:
             core.outcome_ = outcome;
             --core.in_kernel_;
-            if (what == tcp_request::accept && core.phase_ == tcp_core::phase::closed && outcome >= 0) ::close(outcome);
+            if (what == tcp_request::accept && core.phase_ == tcp_core::phase::closed && outcome >= 0)
+                ::close(outcome);
             break;
         case tcp_request::cancel: return;
     }

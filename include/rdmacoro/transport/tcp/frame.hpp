@@ -19,13 +19,27 @@ namespace rdmacoro::detail {
 
 inline constexpr std::uint32_t tcp_version = 1;
 inline constexpr std::size_t tcp_most_message = std::size_t{1} << 20;  // data of one message frame
-inline constexpr std::size_t tcp_most_part = std::size_t{1} << 20;     // data of one get_data or put_data frame
+inline constexpr std::size_t tcp_most_part = std::size_t{1} << 20;  // data of one get_data or put_data frame
 
-enum class tcp_frame : std::uint32_t { message = 1, get_request = 2, get_data = 3, put_data = 4, one_sided_status = 5 };
+inline constexpr capabilities tcp_capabilities{
+    .max_message = tcp_most_message,
+    .eager_bytes = 64 * 1024,
+    .segment_bytes = tcp_most_message,
+    .one_sided = true,
+};
+
+enum class tcp_frame : std::uint32_t {
+    message = 1,
+    get_request = 2,
+    get_data = 3,
+    put_data = 4,
+    one_sided_status = 5
+};
 
 inline constexpr std::size_t tcp_word_bytes = 4;
 inline constexpr std::size_t tcp_message_head = tcp_word_bytes + message_header_bytes;
-inline constexpr std::size_t tcp_longest_head = tcp_word_bytes + std::max(get_request::wire_bytes, put_data::wire_bytes);
+inline constexpr std::size_t tcp_longest_head =
+    tcp_word_bytes + std::max(get_request::wire_bytes, put_data::wire_bytes);
 
 /// A frame word, taken apart.
 struct tcp_word {
@@ -36,7 +50,9 @@ struct tcp_word {
         const auto word = load_number<std::uint32_t>(from);
         return {static_cast<tcp_frame>(word >> 28), word & 0x0fff'ffff};
     }
-    void store(std::byte* to) const noexcept { store_number(to, (static_cast<std::uint32_t>(kind) << 28) | bytes); }
+    void store(std::byte* to) const noexcept {
+        store_number(to, (static_cast<std::uint32_t>(kind) << 28) | bytes);
+    }
 
     /// Bytes of word and fixed head together; 0 for what no peer may send.
     [[nodiscard]] std::size_t head_bytes() const noexcept {
@@ -45,8 +61,10 @@ struct tcp_word {
             case tcp_frame::get_request: return bytes == 0 ? tcp_word_bytes + get_request::wire_bytes : 0;
             case tcp_frame::get_data:
                 return bytes > 0 && bytes <= tcp_most_part ? tcp_word_bytes + get_data::wire_bytes : 0;
-            case tcp_frame::put_data: return bytes <= tcp_most_part ? tcp_word_bytes + put_data::wire_bytes : 0;
-            case tcp_frame::one_sided_status: return bytes == 0 ? tcp_word_bytes + one_sided_status::wire_bytes : 0;
+            case tcp_frame::put_data:
+                return bytes <= tcp_most_part ? tcp_word_bytes + put_data::wire_bytes : 0;
+            case tcp_frame::one_sided_status:
+                return bytes == 0 ? tcp_word_bytes + one_sided_status::wire_bytes : 0;
         }
         return 0;
     }

@@ -16,11 +16,14 @@ namespace rdmacoro::detail {
 
 /// What every connected socket is told. None of it is required, so failures are ignored.
 inline void set_tcp_options(int fd, const tcp_options& options) noexcept {
-    const auto set = [fd](int level, int name, int value) noexcept { ::setsockopt(fd, level, name, &value, sizeof value); };
+    const auto set = [fd](int level, int name, int value) noexcept {
+        ::setsockopt(fd, level, name, &value, sizeof value);
+    };
     set(IPPROTO_TCP, TCP_NODELAY, 1);
     // A host that went without a word is noticed by probes when idle and by missing acknowledgements otherwise.
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout);
-    const auto milliseconds = static_cast<int>(std::min<std::int64_t>(std::max<std::int64_t>(limit.count(), 1000), 1 << 30));
+    const auto milliseconds =
+        static_cast<int>(std::min<std::int64_t>(std::max<std::int64_t>(limit.count(), 1000), 1 << 30));
     constexpr int probes = 4;
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
     set(IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, milliseconds / 2000));
@@ -31,16 +34,20 @@ inline void set_tcp_options(int fd, const tcp_options& options) noexcept {
     // bbr paces what it sends by what it measures; within one host that halves the rate for nothing.
     char control[16] = {};
     socklen_t bytes = sizeof control - 1;
-    if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0 && std::string_view(control) == "bbr" &&
-        tcp_endpoint::local(fd).same_host(tcp_endpoint::peer(fd))) {
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0 &&
+        std::string_view(control) == "bbr" && tcp_endpoint::local(fd).same_host(tcp_endpoint::peer(fd))) {
         constexpr std::string_view reno = "reno";
         ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno.data(), static_cast<socklen_t>(reno.size()));
     }
 }
 
+inline std::string tcp_core::peer_name() const {
+    return fd_ >= 0 ? tcp_endpoint::peer(fd_).text() : std::string("a closed connection");
+}
+
 /// Greets on a connected socket, after connecting it if need be, and calls `ended` once: with `errc::ok`, or with the
 /// reason, after which the socket is gone. Not called once it is dropped. Either side speaks first.
-class tcp_handshake final : public tcp_watcher, private timer_node {
+class tcp_handshake : public tcp_watcher, private timer_node {
 public:
     /// `system` is the number of a failed system call, or 0.
     using function = void (*)(tcp_handshake&, errc outcome, int system) noexcept;
@@ -91,11 +98,14 @@ public:
 private:
     void begin(tcp_engine& engine, int fd, function ended) {
         ended_ = ended;
-        if (::getrandom(&own_.nonce, sizeof own_.nonce, 0) != sizeof own_.nonce) own_.nonce = reinterpret_cast<std::uint64_t>(this);
+        if (::getrandom(&own_.nonce, sizeof own_.nonce, 0) != sizeof own_.nonce)
+            own_.nonce = reinterpret_cast<std::uint64_t>(this);
         core_ = &engine.add_socket(fd);
         core_->set_watcher(this);
         deadline = engine.owner().now() + engine.options().handshake_timeout;
-        expired = [](timer_node& self) noexcept { static_cast<tcp_handshake&>(self).fail(errc::timed_out, 0); };
+        expired = [](timer_node& self) noexcept {
+            static_cast<tcp_handshake&>(self).fail(errc::timed_out, 0);
+        };
         engine.owner().add_timer(*this);
     }
 
@@ -112,7 +122,8 @@ private:
             return;
         }
         if (said.most_message < own_.most_message) return fail(errc::protocol_violation, 0);
-        if (said.nonce == own_.nonce) return fail(errc::connection_refused, 0);  // the system connected us to ourselves
+        if (said.nonce == own_.nonce)
+            return fail(errc::connection_refused, 0);  // the system connected us to ourselves
         core.engine().owner().remove_timer(*this);
         core.set_watcher(nullptr);
         core.become_ready();

@@ -23,9 +23,11 @@ public:
     [[nodiscard]] bool get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
         return add({&c, there.key, there.address, into.size(), into.data(), none, 0, kind::get, false});
     }
-    [[nodiscard]] bool put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
+    [[nodiscard]] bool put(std::span<const std::byte> from, const remote_region& there,
+                           completion& c) noexcept {
         // The bytes are only read; one field serves both directions.
-        return add({&c, there.key, there.address, from.size(), const_cast<std::byte*>(from.data()), none, 0, kind::put, false});
+        return add({&c, there.key, there.address, from.size(), const_cast<std::byte*>(from.data()), none, 0,
+                    kind::put, false});
     }
 
     [[nodiscard]] bool empty() const noexcept { return outstanding_ == 0 && first_waiting_ == none; }
@@ -59,7 +61,8 @@ public:
 
     /// The memory of the operation is the caller's again; `c` is forgotten. True when all of a put had left it.
     bool revoke(completion& c, tcp_send_queue& queue) noexcept {
-        const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(c.transport_state) >> 2);
+        const auto index =
+            static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(c.transport_state) >> 2);
         operation& op = operations_[index];
         op.owner = nullptr;
         op.local = nullptr;
@@ -67,7 +70,8 @@ public:
         if (!op.started) op.remaining = 0;
         if (op.parts != 0) {
             queue.for_each([index](tcp_send_item& item) noexcept {
-                if (item.from == tcp_send_item::source::put_data && item.operation == index) item.filler = true;
+                if (item.from == tcp_send_item::source::put_data && item.operation == index)
+                    item.filler = true;
             });
         }
         return op.what == kind::put && op.started && op.parts == 0 && sending_ != index;
@@ -75,10 +79,13 @@ public:
 
     /// Data of a get begins to arrive. False: it was not asked for.
     [[nodiscard]] bool data_begins(std::uint32_t index, std::size_t bytes) const noexcept {
-        return started(index) && operations_[index].what == kind::get && bytes <= operations_[index].remaining;
+        return started(index) && operations_[index].what == kind::get &&
+               bytes <= operations_[index].remaining;
     }
     /// Where its next byte goes; nullptr: nowhere.
-    [[nodiscard]] std::byte* destination(std::uint32_t index) const noexcept { return operations_[index].local; }
+    [[nodiscard]] std::byte* destination(std::uint32_t index) const noexcept {
+        return operations_[index].local;
+    }
     void data_arrived(std::uint32_t index, std::size_t bytes) noexcept {
         operation& op = operations_[index];
         op.remaining -= bytes;
@@ -95,7 +102,9 @@ public:
         --outstanding_;
         completion* owner = op.owner;
         free(index);
-        if (owner != nullptr) owner->done(*owner, status.outcome == errc::ok ? std::error_code() : make_error_code(status.outcome));
+        if (owner != nullptr)
+            owner->done(*owner,
+                        status.outcome == errc::ok ? std::error_code() : make_error_code(status.outcome));
         return true;
     }
 
@@ -116,7 +125,7 @@ private:
     enum class kind : std::uint8_t { none, get, put };
 
     struct operation {
-        completion* owner;        // nullptr once revoked
+        completion* owner;  // nullptr once revoked
         std::uint64_t key;
         std::uint64_t address;    // of the next byte there
         std::uint64_t remaining;  // bytes: of a get to arrive, of a put to be put into the queue
@@ -124,12 +133,13 @@ private:
         std::uint32_t next;       // in the list of those that wait, or of free ones
         std::uint32_t parts;      // of a put, in the queue
         kind what;
-        bool started;             // the other side knows of it, or will
+        bool started;  // the other side knows of it, or will
         bool revoked = false;
     };
 
     [[nodiscard]] bool started(std::uint32_t index) const noexcept {
-        return index < operations_.size() && operations_[index].what != kind::none && operations_[index].started;
+        return index < operations_.size() && operations_[index].what != kind::none &&
+               operations_[index].started;
     }
 
     [[nodiscard]] bool add(const operation& op) noexcept try {
@@ -141,8 +151,8 @@ private:
             index = static_cast<std::uint32_t>(operations_.size());
             operations_.push_back(op);
         }
-        op.owner->transport_state =
-            reinterpret_cast<void*>((std::uintptr_t{index} << 2) | static_cast<std::uintptr_t>(tcp_posted::operation));
+        op.owner->transport_state = reinterpret_cast<void*>(
+            (std::uintptr_t{index} << 2) | static_cast<std::uintptr_t>(tcp_posted::operation));
         (last_waiting_ != none ? operations_[last_waiting_].next : first_waiting_) = index;
         last_waiting_ = index;
         return true;
@@ -208,8 +218,10 @@ public:
 
     /// False: more is unanswered than the other side may ask.
     [[nodiscard]] bool get_requested(const get_request& request) noexcept {
-        const errc allowed = regions_.check(request.key, request.address, request.length, access::remote_read);
-        return push({request.key, request.address, allowed == errc::ok ? request.length : 0, request.operation, 0, allowed});
+        const errc allowed =
+            regions_.check(request.key, request.address, request.length, access::remote_read);
+        return push({request.key, request.address, allowed == errc::ok ? request.length : 0,
+                     request.operation, 0, allowed});
     }
 
     /// A frame of a put begins, with `bytes` bytes of data. False: it may not come now.
@@ -226,14 +238,16 @@ public:
             return true;
         }
         if (bytes == 0 && part.remaining != 0) return false;
-        put_ = {part.key, part.address, part.remaining, part.operation, true,
-                regions_.check(part.key, part.address, part.remaining, access::remote_write)};
+        put_ = {part.key,       part.address,
+                part.remaining, part.operation,
+                true,           regions_.check(part.key, part.address, part.remaining, access::remote_write)};
         return true;
     }
 
     /// Where the next `bytes` bytes of the put go; nullptr: nowhere. Asked each time before they are written.
     [[nodiscard]] std::byte* destination(std::size_t bytes) noexcept {
-        if (put_.outcome == errc::ok) put_.outcome = regions_.check(put_.key, put_.address, bytes, access::remote_write);
+        if (put_.outcome == errc::ok)
+            put_.outcome = regions_.check(put_.key, put_.address, bytes, access::remote_write);
         return put_.outcome == errc::ok ? reinterpret_cast<std::byte*>(put_.address) : nullptr;
     }
     void put_arrived(std::size_t bytes) noexcept {
@@ -254,7 +268,8 @@ public:
         if (count_ == 0) return false;
         answer& front = answers_[first_];
         if (front.remaining != 0) {
-            const errc allowed = regions_.check(front.key, front.address, front.remaining, access::remote_read);
+            const errc allowed =
+                regions_.check(front.key, front.address, front.remaining, access::remote_read);
             if (allowed == errc::ok) return send_data(front, queue);
             front.outcome = allowed;
             front.remaining = 0;

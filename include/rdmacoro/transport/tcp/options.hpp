@@ -25,7 +25,8 @@ enum class tcp_feature : std::uint32_t {
     return static_cast<tcp_feature>(static_cast<std::uint32_t>(a) & ~static_cast<std::uint32_t>(b));
 }
 [[nodiscard]] constexpr bool has(tcp_feature set, tcp_feature wanted) noexcept {
-    return (static_cast<std::uint32_t>(set) & static_cast<std::uint32_t>(wanted)) == static_cast<std::uint32_t>(wanted);
+    return (static_cast<std::uint32_t>(set) & static_cast<std::uint32_t>(wanted)) ==
+           static_cast<std::uint32_t>(wanted);
 }
 
 /// Options of a tcp domain; the defaults suit most programs.

@@ -40,11 +40,11 @@ public:
     static constexpr std::size_t discard_bytes = 64 * 1024;
 
     enum class state : std::uint8_t {
-        hungry,     ///< all was handed up; the next frame is not complete
-        blocked,    ///< the sink said later
-        unfinished, ///< the budget is used up
-        violation,  ///< the peer broke the protocol
-        stopped,    ///< `stop` was called from inside
+        hungry,      ///< all was handed up; the next frame is not complete
+        blocked,     ///< the sink said later
+        unfinished,  ///< the budget is used up
+        violation,   ///< the peer broke the protocol
+        stopped,     ///< `stop` was called from inside
     };
 
     tcp_receiver(tcp_chunk_pool& chunks, tcp_operations& operations, tcp_server& server) noexcept
@@ -67,7 +67,8 @@ public:
             return 1;
         }
         const std::span<std::byte> destination = next_destination(up);
-        if (stopped_) [[unlikely]] return 0;
+        if (stopped_) [[unlikely]]
+            return 0;
         if (destination.empty()) {
             static std::byte nowhere[discard_bytes];
             direct_ = std::min(remaining_, discard_bytes);
@@ -97,8 +98,10 @@ public:
     /// Hands up what is complete, at most `budget` messages; counts it down.
     [[nodiscard]] state parse(tcp_upper& up, unsigned& budget) noexcept {
         for (;;) {
-            if (stopped_) [[unlikely]] return state::stopped;
-            if (violated_) [[unlikely]] return state::violation;
+            if (stopped_) [[unlikely]]
+                return state::stopped;
+            if (violated_) [[unlikely]]
+                return state::violation;
             if (target_ != target::none) {
                 if (!copy_long_data(up)) return state::hungry;
                 continue;
@@ -108,7 +111,8 @@ public:
             const std::byte* frame = chunk_->bytes() + begin_;
             const tcp_word word = tcp_word::load(frame);
             const std::size_t head = word.head_bytes();
-            if (head == 0) [[unlikely]] return state::violation;
+            if (head == 0) [[unlikely]]
+                return state::violation;
             if (have < head) return state::hungry;
             if (word.kind != tcp_frame::message) {
                 begin_ += static_cast<std::uint32_t>(head);
@@ -121,14 +125,16 @@ public:
             std::memcpy(header.data(), frame + tcp_word_bytes, message_header_bytes);
             if (have < head + word.bytes) {
                 const delivery answer = up.begin_payload(header, word.bytes);
-                if (stopped_) [[unlikely]] return state::stopped;
+                if (stopped_) [[unlikely]]
+                    return state::stopped;
                 if (answer == delivery::later) return state::blocked;
                 begin_ += static_cast<std::uint32_t>(head);
                 begin_long_data(target::message, word.bytes);
             } else {
                 delivering_ = {frame + head, word.bytes};
                 const delivery answer = up.deliver(header, delivering_);
-                if (stopped_) [[unlikely]] return state::stopped;
+                if (stopped_) [[unlikely]]
+                    return state::stopped;
                 if (answer == delivery::later) return state::blocked;
                 begin_ += static_cast<std::uint32_t>(head + word.bytes);
             }
@@ -201,7 +207,8 @@ private:
             case target::none: break;
             case target::message: memory = up.payload_space(); break;
             case target::get:
-                if (std::byte* to = operations_.destination(operation_); to != nullptr) memory = {to, remaining_};
+                if (std::byte* to = operations_.destination(operation_); to != nullptr)
+                    memory = {to, remaining_};
                 break;
             case target::put:
                 if (std::byte* to = server_.destination(remaining_); to != nullptr) memory = {to, remaining_};
@@ -236,7 +243,8 @@ private:
         const std::size_t have = std::min<std::size_t>(end_ - begin_, remaining_);
         if (have == 0) return false;
         const std::span<std::byte> memory = next_destination(up);
-        if (stopped_) [[unlikely]] return true;
+        if (stopped_) [[unlikely]]
+            return true;
         const std::size_t now = memory.empty() ? have : std::min(have, memory.size());
         if (!memory.empty()) std::memcpy(memory.data(), chunk_->bytes() + begin_, now);
         begin_ += static_cast<std::uint32_t>(now);

@@ -55,7 +55,8 @@ public:
     void enable() noexcept {
         if (enabled_) return;
         enabled_ = true;
-        const int answer = io_uring_register(static_cast<unsigned>(ring_.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+        const int answer =
+            io_uring_register(static_cast<unsigned>(ring_.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
         if (answer < 0) fatal("tcp: the kernel does not enable its io_uring");
     }
 
@@ -79,8 +80,10 @@ public:
 
     /// Submits what waits and lets the kernel post what it has. Does not sleep.
     void enter() noexcept {
-        const int answer = io_uring_sq_ready(&ring_) != 0 ? io_uring_submit(&ring_) : io_uring_get_events(&ring_);
-        if (answer < 0) [[unlikely]] check(answer);
+        const int answer =
+            io_uring_sq_ready(&ring_) != 0 ? io_uring_submit(&ring_) : io_uring_get_events(&ring_);
+        if (answer < 0) [[unlikely]]
+            check(answer);
     }
 
     /// Submits what waits and sleeps until a completion comes; for tearing down. False when the ring is unusable here.
@@ -113,7 +116,9 @@ public:
     void give_up_multishot() noexcept { multishot_refused_ = true; }
     [[nodiscard]] bool may_multishot() const noexcept { return multishot() && !multishot_refused_; }
 
-    [[nodiscard]] const std::byte* buffer(unsigned id) const noexcept { return buffer_memory_.get() + id * buffer_bytes; }
+    [[nodiscard]] const std::byte* buffer(unsigned id) const noexcept {
+        return buffer_memory_.get() + id * buffer_bytes;
+    }
     /// The kernel may fill the buffer again.
     void return_buffer(unsigned id) noexcept {
         io_uring_buf_ring_add(buffer_ring_, buffer_memory_.get() + id * buffer_bytes, buffer_bytes,
@@ -124,7 +129,8 @@ public:
     /// For people: what is in use.
     [[nodiscard]] std::string describe() const {
         std::string text = "io_uring";
-        text += (flags_ & IORING_SETUP_DEFER_TASKRUN) != 0 ? ", deferred task work" : ", cooperative task work";
+        text +=
+            (flags_ & IORING_SETUP_DEFER_TASKRUN) != 0 ? ", deferred task work" : ", cooperative task work";
         if ((flags_ & IORING_SETUP_SINGLE_ISSUER) != 0) text += ", single issuer";
         text += may_multishot() ? ", multishot receive into a ring of buffers" : ", poll before receive";
         return text;
@@ -132,7 +138,9 @@ public:
 
 private:
     struct page_delete {
-        void operator()(std::byte* memory) const noexcept { ::operator delete(memory, std::align_val_t(4096)); }
+        void operator()(std::byte* memory) const noexcept {
+            ::operator delete(memory, std::align_val_t(4096));
+        }
     };
     using page_memory = std::unique_ptr<std::byte, page_delete>;
     [[nodiscard]] static page_memory pages(std::size_t bytes) {
@@ -141,8 +149,8 @@ private:
 
     // From the newest kernels to the oldest that serves: each rung is one setup call.
     void set_up(tcp_feature wanted) {
-        constexpr unsigned always = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
-                                    IORING_SETUP_TASKRUN_FLAG;
+        constexpr unsigned always = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL |
+                                    IORING_SETUP_R_DISABLED | IORING_SETUP_TASKRUN_FLAG;
         int answer = -EINVAL;
         if (has(wanted, tcp_feature::deferred_task_work | tcp_feature::single_issuer)) {
             answer = try_set_up(always | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
@@ -155,13 +163,14 @@ private:
         switch (-answer) {
             case EPERM:
             case EACCES:
-                throw error(errc::permission_denied,
-                            "tcp: io_uring is switched off here; see the sysctl kernel.io_uring_disabled, or the seccomp "
-                            "profile of the container");
+                throw error(errc::permission_denied, "tcp: io_uring is switched off here; see the sysctl "
+                                                     "kernel.io_uring_disabled, or the seccomp "
+                                                     "profile of the container");
             case ENOSYS:
             case EINVAL: throw error(errc::unsupported, "tcp: needs the io_uring of Linux 5.19 or later");
             case ENOMEM:
-                throw error(errc::no_resources, "tcp: no memory for an io_uring; raise the limit on locked memory (ulimit -l)");
+                throw error(errc::no_resources,
+                            "tcp: no memory for an io_uring; raise the limit on locked memory (ulimit -l)");
             default: throw error(std::error_code(-answer, std::system_category()), "tcp: io_uring_setup");
         }
     }
@@ -199,7 +208,8 @@ private:
     }
 
     [[gnu::cold, gnu::noinline]] static void check(int answer) noexcept {
-        if (answer == -EEXIST) fatal("tcp: a domain was used on another thread than the one that used it first");
+        if (answer == -EEXIST)
+            fatal("tcp: a domain was used on another thread than the one that used it first");
         if (answer != -EINTR && answer != -EAGAIN && answer != -EBUSY && answer != -ENOMEM) {
             fatal("tcp: the kernel refuses its io_uring");
         }

@@ -26,14 +26,15 @@ struct tcp_send_item {
     };
 
     tcp_send_item* next;
-    completion* owner;        ///< of a message; nullptr once revoked
+    completion* owner;  ///< of a message; nullptr once revoked
     const_buffers data;
     std::size_t sent;         ///< bytes of `data`
     std::uint64_t key;        ///< of get_data
     std::uint32_t operation;  ///< of put_data
     std::uint32_t at;         ///< the data goes before this offset of the chunk
     source from;
-    bool filler;              ///< send zeros in place of what is left
+    bool filler;                ///< send zeros in place of what is left
+    std::byte* copy = nullptr;  ///< of what was left when its owner took its memory back
 };
 
 /// A domain's items: recycled, grown as they are needed.
@@ -44,6 +45,7 @@ public:
         return std::exchange(free_, free_->next);
     }
     void give(tcp_send_item& item) noexcept {
+        delete[] std::exchange(item.copy, nullptr);
         item.next = free_;
         free_ = &item;
     }
@@ -72,7 +74,9 @@ public:
         : chunks_(chunks), items_(items), regions_(regions) {}
     tcp_send_queue(const tcp_send_queue&) = delete;
     tcp_send_queue& operator=(const tcp_send_queue&) = delete;
-    ~tcp_send_queue() { clear([](tcp_send_item&) noexcept {}); }
+    ~tcp_send_queue() {
+        clear([](tcp_send_item&) noexcept {});
+    }
 
     [[nodiscard]] bool empty() const noexcept { return begin_ == end_ && first_ == nullptr; }
     /// Bytes of gets and puts that lie in other memory than the chunk.
@@ -87,7 +91,8 @@ public:
             if (chunk_ == nullptr) return nullptr;
             begin_ = end_ = 0;
         }
-        if (tcp_chunk::capacity - end_ < bytes && !compact(bytes)) [[unlikely]] return nullptr;
+        if (tcp_chunk::capacity - end_ < bytes && !compact(bytes)) [[unlikely]]
+            return nullptr;
         return chunk_->bytes() + end_;
     }
     void commit(std::size_t bytes) noexcept { end_ += static_cast<std::uint32_t>(bytes); }
@@ -150,6 +155,22 @@ public:
         if (begin_ == end_) release();
     }
 
+    /// The memory of a message is its owner's again: what is left of it is copied. False when memory is short; zeros go
+    /// out in its place.
+    bool take_over(tcp_send_item& item) noexcept {
+        item.owner = nullptr;
+        const std::size_t left = item.data.size() - item.sent;
+        item.copy = new (std::nothrow) std::byte[left];
+        if (item.copy == nullptr) {
+            item.filler = true;
+            return false;
+        }
+        copy_out(item.data, item.sent, item.copy, left);
+        item.data = const_buffers(std::span<const std::byte>(item.copy, left));
+        item.sent = 0;
+        return true;
+    }
+
     /// Throws everything away; calls `dropped(item)` for each item.
     template <class Dropped>
     void clear(Dropped dropped) noexcept {
@@ -190,11 +211,12 @@ private:
         return tcp_chunk::capacity - end_ >= bytes;
     }
 
-    [[nodiscard]] unsigned gather_item(tcp_send_item& item, iovec* pieces, unsigned limit, std::size_t& bytes) noexcept {
+    [[nodiscard]] unsigned gather_item(tcp_send_item& item, iovec* pieces, unsigned limit,
+                                       std::size_t& bytes) noexcept {
         if (item.from == tcp_send_item::source::get_data && !item.filler) {
             const std::span<const std::byte> memory = item.data[0];
-            item.filler = regions_.check(item.key, reinterpret_cast<std::uint64_t>(memory.data()), memory.size(),
-                                         access::remote_read) != errc::ok;
+            item.filler = regions_.check(item.key, reinterpret_cast<std::uint64_t>(memory.data()),
+                                         memory.size(), access::remote_read) != errc::ok;
         }
         unsigned count = 0;
         for (std::size_t offset = item.sent; offset < item.data.size() && count < limit;) {
