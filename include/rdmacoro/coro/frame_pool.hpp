@@ -41,7 +41,8 @@ public:
             ::operator delete(memory);
             return;
         }
-        if (!known_thread_) [[unlikely]] register_thread();
+        if (!known_thread_) [[unlikely]]
+            register_thread();
         auto* frame = static_cast<free_frame*>(memory);
         frame->next = free_[list];
         free_[list] = frame;

@@ -50,7 +50,9 @@ public:
 
     template <class U = T>
         requires std::constructible_from<T, U&&>
-    void return_value(U&& value) { value_.emplace(static_cast<U&&>(value)); }
+    void return_value(U&& value) {
+        value_.emplace(static_cast<U&&>(value));
+    }
 
     T take() {
         if (failure()) std::rethrow_exception(failure());

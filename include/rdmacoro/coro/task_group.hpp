@@ -15,7 +15,7 @@ decltype(auto) call(Callable&& callable, Args&&... args) {
     return static_cast<Callable&&>(callable)(static_cast<Args&&>(args)...);
 }
 template <class Member, class Class, class Object, class... Args>
-decltype(auto) call(Member Class::*member, Object&& object, Args&&... args) {
+decltype(auto) call(Member Class::* member, Object&& object, Args&&... args) {
     if constexpr (std::is_pointer_v<std::remove_reference_t<Object>>) {
         return (object->*member)(static_cast<Args&&>(args)...);
     } else {

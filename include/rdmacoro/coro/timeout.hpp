@@ -56,7 +56,9 @@ public:
     }
 
     /// What `await_resume` gives, without throwing.
-    auto take_result() requires detail::gives_result<inner_type> {
+    auto take_result()
+        requires detail::gives_result<inner_type>
+    {
         finish();
         auto ended = inner_.take_result();
         if (timed_out_ && ended.error() == errc::canceled) ended = decltype(ended)(errc::timed_out);

@@ -81,7 +81,9 @@ public:
     }
 
     /// What `await_resume` gives, without throwing.
-    auto take_result() requires detail::gives_result<inner_type> {
+    auto take_result()
+        requires detail::gives_result<inner_type>
+    {
         link_.disconnect();
         return inner_.take_result();
     }

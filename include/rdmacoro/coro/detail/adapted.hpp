@@ -11,9 +11,7 @@ namespace rdmacoro::detail {
 
 /// Has an outcome that can be taken without throwing.
 template <class A>
-concept gives_result = requires(A& a) {
-    a.take_result();
-};
+concept gives_result = requires(A& a) { a.take_result(); };
 
 /// Holds an `A` (a value, or a reference where the user gave an lvalue) and awaits it on behalf of its owner.
 template <class A>
@@ -29,7 +27,11 @@ public:
     bool await_ready() { return inner_.await_ready(); }
     auto await_suspend(std::coroutine_handle<> awaiting) { return inner_.await_suspend(awaiting); }
     value_type await_resume() { return inner_.await_resume(); }
-    auto take_result() requires gives_result<std::remove_reference_t<A>> { return inner_.take_result(); }
+    auto take_result()
+        requires gives_result<std::remove_reference_t<A>>
+    {
+        return inner_.take_result();
+    }
 
 private:
     A inner_;
@@ -74,7 +76,7 @@ private:
 /// What an adaptor takes: an lvalue, or something that can be moved in. A started operation is neither as an rvalue:
 /// name it, and give the name.
 template <class A>
-concept adaptable = awaitable<A> &&(std::is_lvalue_reference_v<A> || std::move_constructible<A>);
+concept adaptable = awaitable<A> && (std::is_lvalue_reference_v<A> || std::move_constructible<A>);
 
 /// Runs `get`, which gives a value or throws, and gives the same as a result. What is not an error of an operation goes
 /// through.

@@ -1,0 +1,227 @@
+#include <rdmacoro/coro/operation.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/counting_new.hpp"
+#include "support/death.hpp"
+#include "support/run.hpp"
+
+#include <vector>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A device whose cancellation takes a while: the operation ends when the device says so.
+struct device {
+    class operation;
+    operation* pending = nullptr;
+    int begun = 0;
+    int cancels = 0;
+
+    inline void finish(result<int> with);
+
+    class operation final : public basic_operation<operation, int> {
+    public:
+        operation(device& of, bool at_once) noexcept
+            : basic_operation(nullptr), device_(&of), at_once_(at_once) {}
+
+    private:
+        friend basic_operation;
+        friend device;
+        void start() noexcept {
+            ++device_->begun;
+            if (at_once_) {
+                ended_ = 42;
+                complete();
+            } else {
+                device_->pending = this;
+            }
+        }
+        void cancel() noexcept { ++device_->cancels; }
+        void finish_canceled() noexcept { ended_ = errc::canceled; }
+        result<int> outcome() noexcept { return ended_; }
+
+        device* device_;
+        bool at_once_;
+        result<int> ended_ = 0;
+    };
+
+    operation slow() noexcept { return {*this, false}; }
+    operation quick() noexcept { return {*this, true}; }
+};
+
+void device::finish(result<int> with) {
+    operation& op = *std::exchange(pending, nullptr);
+    op.ended_ = with;
+    op.complete();
+}
+
+}  // namespace
+
+TEST_CASE("an operation that ends at once does not suspend") {
+    test::virtual_time world;
+    device dev;
+    bool other_ran = false;
+    world.run([](device& d, bool& other) -> task<> {
+        task_group group;
+        group.spawn([&other]() -> task<> {
+            other = true;
+            co_return;
+        });
+        const int got = co_await d.quick();
+        CHECK(got == 42);
+        CHECK_FALSE(other);
+        co_await group.join();
+    }(dev, other_ran));
+    CHECK(other_ran);
+}
+
+TEST_CASE("an operation that ends later resumes who waits for it") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        task_group group;
+        group.spawn([&d]() -> task<> {
+            d.finish(7);
+            co_return;
+        });
+        const int got = co_await d.slow();
+        CHECK(got == 7);
+        co_await group.join();
+    }(dev));
+}
+
+TEST_CASE("the error of an operation is thrown with its number, or given as a result") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        task_group group;
+        auto fail_soon = [](device& of) -> task<> {
+            of.finish(result<int>(make_error_code(errc::truncated), 99));
+            co_return;
+        };
+        group.spawn(fail_soon, std::ref(d));
+        std::uint64_t info = 0;
+        try {
+            co_await d.slow();
+        } catch (const error& thrown) {
+            CHECK(thrown.code() == errc::truncated);
+            info = thrown.info();
+        }
+        CHECK(info == 99);
+        group.spawn(fail_soon, std::ref(d));
+        const auto got = co_await as_result(d.slow());
+        CHECK(got.error() == errc::truncated);
+        CHECK(got.info() == 99);
+        co_await group.join();
+    }(dev));
+}
+
+TEST_CASE("an operation with a stopped token does nothing and ends canceled") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        local_stop_source stop;
+        stop.request_stop();
+        const auto got = co_await as_result(with_stop(d.quick(), stop.get_token()));
+        CHECK(got.error() == errc::canceled);
+    }(dev));
+    CHECK(dev.begun == 0);
+}
+
+TEST_CASE("a canceled operation resumes only when the device has let go") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        local_stop_source stop;
+        bool ended = false;
+        auto wait = [](device& of, local_stop_source& s, bool& flag) -> task<> {
+            const auto got = co_await as_result(with_stop(of.slow(), s.get_token()));
+            flag = true;
+            CHECK(got.error() == errc::canceled);
+        };
+        task_group group;
+        group.spawn(wait, std::ref(d), std::ref(stop), std::ref(ended));
+        co_await yield();
+        stop.request_stop();
+        for (int i = 0; i < 5; ++i) co_await yield();
+        CHECK(d.cancels == 1);
+        CHECK_FALSE(ended);
+        d.finish(errc::canceled);
+        co_await group.join();
+        CHECK(ended);
+    }(dev));
+}
+
+TEST_CASE("a value that arrives in spite of the cancellation wins") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        local_stop_source stop;
+        auto pending = start(d.slow());
+        stop.request_stop();
+        task_group group;
+        group.spawn([&d]() -> task<> {
+            CHECK(d.cancels == 1);
+            d.finish(5);
+            co_return;
+        });
+        const int got = co_await with_stop(pending, stop.get_token());
+        CHECK(got == 5);
+        co_await group.join();
+    }(dev));
+}
+
+TEST_CASE("a stop after the end changes nothing") {
+    test::virtual_time world;
+    device dev;
+    world.run([](device& d) -> task<> {
+        local_stop_source stop;
+        task_group group;
+        group.spawn([&]() -> task<> {
+            d.finish(5);
+            stop.request_stop();
+            co_return;
+        });
+        const int got = co_await with_stop(d.slow(), stop.get_token());
+        CHECK(got == 5);
+        CHECK(d.cancels == 0);
+        co_await group.join();
+    }(dev));
+}
+
+TEST_CASE("an operation that has not begun moves and may be dropped") {
+    device dev;
+    device::operation first = dev.slow();
+    device::operation second = std::move(first);
+    CHECK_FALSE(second.done());
+    CHECK(dev.begun == 0);
+}
+
+TEST_CASE("destroying an operation that is pending ends the process") {
+    const test::death seen = test::dies([] {
+        device dev;
+        scheduler on;
+        device::operation op = dev.slow();
+        op.bind({&on, {}});
+        op.begin();
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("destroyed while pending"));
+}
+
+TEST_CASE("moving an operation that has begun ends the process") {
+    const test::death seen = test::dies([] {
+        device dev;
+        scheduler on;
+        device::operation op = dev.slow();
+        op.bind({&on, {}});
+        op.begin();
+        device::operation moved = std::move(op);
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("moved after it had begun"));
+}

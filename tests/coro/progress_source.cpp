@@ -1,0 +1,115 @@
+#include <rdmacoro/coro/progress_source.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/run.hpp"
+
+#include <thread>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Sets an event after it has been polled so many times.
+struct countdown final : progress_source {
+    event done;
+    int left;
+    explicit countdown(int polls) : left(polls) {}
+    bool poll() noexcept override {
+        if (left == 0 || --left != 0) return false;
+        done.set();
+        return true;
+    }
+};
+
+/// What another thread writes into a descriptor, as a completion channel does: silent unless armed.
+struct doorbell final : progress_source {
+    int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    std::atomic<bool> armed{false};
+    std::atomic<int> sent{0};
+    int seen = 0;
+    event got;
+
+    ~doorbell() override { ::close(fd); }
+    void ring() noexcept {
+        sent.fetch_add(1, std::memory_order_seq_cst);
+        if (!armed.load(std::memory_order_seq_cst)) return;
+        const std::uint64_t one = 1;
+        if (::write(fd, &one, sizeof one) != sizeof one) std::abort();
+    }
+    bool poll() noexcept override {
+        const int now = sent.load(std::memory_order_seq_cst);
+        if (now == seen) return false;
+        seen = now;
+        got.set();
+        return true;
+    }
+    int wake_fd() noexcept override { return fd; }
+    void arm() noexcept override { armed.store(true, std::memory_order_seq_cst); }
+    void disarm() noexcept override {
+        armed.store(false, std::memory_order_seq_cst);
+        std::uint64_t drained = 0;
+        [[maybe_unused]] const auto taken = ::read(fd, &drained, sizeof drained);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a source is polled each turn, also while coroutines are busy") {
+    test::virtual_time world;
+    countdown source(10);
+    world.on.add_source(source);
+    int yields = 0;
+    world.run([&]() -> task<> {
+        while (!source.done.is_set()) {
+            ++yields;
+            co_await yield();
+        }
+    }());
+    CHECK(yields <= 12);
+    CHECK(yields >= 9);
+}
+
+TEST_CASE("a source that is removed or destroyed is not polled any more") {
+    test::virtual_time world;
+    countdown kept(3);
+    countdown removed(1);
+    world.on.add_source(removed);
+    {
+        countdown gone(1);
+        world.on.add_source(gone);
+        world.on.add_source(kept);
+    }
+    world.on.remove_source(removed);
+    world.run([](countdown& source) -> task<> { co_await source.done.wait(); }(kept));
+    CHECK(removed.left == 1);
+}
+
+TEST_CASE("a parked scheduler is woken by the descriptor of a source, every time") {
+    constexpr int rounds = 3000;
+    scheduler on(idle::adaptive(0ns, 0ns));
+    doorbell bell;
+    on.add_source(bell);
+    std::atomic<int> answered{0};
+    std::thread ringer([&] {
+        for (int i = 1; i <= rounds; ++i) {
+            bell.ring();
+            while (answered.load(std::memory_order_acquire) != i) std::this_thread::yield();
+        }
+    });
+    on.run([](doorbell& b, std::atomic<int>& answers) -> task<> {
+        for (int i = 1; i <= rounds; ++i) {
+            co_await b.got.wait();
+            b.got.reset();
+            answers.store(i, std::memory_order_release);
+        }
+    }(bell, answered));
+    ringer.join();
+    CHECK(bell.seen == rounds);
+    CHECK(on.parks() > 0);
+}

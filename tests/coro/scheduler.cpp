@@ -1,0 +1,323 @@
+#include <rdmacoro/coro/scheduler.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/run.hpp"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<> note(std::vector<int>& order, int number, int times = 1) {
+    for (int i = 0; i < times; ++i) {
+        order.push_back(number);
+        co_await yield();
+    }
+}
+
+task<int> plus_one(int value) { co_return value + 1; }
+
+}  // namespace
+
+TEST_CASE("run gives the value of its task and can be called again") {
+    scheduler on;
+    CHECK(scheduler::current() == nullptr);
+    CHECK(on.run(plus_one(1)) == 2);
+    CHECK(on.run(plus_one(2)) == 3);
+    CHECK(scheduler::current() == nullptr);
+}
+
+TEST_CASE("run throws what its task threw") {
+    scheduler on;
+    CHECK_THROWS_AS(on.run([]() -> task<> {
+        throw std::out_of_range("x");
+        co_return;
+    }()),
+                    std::out_of_range);
+    CHECK(on.run(plus_one(1)) == 2);
+}
+
+TEST_CASE("run refuses an empty task") {
+    scheduler on;
+    CHECK_THROWS_AS(on.run(task<>()), error);
+    CHECK_THROWS_AS(on.run(task<>(), std::stop_token()), error);
+}
+
+TEST_CASE("coroutines that are ready are resumed in turn") {
+    test::virtual_time world;
+    std::vector<int> order;
+    world.run([](std::vector<int>& list) -> task<> {
+        task_group group;
+        for (int number = 1; number <= 3; ++number) group.spawn(note, std::ref(list), number, 3);
+        co_await group.join();
+    }(order));
+    CHECK(order == std::vector<int>{1, 2, 3, 1, 2, 3, 1, 2, 3});
+}
+
+TEST_CASE("a busy coroutine starves neither timers nor posts nor sources") {
+    struct source final : progress_source {
+        int polls = 0;
+        bool poll() noexcept override {
+            ++polls;
+            return false;
+        }
+    } polled;
+    scheduler on;
+    on.add_source(polled);
+    bool posted = false;
+    on.run([](scheduler& s, bool& flag, source& src) -> task<> {
+        s.post([&flag] { flag = true; });
+        auto timer = start(sleep_for(1us));
+        while (!timer.done() || !flag || src.polls == 0) co_await yield();
+        co_await timer;
+    }(on, posted, polled));
+    CHECK(posted);
+}
+
+TEST_CASE("the current scheduler is the innermost that runs") {
+    scheduler outer;
+    outer.run([](scheduler& out) -> task<> {
+        CHECK(scheduler::current() == &out);
+        scheduler inner;
+        inner.run([](scheduler& in) -> task<> {
+            CHECK(scheduler::current() == &in);
+            co_return;
+        }(inner));
+        CHECK(scheduler::current() == &out);
+        co_return;
+    }(outer));
+}
+
+TEST_CASE("a nested run goes on with what the outer one was resuming") {
+    test::virtual_time world;
+    std::vector<int> order;
+    world.run([](test::virtual_time& on, std::vector<int>& list) -> task<> {
+        task_group group;
+        // Both are ready in one batch; the first needs the second to run before it can go on.
+        event second_ran;
+        group.spawn([&]() -> task<> {
+            list.push_back(1);
+            on.on.run_until([&] { return second_ran.is_set(); });
+            list.push_back(3);
+            co_return;
+        });
+        group.spawn([&]() -> task<> {
+            list.push_back(2);
+            second_ran.set();
+            co_return;
+        });
+        co_await group.join();
+    }(world, order));
+    CHECK(order == std::vector<int>{1, 2, 3});
+}
+
+TEST_CASE("timers fire at their time, in order, without waiting in virtual time") {
+    test::virtual_time world;
+    std::vector<std::string> order;
+    world.run([](test::virtual_time& on, std::vector<std::string>& list) -> task<> {
+        task_group group;
+        for (const auto after : {3h, 1h, 2h}) {
+            group.spawn([&on, &list, after]() -> task<> {
+                co_await sleep_for(after);
+                CHECK(on.now() == after);
+                list.push_back(std::to_string(after.count()));
+            });
+        }
+        co_await group.join();
+    }(world, order));
+    CHECK(order == std::vector<std::string>{"1", "2", "3"});
+    CHECK(world.now() == 3h);
+}
+
+TEST_CASE("posts are called on the scheduler's thread, those of one thread in order") {
+    scheduler on;
+    constexpr int count = 2000;
+    std::vector<int> seen;
+    std::thread::id thread_of_calls;
+    std::thread poster;
+    on.run([](scheduler& s, std::vector<int>& list, std::thread::id& id, std::thread& t) -> task<> {
+        event all;
+        t = std::thread([&] {
+            for (int i = 0; i < count; ++i) {
+                s.post([&list, &id, &all, i] {
+                    list.push_back(i);
+                    id = std::this_thread::get_id();
+                    if (i + 1 == count) all.set();
+                });
+            }
+        });
+        co_await all.wait();
+    }(on, seen, thread_of_calls, poster));
+    poster.join();
+    CHECK(thread_of_calls == std::this_thread::get_id());
+    REQUIRE(seen.size() == count);
+    for (int i = 0; i < count; ++i) REQUIRE(seen[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("posts of many threads all arrive") {
+    scheduler on;
+    constexpr int threads = 4;
+    constexpr int each = 500;
+    int seen = 0;
+    std::vector<std::thread> posters;
+    on.run([](scheduler& s, int& count, std::vector<std::thread>& list) -> task<> {
+        event all;
+        for (int t = 0; t < threads; ++t) {
+            list.emplace_back([&] {
+                for (int i = 0; i < each; ++i) {
+                    s.post([&] {
+                        if (++count == threads * each) all.set();
+                    });
+                }
+            });
+        }
+        co_await all.wait();
+    }(on, seen, posters));
+    for (auto& poster : posters) poster.join();
+    CHECK(seen == threads * each);
+}
+
+TEST_CASE("no wake-up is lost between the last look and the sleep") {
+    // Parks whenever nothing moves; the other thread posts at every moment around that.
+    constexpr int rounds = 20000;
+    scheduler on(idle::adaptive(0ns, 0ns));
+    std::atomic<int> answered{0};
+    std::thread poster;
+    on.run([](scheduler& s, std::atomic<int>& answers, std::thread& t) -> task<> {
+        event posted;
+        event* where = &posted;
+        t = std::thread([&s, &answers, where] {
+            for (int i = 1; i <= rounds; ++i) {
+                for (int spin = 0; spin < i % 257; ++spin) answers.load(std::memory_order_relaxed);
+                s.post([where] { where->set(); });
+                while (answers.load(std::memory_order_acquire) != i) std::this_thread::yield();
+            }
+        });
+        for (int i = 1; i <= rounds; ++i) {
+            co_await posted.wait();
+            posted.reset();
+            answers.store(i, std::memory_order_release);
+        }
+    }(on, answered, poster));
+    poster.join();
+    CHECK(answered.load() == rounds);
+    CHECK(on.parks() > 0);
+}
+
+TEST_CASE("a parked scheduler wakes for its timers") {
+    scheduler on(idle::adaptive(0ns, 0ns));
+    const time_point began = on.now();
+    on.run([]() -> task<> { co_await sleep_for(2ms); }());
+    CHECK(on.now() >= began + 2ms);
+    CHECK(on.parks() > 0);
+}
+
+TEST_CASE("a node that was posted can be taken back until it is called") {
+    struct counting : detail::posted_node {
+        int calls = 0;
+        counting() {
+            call = [](detail::posted_node& self) noexcept { ++static_cast<counting&>(self).calls; };
+        }
+    };
+    scheduler on;
+    counting nodes[4];
+    for (auto& node : nodes) on.post(node);
+    CHECK(on.withdraw(nodes[1]));
+    CHECK_FALSE(on.withdraw(nodes[1]));
+    CHECK(on.withdraw(nodes[3]));
+    on.post(nodes[1]);
+    CHECK(on.run_posted());
+    CHECK_FALSE(on.run_posted());
+    CHECK_FALSE(on.withdraw(nodes[0]));
+    CHECK(nodes[0].calls == 1);
+    CHECK(nodes[1].calls == 1);
+    CHECK(nodes[2].calls == 1);
+    CHECK(nodes[3].calls == 0);
+}
+
+TEST_CASE("what is posted before the scheduler goes is still called") {
+    int calls = 0;
+    {
+        scheduler on;
+        on.post([&calls] { ++calls; });
+    }
+    CHECK(calls == 1);
+}
+
+TEST_CASE("a service is made once, by its type, and goes with its scheduler, last made first") {
+    static std::vector<std::string> log;
+    log.clear();
+    struct first {
+        explicit first(scheduler&) {}
+        ~first() { log.push_back("first"); }
+    };
+    struct second {
+        scheduler* owner;
+        explicit second(scheduler& of) : owner(&of) { of.service<first>(); }
+        ~second() { log.push_back("second"); }
+    };
+    {
+        scheduler on;
+        second& made = on.service<second>();
+        CHECK(made.owner == &on);
+        CHECK(&on.service<second>() == &made);
+        CHECK(&on.service<first>() == &on.service<first>());
+    }
+    CHECK(log.size() == 2);
+}
+
+TEST_CASE("run asks its task to stop when the given token is stopped by another thread") {
+    for (int round = 0; round < 300; ++round) {
+        scheduler on(idle::adaptive(0ns, 0ns));
+        std::stop_source stop;
+        std::atomic<bool> waits{false};
+        std::thread stopper([&] {
+            while (!waits.load() && round % 2 == 0) std::this_thread::yield();
+            stop.request_stop();
+        });
+        result<> ended;
+        on.run(
+            [](std::atomic<bool>& w, result<>& out) -> task<> {
+                event never;
+                w = true;
+                out = co_await as_result(never.wait());
+            }(waits, ended),
+            stop.get_token());
+        stopper.join();
+        REQUIRE(ended.error() == errc::canceled);
+    }
+}
+
+TEST_CASE("run with a token that is never stopped ends as without") {
+    scheduler on;
+    std::stop_source stop;
+    CHECK(on.run(plus_one(4), stop.get_token()) == 5);
+    stop.request_stop();  // the bridge is gone
+    CHECK(on.run(plus_one(5), stop.get_token()) == 6);
+}
+
+TEST_CASE("a stop that comes when the task has just ended harms nobody") {
+    scheduler on;
+    for (int round = 0; round < 1000; ++round) {
+        std::stop_source stop;
+        std::atomic<bool> go{false};
+        std::thread stopper([&] {
+            while (!go.load(std::memory_order_acquire)) {}
+            stop.request_stop();
+        });
+        on.run(
+            [](std::atomic<bool>& flag, int yields) -> task<> {
+                flag.store(true, std::memory_order_release);
+                for (int i = 0; i < yields; ++i) co_await as_result(yield());
+            }(go, round % 50),
+            stop.get_token());
+        stopper.join();
+    }
+    CHECK_FALSE(on.run_posted());
+}

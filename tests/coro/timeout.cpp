@@ -1,0 +1,211 @@
+#include <rdmacoro/coro/timeout.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/counting_new.hpp"
+#include "support/run.hpp"
+
+#include <stdexcept>
+#include <string>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<int> later(int n, duration after) {
+    co_await sleep_for(after);
+    co_return n;
+}
+
+/// A sleep that knows nothing of stop tokens.
+struct deaf_sleep {
+    sleep_operation sleep;
+    bool await_ready() {
+        sleep.bind({scheduler::current(), {}});
+        return sleep.await_ready();
+    }
+    void await_suspend(std::coroutine_handle<> awaiting) { sleep.await_suspend(awaiting); }
+    void await_resume() { sleep.await_resume(); }
+};
+
+/// Refuses to stop: it ends when it ends.
+task<int> stubborn(int n, duration after) {
+    co_await deaf_sleep{sleep_for(after)};
+    co_return n;
+}
+
+}  // namespace
+
+TEST_CASE("what ends in time ends as without a timeout") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        const int got = co_await timeout(later(3, 1s), 2s);
+        CHECK(got == 3);
+        co_await timeout(sleep_for(1s), 2s);
+        CHECK(on.now() == 2s);
+        channel<std::string> texts(1);
+        REQUIRE(texts.try_send("here"));
+        const std::string text = co_await timeout(texts.receive(), 1s);
+        CHECK(text == "here");
+        CHECK(on.now() == 2s);
+    }(world));
+    // No timer is left behind: time does not move.
+    world.run([]() -> task<> { co_await yield(); }());
+    CHECK(world.now() == 2s);
+}
+
+TEST_CASE("what takes too long ends with timed_out at the limit") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        const auto first = co_await as_result(timeout(sleep_for(1h), 1s));
+        CHECK(first.error() == errc::timed_out);
+        const auto second = co_await as_result(timeout(later(1, 1h), 1s));
+        CHECK(second.error() == errc::timed_out);
+        CHECK(on.now() == 2s);
+        bool thrown = false;
+        try {
+            co_await timeout(sleep_for(1h), 1s);
+        } catch (const error& ended) {
+            thrown = ended.code() == errc::timed_out;
+        }
+        CHECK(thrown);
+    }(world));
+}
+
+TEST_CASE("zero or less still gives what is ready at once") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        for (const duration limit : {duration(0), duration(-5s)}) {
+            channel<int> numbers(1);
+            const auto empty = co_await as_result(timeout(numbers.receive(), limit));
+            CHECK(empty.error() == errc::timed_out);
+            REQUIRE(numbers.try_send(1));
+            const auto full = co_await as_result(timeout(numbers.receive(), limit));
+            CHECK(full.has_value());
+        }
+        CHECK(on.now() == 0s);
+    }(world));
+}
+
+TEST_CASE("a limit longer than time itself is no limit") {
+    test::virtual_time world;
+    CHECK(world.run([]() -> task<int> { co_return co_await timeout(later(1, 24h), duration::max()); }()) ==
+          1);
+}
+
+TEST_CASE("a value that comes at the very limit wins") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        // Both timers are due at once, in either order.
+        const auto sleep_first = co_await as_result(timeout(sleep_for(1s), 1s));
+        static_cast<void>(sleep_first);
+        event ready;
+        task_group group;
+        group.spawn([&ready]() -> task<> {
+            co_await sleep_for(1s);
+            ready.set();  // runs in the turn in which the limit expires, after it or before it
+        });
+        const auto got = co_await as_result(timeout(ready.wait(), 1s));
+        if (!got) CHECK(got.error() == errc::timed_out);
+        co_await group.join();
+        const auto late = co_await as_result(timeout(stubborn(9, 2s), 1s));
+        REQUIRE(late.has_value());
+        CHECK(*late == 9);
+    }());
+}
+
+TEST_CASE("an operation that ended before its limit was noticed gives its value") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        event ready;
+        task_group group;
+        group.spawn([&]() -> task<> {
+            ready.set();
+            on.time.advance(1h);  // the limit is long over when the waiting task is resumed
+            co_return;
+        });
+        co_await timeout(ready.wait(), 1s);
+        co_await group.join();
+    }(world));
+}
+
+TEST_CASE("a stop of the surrounding task stays a cancellation") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        local_stop_source stop;
+        task_group group;
+        group.spawn([&stop]() -> task<> {
+            co_await sleep_for(1s);
+            stop.request_stop();
+        });
+        const auto operation = co_await as_result(with_stop(timeout(sleep_for(1h), 2h), stop.get_token()));
+        CHECK(operation.error() == errc::canceled);
+        CHECK(on.now() == 1s);
+        const auto stopped = co_await as_result(with_stop(timeout(later(1, 1h), 2h), stop.get_token()));
+        CHECK(stopped.error() == errc::canceled);
+        CHECK(on.now() == 1s);
+        co_await group.join();
+    }(world));
+}
+
+TEST_CASE("timeouts nest, and the shorter counts") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        const auto inner = co_await as_result(timeout(timeout(sleep_for(1h), 1s), 2s));
+        CHECK(inner.error() == errc::timed_out);
+        CHECK(on.now() == 1s);
+        const auto outer = co_await as_result(timeout(timeout(sleep_for(1h), 5s), 1s));
+        CHECK(outer.error() == errc::timed_out);
+        CHECK(on.now() == 2s);
+    }(world));
+}
+
+TEST_CASE("exceptions of a task pass through a timeout with all they say") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        auto fails = []() -> task<> {
+            co_await sleep_for(1s);
+            throw error(errc::peer_lost, "node 7");
+        };
+        std::string said;
+        try {
+            co_await timeout(fails(), 2s);
+        } catch (const error& thrown) {
+            said = thrown.what();
+        }
+        CHECK_THAT(said, test::contains("node 7"));
+        auto breaks = []() -> task<> {
+            try {
+                co_await sleep_for(1h);
+            } catch (const error&) {
+                throw std::logic_error("while stopping");
+            }
+        };
+        bool broke = false;
+        try {
+            co_await timeout(breaks(), 1s);
+        } catch (const std::logic_error&) {
+            broke = true;
+        }
+        CHECK(broke);
+    }());
+}
+
+TEST_CASE("after warm-up a timeout allocates nothing, kept or not") {
+    if (!test::counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    test::virtual_time world;
+    const std::size_t counted = world.run([]() -> task<std::size_t> {
+        std::size_t before = 0;
+        event never;
+        for (int i = 0; i < 20; ++i) {
+            if (i == 10) before = test::allocations();
+            co_await timeout(sleep_for(1s), 2s);
+            const auto late = co_await as_result(timeout(never.wait(), 1s));
+            if (late.error() != errc::timed_out) co_return 1000;
+        }
+        co_return test::allocations() - before;
+    }());
+    CHECK(counted == 0);
+}

@@ -1,0 +1,87 @@
+#include <rdmacoro/coro/timer.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<time_point> fired;
+
+struct probe : timer_node {
+    explicit probe(duration at) {
+        deadline = time_point(at);
+        expired = [](timer_node& self) noexcept { fired.push_back(self.deadline); };
+    }
+};
+
+}  // namespace
+
+TEST_CASE("timers fire in the order of their deadlines, and only those that are due") {
+    fired.clear();
+    timer_heap heap;
+    probe c(3s), a(1s), d(4s), b(2s);
+    for (probe* each : {&c, &a, &d, &b}) heap.insert(*each);
+    CHECK(heap.earliest() == time_point(1s));
+    CHECK_FALSE(heap.expire(time_point(999ms)));
+    CHECK(heap.expire(time_point(3s)));
+    CHECK(fired == std::vector<time_point>{time_point(1s), time_point(2s), time_point(3s)});
+    CHECK_FALSE(a.queued());
+    CHECK(d.queued());
+    heap.remove(d);
+    heap.remove(d);
+    CHECK(heap.empty());
+}
+
+TEST_CASE("a timer may insert and remove timers while it fires") {
+    fired.clear();
+    static timer_heap heap;
+    static probe removed(2s);
+    static probe added(1500ms);
+    struct meddler : timer_node {
+        meddler() {
+            deadline = time_point(1s);
+            expired = [](timer_node&) noexcept {
+                heap.remove(removed);
+                heap.insert(added);
+            };
+        }
+    } first;
+    heap.insert(removed);
+    heap.insert(first);
+    CHECK(heap.expire(time_point(10s)));
+    CHECK(fired == std::vector<time_point>{time_point(1500ms)});
+    CHECK(heap.empty());
+}
+
+TEST_CASE("any mix of insertions and removals keeps the order") {
+    std::mt19937 random(20240607);
+    for (int round = 0; round < 50; ++round) {
+        fired.clear();
+        timer_heap heap;
+        std::vector<std::unique_ptr<probe>> timers;
+        for (int i = 0; i < 200; ++i) {
+            timers.push_back(std::make_unique<probe>(std::chrono::milliseconds(random() % 100)));
+            heap.insert(*timers.back());
+            if (random() % 3 == 0) heap.remove(*timers[random() % timers.size()]);
+        }
+        const auto queued = static_cast<std::size_t>(
+            std::count_if(timers.begin(), timers.end(), [](const auto& timer) { return timer->queued(); }));
+        heap.expire(time_point(1s));
+        REQUIRE(fired.size() == queued);
+        REQUIRE(std::is_sorted(fired.begin(), fired.end()));
+        REQUIRE(heap.empty());
+    }
+}
+
+TEST_CASE("a deadline beyond the end of time is the end of time") {
+    CHECK(deadline_after(time_point(5s), 2s) == time_point(7s));
+    CHECK(deadline_after(time_point(5s), duration::max()) == time_point::max());
+}

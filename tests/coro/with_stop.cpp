@@ -1,0 +1,182 @@
+#include <rdmacoro/coro/with_stop.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/counting_new.hpp"
+#include "support/run.hpp"
+
+#include <thread>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+task<int> later(int n, duration after) {
+    co_await sleep_for(after);
+    co_return n;
+}
+
+/// A thread that asks each source it is handed to stop, after a number of rounds that differs from one to the next.
+class stopper {
+public:
+    stopper() : thread_([this] { work(); }) {}
+    ~stopper() {
+        quit_ = true;
+        thread_.join();
+    }
+    void stop_soon(std::stop_source source) {
+        while (full_.load(std::memory_order_acquire)) std::this_thread::yield();
+        next_ = std::move(source);
+        full_.store(true, std::memory_order_release);
+    }
+
+private:
+    void work() {
+        for (unsigned round = 0; !quit_; ++round) {
+            if (!full_.load(std::memory_order_acquire)) {
+                std::this_thread::yield();
+                continue;
+            }
+            for (unsigned spin = 0; spin < round * 37 % 400; ++spin) quit_.load(std::memory_order_relaxed);
+            std::stop_source source = std::move(next_);
+            full_.store(false, std::memory_order_release);
+            source.request_stop();
+        }
+    }
+
+    std::atomic<bool> full_{false};
+    std::atomic<bool> quit_{false};
+    std::stop_source next_;
+    std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("either token stops the operation") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        local_stop_source given, own;
+        task_group group;
+        group.spawn([&]() -> task<> {
+            co_await sleep_for(1s);
+            given.request_stop();
+            co_await sleep_for(1s);
+            own.request_stop();
+        });
+        const auto first = co_await as_result(with_stop(sleep_for(1h), given.get_token()));
+        CHECK(first.error() == errc::canceled);
+        CHECK(on.now() == 1s);
+        local_stop_source other;
+        const auto second =
+            co_await as_result(with_stop(with_stop(later(1, 1h), other.get_token()), own.get_token()));
+        CHECK(second.error() == errc::canceled);
+        CHECK(on.now() == 2s);
+        CHECK_FALSE(other.stop_requested());
+        co_await group.join();
+    }(world));
+}
+
+TEST_CASE("a token that cannot stop, or does not, changes nothing") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        const int a = co_await with_stop(later(1, 1s), local_stop_token());
+        const int b = co_await with_stop(later(2, 1s), std::stop_token());
+        std::stop_source stop;
+        const int c = co_await with_stop(later(3, 1s), stop.get_token());
+        CHECK(a + b + c == 6);
+        stop.request_stop();
+        local_stop_source local;
+        co_await with_stop(sleep_for(1s), local.get_token());
+        local.request_stop();
+    }());
+}
+
+TEST_CASE("a token that is stopped already ends an operation before it begins") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        std::stop_source stop;
+        stop.request_stop();
+        channel<int> numbers(1);
+        REQUIRE(numbers.try_send(1));
+        const auto got = co_await as_result(with_stop(numbers.receive(), stop.get_token()));
+        CHECK(got.error() == errc::canceled);
+        CHECK(numbers.size() == 1);
+        const auto task_got = co_await as_result(with_stop(later(1, 1h), stop.get_token()));
+        CHECK(task_got.error() == errc::canceled);
+        CHECK(on.now() == 0s);
+    }(world));
+}
+
+TEST_CASE("a stop by the same thread from inside the scheduler works too") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        std::stop_source stop;
+        task_group group;
+        group.spawn([&stop]() -> task<> {
+            co_await sleep_for(1s);
+            stop.request_stop();
+        });
+        const auto got = co_await as_result(with_stop(sleep_for(1h), stop.get_token()));
+        CHECK(got.error() == errc::canceled);
+        CHECK(on.now() == 1s);
+        co_await group.join();
+    }(world));
+}
+
+TEST_CASE("another thread stops a parked operation, every time") {
+    scheduler on(idle::adaptive(0ns, 0ns));
+    stopper other;
+    for (int round = 0; round < 3000; ++round) {
+        std::stop_source stop;
+        other.stop_soon(stop);
+        const auto ended = on.run([](std::stop_token token) -> task<result<>> {
+            event never;
+            co_return co_await as_result(with_stop(never.wait(), token));
+        }(stop.get_token()));
+        REQUIRE(ended.error() == errc::canceled);
+    }
+}
+
+TEST_CASE("a stop that races with the end of the operation gives either, and leaves nothing behind") {
+    scheduler on(idle::yield{});
+    stopper other;
+    int values = 0;
+    int cancels = 0;
+    for (int round = 0; round < 5000; ++round) {
+        std::stop_source stop;
+        other.stop_soon(stop);
+        const auto ended = on.run([](std::stop_token token, int yields) -> task<result<int>> {
+            auto body = [](int n) -> task<int> {
+                for (int i = 0; i < n; ++i) co_await yield();
+                co_return n;
+            };
+            co_return co_await as_result(with_stop(body(yields), token));
+        }(stop.get_token(), 1 + round % 40));
+        if (ended) {
+            ++values;
+        } else {
+            REQUIRE(ended.error() == errc::canceled);
+            ++cancels;
+        }
+    }
+    CHECK(values + cancels == 5000);
+}
+
+TEST_CASE("with_stop allocates nothing") {
+    if (!test::counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    test::virtual_time world;
+    const std::size_t counted = world.run([]() -> task<std::size_t> {
+        std::stop_source stop;
+        local_stop_source local;
+        std::size_t before = 0;
+        for (int i = 0; i < 20; ++i) {
+            if (i == 10) before = test::allocations();
+            co_await with_stop(sleep_for(1s), stop.get_token());
+            co_await with_stop(sleep_for(1s), local.get_token());
+        }
+        co_return test::allocations() - before;
+    }());
+    CHECK(counted == 0);
+}
