@@ -109,6 +109,22 @@ private:
 };
 
 namespace detail {
+/// An error code in the making: what `std::error_code` says, but a trivial zero when there is none. The standard one asks a
+/// library function for its category each time it is made, also on the path where nothing failed.
+struct status {
+    int value = 0;
+    const std::error_category* category = nullptr;
+
+    constexpr status() noexcept = default;
+    status(errc code) noexcept : value(static_cast<int>(code)), category(code == errc::ok ? nullptr : &error_category()) {}
+    status(std::error_code code) noexcept : value(code.value()), category(code ? &code.category() : nullptr) {}
+
+    [[nodiscard]] explicit operator bool() const noexcept { return category != nullptr; }
+    operator std::error_code() const noexcept {
+        return category != nullptr ? std::error_code(value, *category) : std::error_code();
+    }
+};
+
 /// Out of line so that the throw does not weigh on the hot functions that call it.
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(std::error_code code, std::uint64_t info = 0) {
     throw error(code, info);

@@ -15,8 +15,9 @@ public:
 
     result(T value) : value_(std::move(value)) {}
     result(std::error_code code) noexcept : code_(code) {}
-    result(errc code) noexcept : code_(make_error_code(code)) {}
-    result(std::error_code code, std::uint64_t info) noexcept : code_(code), info_(info) {}
+    result(detail::status code) noexcept : code_(code) {}
+    result(errc code) noexcept : code_(code) {}
+    result(detail::status code, std::uint64_t info) noexcept : code_(code), info_(info) {}
 
     [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
@@ -53,7 +54,7 @@ private:
     }
 
     std::optional<T> value_;
-    std::error_code code_{};
+    detail::status code_{};
     std::uint64_t info_ = 0;
 };
 
@@ -64,8 +65,9 @@ public:
 
     result() noexcept = default;
     result(std::error_code code) noexcept : code_(code) {}
-    result(errc code) noexcept : code_(make_error_code(code)) {}
-    result(std::error_code code, std::uint64_t info) noexcept : code_(code), info_(info) {}
+    result(detail::status code) noexcept : code_(code) {}
+    result(errc code) noexcept : code_(code) {}
+    result(detail::status code, std::uint64_t info) noexcept : code_(code), info_(info) {}
 
     [[nodiscard]] bool has_value() const noexcept { return !code_; }
     [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
@@ -79,7 +81,7 @@ public:
     }
 
 private:
-    std::error_code code_{};
+    detail::status code_{};
     std::uint64_t info_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/error.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -45,6 +46,9 @@ public:
     [[nodiscard]] constexpr bool empty() const noexcept { return bytes_ == 0; }
     [[nodiscard]] constexpr std::size_t pieces() const noexcept { return count_; }
     [[nodiscard]] constexpr bool contiguous() const noexcept { return count_ <= 1; }
+
+    /// The only piece. Precondition: `contiguous()`.
+    [[nodiscard]] constexpr piece front() const noexcept { return {first_.data, first_.size}; }
 
     [[nodiscard]] constexpr piece operator[](std::size_t index) const noexcept {
         if (index == 0 && count_ <= inline_pieces) return {first_.data, first_.size};
@@ -118,6 +122,20 @@ template <class... Ranges>
 }
 
 namespace detail {
+
+/// memcpy, without the call for the short messages that latency is measured with.
+[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    if (bytes - 8 <= 8) {  // 8 to 16: two words that may overlap
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+        std::memcpy(&first, from, 8);
+        std::memcpy(&last, from + bytes - 8, 8);
+        std::memcpy(to, &first, 8);
+        std::memcpy(to + bytes - 8, &last, 8);
+    } else if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+    }
+}
 
 /// Copies `bytes` bytes that start at `offset` of `from` to `to`.
 inline void copy_out(const const_buffers& from, std::size_t offset, std::byte* to, std::size_t bytes) noexcept {

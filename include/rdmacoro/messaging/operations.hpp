@@ -20,7 +20,7 @@ public:
 
     void start() noexcept { connection_->send(*this); }
     void cancel() noexcept { connection_->cancel_send(*this); }
-    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+    void finish_canceled() noexcept { this->code_ = errc::canceled; }
     result<void> outcome() noexcept { return this->code_; }
 
 private:
@@ -33,9 +33,10 @@ namespace detail {
 template <class Derived, class T, class Poller>
 class receive_base : public basic_operation<Derived, T, receive_request> {
 public:
-    receive_base(Poller& poller, tag_match wanted, peer_id source, const mutable_buffers& into, bool lent) noexcept
-        : receive_base::basic_operation(&poller.box().owner(), wanted, source, into, lent), poller_(&poller) {}
-    receive_base(receive_base&&) noexcept = default;
+    receive_base(Poller& poller, tag_match wanted, peer_id source, const mutable_buffers& into, lent_buffer* loan) noexcept
+        : receive_base::basic_operation(&poller.box().owner(), wanted, source, into, loan), poller_(&poller) {}
+    receive_base(receive_base&& other, lent_buffer* loan) noexcept
+        : receive_base::basic_operation(std::move(other), loan), poller_(other.poller_) {}
 
     void start() noexcept {
         mailbox_base& box = poller_->box();
@@ -45,7 +46,7 @@ public:
                 return;
             }
         }
-        if (const std::error_code why = poller_->why_not_from(this->source_)) [[unlikely]] {
+        if (const status why = poller_->why_not_from(this->source_)) [[unlikely]] {
             this->finish(why);
             return;
         }
@@ -58,9 +59,9 @@ public:
         } else {
             poller_->box().matching().withdraw(*this);
         }
-        this->finish(make_error_code(errc::canceled));
+        this->finish(errc::canceled);
     }
-    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+    void finish_canceled() noexcept { this->code_ = errc::canceled; }
 
 private:
     void take(mailbox_base& box, unexpected_message& m) noexcept {
@@ -83,8 +84,8 @@ class [[nodiscard]] receive_operation
     : public detail::receive_base<receive_operation<Poller>, received, Poller> {
 public:
     receive_operation(Poller& poller, const mutable_buffers& into, tag_match wanted, peer_id source) noexcept
-        : receive_operation::receive_base(poller, wanted, source, into, false) {}
-    receive_operation(receive_operation&&) noexcept = default;
+        : receive_operation::receive_base(poller, wanted, source, into, nullptr) {}
+    receive_operation(receive_operation&& other) noexcept : receive_operation::receive_base(std::move(other), nullptr) {}
 
     result<received> outcome() noexcept {
         if (this->code_) [[unlikely]] return {this->code_, this->info_};
@@ -98,13 +99,17 @@ class [[nodiscard]] lent_receive_operation
     : public detail::receive_base<lent_receive_operation<Poller>, message, Poller> {
 public:
     lent_receive_operation(Poller& poller, tag_match wanted, peer_id source) noexcept
-        : lent_receive_operation::receive_base(poller, wanted, source, {}, true) {}
-    lent_receive_operation(lent_receive_operation&&) noexcept = default;
+        : lent_receive_operation::receive_base(poller, wanted, source, {}, &memory_) {}
+    lent_receive_operation(lent_receive_operation&& other) noexcept
+        : lent_receive_operation::receive_base(std::move(other), &memory_) {}
 
     result<message> outcome() noexcept {
         if (this->code_) return {this->code_, this->info_};
-        return message(this->got_, std::move(this->loan_));
+        return message(this->got_, std::move(memory_));
     }
+
+private:
+    lent_buffer memory_;
 };
 
 /// A probe. Described at `endpoint::probe`.
@@ -122,7 +127,7 @@ public:
             this->finish({});
             return;
         }
-        if (const std::error_code why = poller_->why_not_from(this->source_)) {
+        if (const detail::status why = poller_->why_not_from(this->source_)) {
             this->finish(why);
             return;
         }
@@ -131,9 +136,9 @@ public:
     }
     void cancel() noexcept {
         this->unlink();
-        this->finish(make_error_code(errc::canceled));
+        this->finish(errc::canceled);
     }
-    void finish_canceled() noexcept { this->code_ = make_error_code(errc::canceled); }
+    void finish_canceled() noexcept { this->code_ = errc::canceled; }
     result<received> outcome() noexcept {
         if (this->code_) return this->code_;
         return this->got_;

@@ -98,17 +98,17 @@ public:
     /// A complete kept message, out of the matcher, goes to a receive.
     static void hand_over(unexpected_message& m, receive_request& r) noexcept {
         r.got_ = {m.bytes, m.tag, m.source};
-        std::error_code outcome;
+        status outcome;
         std::uint64_t info = 0;
         if (m.from != nullptr) m.from->count_received(m.bytes);
-        if (r.lent_) {
+        if (r.is_lent()) {
             if (m.from != nullptr) m.from->give_back(m.cost);  // from here on it is the user's memory
-            r.loan_ = message_store::lend(m);
+            *r.loan_ = message_store::lend(m);
             r.finish({});
             return;
         }
         if (m.bytes > r.into_.size()) {
-            outcome = make_error_code(errc::truncated);
+            outcome = errc::truncated;
             info = m.bytes;
         } else if (m.bytes != 0) {
             copy_in({m.payload(), m.bytes}, r.into_, 0);
@@ -198,19 +198,20 @@ public:
 
     [[nodiscard]] link_type& link() noexcept { return link_; }
 
-    /// Moves to another mailbox, with the messages that wait. Precondition: no receive of this one is pending.
+    /// Moves to another mailbox, with the messages that wait; receives posted there may meet them. Precondition: no
+    /// receive or probe of the old mailbox is pending.
     void move_to(mailbox_base& box, peer_id source) noexcept {
-        for (unexpected_message* m = box_->matching().oldest(); m != nullptr;) {
-            unexpected_message* after = box_->matching().after(*m);
+        matcher& before = std::exchange(box_, &box)->matching();
+        source_ = source;
+        for (unexpected_message* m = before.oldest(); m != nullptr;) {
+            unexpected_message* after = before.after(*m);
             if (m->from == this) {
-                box_->matching().remove(*m);
+                before.remove(*m);
                 m->source = source;
-                box.matching().add(*m);
+                offer(*m);
             }
             m = after;
         }
-        box_ = &box;
-        source_ = source;
     }
 
     // ---- for operations
@@ -248,9 +249,9 @@ public:
     unsigned poll(unsigned budget) noexcept override { return link_.poll(budget); }
 
     /// As a receiving operation's poller: why no message can come any more, and one try to find one.
-    [[nodiscard]] std::error_code why_not_from(peer_id) const noexcept {
+    [[nodiscard]] status why_not_from(peer_id) const noexcept {
         if (receives()) [[likely]] return {};
-        return reason_ ? reason_ : make_error_code(errc::closed);
+        return reason_ ? status(reason_) : status(errc::closed);
     }
     [[gnu::always_inline]] void poll_for(peer_id) noexcept { link_.poll(1); }
 
@@ -294,13 +295,13 @@ public:
     }
     /// Takes memory back from the transport. True: what was posted counts as sent. False: the link is down, and the
     /// send has ended.
-    [[nodiscard]] std::error_code revoke(send_request& r) noexcept {
+    [[nodiscard]] status revoke(send_request& r) noexcept {
         if (link_.revoke(r.posted_)) return {};
         close(make_error_code(errc::no_resources));
-        return make_error_code(errc::no_resources);
+        return errc::no_resources;
     }
 
-    [[gnu::always_inline]] void finish_send(send_request& r, std::error_code outcome) noexcept {
+    [[gnu::always_inline]] void finish_send(send_request& r, status outcome) noexcept {
         --active_sends_;
         if (!outcome) [[likely]] {
             ++counts_.messages_sent;
@@ -362,12 +363,15 @@ public:
         ++counts_.unexpected;
         box_->matching().add(m);
     }
-    /// A complete kept message goes to the receive that waits for it, or is announced.
+    /// A kept message goes to the receive that waits for it, or is announced.
     void offer(unexpected_message& m) noexcept {
-        if (receive_request* r = match(m.tag)) {
+        receive_request* r = match(m.tag);
+        if (r == nullptr) {
+            announce(m);
+        } else if (m.complete) {
             hand_over(m, *r);
         } else {
-            announce(m);
+            matched(m, *r);
         }
     }
     void hand_over(unexpected_message& m, receive_request& r) noexcept { connection_base::hand_over(m, r); }
@@ -385,7 +389,7 @@ public:
     [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag, std::span<const std::byte> payload) noexcept {
         count_received(payload.size());
         r.got_ = {payload.size(), tag, source_};
-        if (r.lent_) [[unlikely]] {
+        if (r.is_lent()) [[unlikely]] {
             lend_at_once(r, payload);
             return;
         }
@@ -395,7 +399,7 @@ public:
         }
         if (!payload.empty()) {
             if (r.into_.contiguous()) [[likely]] {
-                std::memcpy(r.into_[0].data(), payload.data(), payload.size());
+                copy_bytes(r.into_.front().data(), payload.data(), payload.size());
             } else {
                 copy_in(payload, r.into_, 0);
             }
@@ -407,7 +411,7 @@ public:
     /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended.
     [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes) noexcept {
         r.filling_ = this;
-        if (!r.lent_) {
+        if (!r.is_lent()) {
             if (bytes <= r.into_.size()) return true;
         } else if (bytes <= box_->options().lent_bytes) {
             r.block_ = box_->store().make(bytes);
@@ -437,7 +441,7 @@ public:
         r.got_ = {bytes, tag, source_};
         if (r.block_ != nullptr) {
             r.block_->stored = bytes;
-            r.loan_ = message_store::lend(*std::exchange(r.block_, nullptr));
+            *r.loan_ = message_store::lend(*std::exchange(r.block_, nullptr));
         }
         r.finish({});
     }
@@ -682,8 +686,8 @@ private:
     }
 
     void lend_at_once(receive_request& r, std::span<const std::byte> payload) noexcept {
-        r.loan_ = link_.keep();
-        if (!r.loan_) {
+        *r.loan_ = link_.keep();
+        if (!*r.loan_) {
             unexpected_message* m = box_->store().make(payload.size());
             if (m == nullptr) {
                 r.finish(make_error_code(errc::no_resources));
@@ -692,7 +696,7 @@ private:
             if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
             m->stored = payload.size();
             count_copy(payload.size());
-            r.loan_ = message_store::lend(*m);
+            *r.loan_ = message_store::lend(*m);
         } else {
             ++counts_.lent;
         }

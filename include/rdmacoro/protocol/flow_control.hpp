@@ -18,8 +18,12 @@ inline constexpr std::size_t credit_bytes = 64;
 /// What keeping a message takes besides its payload; generous for every build, as both sides must agree on it.
 inline constexpr std::size_t kept_message_overhead = 192;
 
+/// The smallest size class.
+inline constexpr std::size_t least_storage = 256;
+
 /// The size class that a kept message of `payload` bytes is stored in, in bytes: four classes for each doubling.
 [[nodiscard]] constexpr std::size_t storage_bytes(std::size_t payload) noexcept {
+    if (payload <= least_storage - kept_message_overhead) [[likely]] return least_storage;
     const std::size_t wanted = payload + kept_message_overhead;
     const std::size_t step = std::bit_floor(wanted - 1) / 4;
     return (wanted + step - 1) / step * step;
@@ -42,7 +46,7 @@ inline constexpr std::uint32_t least_budget = 4096;  // 256 KiB
 class credit_account {
 public:
     /// What we grant, in `credit_bytes`.
-    explicit credit_account(std::uint32_t granted) noexcept : granted_(granted) {}
+    explicit credit_account(std::uint32_t granted) noexcept : granted_(granted), overdue_(granted / 4) {}
 
     /// The peer's hello said what it grants us.
     void opened(std::uint32_t budget) noexcept { available_ = peer_budget_ = budget; }
@@ -83,12 +87,13 @@ public:
         charged_ -= credits;
     }
     /// Enough is owed to be worth a message of its own.
-    [[nodiscard]] bool overdue() const noexcept { return owed_ >= granted_ / 4; }
+    [[nodiscard]] bool overdue() const noexcept { return owed_ >= overdue_; }
 
 private:
     std::uint32_t available_ = 0;
     std::uint32_t peer_budget_ = 0;
     std::uint32_t granted_;
+    std::uint32_t overdue_;
     std::uint32_t charged_ = 0;
     std::uint32_t owed_ = 0;
 };

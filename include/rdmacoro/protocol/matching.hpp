@@ -58,7 +58,37 @@ public:
     /// A receive with no message yet.
     void post(receive_request& r) noexcept {
         r.sequence_ = ++posted_sequence_;
-        ++posted_;
+        if (++posted_ == 1) [[likely]] {
+            sole_ = &r;
+            return;
+        }
+        if (sole_ != nullptr) insert(*std::exchange(sole_, nullptr));
+        insert(r);
+    }
+
+    /// Takes a posted receive out again.
+    void withdraw(receive_request& r) noexcept {
+        --posted_;
+        if (sole_ == &r) [[likely]] {
+            sole_ = nullptr;
+            return;
+        }
+        r.list_node<receive_request>::unlink();
+        if (r.wanted_.exact() && r.source_ == any_source) --any_source_posted_;
+    }
+
+    /// The receive that a message from `source` with `tag` meets, taken out; or nullptr.
+    [[nodiscard]] receive_request* arrived(peer_id source, tag_type tag) noexcept {
+        if (sole_ != nullptr) [[likely]] {
+            if (!sole_->wants(source, tag)) return nullptr;
+            posted_ = 0;
+            return std::exchange(sole_, nullptr);
+        }
+        return posted_ == 0 ? nullptr : arrived_among_many(source, tag);
+    }
+
+private:
+    void insert(receive_request& r) noexcept {
         if (!r.wanted_.exact()) {
             wildcards_.push_back(r);
             return;
@@ -68,16 +98,7 @@ public:
         receives_.bucket(hash(r)).push_back(r);
     }
 
-    /// Takes a posted receive out again.
-    void withdraw(receive_request& r) noexcept {
-        r.list_node<receive_request>::unlink();
-        --posted_;
-        if (r.wanted_.exact() && r.source_ == any_source) --any_source_posted_;
-    }
-
-    /// The receive that a message from `source` with `tag` meets, taken out; or nullptr.
-    [[nodiscard]] receive_request* arrived(peer_id source, tag_type tag) noexcept {
-        if (posted_ == 0) return nullptr;
+    [[nodiscard, gnu::noinline]] receive_request* arrived_among_many(peer_id source, tag_type tag) noexcept {
         receive_request* first = first_exact(source, tag);
         if (any_source_posted_ != 0) first = earlier(first, first_exact(any_source, tag));
         for (receive_request* r = wildcards_.front(); r != nullptr; r = wildcards_.next(*r)) {
@@ -91,17 +112,7 @@ public:
         return first;
     }
 
-    /// Whether any receive is posted that such a message would meet.
-    [[nodiscard]] bool is_wanted(peer_id source, tag_type tag) noexcept {
-        if (posted_ == 0) return false;
-        if (first_exact(source, tag) != nullptr) return true;
-        if (any_source_posted_ != 0 && first_exact(any_source, tag) != nullptr) return true;
-        for (receive_request* r = wildcards_.front(); r != nullptr; r = wildcards_.next(*r)) {
-            if (r->wants(source, tag)) return true;
-        }
-        return false;
-    }
-
+public:
     /// A message that no posted receive wants. Ends the probes that were waiting for it.
     void add(unexpected_message& m) noexcept {
         ++unexpected_;
@@ -157,8 +168,16 @@ public:
                 r = after;
             }
         };
-        receives_.for_each_list(sweep);
-        sweep(wildcards_);
+        if (sole_ != nullptr) {
+            if (sole_->source_ == source) {
+                receive_request& r = *sole_;
+                withdraw(r);
+                receive(r);
+            }
+        } else {
+            receives_.for_each_list(sweep);
+            sweep(wildcards_);
+        }
         for (probe_request* p = probes_.front(); p != nullptr;) {
             probe_request* after = probes_.next(*p);
             if (p->source_ == source) {
@@ -202,6 +221,7 @@ private:
     }
 
     bool many_sources_;
+    receive_request* sole_ = nullptr;  // the only posted receive, which is then in no list
     std::size_t posted_ = 0;
     std::size_t any_source_posted_ = 0;
     std::size_t unexpected_ = 0;

@@ -33,9 +33,9 @@ inline constexpr tag_match any_tag{0, 0};
 
 /// What is known of a message: what a receive ends with, and what a probe answers.
 struct received {
-    std::size_t bytes = 0;
-    tag_type tag = 0;
-    peer_id source = 0;
+    std::size_t bytes;
+    tag_type tag;
+    peer_id source;
 };
 
 namespace detail {
@@ -52,40 +52,41 @@ public:
     }
 
     /// The receive has ended.
-    void finish(std::error_code code, std::uint64_t info = 0) noexcept {
+    void finish(status code, std::uint64_t info = 0) noexcept {
         code_ = code;
         info_ = info;
         filling_ = nullptr;
         complete();
     }
+    [[nodiscard]] bool is_lent() const noexcept { return loan_ != nullptr; }
 
     tag_match wanted_;
     peer_id source_;
-    bool lent_;                            ///< no `into_`: the message is to be lent
+    lent_buffer* loan_;  ///< where to put a message that is to be lent; nullptr: it goes `into_` memory
     connection_base* filling_ = nullptr;   ///< who is putting bytes into it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< what a lent message is being gathered in
-    std::uint64_t sequence_ = 0;           ///< its place among all receives of the mailbox
     mutable_buffers into_;
-    received got_{};
-    lent_buffer loan_{};
-    std::error_code code_{};
-    std::uint64_t info_ = 0;
+    std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
+    received got_;            ///< set when it has ended well
+    status code_{};
+    std::uint64_t info_;      ///< set when it has ended
 
 protected:
-    receive_request(scheduler* owner, tag_match wanted, peer_id source, const mutable_buffers& into, bool lent) noexcept
-        : operation_base(owner), wanted_(wanted), source_(source), lent_(lent), into_(into) {}
-    receive_request(receive_request&& other) noexcept
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, const mutable_buffers& into,
+                    lent_buffer* loan) noexcept
+        : operation_base(owner), wanted_(wanted), source_(source), loan_(loan), into_(into) {}
+    receive_request(receive_request&& other, lent_buffer* loan) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
           source_(other.source_),
-          lent_(other.lent_),
+          loan_(loan),
           into_(other.into_) {}
 };
 
 /// A probe that waits.
 class probe_request : public operation_base, public list_node<probe_request> {
 public:
-    void finish(std::error_code code) noexcept {
+    void finish(status code) noexcept {
         code_ = code;
         complete();
     }
@@ -93,7 +94,7 @@ public:
     tag_match wanted_;
     peer_id source_;
     received got_{};
-    std::error_code code_{};
+    status code_{};
 
 protected:
     probe_request(scheduler* owner, tag_match wanted, peer_id source) noexcept
@@ -106,10 +107,10 @@ protected:
 class send_request : public operation_base, public list_node<send_request> {
 public:
     struct posted_completion : completion {
-        send_request* self = nullptr;
+        send_request* self;
     };
 
-    void finish(std::error_code code) noexcept {
+    void finish(status code) noexcept {
         code_ = code;
         complete();
     }
@@ -118,15 +119,14 @@ public:
     const_buffers from_;
     tag_type tag_;
     bool synchronous_;
-    bool in_flight_ = false;      ///< `posted_` is with the transport
-    bool answered_ = false;       ///< the receiver said that it has a place for it
-    std::uint8_t policy_ = 0;     ///< index in the protocol list
-    std::uint32_t cost_ = 0;      ///< credit taken for it
-    std::uint32_t stream_ = 0;    ///< the policy's name for it
-    std::size_t sent_ = 0;        ///< bytes that the transport is done with
-    std::size_t posted_bytes_ = 0;
+    bool in_flight_ = false;    ///< `posted_` is with the transport
+    bool answered_ = false;     ///< the receiver said that it has a place for it
+    std::uint8_t policy_ = 0;   ///< index in the protocol list
+    std::uint32_t stream_;      ///< the policy's name for it; from here on the policy's to set
+    std::size_t sent_;          ///< bytes that the transport is done with
+    std::size_t posted_bytes_;  ///< bytes that are in flight
     posted_completion posted_;
-    std::error_code code_{};
+    status code_{};
 
 protected:
     send_request(scheduler* owner, const const_buffers& from, tag_type tag, bool synchronous) noexcept

@@ -56,9 +56,9 @@ enum class post_result : std::uint8_t {
 struct completion {
     using function = void (*)(completion& self, std::error_code outcome) noexcept;
 
-    function done = nullptr;
-    completion* next = nullptr;       ///< the transport's, while posted
-    void* transport_state = nullptr;  ///< the transport's, while posted
+    function done;          ///< set by who posts
+    completion* next;       ///< the transport's, while posted
+    void* transport_state;  ///< the transport's, while posted
 };
 
 /// What a sink did with a message that was offered to it.

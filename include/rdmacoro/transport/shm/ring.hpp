@@ -83,7 +83,7 @@ public:
             if (tail_ - freed_ + 2 > cells_ && !refreshed_room(1)) [[unlikely]] return false;
             std::byte* cell = next_cell();
             std::memcpy(cell + 4, header.data(), message_header_bytes);
-            if (bytes != 0) std::memcpy(cell + record_prefix, payload[0].data(), bytes);
+            copy_bytes(cell + record_prefix, payload.front().data(), bytes);
             publish(cell, type, bytes, 1);
             return true;
         }

@@ -1,0 +1,46 @@
+// message_cost N: sends and receives N messages of 8 bytes over shared memory, both ends in one thread.
+//
+// For counting: `bench/instructions` runs it under callgrind with two values of N; the difference is what one send and
+// its matched receive cost, without the set-up and without a second core.
+#include <rdmacoro/rdmacoro.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include <unistd.h>
+
+namespace rc = rdmacoro;
+
+namespace {
+
+rc::task<> exchange(long messages) {
+    auto listener = co_await rc::listen<rc::shm>("shm://message-cost-" + std::to_string(::getpid()));
+    auto near = co_await rc::connect<rc::shm>(listener.address());
+    auto far = co_await listener.accept();
+    std::uint64_t out = 0;
+    std::uint64_t in = 0;
+    for (long i = 0; i < messages; ++i) {
+        out = static_cast<std::uint64_t>(i);
+        co_await near.send(std::as_bytes(std::span(&out, 1)), 7);
+        co_await far.recv(std::as_writable_bytes(std::span(&in, 1)), 7);
+        if (in != out) throw rc::error(rc::errc::protocol_violation, "message_cost: wrong payload");
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fprintf(stderr, "usage: message_cost MESSAGES\n");
+        return 2;
+    }
+    try {
+        rc::scheduler(rc::idle::spin{}).run(exchange(std::strtol(argv[1], nullptr, 10)));
+    } catch (const std::exception& failure) {
+        std::fprintf(stderr, "message_cost: %s\n", failure.what());
+        return 1;
+    }
+}
