@@ -14,6 +14,20 @@ namespace rdmacoro {
 template <transport T, protocol_list P>
 class mailbox;
 
+namespace detail {
+
+/// What an endpoint's operations refer to. A mailbox that attaches the endpoint takes it over, and its own `box` goes.
+template <class T, class P>
+struct endpoint_core {
+    endpoint_core(scheduler& owner, typename T::connection made, const mailbox_options& options)
+        : box(std::make_unique<mailbox_base>(owner, options, false)), link(*box, 0, std::move(made)) {}
+
+    std::unique_ptr<mailbox_base> box;
+    connection<T, P> link;
+};
+
+}  // namespace detail
+
 /// One peer over transport `T`, with messages that travel as `P` says. Movable; operations refer to what it holds, not to
 /// it. Destroying it ends the link at once and everything pending with `errc::closed`; `close` first to be sure that what
 /// was sent arrives. Only for its scheduler's thread.
@@ -52,7 +66,8 @@ public:
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peer.ssend(std::as_bytes(std::span(text)), 7);
-    [[nodiscard]] send_operation<connection_type> ssend(const const_buffers& from, tag_type tag = 0) noexcept {
+    [[nodiscard]] send_operation<connection_type> ssend(const const_buffers& from,
+                                                        tag_type tag = 0) noexcept {
         return {core_->link, from, tag, true};
     }
 
@@ -66,7 +81,8 @@ public:
     /// Example:
     ///     std::vector<std::byte> buffer(1 << 20);
     ///     auto got = co_await peer.recv(buffer, 7);
-    [[nodiscard]] receive_operation<connection_type> recv(const mutable_buffers& into, tag_match wanted = any_tag) noexcept {
+    [[nodiscard]] receive_operation<connection_type> recv(const mutable_buffers& into,
+                                                          tag_match wanted = any_tag) noexcept {
         return {core_->link, into, wanted, 0};
     }
 
@@ -107,7 +123,8 @@ public:
     [[nodiscard]] auto rdma_get(const remote_region& there, std::span<std::byte> into) noexcept
         requires one_sided_link<typename connection_type::link_type>
     {
-        return one_sided_operation<typename connection_type::link_type>(core_->link.link(), there, into, true);
+        return one_sided_operation<typename connection_type::link_type>(core_->link.link(), there, into,
+                                                                        true);
     }
 
     /// Awaitable.
@@ -122,7 +139,8 @@ public:
         requires one_sided_link<typename connection_type::link_type>
     {
         const std::span<std::byte> here(const_cast<std::byte*>(from.data()), from.size());
-        return one_sided_operation<typename connection_type::link_type>(core_->link.link(), there, here, false);
+        return one_sided_operation<typename connection_type::link_type>(core_->link.link(), there, here,
+                                                                        false);
     }
 
     /// Awaitable.
@@ -149,9 +167,11 @@ public:
     [[nodiscard]] const metrics& counts() const noexcept { return core_->link.counts(); }
     [[nodiscard]] const capabilities& link_capabilities() noexcept { return core_->link.link_capabilities(); }
     [[nodiscard]] std::string peer_name() const { return core_->link.link().peer_name(); }
-    [[nodiscard]] scheduler& owner() noexcept { return core_->box.owner(); }
+    [[nodiscard]] scheduler& owner() noexcept { return core_->link.box().owner(); }
     /// The table of protocols as they are chosen on this link.
-    [[nodiscard]] std::string explain() const { return rdmacoro::explain<T, P>(core_->link.link_capabilities()); }
+    [[nodiscard]] std::string explain() const {
+        return rdmacoro::explain<T, P>(core_->link.link_capabilities());
+    }
 
     /// For `connect`, `listener` and those who build on endpoints.
     [[nodiscard]] connection_type& connection() noexcept { return core_->link; }
@@ -159,12 +179,7 @@ public:
 private:
     friend class mailbox<T, P>;
 
-    struct core {
-        core(scheduler& owner, typename T::connection made, const mailbox_options& options)
-            : box(owner, options, false), link(box, 0, std::move(made)) {}
-        detail::mailbox_base box;
-        connection_type link;
-    };
+    using core = detail::endpoint_core<T, P>;
 
     std::unique_ptr<core> core_;
 };

@@ -6,5 +6,6 @@
 
 #include <rdmacoro/messaging/connect.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/messaging/mailbox.hpp>
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/messaging/operations.hpp>

@@ -42,7 +42,8 @@ public:
         mailbox_base& box = poller_->box();
         if (box.matching().unexpected() != 0) {
             if (unexpected_message* m = box.matching().find(this->source_, this->wanted_)) {
-                take(box, *m);
+                box.matching().remove(*m);
+                connection_base::meet(*m, *this);
                 return;
             }
         }
@@ -64,15 +65,6 @@ public:
     void finish_canceled() noexcept { this->code_ = errc::canceled; }
 
 private:
-    void take(mailbox_base& box, unexpected_message& m) noexcept {
-        box.matching().remove(m);
-        if (m.complete) {
-            connection_base::hand_over(m, *this);
-        } else {
-            m.from->matched(m, *this);
-        }
-    }
-
     Poller* poller_;
 };
 

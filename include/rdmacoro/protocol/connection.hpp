@@ -119,6 +119,15 @@ public:
         r.finish(outcome, info);
     }
 
+    /// A kept message, out of the matcher, and a receive have met.
+    static void meet(unexpected_message& m, receive_request& r) noexcept {
+        if (m.complete) {
+            hand_over(m, r);
+        } else {
+            m.from->matched(m, r);
+        }
+    }
+
 protected:
     connection_base(mailbox_base& box, peer_id source) noexcept
         : box_(&box),
@@ -208,7 +217,11 @@ public:
             if (m->from == this) {
                 before.remove(*m);
                 m->source = source;
-                offer(*m);
+                if (receive_request* r = match(m->tag)) {
+                    meet(*m, *r);
+                } else {
+                    box.matching().add(*m);
+                }
             }
             m = after;
         }
@@ -301,13 +314,21 @@ public:
         return errc::no_resources;
     }
 
-    [[gnu::always_inline]] void finish_send(send_request& r, status outcome) noexcept {
+    /// A send that has begun will end later, by `finish_send`.
+    void under_way() noexcept { ++active_sends_; }
+    /// A send has ended while it began.
+    [[gnu::always_inline]] void sent_at_once(send_request& r) noexcept {
+        ++counts_.messages_sent;
+        counts_.bytes_sent += r.from_.size();
+        r.finish({});
+    }
+    void finish_send(send_request& r, status outcome) noexcept {
         --active_sends_;
-        if (!outcome) [[likely]] {
-            ++counts_.messages_sent;
-            counts_.bytes_sent += r.from_.size();
+        if (outcome) {
+            r.finish(outcome);
+        } else {
+            sent_at_once(r);
         }
-        r.finish(outcome);
         if (phase_ == phase::closing) [[unlikely]] maybe_goodbye();
     }
     /// Something that made sends wait, and that only the policy knows, is over.
@@ -330,11 +351,11 @@ public:
 
     /// A message that met its receive at once. False: its sender had no credit for it, and the link is down.
     [[nodiscard]] [[gnu::always_inline]] bool pass(std::uint32_t cost) noexcept {
-        if (!credits_.charge(cost)) [[unlikely]] {
+        if (!credits_.pass(cost)) [[unlikely]] {
             violation();
             return false;
         }
-        give_back(cost);
+        if (credits_.overdue()) [[unlikely]] say_credit();
         return true;
     }
 
@@ -363,15 +384,12 @@ public:
         ++counts_.unexpected;
         box_->matching().add(m);
     }
-    /// A kept message goes to the receive that waits for it, or is announced.
+    /// A complete kept message goes to the receive that waits for it, or is announced.
     void offer(unexpected_message& m) noexcept {
-        receive_request* r = match(m.tag);
-        if (r == nullptr) {
-            announce(m);
-        } else if (m.complete) {
+        if (receive_request* r = match(m.tag)) {
             hand_over(m, *r);
         } else {
-            matched(m, *r);
+            announce(m);
         }
     }
     void hand_over(unexpected_message& m, receive_request& r) noexcept { connection_base::hand_over(m, r); }
@@ -532,14 +550,12 @@ private:
         const std::size_t policy = Protocols::choose({r.from_.size(), r.synchronous_}, link_.capabilities());
         r.via_ = this;
         r.policy_ = static_cast<std::uint8_t>(policy);
-        ++active_sends_;
         start_result begun = start_result::begun;
         if (policy == Protocols::none) [[unlikely]] {
-            finish_send(r, make_error_code(errc::message_too_long));
+            r.finish(errc::message_too_long);
             return begun;
         }
         engines_.with(policy, [&](auto& engine) noexcept { begun = engine.start(r); });
-        if (begun != start_result::begun) [[unlikely]] --active_sends_;
         return begun;
     }
 

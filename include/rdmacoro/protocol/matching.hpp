@@ -193,6 +193,7 @@ public:
     [[nodiscard]] unexpected_message* after(unexpected_message& m) noexcept { return arrivals_.next(m); }
 
     [[nodiscard]] std::size_t posted() const noexcept { return posted_; }
+    [[nodiscard]] bool has_probes() const noexcept { return !probes_.empty(); }
     [[nodiscard]] std::size_t unexpected() const noexcept { return unexpected_; }
 
 private:
