@@ -9,10 +9,10 @@ namespace rdmacoro::detail {
 /// constant time and knows whether it is linked.
 template <class Tag>
 struct list_node {
-    list_node* next = nullptr;
-    list_node* prev = nullptr;
+    list_node* next = nullptr;  ///< nullptr: in no list
+    list_node* prev;            ///< set while in a list
 
-    list_node() noexcept = default;
+    list_node() noexcept {}  // NOLINT: `prev` has no meaning yet
     list_node(const list_node&) = delete;
     list_node& operator=(const list_node&) = delete;
 

@@ -41,7 +41,7 @@ private:
     friend class local_stop_source;
     friend class detail::intrusive_list<local_stop_callback, local_stop_callback>;
 
-    function call_ = nullptr;
+    function call_;  // set while attached
 };
 
 /// Asks everything attached to its tokens to stop, once and for good.

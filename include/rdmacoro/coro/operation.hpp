@@ -50,7 +50,7 @@ protected:
     }
 
     struct stop_hook : local_stop_callback {
-        operation_base* self = nullptr;
+        operation_base* self;  // set while attached
     };
 
     scheduler* owner_;

@@ -38,13 +38,16 @@ struct eager {
             switch (context_.template post<eager>(0, 0, r.tag_, r.from_, r)) {
                 case post_result::done:
                     ++context_.counts().eager_sent;
-                    context_.finish_send(r, {});
+                    context_.sent_at_once(r);
                     return start_result::begun;
-                case post_result::posted: ++context_.counts().eager_sent; return start_result::begun;
+                case post_result::posted:
+                    ++context_.counts().eager_sent;
+                    context_.under_way();
+                    return start_result::begun;
                 case post_result::retry: context_.credits().untake(cost); return start_result::wait_room;
                 case post_result::failed: break;
             }
-            context_.finish_send(r, context_.reason());
+            r.finish(context_.reason());
             return start_result::begun;
         }
 

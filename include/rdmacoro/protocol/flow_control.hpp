@@ -75,6 +75,12 @@ public:
         charged_ += cost;
         return true;
     }
+    /// A message came and went on at once; false when the peer spent more than it was granted.
+    [[nodiscard]] bool pass(std::uint32_t cost) noexcept {
+        charged_ += cost;
+        owed_ += cost;
+        return charged_ <= granted_;
+    }
     /// What a message cost is free again.
     void release(std::uint32_t cost) noexcept { owed_ += cost; }
     /// What to say in the next header.

@@ -32,7 +32,9 @@ enum class start_result : std::uint8_t {
 ///  3. `admits(facts, capabilities)` is a pure function: whether it carries such a message over such a link. For the
 ///     same facts but more bytes it may change from true to false once, at `longest(capabilities)`.
 ///  4. `engine<Context>` is what the policy keeps for each connection. Its functions (all `noexcept`):
-///     - `start(request)` → `start_result`: a send begins. After `begun` the engine calls `context.finish_send` once.
+///     - `start(request)` → `start_result`: a send begins. After `begun` it has ended already (`context.sent_at_once`, or
+///       `request.finish` with an error), or the engine has called `context.under_way` and will call
+///       `context.finish_send` once.
 ///     - `arrived(kind, header, payload)` → `delivery`: one of its messages came; `kind` counts from 0.
 ///     - `begin_payload(kind, header, bytes)` → `delivery`, `payload_space()`, `payload_arrived(n)`: the same for a
 ///       message whose payload is still coming; see `message_sink`.

@@ -53,7 +53,7 @@ struct segmented {
             const std::uint32_t id = take_out();
             if (id == none) {
                 context_.credits().untake(cost);
-                context_.finish_send(r, make_error_code(errc::no_resources));
+                r.finish(errc::no_resources);
                 return start_result::begun;
             }
             std::byte raw[announcement_bytes];
@@ -64,7 +64,7 @@ struct segmented {
                 case post_result::done: break;
                 case post_result::failed:
                     give_out(id);
-                    context_.finish_send(r, context_.reason());
+                    r.finish(context_.reason());
                     return start_result::begun;
                 default:
                     give_out(id);
@@ -78,6 +78,7 @@ struct segmented {
             out_[id].request = &r;
             out_[id].state = out_state::sending;
             ++sending_;
+            context_.under_way();
             pump(r);
             return start_result::begun;
         }

@@ -17,17 +17,11 @@ public:
     link_base(const link_base&) = delete;
     link_base& operator=(const link_base&) = delete;
 
-    [[nodiscard]] post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
-        return post_copied(header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
+    [[nodiscard, gnu::always_inline]] post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
+        return post_now(header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
     }
     [[nodiscard]] post_result post_copied(const message_header& header, const const_buffers& payload) noexcept {
-        if (down_) [[unlikely]] return post_result::failed;
-        if (!channel_->out.put(record_type::message, header, payload)) [[unlikely]] {
-            wants_room_ = true;
-            return post_result::retry;
-        }
-        channel_->ring_doorbell();
-        return post_result::done;
+        return post_now(header, payload);
     }
     [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
         return down_ ? post_result::failed : one_sided_.begin(true, there, into.data(), c);
@@ -99,6 +93,19 @@ protected:
         link_base* self = nullptr;
     };
 
+    [[nodiscard, gnu::always_inline]] post_result post_now(const message_header& header,
+                                                           const const_buffers& payload) noexcept {
+        if (down_) [[unlikely]] return post_result::failed;
+        channel& to = *channel_;
+        if (!to.out.put(record_type::message, header, payload)) [[unlikely]] return want_room();
+        to.ring_doorbell();
+        return post_result::done;
+    }
+    [[gnu::noinline]] post_result want_room() noexcept {
+        wants_room_ = true;
+        return post_result::retry;
+    }
+
     /// Nothing is said on the socket after the handshake: whatever it tells, the peer is gone or broken. What it had
     /// published before is handed up first; see poll.
     void on_socket() noexcept {
@@ -126,6 +133,24 @@ public:
 
     unsigned poll(unsigned budget) noexcept final {
         unsigned moved = 0;
+        ring_consumer& in = channel_->in;
+        for (ring_consumer::small m; moved < budget && in.small_message(m); ++moved) {
+            if (sink_.deliver(*m.header, m.payload) == delivery::later) return moved + other_work();
+            in.advance_small();
+            if (down_) [[unlikely]] return moved + 1;
+        }
+        return moved == budget ? moved + other_work() : poll_rest(moved, budget);
+    }
+
+    void close(std::error_code reason) noexcept {
+        if (down_) return;
+        shut(reason);
+        sink_.link_down(reason);
+    }
+
+private:
+    /// Goes on behind `moved` short messages with a record of another kind, or with finding none.
+    [[gnu::noinline]] unsigned poll_rest(unsigned moved, unsigned budget) noexcept {
         while (moved < budget && !down_) {
             record r;
             const auto found = channel_->in.peek(r);
@@ -143,15 +168,8 @@ public:
         return moved;
     }
 
-    void close(std::error_code reason) noexcept {
-        if (down_) return;
-        shut(reason);
-        sink_.link_down(reason);
-    }
-
-private:
     /// False: not now.
-    [[gnu::always_inline]] bool hand_up(const record& r) noexcept {
+    bool hand_up(const record& r) noexcept {
         if (r.type == record_type::message) [[likely]] {
             current_ = &r;
             kept_ = false;
@@ -178,7 +196,11 @@ private:
         return other_work();
     }
 
-    unsigned other_work() noexcept {
+    [[gnu::always_inline]] unsigned other_work() noexcept {
+        return one_sided_.idle() && !wants_room_ ? 0 : do_other_work();
+    }
+
+    [[gnu::noinline]] unsigned do_other_work() noexcept {
         unsigned moved = 0;
         if (!one_sided_.idle()) [[unlikely]] {
             if (hung_up_) {

@@ -213,15 +213,32 @@ public:
         blocks_ = shared.blocks(direction);
         words_ = &shared.words(direction);
         cells_ = shared.shape().cells;
+        eighth_mask_ = cells_ / 8 - 1;
         block_bytes_ = shared.shape().block_bytes;
         held_.assign(shared.shape().blocks, 0);
     }
 
+    /// A message of one cell.
+    struct small {
+        const message_header* header;
+        std::span<const std::byte> payload;
+    };
+
+    /// The message at the head, if there is one and it lies in one cell: the shortest way, for what is most common.
+    [[gnu::always_inline]] bool small_message(small& out) noexcept {
+        std::byte* cell = head_cell();
+        const std::uint32_t word = load_word(cell);
+        const std::uint32_t bytes = word - (turn_ << 24);  // the length, if turn and type are those of a message
+        if (bytes > most_in_cell) return false;
+        out.header = reinterpret_cast<const message_header*>(cell + 4);
+        out.payload = {cell + record_prefix, bytes};
+        return true;
+    }
+
     /// Looks at the head. A record stays there until `advance`.
-    [[gnu::always_inline]] found peek(record& out) noexcept {
-        std::byte* cell = ring_ + std::size_t{head_ & (cells_ - 1)} * cell_bytes;
-        const std::uint32_t word =
-            std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell)).load(std::memory_order_acquire);
+    [[gnu::noinline]] found peek(record& out) noexcept {
+        std::byte* cell = head_cell();
+        const std::uint32_t word = load_word(cell);
         if (frame_word::turn(word) != turn_) {
             if (word == 0 || frame_word::turn(word) == last_turn_) [[likely]] return found::nothing;
             return found::violation;
@@ -229,31 +246,21 @@ public:
         const std::size_t bytes = frame_word::length(word);
         const record_type type = frame_word::type(word);
         out.header = reinterpret_cast<const message_header*>(cell + 4);
-        if (type == record_type::message && bytes <= most_in_cell) [[likely]] {
-            out.type = type;
-            out.payload = {cell + record_prefix, bytes};
-            out.cells = 1;
-            out.block = -1;
-            return found::record;
-        }
-        return peek_long(out, cell, type, bytes);
+        return describe(out, cell, type, bytes);
     }
 
     /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`.
-    [[gnu::always_inline]] void advance(const record& consumed, bool keep_block) noexcept {
-        const std::uint32_t after = head_ + consumed.cells;
-        if (((head_ ^ after) & cells_) != 0) {
-            last_turn_ = turn_;
-            turn_ = frame_word::next_turn(turn_);
-        }
-        head_ = after;
-        if (head_ - published_ >= cells_ / 8) publish();
+    void advance(const record& consumed, bool keep_block) noexcept {
+        step(consumed.cells);
         if (consumed.block >= 0) {
             held_[static_cast<std::size_t>(consumed.block)] = 1;
             ++held_count_;
             if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block));
         }
     }
+
+    /// The message of one cell at the head, which `small_message` gave, is consumed.
+    [[gnu::always_inline]] void advance_small() noexcept { step(1); }
 
     /// Whether another block may be lent: at most half of them, so that the rest keep messages moving.
     [[nodiscard]] bool may_keep() const noexcept { return held_count_ < held_.size() / 2; }
@@ -273,12 +280,29 @@ public:
     }
 
 private:
-    void publish() noexcept {
-        published_ = head_;
+    [[gnu::noinline]] void publish(std::uint32_t before) noexcept {
+        if (((before ^ head_) & cells_) != 0) {
+            last_turn_ = turn_;
+            turn_ = frame_word::next_turn(turn_);
+        }
         words_->cells_freed.store(head_, std::memory_order_release);
     }
 
-    [[gnu::noinline]] found peek_long(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept {
+    [[gnu::always_inline]] std::byte* head_cell() noexcept {
+        return ring_ + std::size_t{head_ & (cells_ - 1)} * cell_bytes;
+    }
+    [[gnu::always_inline]] static std::uint32_t load_word(std::byte* cell) noexcept {
+        return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell)).load(std::memory_order_acquire);
+    }
+
+    [[gnu::always_inline]] void step(std::uint32_t cells) noexcept {
+        const std::uint32_t before = head_;
+        head_ += cells;
+        // An eighth of the ring at a time; the end of a lap is the end of an eighth.
+        if (((before ^ head_) & ~eighth_mask_) != 0) [[unlikely]] publish(before);
+    }
+
+    found describe(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept {
         out.type = type;
         out.block = -1;
         if (type == record_type::block) {
@@ -304,7 +328,7 @@ private:
     std::uint32_t cells_ = 0;
     std::uint32_t turn_ = 1;
     std::uint32_t last_turn_ = frame_word::turns + 1;  // none yet: matches no word
-    std::uint32_t published_ = 0;
+    std::uint32_t eighth_mask_ = 0;
     direction_words* words_ = nullptr;
     std::byte* blocks_ = nullptr;
     std::size_t block_bytes_ = 0;
