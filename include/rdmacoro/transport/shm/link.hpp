@@ -139,7 +139,10 @@ public:
             in.advance_small();
             if (down_) [[unlikely]] return moved + 1;
         }
-        return moved == budget ? moved + other_work() : poll_rest(moved, budget);
+        if (moved != 0) return moved + other_work();
+        // Nothing: the way that is taken most often. Nonsense in the word is looked for now and then.
+        if (in.nothing_new() && !hung_up_ && !wants_room_ && one_sided_.idle() && ++quiet_polls_ % 256 != 0) return 0;
+        return poll_rest(0, budget);
     }
 
     void close(std::error_code reason) noexcept {
@@ -225,6 +228,7 @@ private:
     }
 
     Sink& sink_;
+    std::uint32_t quiet_polls_ = 0;
 };
 
 }  // namespace rdmacoro::detail::shm

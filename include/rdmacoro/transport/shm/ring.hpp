@@ -235,6 +235,9 @@ public:
         return true;
     }
 
+    /// Whether the head shows no record of this lap.
+    [[gnu::always_inline]] bool nothing_new() noexcept { return frame_word::turn(load_word(head_cell())) != turn_; }
+
     /// Looks at the head. A record stays there until `advance`.
     [[gnu::noinline]] found peek(record& out) noexcept {
         std::byte* cell = head_cell();
