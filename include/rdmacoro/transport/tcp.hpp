@@ -20,7 +20,7 @@ struct tcp {
     using domain = tcp_domain;
     using connection = tcp_connection;
     using listener = tcp_listener;
-    template <message_sink Sink>
+    template <class Sink>
     using link = tcp_link<Sink>;
 };
 

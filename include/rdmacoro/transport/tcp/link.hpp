@@ -7,8 +7,9 @@
 
 namespace rdmacoro {
 
-/// Models `one_sided_link`. May be destroyed at any time outside a call to its sink.
-template <message_sink Sink>
+/// Models `one_sided_link`. May be destroyed at any time outside a call to its sink. `Sink` may still be incomplete here: a
+/// sink that holds its link by value.
+template <class Sink>
 class tcp_link final : private detail::tcp_upper {
 public:
     /// Precondition: `connection` is open.
@@ -17,7 +18,10 @@ public:
     }
     tcp_link(const tcp_link&) = delete;
     tcp_link& operator=(const tcp_link&) = delete;
-    ~tcp_link() { core_.abandon(); }
+    ~tcp_link() {
+        static_assert(message_sink<Sink>);
+        core_.abandon();
+    }
 
     post_result post(const message_header& header, const const_buffers& payload, completion& c) noexcept {
         return core_.post(header, payload, c);

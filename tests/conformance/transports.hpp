@@ -1,0 +1,187 @@
+#pragma once
+
+// The transports that the conformance suite runs on: one list, each entry a way to open a domain. Adding a transport to
+// the list runs the whole suite on it.
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include "support/loopback.hpp"
+#include "support/run.hpp"
+
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace rdmacoro::test {
+
+/// A name that no other listener on this machine has.
+inline std::string fresh_name() {
+    static int count = 0;
+    return "conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+struct shm_as_it_comes {
+    using transport_type = shm;
+    static shm_options options() { return {}; }
+    static std::unique_ptr<shm::domain> open(scheduler& on) {
+        return std::make_unique<shm::domain>(on, options());
+    }
+    static std::string address() { return fresh_name(); }
+    /// Whether the two ends may be on two schedulers, each with its thread.
+    static constexpr bool crosses_threads = true;
+};
+
+struct shm_without_process_vm : shm_as_it_comes {
+    static std::unique_ptr<shm::domain> open(scheduler& on) {
+        shm_options o;
+        o.use_process_vm = false;
+        return std::make_unique<shm::domain>(on, o);
+    }
+};
+
+struct shm_without_membarrier : shm_as_it_comes {
+    static std::unique_ptr<shm::domain> open(scheduler& on) {
+        shm_options o;
+        o.use_membarrier = false;
+        return std::make_unique<shm::domain>(on, o);
+    }
+};
+
+struct shm_tiny : shm_as_it_comes {
+    static std::unique_ptr<shm::domain> open(scheduler& on) {
+        shm_options o;
+        o.shape = {.cells = 64, .blocks = 4, .block_bytes = 4096};
+        o.use_process_vm = false;
+        return std::make_unique<shm::domain>(on, o);
+    }
+};
+
+#if RDMACORO_WITH_TCP
+struct tcp_as_it_comes {
+    using transport_type = tcp;
+    static std::unique_ptr<tcp::domain> open(scheduler& on) { return std::make_unique<tcp::domain>(on); }
+    static std::string address() { return "127.0.0.1:0"; }
+    static constexpr bool crosses_threads = true;
+};
+
+struct tcp_of_an_old_kernel : tcp_as_it_comes {
+    static std::unique_ptr<tcp::domain> open(scheduler& on) {
+        tcp_options o;
+        o.features = tcp_feature::none;
+        return std::make_unique<tcp::domain>(on, o);
+    }
+};
+#endif
+
+struct in_memory {
+    using transport_type = loopback;
+    static std::unique_ptr<loopback::domain> open(scheduler& on) {
+        return std::make_unique<loopback::domain>(on);
+    }
+    static std::string address() { return fresh_name(); }
+    static constexpr bool crosses_threads = false;
+};
+
+// clang-format off
+using every_transport = std::tuple<
+    shm_as_it_comes, shm_without_process_vm, shm_without_membarrier, shm_tiny,
+#if RDMACORO_WITH_TCP
+    tcp_as_it_comes, tcp_of_an_old_kernel,
+#endif
+    in_memory>;
+
+/// Those whose ends can be on two threads.
+using every_real_transport = std::tuple<
+    shm_as_it_comes, shm_tiny
+#if RDMACORO_WITH_TCP
+    , tcp_as_it_comes
+#endif
+    >;
+// clang-format on
+
+/// Two domains of one transport on one scheduler, as two processes would have one each. Does not depend on how they were
+/// opened, so that a test is compiled once for each transport.
+template <class T>
+class world {
+public:
+    using transport_type = T;
+    using endpoint_type = endpoint<T>;
+    using opener = std::unique_ptr<typename T::domain> (*)(scheduler&);
+
+    world(scheduler& on, opener open, std::string (*name)())
+        : on_(on), address_(name), here_(open(on)), there_(open(on)) {}
+
+    [[nodiscard]] scheduler& on() noexcept { return on_; }
+    [[nodiscard]] typename T::domain& here() noexcept { return *here_; }
+    [[nodiscard]] typename T::domain& there() noexcept { return *there_; }
+    [[nodiscard]] std::string address() const { return address_(); }
+
+    /// Two ends of one connection: `a` connected, in domain `here`; `b` accepted, in domain `there`.
+    struct pair {
+        endpoint_type a;
+        endpoint_type b;
+    };
+    task<pair> connected(mailbox_options of_a = {}, mailbox_options of_b = {}) {
+        auto listening = co_await listen<T>(*there_, address_(), of_b);
+        auto accepting = start(listening.accept());
+        endpoint_type a = co_await connect<T>(*here_, listening.address(), of_a);
+        endpoint_type b = co_await accepting;
+        co_return pair{std::move(a), std::move(b)};
+    }
+
+private:
+    scheduler& on_;
+    std::string (*address_)();
+    std::unique_ptr<typename T::domain> here_;
+    std::unique_ptr<typename T::domain> there_;
+};
+
+/// How long a whole test case may take, with a sanitizer and on a busy machine.
+inline constexpr duration case_limit = std::chrono::seconds(100);
+
+/// Runs a test's body on one scheduler, on the transport as `Variant` opens it.
+template <class Variant>
+void conform(task<> (*body)(world<typename Variant::transport_type>&)) {
+    scheduler on{impatient{}};
+    world<typename Variant::transport_type> both(on, Variant::open, Variant::address);
+    on.run(
+        [](auto* run_body, auto* w) -> task<> { co_await timeout(run_body(*w), case_limit); }(body, &both));
+}
+
+/// Bytes that say where they belong: every piece of `pattern(n, seed)` differs from that of another seed or place.
+inline std::byte pattern_at(std::size_t offset, std::uint64_t seed) noexcept {
+    return static_cast<std::byte>((offset * 131 + (offset >> 8) * 17 + (offset >> 16) * 7 + seed * 29 + 1) &
+                                  0xff);
+}
+inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+    std::vector<std::byte> made(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) made[i] = pattern_at(i, seed);
+    return made;
+}
+inline bool is_pattern(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (bytes[i] != pattern_at(i, seed)) return false;
+    }
+    return true;
+}
+
+/// A number as a message, and back.
+template <class Number>
+std::span<const std::byte> bytes_of(const Number& number) noexcept {
+    return std::as_bytes(std::span(&number, 1));
+}
+template <class Number>
+std::span<std::byte> room_for(Number& number) noexcept {
+    return std::as_writable_bytes(std::span(&number, 1));
+}
+
+}  // namespace rdmacoro::test
