@@ -54,8 +54,9 @@ public:
     ///     bytes are with the network already ends with its value.
     /// Example:
     ///     co_await peer.send(std::as_bytes(std::span(text)), 7);
-    [[nodiscard]] send_operation<connection_type> send(const const_buffers& from, tag_type tag = 0) noexcept {
-        return {core_->link, from, tag, false};
+    template <std::convertible_to<const_buffers> Buffers>
+    [[nodiscard]] send_operation<connection_type> send(Buffers&& from, tag_type tag = 0) noexcept {
+        return {core_->link, static_cast<Buffers&&>(from), tag, false};
     }
 
     /// Awaitable.
@@ -66,9 +67,9 @@ public:
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peer.ssend(std::as_bytes(std::span(text)), 7);
-    [[nodiscard]] send_operation<connection_type> ssend(const const_buffers& from,
-                                                        tag_type tag = 0) noexcept {
-        return {core_->link, from, tag, true};
+    template <std::convertible_to<const_buffers> Buffers>
+    [[nodiscard]] send_operation<connection_type> ssend(Buffers&& from, tag_type tag = 0) noexcept {
+        return {core_->link, static_cast<Buffers&&>(from), tag, true};
     }
 
     /// Awaitable. Ends with the message's length, tag and source.
@@ -81,9 +82,9 @@ public:
     /// Example:
     ///     std::vector<std::byte> buffer(1 << 20);
     ///     auto got = co_await peer.recv(buffer, 7);
-    [[nodiscard]] receive_operation<connection_type> recv(const mutable_buffers& into,
-                                                          tag_match wanted = any_tag) noexcept {
-        return {core_->link, into, wanted, 0};
+    template <std::convertible_to<mutable_buffers> Buffers>
+    [[nodiscard]] receive_operation<connection_type> recv(Buffers&& into, tag_match wanted = any_tag) noexcept {
+        return {core_->link, static_cast<Buffers&&>(into), wanted, 0};
     }
 
     /// Awaitable. Ends with a `message` that is read where it lies.

@@ -14,8 +14,10 @@ template <class Connection>
 class [[nodiscard]] send_operation
     : public basic_operation<send_operation<Connection>, void, detail::send_request> {
 public:
-    send_operation(Connection& via, const const_buffers& from, tag_type tag, bool synchronous) noexcept
-        : send_operation::basic_operation(&via.box().owner(), from, tag, synchronous), connection_(&via) {}
+    template <class Buffers>
+    send_operation(Connection& via, Buffers&& from, tag_type tag, bool synchronous) noexcept
+        : send_operation::basic_operation(&via.box().owner(), static_cast<Buffers&&>(from), tag, synchronous),
+          connection_(&via) {}
     send_operation(send_operation&&) noexcept = default;
 
     void start() noexcept { connection_->send(*this); }
@@ -33,8 +35,10 @@ namespace detail {
 template <class Derived, class T, class Poller>
 class receive_base : public basic_operation<Derived, T, receive_request> {
 public:
-    receive_base(Poller& poller, tag_match wanted, peer_id source, const mutable_buffers& into, lent_buffer* loan) noexcept
-        : receive_base::basic_operation(&poller.box().owner(), wanted, source, into, loan), poller_(&poller) {}
+    template <class Buffers>
+    receive_base(Poller& poller, tag_match wanted, peer_id source, Buffers&& into, lent_buffer* loan) noexcept
+        : receive_base::basic_operation(&poller.box().owner(), wanted, source, static_cast<Buffers&&>(into), loan),
+          poller_(&poller) {}
     receive_base(receive_base&& other, lent_buffer* loan) noexcept
         : receive_base::basic_operation(std::move(other), loan), poller_(other.poller_) {}
 
@@ -75,8 +79,9 @@ template <class Poller>
 class [[nodiscard]] receive_operation
     : public detail::receive_base<receive_operation<Poller>, received, Poller> {
 public:
-    receive_operation(Poller& poller, const mutable_buffers& into, tag_match wanted, peer_id source) noexcept
-        : receive_operation::receive_base(poller, wanted, source, into, nullptr) {}
+    template <class Buffers>
+    receive_operation(Poller& poller, Buffers&& into, tag_match wanted, peer_id source) noexcept
+        : receive_operation::receive_base(poller, wanted, source, static_cast<Buffers&&>(into), nullptr) {}
     receive_operation(receive_operation&& other) noexcept : receive_operation::receive_base(std::move(other), nullptr) {}
 
     result<received> outcome() noexcept {
@@ -91,7 +96,7 @@ class [[nodiscard]] lent_receive_operation
     : public detail::receive_base<lent_receive_operation<Poller>, message, Poller> {
 public:
     lent_receive_operation(Poller& poller, tag_match wanted, peer_id source) noexcept
-        : lent_receive_operation::receive_base(poller, wanted, source, {}, &memory_) {}
+        : lent_receive_operation::receive_base(poller, wanted, source, mutable_buffers(), &memory_) {}
     lent_receive_operation(lent_receive_operation&& other) noexcept
         : lent_receive_operation::receive_base(std::move(other), &memory_) {}
 

@@ -350,7 +350,7 @@ public:
     }
 
     /// A message that met its receive at once. False: its sender had no credit for it, and the link is down.
-    [[nodiscard]] [[gnu::always_inline]] bool pass(std::uint32_t cost) noexcept {
+    [[nodiscard, gnu::always_inline]] bool pass(std::uint32_t cost) noexcept {
         if (!credits_.pass(cost)) [[unlikely]] {
             violation();
             return false;
@@ -407,22 +407,12 @@ public:
     [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag, std::span<const std::byte> payload) noexcept {
         count_received(payload.size());
         r.got_ = {payload.size(), tag, source_};
-        if (r.is_lent()) [[unlikely]] {
-            lend_at_once(r, payload);
+        if (r.is_lent() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
+            fill_unusual(r, payload);
             return;
         }
-        if (payload.size() > r.into_.size()) [[unlikely]] {
-            r.finish(make_error_code(errc::truncated), payload.size());
-            return;
-        }
-        if (!payload.empty()) {
-            if (r.into_.contiguous()) [[likely]] {
-                copy_bytes(r.into_.front().data(), payload.data(), payload.size());
-            } else {
-                copy_in(payload, r.into_, 0);
-            }
-            count_copy(payload.size());
-        }
+        copy_bytes(r.into_.front().data(), payload.data(), payload.size());
+        count_copy(payload.size());
         r.finish({});
     }
 
@@ -701,6 +691,17 @@ private:
             source_, [&](receive_request& r) noexcept { r.finish(why); }, [&](probe_request& p) noexcept { p.finish(why); });
     }
 
+    [[gnu::noinline]] void fill_unusual(receive_request& r, std::span<const std::byte> payload) noexcept {
+        if (r.is_lent()) {
+            lend_at_once(r, payload);
+        } else if (payload.size() > r.into_.size()) {
+            r.finish(errc::truncated, payload.size());
+        } else {
+            copy_in(payload, r.into_, 0);
+            count_copy(payload.size());
+            r.finish({});
+        }
+    }
     void lend_at_once(receive_request& r, std::span<const std::byte> payload) noexcept {
         *r.loan_ = link_.keep();
         if (!*r.loan_) {

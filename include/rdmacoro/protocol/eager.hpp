@@ -55,18 +55,9 @@ struct eager {
 
         delivery arrived(unsigned, const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
             const std::uint32_t cost = detail::message_cost(payload.size());
-            if (detail::receive_request* r = context_.match(h.tag)) [[likely]] {
-                if (!context_.pass(cost)) [[unlikely]] return delivery::taken;
-                context_.fill_at_once(*r, h.tag, payload);
-                return delivery::taken;
-            }
-            if (context_.better_later()) return delivery::later;
-            if (detail::unexpected_message* m = context_.template keep<eager>(h.tag, payload.size(), payload.size(), cost)) {
-                std::copy(payload.begin(), payload.end(), m->payload());
-                m->stored = payload.size();
-                context_.count_copy(payload.size());
-                context_.announce(*m);
-            }
+            detail::receive_request* r = context_.match(h.tag);
+            if (r == nullptr) [[unlikely]] return keep(h.tag, payload, cost);
+            if (context_.pass(cost)) [[likely]] context_.fill_at_once(*r, h.tag, payload);
             return delivery::taken;
         }
 
@@ -119,6 +110,17 @@ struct eager {
         }
 
     private:
+        [[gnu::noinline]] delivery keep(tag_type tag, std::span<const std::byte> payload, std::uint32_t cost) noexcept {
+            if (context_.better_later()) return delivery::later;
+            if (detail::unexpected_message* m = context_.template keep<eager>(tag, payload.size(), payload.size(), cost)) {
+                std::copy(payload.begin(), payload.end(), m->payload());
+                m->stored = payload.size();
+                context_.count_copy(payload.size());
+                context_.announce(*m);
+            }
+            return delivery::taken;
+        }
+
         Context& context_;
         // The message whose payload is coming in pieces.
         detail::receive_request* receive_ = nullptr;

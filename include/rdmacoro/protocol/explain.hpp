@@ -50,7 +50,7 @@ template <class Transport, protocol_list Protocols = default_protocols<Transport
         if (bytes == static_cast<std::size_t>(-1)) return std::string("any");
         return std::to_string(bytes);
     };
-    std::string table = std::string(Transport::name) + " (" + Transport::description + "), protocols: " + Protocols::text() + "\n";
+    std::string table = std::string(Transport::name) + " (" + std::string(Transport::description) + "), protocols: " + Protocols::text() + "\n";
     table += "  from        to          send   policy      how\n";
     for (const protocol_range& range : protocol_ranges<Protocols>(link)) {
         const auto column = [](std::string text, std::size_t width) {

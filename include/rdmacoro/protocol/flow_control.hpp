@@ -96,12 +96,14 @@ public:
     [[nodiscard]] bool overdue() const noexcept { return owed_ >= overdue_; }
 
 private:
+    // `owed_` and `charged_` change together and are read apart: beside each other they would be written as one word and
+    // read as two, or the other way round, which a processor is slow to forward.
+    std::uint32_t owed_ = 0;
     std::uint32_t available_ = 0;
     std::uint32_t peer_budget_ = 0;
     std::uint32_t granted_;
-    std::uint32_t overdue_;
     std::uint32_t charged_ = 0;
-    std::uint32_t owed_ = 0;
+    std::uint32_t overdue_;
 };
 
 }  // namespace rdmacoro::detail

@@ -72,9 +72,10 @@ public:
     std::uint64_t info_;      ///< set when it has ended
 
 protected:
-    receive_request(scheduler* owner, tag_match wanted, peer_id source, const mutable_buffers& into,
-                    lent_buffer* loan) noexcept
-        : operation_base(owner), wanted_(wanted), source_(source), loan_(loan), into_(into) {}
+    // Buffers are made in place from what the caller has: a copy would be read before it is fully written.
+    template <class Buffers>
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into, lent_buffer* loan) noexcept
+        : operation_base(owner), wanted_(wanted), source_(source), loan_(loan), into_(static_cast<Buffers&&>(into)) {}
     receive_request(receive_request&& other, lent_buffer* loan) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
@@ -129,8 +130,9 @@ public:
     status code_{};
 
 protected:
-    send_request(scheduler* owner, const const_buffers& from, tag_type tag, bool synchronous) noexcept
-        : operation_base(owner), from_(from), tag_(tag), synchronous_(synchronous) {}
+    template <class Buffers>
+    send_request(scheduler* owner, Buffers&& from, tag_type tag, bool synchronous) noexcept
+        : operation_base(owner), from_(static_cast<Buffers&&>(from)), tag_(tag), synchronous_(synchronous) {}
     send_request(send_request&& other) noexcept
         : operation_base(std::move(other)), from_(other.from_), tag_(other.tag_), synchronous_(other.synchronous_) {}
 };
