@@ -6,6 +6,7 @@
 
 #include <coroutine>
 #include <type_traits>
+#include <utility>
 
 namespace rdmacoro::detail {
 
@@ -33,6 +34,9 @@ public:
         if constexpr (requires { awaitable.await_ready(); }) {
             return awaiter_reference<std::remove_reference_t<Awaitable>>{awaitable};
         } else {
+            constexpr bool here = requires { static_cast<Awaitable&&>(awaitable).operator co_await(); };
+            constexpr bool moved = requires { std::move(awaitable).operator co_await(); };
+            static_assert(here || !moved, "a task is awaited once; write co_await std::move(task)");
             return static_cast<Awaitable&&>(awaitable);
         }
     }
