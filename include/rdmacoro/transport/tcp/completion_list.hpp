@@ -45,6 +45,13 @@ public:
         return &first;
     }
 
+    completion* pop_back() noexcept {
+        if (empty()) return nullptr;
+        completion& last = previous(ends_);
+        remove(last);
+        return &last;
+    }
+
     static void remove(completion& c) noexcept {
         completion& before = previous(c);
         before.next = c.next;

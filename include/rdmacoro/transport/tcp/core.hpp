@@ -64,7 +64,7 @@ class alignas(64) tcp_core : public list_node<tcp_all_tag>,
 public:
     enum class phase : std::uint8_t { opening, greeting, ready, listening, closed };
 
-    static constexpr std::size_t copy_limit = 16 * 1024;  // payload up to this is copied, longer is gathered
+    static constexpr std::size_t copy_limit = 2 * 1024;  // payload up to this is copied, longer is gathered
     static constexpr unsigned most_pieces = 64;           // of one send
 
     inline tcp_core(tcp_engine& engine, int fd) noexcept;
@@ -126,6 +126,7 @@ private:
     inline void send_operations() noexcept;
     inline void fill_queue() noexcept;
     inline void flush() noexcept;
+    [[nodiscard]] inline bool lets_wait() noexcept;
     inline void submit_send() noexcept;
     inline void sent(int outcome) noexcept;
     inline void send_failed() noexcept;
@@ -134,7 +135,7 @@ private:
 
     // Receiving.
     [[nodiscard]] bool can_receive() const noexcept {
-        return armed_ == armed::no && !stalled_ && !ended_ && held_first_ == no_buffer && !received_ &&
+        return armed_ == armed::no && !stalled_ && waited_polls_ == 0 && !ended_ && held_first_ == no_buffer && !received_ &&
                ((phase_ == phase::ready && up_ != nullptr) || phase_ == phase::greeting);
     }
     [[nodiscard]] inline bool prepare_receive() noexcept;
@@ -170,6 +171,10 @@ private:
     std::uint64_t burst_epoch_ = 0;  // the engine's epoch when a flush last carried several messages
     std::size_t sending_ = 0;        // bytes of the send that is being submitted
     unsigned unflushed_ = 0;         // messages since the last flush
+    unsigned seen_unflushed_ = 0;    // of them, how many an earlier poll has seen
+    unsigned burst_polls_ = 0;       // polls in a row, without an idle one between, that found several new messages
+    std::uint64_t polled_in_ = 0;    // the turn in which `poll` last tried to receive
+    unsigned waited_polls_ = 0;      // polls since the last flush that let the messages wait
     tcp_send_queue queue_;
     tcp_completion_list copied_;    // messages in the queue's chunk that no flush has touched
     tcp_completion_list finished_;  // over; to be called at the next poll
@@ -177,6 +182,7 @@ private:
 
     // Receiving.
     bool hot_ = false;
+    int place_ = -1;         // among the ring's files, of a hot one
     bool stalled_ = false;   // what has come was not all handed up
     bool ended_ = false;     // nothing more comes
     bool received_ = false;  // `receive_outcome_` is to be looked at

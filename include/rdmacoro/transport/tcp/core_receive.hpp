@@ -24,11 +24,12 @@ inline void tcp_core::attach(tcp_upper& up) noexcept {
     try_soon();
 }
 
-// One try, whatever state receiving is in.
+// One try, whatever state receiving is in; but only one system call a turn: who posts a window of receives polls as often.
 inline unsigned tcp_core::poll(unsigned budget) noexcept {
     list_node<tcp_work_tag>& work = *this;
     if (!work.linked() && !stalled_) {
         if (can_receive()) {
+            if (std::exchange(polled_in_, engine_.turn_) == engine_.turn_) return 0;
             if (!prepare_receive()) return 0;
             submit_receive();
             engine_.submit_and_reap();
@@ -63,6 +64,7 @@ inline void tcp_core::submit_receive() noexcept {
         in_message_.msg_iovlen = in_count_;
         io_uring_prep_recvmsg(&sqe, fd_, &in_message_, MSG_DONTWAIT);
     }
+    if (place_ >= 0) tcp_ring::use_file(sqe, place_);
 }
 
 /// Hands up what was recorded. Answers how many messages and completions moved.
@@ -233,8 +235,7 @@ inline void tcp_core::active() noexcept {
         return;
     }
     if (engine_.options_.most_polled == 0) return;
-    hot_ = true;
-    engine_.hot_.push_back(this);
+    engine_.heat(*this);
     list_node<tcp_readable_tag>& node = *this;
     node.unlink();
 }

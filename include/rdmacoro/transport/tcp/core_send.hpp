@@ -3,6 +3,10 @@
 // The first message of a turn goes out at once, so that a lone message waits for nothing. What is posted after it in the
 // same turn goes out together, at the scheduler's next poll or when the chunk is full. While each flush carries several
 // messages and the engine is not idle the first waits, too: then many cost one system call.
+//
+// A system call costs as much as dozens of messages. So while several come at every poll, and only then, a few polls let
+// them gather. Their senders go on meanwhile, all but the last one's: who waits for all that it has sent waits for the
+// flush, and nothing is left behind when senders turn to other work.
 #pragma once
 
 #include <rdmacoro/transport/tcp/engine.hpp>
@@ -158,7 +162,27 @@ inline void tcp_core::flush() noexcept {
     engine_.submit_and_reap();
 }
 
+inline bool tcp_core::lets_wait() noexcept {
+    constexpr unsigned steady = 8;             // polls
+    constexpr unsigned most_waited = 8;        // polls
+    constexpr std::size_t enough = 8 * 1024;  // bytes
+    const unsigned fresh = unflushed_ - seen_unflushed_;
+    seen_unflushed_ = unflushed_;
+    burst_polls_ = fresh > 1 && (burst_polls_ == 0 || burst_epoch_ == engine_.epoch_) ? burst_polls_ + 1 : 0;
+    if (burst_polls_ < steady || waited_polls_ == most_waited || queue_.copied_bytes() >= enough ||
+        queue_.has_items() || operations_.wants_to_send() || server_.wants_to_send()) {
+        return false;
+    }
+    ++waited_polls_;
+    completion* last = copied_.pop_back();
+    finished_.splice_back(copied_);
+    if (last != nullptr) copied_.push_back(*last);
+    if (!finished_.empty()) mark_work();
+    return true;
+}
+
 inline void tcp_core::submit_send() noexcept {
+    waited_polls_ = 0;
     if (full_ || broken_ || phase_ == phase::closed) return;
     fill_queue();
     if (engine_.headers_used_ == tcp_engine::most_headers ||
@@ -170,6 +194,7 @@ inline void tcp_core::submit_send() noexcept {
     if (count == 0) return;
     burst_epoch_ = unflushed_ > 1 ? engine_.epoch_ : 0;
     unflushed_ = 0;
+    seen_unflushed_ = 0;
     io_uring_sqe& sqe = engine_.request(*this, tcp_request::send_now);
     if (count == 1) {
         io_uring_prep_send(&sqe, fd_, pieces->iov_base, pieces->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -181,6 +206,7 @@ inline void tcp_core::submit_send() noexcept {
         message.msg_iovlen = count;
         io_uring_prep_sendmsg(&sqe, fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
+    if (place_ >= 0) tcp_ring::use_file(sqe, place_);
 }
 
 inline void tcp_core::sent(int outcome) noexcept {

@@ -45,6 +45,7 @@ class tcp_engine final : public tcp_completion_handler {
 public:
     static constexpr unsigned serve_budget = 64;  // messages of one link at a time
     static constexpr std::size_t most_batched = 64;
+    static constexpr unsigned most_hot = 32;
     static constexpr std::uint64_t cold_after = 64;  // empty polls until a hot link may lose its place
     static constexpr unsigned hot_after = 3;  // arrivals close to each other until it may be given away
 
@@ -54,8 +55,9 @@ public:
           regions_(region_memory_.table()),
           chunks_(new tcp_chunk_pool),
           ring_(*this, options.features) {
-        hot_.reserve(options.most_polled);
-        batch_.reserve(options.most_polled + most_batched);
+        options_.most_polled = std::min(options_.most_polled, most_hot);
+        hot_.reserve(options_.most_polled);
+        batch_.reserve(options_.most_polled + most_batched);
     }
     tcp_engine(const tcp_engine&) = delete;
     tcp_engine& operator=(const tcp_engine&) = delete;
@@ -65,7 +67,7 @@ public:
     inline void arm() noexcept;
     inline void disarm() noexcept;
     [[nodiscard]] int wake_fd() const noexcept { return ring_.wake_fd(); }
-    void enable() noexcept { ring_.enable(); }
+    inline void enable() noexcept;
 
     [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
     [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
@@ -92,12 +94,14 @@ private:
     };
 
     inline void collect_batch() noexcept;
+    inline void submit_sends() noexcept;
     [[nodiscard]] inline bool serve_all() noexcept;
     /// Submits, and records what completed, until everything that completes at once has.
     inline void submit_and_reap() noexcept;
     inline void destroy_dead() noexcept;
     inline void cool(tcp_core& core) noexcept;
     [[nodiscard]] inline bool make_place() noexcept;
+    inline void heat(tcp_core& core) noexcept;
     /// A request whose completion finds its socket.
     [[nodiscard]] inline io_uring_sqe& request(tcp_core& core, tcp_request what) noexcept;
     inline void bury(tcp_core& core) noexcept;
@@ -114,10 +118,12 @@ private:
     std::unique_ptr<tcp_chunk_pool, chunk_abandon> chunks_;
     tcp_item_pool items_;
 
-    std::uint64_t turn_ = 1;   // counts polls
-    std::uint64_t epoch_ = 1;  // counts polls that moved nothing
-    bool parking_ = false;     // between arm and disarm
-    unsigned at_once_ = 0;     // requests submitted that complete in the call
+    std::uint64_t turn_ = 1;    // counts polls
+    std::uint64_t epoch_ = 1;   // counts polls that moved nothing
+    std::uint32_t places_ = 0;  // free places among the ring's files, one bit each
+    bool enabled_ = false;
+    bool parking_ = false;  // between arm and disarm
+    unsigned at_once_ = 0;  // requests submitted that complete in the call
     std::size_t sockets_ = 0;
     intrusive_list<tcp_core, tcp_all_tag> all_;
     intrusive_list<tcp_core, tcp_dirty_tag> dirty_;        // have something to send

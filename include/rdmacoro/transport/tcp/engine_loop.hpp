@@ -3,6 +3,7 @@
 
 #include <rdmacoro/transport/tcp/engine.hpp>
 
+#include <bit>
 #include <cerrno>
 
 #include <unistd.h>
@@ -46,7 +47,7 @@ inline io_uring_sqe& tcp_engine::request(tcp_core& core, tcp_request what) noexc
 inline bool tcp_engine::poll() noexcept {
     ++turn_;
     collect_batch();
-    while (tcp_core* core = dirty_.pop_front()) core->submit_send();
+    submit_sends();
     for (tcp_core* core : batch_) core->submit_receive();
     if (ring_.wants_enter() || ring_.has_completions()) submit_and_reap();
     bool moved = serve_all();
@@ -58,6 +59,18 @@ inline bool tcp_engine::poll() noexcept {
     if (!moved) ++epoch_;
     destroy_dead();
     return moved;
+}
+
+inline void tcp_engine::submit_sends() noexcept {
+    intrusive_list<tcp_core, tcp_dirty_tag> now;
+    now.splice_back(dirty_);
+    while (tcp_core* core = now.pop_front()) {
+        if (core->lets_wait()) {
+            core->mark_dirty();
+        } else {
+            core->submit_send();
+        }
+    }
 }
 
 /// Collects who can receive, then asks each where to. Asking may call sinks.
@@ -180,9 +193,31 @@ inline void tcp_engine::destroy_dead() noexcept {
     }
 }
 
+inline void tcp_engine::enable() noexcept {
+    if (std::exchange(enabled_, true)) return;
+    ring_.enable();
+    if (ring_.reserve_files(options_.most_polled)) {
+        places_ = static_cast<std::uint32_t>((std::uint64_t{1} << options_.most_polled) - 1);
+    }
+}
+
+inline void tcp_engine::heat(tcp_core& core) noexcept {
+    core.hot_ = true;
+    hot_.push_back(&core);
+    const int place = std::countr_zero(places_);
+    if (places_ == 0 || !ring_.set_file(static_cast<unsigned>(place), core.fd_)) return;
+    core.place_ = place;
+    places_ &= places_ - 1;
+}
+
 inline void tcp_engine::cool(tcp_core& core) noexcept {
     if (!core.hot_) return;
     core.hot_ = false;
+    if (core.place_ >= 0) {
+        ring_.set_file(static_cast<unsigned>(core.place_), -1);
+        places_ |= std::uint32_t{1} << core.place_;
+        core.place_ = -1;
+    }
     for (tcp_core*& place : hot_) {
         if (place == &core) {
             place = hot_.back();

@@ -51,13 +51,25 @@ public:
         ::close(wake_fd_);
     }
 
-    /// The thread that calls this owns the ring from now on. Before the first submission; again does nothing.
+    /// The thread that calls this owns the ring from now on. Once, before the first submission.
     void enable() noexcept {
-        if (enabled_) return;
-        enabled_ = true;
         const int answer =
             io_uring_register(static_cast<unsigned>(ring_.ring_fd), IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
         if (answer < 0) fatal("tcp: the kernel does not enable its io_uring");
+        io_uring_register_ring_fd(&ring_);  // spares each call the look-up of the descriptor; may fail
+    }
+
+    /// Places for `set_file`. Requests that name such a place, by `use_file`, spare the look-up of the descriptor.
+    [[nodiscard]] bool reserve_files(unsigned places) noexcept {
+        return places != 0 && io_uring_register_files_sparse(&ring_, places) == 0;
+    }
+    /// The kernel holds the file open as long as it has a place; -1 empties it.
+    bool set_file(unsigned place, int fd) noexcept {
+        return io_uring_register_files_update(&ring_, place, &fd, 1) == 1;
+    }
+    static void use_file(io_uring_sqe& request, int place) noexcept {
+        request.fd = place;
+        request.flags |= IOSQE_FIXED_FILE;
     }
 
     /// A request to fill in. Submits by itself when as many wait as fit.
@@ -219,7 +231,6 @@ private:
     io_uring ring_{};
     unsigned flags_ = 0;
     int wake_fd_ = -1;
-    bool enabled_ = false;
     bool multishot_refused_ = false;
     page_memory buffer_memory_;
     page_memory buffer_ring_entries_;

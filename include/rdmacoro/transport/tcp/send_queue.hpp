@@ -81,6 +81,7 @@ public:
     [[nodiscard]] bool empty() const noexcept { return begin_ == end_ && first_ == nullptr; }
     /// Bytes of gets and puts that lie in other memory than the chunk.
     [[nodiscard]] std::size_t one_sided_bytes() const noexcept { return one_sided_bytes_; }
+    [[nodiscard]] bool has_items() const noexcept { return first_ != nullptr; }
     [[nodiscard]] std::size_t copied_bytes() const noexcept { return end_ - begin_; }
 
     /// Room for `bytes` more copied bytes, to be filled and then committed; nullptr when there is none. `bytes` is at most
