@@ -1,0 +1,216 @@
+// The connecting side: says what is measured, measures it, and reports.
+#pragma once
+
+#include "measure.hpp"
+#include "options.hpp"
+#include "results.hpp"
+#include "sizes.hpp"
+#include "talk.hpp"
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pingpong {
+
+/// A row of the table, before it is measured.
+struct row_request {
+    test_kind test;
+    std::size_t bytes;
+    std::uint64_t window;
+};
+
+/// All rows, tests first. `longest`: what a protocol list can carry in one message.
+[[nodiscard]] std::vector<row_request> rows_of(const options& asked);
+
+/// How many messages come to `seconds`, when `count` took `took_s`: a multiple of `window`, and not more than memory has
+/// samples for.
+[[nodiscard]] std::uint64_t count_for(double seconds, std::uint64_t count, double took_s,
+                                      std::uint64_t window, bool sample_each);
+
+[[noreturn]] void fail_verification(const row_request& row, const exchange_message& plan,
+                                    const findings& found, const char* where);
+
+/// What `text` is about goes into the message of `failure`, for an exception that ended a run.
+[[noreturn]] void explain_failure(const std::exception_ptr& failure, const std::string& during);
+
+template <class Endpoint>
+class connecting_side {
+public:
+    connecting_side(Endpoint& peer, const options& asked)
+        : peer_(peer), asked_(asked), ns_per_tick_(calibrate_ns_per_tick()) {}
+
+    rdmacoro::task<answer_message> greet(idle_kind idle) {
+        co_await say(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
+                                         .timeout_seconds = asked_.timeout_seconds});
+        co_return co_await rdmacoro::timeout(hear<answer_message>(peer_), greeting_limit);
+    }
+
+    /// Warms up, finds out how many messages take about a second if nobody said how many, and measures.
+    rdmacoro::task<result_row> measure(row_request row) {
+        doing_ = std::string(facts_of(row.test).name) + ", " + size_text(row.bytes);
+        row.window = std::min<std::uint64_t>(row.window, most_window(row));
+        if (asked_.iterations) row.window = std::min(row.window, *asked_.iterations);
+        const std::uint64_t window = row.window;
+        const auto whole = [window](std::uint64_t count) { return (count + window - 1) / window * window; };
+        if (asked_.warmup && *asked_.warmup != 0) co_await run(row, whole(*asked_.warmup), false);
+        std::uint64_t count = asked_.iterations.value_or(0);
+        if (!asked_.iterations || !asked_.warmup) {
+            // Trials, each longer than the one before, until one is long enough to tell.
+            std::uint64_t trial = window;
+            double took = co_await run(row, trial, false);
+            while (took < trial_seconds && (!asked_.iterations || trial < count)) {
+                trial = std::max(trial * 2, std::min(trial * 16, count_for(1.5 * trial_seconds, trial, took,
+                                                                           window, false)));
+                took = co_await run(row, whole(trial), false);
+            }
+            if (!asked_.iterations) count = count_for(1.0, whole(trial), took, window, samples_each(row));
+        }
+        count = whole(count);
+        const double took = co_await run(row, count, true);
+        co_return summarize_row(row, count, took);
+    }
+
+    [[nodiscard]] const std::string& doing() const noexcept { return doing_; }
+
+private:
+    static constexpr double trial_seconds = 0.03;
+    static constexpr std::uint64_t messages_between_acks = 2048;
+
+    [[nodiscard]] static bool samples_each(const row_request& row) noexcept { return row.window == 1; }
+
+    /// Where every message of a window needs memory of its own.
+    [[nodiscard]] std::uint64_t most_window(const row_request& row) const noexcept {
+        return asked_.verify ? payload::most_slots(row.bytes) : ~std::uint64_t{0};
+    }
+
+    /// One exchange; gives the seconds it took.
+    rdmacoro::task<double> run(row_request row, std::uint64_t count, bool counts) {
+        const exchange_message plan{
+            .phase = ++phase_,
+            .test = row.test,
+            .bytes = row.bytes,
+            .count = count,
+            .window = row.window,
+            .ack_every = std::max<std::uint64_t>(1, messages_between_acks / row.window),
+            .verify = asked_.verify ? 1u : 0u,
+            .spoil = counts ? asked_.spoil.value_or(exchange_message::nothing) : exchange_message::nothing};
+        exchange_.prepare(plan);
+        exchange_.samples.prepare(static_cast<std::size_t>(plan.windows()));
+        watch::expect(doing_, plan.windows());
+        co_await say(peer_, plan);
+        const auto ready = co_await hear<ready_message>(peer_);
+        const tick_count took = co_await ask(peer_, exchange_, ready.remote());
+        const auto done = co_await hear<done_message>(peer_);
+        watch::rest();
+        if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
+        if (done.found.wrong != 0) fail_verification(row, plan, done.found, "at the listening side");
+        co_return static_cast<double>(took) * ns_per_tick_ * 1e-9;
+    }
+
+    [[nodiscard]] result_row summarize_row(const row_request& row, std::uint64_t count, double took_s) {
+        using list = typename Endpoint::protocols_type;
+        const std::span<tick_count> samples = exchange_.samples.all();
+        // Both directions of a round trip are messages; so are those of both sides.
+        const bool both_ways = row.test == test_kind::latency || row.test == test_kind::bidirectional;
+        const double parts = row.test == test_kind::latency ? 2.0 : static_cast<double>(row.window);
+        const double messages = static_cast<double>(count) * (both_ways ? 2.0 : 1.0);
+        result_row done;
+        done.test = row.test;
+        done.policy =
+            is_one_sided(row.test)
+                ? std::string(facts_of(row.test).name)
+                : std::string(list::name_of(list::choose({row.bytes, false}, peer_.link_capabilities())));
+        done.bytes = row.bytes;
+        done.iterations = count;
+        done.window = row.window;
+        done.samples = samples.size();
+        done.times = summarize(samples, ns_per_tick_ / parts);
+        done.messages_per_s = messages / took_s;
+        done.bytes_per_s = done.messages_per_s * static_cast<double>(row.bytes);
+        return done;
+    }
+
+    Endpoint& peer_;
+    const options& asked_;
+    double ns_per_tick_;
+    exchange exchange_;
+    std::uint64_t phase_ = 0;
+    std::string doing_ = "the greeting";
+};
+
+/// Before anything is measured: that all of it can be.
+template <class Endpoint>
+void check_rows(Endpoint& peer, const options& asked, const std::vector<row_request>& rows) {
+    using list = typename Endpoint::protocols_type;
+    const auto& link = peer.link_capabilities();
+    for (const row_request& row : rows) {
+        if (is_one_sided(row.test)) {
+            if (!link.one_sided) throw run_error("this transport has no get and put");
+            if (row.test == test_kind::get && row.bytes % link.get_alignment != 0) {
+                throw run_error("gets of this transport have lengths that are multiples of " +
+                                std::to_string(link.get_alignment));
+            }
+        } else if (list::choose({row.bytes, false}, link) == list::none) {
+            throw run_error("the protocol list \"" + asked.protocol + "\" (" + list::text() +
+                            ") carries no message of " + size_text(row.bytes) +
+                            "; --explain shows what it carries");
+        }
+    }
+}
+
+template <class Endpoint>
+rdmacoro::task<> measure_all(connecting_side<Endpoint>& side, Endpoint& peer, const options& asked,
+                             reporter& out) {
+    const std::vector<row_request> rows = rows_of(asked);
+    const idle_kind idle = asked.idle.value_or(idle_kind::adaptive);
+    const answer_message answer = co_await side.greet(idle);
+    check_rows(peer, asked, rows);
+    run_facts facts;
+    facts.transport = Endpoint::transport_type::name;
+    facts.peer = asked.where.whole;
+    facts.protocols = Endpoint::protocols_type::text();
+    facts.idle = idle_names[static_cast<std::size_t>(idle)];
+    if (answer.idle != static_cast<std::uint64_t>(idle) && answer.idle < idle_names.size()) {
+        facts.idle += " and " + std::string(idle_names[static_cast<std::size_t>(answer.idle)]);
+    }
+    facts.cpu = asked.cpus.empty() ? -1 : asked.cpus.front();
+    facts.peer_cpu = static_cast<int>(answer.cpu_plus_one) - 1;
+    out.begin(facts);
+    for (const row_request& row : rows) out.add(co_await side.measure(row));
+}
+
+template <class Transport, class List>
+rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
+    std::exception_ptr failure;
+    std::string during = "connecting";
+    try {
+        auto peer = co_await rdmacoro::connect<Transport, List>(asked.where.whole);
+        connecting_side side(peer, asked);
+        std::exception_ptr failed;
+        try {
+            watch::begin("pingpong", asked.timeout_seconds, true);
+            co_await measure_all(side, peer, asked, out);
+        } catch (...) {
+            failed = std::current_exception();
+        }
+        watch::rest();
+        during = side.doing();
+        if (peer.is_open()) {
+            co_await say(peer, bye_message{.failed = failed ? 1u : 0u});
+            co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit));
+        }
+        if (failed) std::rethrow_exception(failed);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    watch::stop();
+    if (failure) explain_failure(failure, during);
+}
+
+}  // namespace pingpong

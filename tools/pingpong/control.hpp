@@ -1,0 +1,157 @@
+// What the two sides say to each other around the messages that are measured.
+//
+//   connecting side                    listening side
+//     plan  ------------------------------>            once, when connected
+//           <------------------------------  answer
+//     exchange  -------------------------->            for each row, and for each trial that sizes one
+//           <------------------------------  ready     memory is there (and how to reach it one-sided)
+//           <=========  messages  =========>           as the exchange says; see measure.hpp
+//           <------------------------------  done      what the listening side saw
+//     bye  ------------------------------->            once
+#pragma once
+
+#include "failure.hpp"
+#include "test_kind.hpp"
+
+#include <rdmacoro/memory/region.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+namespace pingpong {
+
+/// Grows with every change of what is said here, or of who sends how many messages.
+inline constexpr std::uint64_t control_version = 1;
+
+inline constexpr std::uint64_t data_tag = 1;
+inline constexpr std::uint64_t ack_tag = 2;
+inline constexpr std::uint64_t control_tag = 3;
+
+enum class control_kind : std::uint64_t { plan = 1, answer, exchange, ready, step, stepped, done, bye };
+
+// Each is made of 64-bit fields only, and says its kind.
+
+/// What holds for the whole run.
+struct plan_message {
+    static constexpr control_kind kind = control_kind::plan;
+    std::uint64_t idle;  ///< idle_kind for the listening side, unless that was told otherwise
+    std::uint64_t timeout_seconds;
+};
+
+struct answer_message {
+    static constexpr control_kind kind = control_kind::answer;
+    std::uint64_t cpu_plus_one;  ///< that the listening side is pinned to; 0: to none
+    std::uint64_t idle;          ///< what it idles by
+};
+
+/// One exchange of messages.
+struct exchange_message {
+    static constexpr control_kind kind = control_kind::exchange;
+    std::uint64_t phase;  ///< its number within the run; makes its patterns its own
+    test_kind test;
+    std::uint64_t bytes;      ///< of each message
+    std::uint64_t count;      ///< messages (each way, where both send), a multiple of `window`
+    std::uint64_t window;     ///< messages outstanding
+    std::uint64_t ack_every;  ///< windows between two acknowledgements of the receiving side
+    std::uint64_t verify;     ///< 1: every payload is a pattern of its own, and is checked
+    std::uint64_t
+        spoil;  ///< the message whose payload is filled wrongly, to try the check; `nothing` for none
+
+    static constexpr std::uint64_t nothing = ~std::uint64_t{0};
+    [[nodiscard]] std::uint64_t windows() const noexcept { return count / window; }
+};
+
+struct ready_message {
+    static constexpr control_kind kind = control_kind::ready;
+    std::array<std::uint64_t, 4> region;  ///< a remote_region
+
+    [[nodiscard]] rdmacoro::remote_region remote() const noexcept {
+        return std::bit_cast<rdmacoro::remote_region>(region);
+    }
+};
+
+/// One-sided tests, when verifying: prepare window `window`, or check it. Without: the exchange is over.
+struct step_message {
+    static constexpr control_kind kind = control_kind::step;
+    enum class what : std::uint64_t { prepare, check, end } ask;
+    std::uint64_t window;
+};
+struct stepped_message {
+    static constexpr control_kind kind = control_kind::stepped;
+};
+
+/// What one side found wrong.
+struct findings {
+    std::uint64_t wrong;    ///< messages
+    std::uint64_t message;  ///< the first of them
+    std::uint64_t offset;   ///< of its first wrong byte
+};
+
+struct done_message {
+    static constexpr control_kind kind = control_kind::done;
+    findings found;
+};
+
+struct bye_message {
+    static constexpr control_kind kind = control_kind::bye;
+    std::uint64_t failed;  ///< 1: the connecting side gives up
+};
+
+/// A message as it travels: little-endian words, the first two of which say what it is.
+using control_bytes = std::array<std::byte, 16 * 8>;
+
+namespace detail {
+inline constexpr std::uint64_t magic = 0x676e6f70676e6970;  // "pingpong"
+
+[[nodiscard]] inline std::uint64_t little(std::uint64_t word) noexcept {
+    if constexpr (std::endian::native == std::endian::big) return __builtin_bswap64(word);
+    return word;
+}
+inline void put_word(control_bytes& to, std::size_t index, std::uint64_t word) noexcept {
+    word = little(word);
+    std::memcpy(to.data() + 8 * index, &word, 8);
+}
+[[nodiscard]] inline std::uint64_t get_word(const control_bytes& from, std::size_t index) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from.data() + 8 * index, 8);
+    return little(word);
+}
+}  // namespace detail
+
+template <class Message>
+[[nodiscard]] control_bytes encode(const Message& message) noexcept {
+    control_bytes raw{};
+    detail::put_word(raw, 0, detail::magic);
+    detail::put_word(raw, 1, control_version << 32 | static_cast<std::uint64_t>(Message::kind));
+    if constexpr (!std::is_empty_v<Message>) {
+        constexpr std::size_t words = sizeof(Message) / 8;
+        static_assert(sizeof(Message) % 8 == 0 && words + 2 <= sizeof raw / 8);
+        const auto fields = std::bit_cast<std::array<std::uint64_t, words>>(message);
+        for (std::size_t i = 0; i < words; ++i) detail::put_word(raw, 2 + i, fields[i]);
+    }
+    return raw;
+}
+
+/// The kind of a message that came. Throws `run_error` when it is none, or of another version.
+[[nodiscard]] control_kind kind_of(const control_bytes& raw, std::size_t bytes);
+
+/// Throws as `kind_of`, and when it is another kind.
+template <class Message>
+[[nodiscard]] Message decode(const control_bytes& raw, std::size_t bytes) {
+    if (kind_of(raw, bytes) != Message::kind)
+        throw run_error("the peer said something unexpected; is it this version of pingpong?");
+    if constexpr (std::is_empty_v<Message>) {
+        return {};
+    } else {
+        std::array<std::uint64_t, sizeof(Message) / 8> fields{};
+        for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = detail::get_word(raw, 2 + i);
+        return std::bit_cast<Message>(fields);
+    }
+}
+
+}  // namespace pingpong

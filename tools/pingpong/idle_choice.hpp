@@ -1,0 +1,38 @@
+// An idle strategy that is chosen at run time.
+#pragma once
+
+#include <rdmacoro/coro/idle.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace pingpong {
+
+/// Travels as a number.
+enum class idle_kind : std::uint64_t { spin, yield, adaptive };
+inline constexpr std::array<std::string_view, 3> idle_names{"spin", "yield", "adaptive"};
+
+/// Does what `*kind` says, at each turn anew: the listening side learns it from its client. `kind` must outlive the
+/// scheduler.
+class chosen_idle {
+public:
+    explicit chosen_idle(const idle_kind* kind) noexcept : kind_(kind) {}
+
+    rdmacoro::idle::action next(rdmacoro::clock& time) noexcept {
+        switch (*kind_) {
+            case idle_kind::spin: return rdmacoro::idle::action::spin;
+            case idle_kind::yield: return rdmacoro::idle::action::yield;
+            case idle_kind::adaptive: break;
+        }
+        return adaptive_.next(time);
+    }
+    void progress() noexcept { adaptive_.progress(); }
+
+private:
+    const idle_kind* kind_;
+    rdmacoro::idle::adaptive adaptive_;
+};
+static_assert(rdmacoro::idle::strategy<chosen_idle>);
+
+}  // namespace pingpong

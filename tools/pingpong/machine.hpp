@@ -1,0 +1,19 @@
+// What a result was measured on.
+#pragma once
+
+#include <string>
+
+namespace pingpong {
+
+struct machine_facts {
+    std::string kernel;
+    std::string architecture;
+    std::string cpu;
+    std::string compiler;
+    std::string optimization;
+    std::string date;  ///< now, UTC
+};
+
+[[nodiscard]] machine_facts describe_machine();
+
+}  // namespace pingpong

@@ -1,0 +1,228 @@
+#include "options.hpp"
+
+#include "cpus.hpp"
+#include "failure.hpp"
+#include "sizes.hpp"
+#include "text.hpp"
+#include "transports.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <iostream>
+
+namespace pingpong {
+
+namespace {
+
+constexpr std::uint64_t most_iterations = std::uint64_t{1} << 40;
+constexpr std::uint64_t most_window = 65536;
+
+std::uint64_t parse_number(const char* option, const std::string& text, std::uint64_t least,
+                           std::uint64_t most) {
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (error != std::errc() || stop != end || number < least || number > most) {
+        throw usage_error(std::string(option) + ": \"" + text + "\" is not a number from " +
+                          std::to_string(least) + " to " + std::to_string(most));
+    }
+    return number;
+}
+
+/// A number, or nothing for "auto".
+std::optional<std::uint64_t> parse_automatic(const char* option, const std::string& text,
+                                             std::uint64_t most) {
+    if (text == "auto") return std::nullopt;
+    return parse_number(option, text, 0, most);
+}
+
+std::vector<test_kind> parse_tests(const std::string& list) {
+    std::vector<test_kind> tests;
+    for (const std::string& name : split_at_commas(list)) {
+        bool found = false;
+        for (const test_facts& test : all_tests) {
+            if (test.name != name) continue;
+            tests.push_back(test.kind);
+            found = true;
+        }
+        if (found) continue;
+        std::string names;
+        for (const test_facts& test : all_tests) append_item(names, test.name);
+        throw usage_error("--test: there is no test \"" + name + "\"; there are " + names);
+    }
+    return tests;
+}
+
+idle_kind parse_idle(const std::string& name) {
+    for (std::size_t i = 0; i < idle_names.size(); ++i) {
+        if (idle_names[i] == name) return static_cast<idle_kind>(i);
+    }
+    throw usage_error("--idle: there is no strategy \"" + name + "\"; there are spin, yield, adaptive");
+}
+
+url parse_url(const std::string& text) {
+    const std::size_t colon = text.find("://");
+    if (colon == std::string::npos) {
+        throw usage_error("\"" + text + "\" is no address; write " + address_forms());
+    }
+    url parsed{text.substr(0, colon), text};
+    if (find_transport(parsed.scheme) == nullptr) {
+        throw usage_error("\"" + text + "\": there is no transport \"" + parsed.scheme +
+                          "\" in this build; write " + address_forms());
+    }
+    return parsed;
+}
+
+/// What the options say as text.
+struct raw_options {
+    std::string connect;
+    std::string listen;
+    std::string pair;
+    std::string tests = "latency,rate,bandwidth";
+    std::string sizes;
+    std::string window;
+    std::string iterations = "auto";
+    std::string warmup = "auto";
+    std::string idle;
+    std::string cpus;
+    std::string timeout = "60";
+    std::string spoil;
+};
+
+void interpret_address(const raw_options& raw, options& parsed) {
+    const int addresses = !raw.connect.empty() + !raw.listen.empty() + !raw.pair.empty();
+    if (addresses != 1) {
+        throw usage_error(
+            std::string(addresses == 0 ? "no address" : "more than one address") +
+            ": write --listen URL on one side and URL on the other, or --pair URL; --help says more");
+    }
+    if (!raw.listen.empty()) {
+        parsed.as = options::role::listen;
+        parsed.where = parse_url(raw.listen);
+    } else if (!raw.pair.empty()) {
+        parsed.as = options::role::pair;
+        parsed.where = parse_url(raw.pair);
+    } else {
+        parsed.where = parse_url(raw.connect);
+    }
+    if (parsed.forever && parsed.as != options::role::listen)
+        throw usage_error("--forever goes with --listen");
+    static_cast<void>(find_list(*find_transport(parsed.where.scheme), parsed.protocol));
+}
+
+void interpret_cpus(const raw_options& raw, options& parsed) {
+    const bool pair = parsed.as == options::role::pair;
+    if (!raw.cpus.empty()) {
+        parsed.cpus = parse_cpus(raw.cpus);
+        if (pair && (parsed.cpus.size() != 2 || parsed.cpus[0] == parsed.cpus[1])) {
+            throw usage_error("--cpus: --pair needs two different CPUs, such as 0,1");
+        }
+    } else if (pair) {
+        parsed.cpus = usable_cpus();
+        if (parsed.cpus.size() < 2)
+            throw usage_error("--pair pins its two sides to two CPUs, and this process may use only one");
+        parsed.cpus.resize(2);
+    }
+}
+
+void interpret(const raw_options& raw, options& parsed) {
+    interpret_address(raw, parsed);
+    parsed.tests = parse_tests(raw.tests);
+    if (!raw.sizes.empty()) parsed.sizes = parse_sizes(raw.sizes);
+    if (!raw.window.empty()) parsed.window = parse_number("--window", raw.window, 1, most_window);
+    parsed.iterations = parse_automatic("--iterations", raw.iterations, most_iterations);
+    if (parsed.iterations == 0) parsed.iterations.reset();
+    parsed.warmup = parse_automatic("--warmup", raw.warmup, most_iterations);
+    if (!raw.idle.empty()) parsed.idle = parse_idle(raw.idle);
+    interpret_cpus(raw, parsed);
+    parsed.timeout_seconds = parse_number("--timeout", raw.timeout, 0, 1'000'000);
+    if (!raw.spoil.empty()) {
+        if (!parsed.verify) throw usage_error("--spoil goes with --verify");
+        parsed.spoil = parse_number("--spoil", raw.spoil, 0, most_iterations);
+    }
+    if (parsed.json == "-" && parsed.csv == "-")
+        throw usage_error("--json - and --csv - cannot both have standard output");
+}
+
+std::string test_help() {
+    return "What to measure, one or several:\n"
+           "latency (half a round trip of matched messages), rate and bandwidth (one way, --window "
+           "outstanding), "
+           "bidirectional (both ways at a time; both are counted), get, put (one-sided). "
+           "Default: latency,rate,bandwidth";
+}
+
+}  // namespace
+
+std::optional<options> parse_options(int argc, char** argv) {
+    options parsed;
+    raw_options raw;
+    CLI::App app{"Measures how fast two processes exchange messages.\n"
+                 "One side: pingpong --listen URL. The other: pingpong [options] URL; what it asks for holds "
+                 "for both.\n"
+                 "Or both on this machine, on a CPU each: pingpong [options] --pair URL.\n"
+                 "URL: " +
+                     address_forms(),
+                 "pingpong"};
+    app.set_version_flag("--version", "pingpong " PINGPONG_VERSION, "Print the version and end");
+    app.add_option("URL", raw.connect, "Connect to a listening pingpong and measure");
+    app.add_option("--listen", raw.listen, "Serve one client, then end; with tcp://HOST:0, any free port")
+        ->type_name("URL");
+    app.add_flag("--forever", parsed.forever, "With --listen: serve one client after the other");
+    app.add_option("--pair", raw.pair, "Start both sides, as two processes on two CPUs")->type_name("URL");
+    app.add_option("--test", raw.tests, test_help())->type_name("TEST,...");
+    app.add_option(
+           "--sizes", raw.sizes,
+           "Sizes of messages: 8,1K,1M, or a range of powers of two, 1:64M; K, M, G are powers of 1024. "
+           "Default: a few that suit the test")
+        ->type_name("SIZE,...");
+    app.add_option(
+           "--iterations", raw.iterations,
+           "Messages for each row, rounded up to whole windows; auto or 0: as many as take about a second")
+        ->type_name("N|auto");
+    app.add_option("--warmup", raw.warmup, "Messages before them that are not counted; auto: some 30 ms")
+        ->type_name("N|auto");
+    app.add_option("--window", raw.window,
+                   "Operations outstanding; default 64, but 1 for get and put; latency has always 1")
+        ->type_name("N");
+    app.add_option("--protocol", parsed.protocol,
+                   "How messages travel, the same on both sides: " + list_names() + ". Default: default")
+        ->type_name("NAME");
+    app.add_option("--idle", raw.idle,
+                   "What a side does when nothing moves: spin, yield, or adaptive (spin, yield, then sleep), "
+                   "the default. "
+                   "The listening side does as the connecting side says unless told itself")
+        ->type_name("HOW");
+    app.add_option(
+           "--cpus", raw.cpus,
+           "Pin to these CPUs: the connecting side's, then the listening side's; or one, for this side. "
+           "--pair pins to the first two of this machine if not told")
+        ->type_name("A[,B]");
+    app.add_option("--timeout", raw.timeout, "Give up when nothing moves for so long; 0: never. Default: 60")
+        ->type_name("SECONDS");
+    app.add_flag("--verify", parsed.verify,
+                 "Give every payload contents of its own and check every byte that arrives; times then "
+                 "include some of that");
+    app.add_option("--spoil", raw.spoil,
+                   "With --verify: fill message number N of each row wrongly, to see that it is noticed")
+        ->type_name("N");
+    app.add_flag("--explain", parsed.explain,
+                 "Print which protocol carries which sizes, and measure nothing");
+    app.add_option("--json", parsed.json, "Write the results as JSON; - is standard output")
+        ->type_name("FILE");
+    app.add_option("--csv", parsed.csv, "Write the results as comma-separated values; - is standard output")
+        ->type_name("FILE");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& answered) {
+        app.exit(answered);
+        return std::nullopt;
+    } catch (const CLI::Error& wrong) {
+        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
+    }
+    interpret(raw, parsed);
+    return parsed;
+}
+
+}  // namespace pingpong

@@ -1,0 +1,45 @@
+// What the command line asks for.
+#pragma once
+
+#include "idle_choice.hpp"
+#include "test_kind.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pingpong {
+
+/// An address: "shm" and "shm://name".
+struct url {
+    std::string scheme;
+    std::string whole;
+};
+
+struct options {
+    enum class role { connect, listen, pair } as = role::connect;
+    url where;
+    bool forever = false;
+
+    std::vector<test_kind> tests;
+    std::vector<std::size_t> sizes;           ///< empty: each test's own
+    std::optional<std::uint64_t> window;      ///< none: each test's own
+    std::optional<std::uint64_t> iterations;  ///< none: what takes about a second
+    std::optional<std::uint64_t> warmup;      ///< none: some 30 ms
+    std::string protocol = "default";
+    std::optional<idle_kind> idle;
+    std::vector<int>
+        cpus;  ///< the connecting side's and the listening side's; or one, of whichever side this is
+    std::uint64_t timeout_seconds = 60;
+    bool verify = false;
+    std::optional<std::uint64_t> spoil;
+    bool explain = false;
+    std::string json;  ///< a file, or "-"
+    std::string csv;
+};
+
+/// Nothing when the command line was answered already (--help, --version). Throws `usage_error`.
+[[nodiscard]] std::optional<options> parse_options(int argc, char** argv);
+
+}  // namespace pingpong

@@ -1,0 +1,66 @@
+// The memory that messages are sent from and received into.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace pingpong {
+
+/// A place for each message of a window, or, as the field does where contents do not matter, one place for all of them.
+/// Page-aligned, and touched before it is used.
+class payload {
+public:
+    /// So much memory a side gives to the places of a window at most; see `most_slots`.
+    static constexpr std::size_t most_bytes = std::size_t{256} << 20;
+
+    /// How many messages of `bytes` bytes may have a place of their own.
+    [[nodiscard]] static constexpr std::size_t most_slots(std::size_t bytes) noexcept {
+        const std::size_t slots = most_bytes / stride_of(bytes);
+        return slots == 0 ? 1 : slots;
+    }
+
+    void prepare(std::size_t bytes, std::size_t slots) {
+        bytes_ = bytes;
+        slots_ = slots;
+        const std::size_t wanted = stride_of(bytes) * slots;
+        if (wanted > capacity_) {
+            memory_.reset();
+            memory_.reset(static_cast<std::byte*>(::operator new(wanted, std::align_val_t{page})));
+            capacity_ = wanted;
+            std::memset(memory_.get(), 0x5a, wanted);
+        }
+    }
+
+    [[nodiscard]] std::size_t offset(std::size_t slot) const noexcept {
+        return slots_ == 1 ? 0 : slot * stride_of(bytes_);
+    }
+    [[nodiscard]] std::span<std::byte> slot(std::size_t index) noexcept {
+        return {memory_.get() + offset(index), bytes_};
+    }
+    [[nodiscard]] std::span<std::byte> whole() noexcept {
+        return {memory_.get(), stride_of(bytes_) * slots_};
+    }
+
+private:
+    static constexpr std::size_t page = 4096;
+    static constexpr std::size_t line = 64;
+
+    [[nodiscard]] static constexpr std::size_t stride_of(std::size_t bytes) noexcept {
+        return bytes == 0 ? line : (bytes + line - 1) / line * line;
+    }
+
+    struct unmake {
+        void operator()(std::byte* memory) const noexcept {
+            ::operator delete(memory, std::align_val_t{page});
+        }
+    };
+    std::unique_ptr<std::byte, unmake> memory_;
+    std::size_t capacity_ = 0;
+    std::size_t bytes_ = 0;
+    std::size_t slots_ = 1;
+};
+
+}  // namespace pingpong

@@ -1,0 +1,197 @@
+#include "results.hpp"
+
+#include "failure.hpp"
+#include "machine.hpp"
+#include "sizes.hpp"
+#include "text.hpp"
+#include "watch.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+namespace pingpong {
+
+namespace {
+
+/// Four significant digits and a unit: "187.3 ns".
+std::string time_text(double ns) {
+    constexpr std::array<const char*, 4> units{"ns", "us", "ms", "s "};
+    std::size_t unit = 0;
+    while (ns >= 1000 && unit + 1 < units.size()) {
+        ns /= 1000;
+        ++unit;
+    }
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.*f %s", ns < 10 ? 3 : ns < 100 ? 2 : 1, ns, units[unit]);
+    return text.data();
+}
+
+std::string number_text(double number, int digits) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%.*f", digits, number);
+    return text.data();
+}
+
+/// The cells of a line, right-aligned below each other.
+template <std::size_t N>
+std::string line_of(const std::array<std::string, N>& cells) {
+    constexpr std::array<std::size_t, 11> widths{6, 11, 10, 10, 10, 10, 10, 10, 10, 9, 9};
+    static_assert(N == widths.size());
+    std::string line;
+    for (std::size_t i = 0; i < N; ++i) {
+        if (i != 0) line += ' ';
+        line.append(cells[i].size() < widths[i] ? widths[i] - cells[i].size() : 0, ' ');
+        line += cells[i];
+    }
+    return line + '\n';
+}
+
+/// A figure for files: enough digits for any use, no more.
+double rounded(double value) {
+    std::array<char, 64> text{};
+    std::snprintf(text.data(), text.size(), "%.6g", value);
+    return std::strtod(text.data(), nullptr);
+}
+
+nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, const options& asked) {
+    return {{"test", facts_of(row.test).name},
+            {"transport", facts.transport},
+            {"protocol", asked.protocol},
+            {"policy", row.policy},
+            {"bytes", row.bytes},
+            {"iterations", row.iterations},
+            {"window", row.window},
+            {"samples", row.samples},
+            {"min_ns", rounded(row.times.min)},
+            {"median_ns", rounded(row.times.median)},
+            {"mean_ns", rounded(row.times.mean)},
+            {"p95_ns", rounded(row.times.p95)},
+            {"p99_ns", rounded(row.times.p99)},
+            {"p999_ns", rounded(row.times.p999)},
+            {"max_ns", rounded(row.times.max)},
+            {"bytes_per_s", rounded(row.bytes_per_s)},
+            {"messages_per_s", rounded(row.messages_per_s)},
+            {"verified", asked.verify}};
+}
+
+nlohmann::ordered_json cpu_entry(int cpu) {
+    return cpu < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(cpu);
+}
+
+[[noreturn]] void refuse_file(const std::string& path) {
+    throw run_error("cannot write " + path + ": " + std::strerror(errno));
+}
+
+struct close_file {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+};
+using open_file = std::unique_ptr<std::FILE, close_file>;
+
+void write_to(const std::string& path, const std::string& text) {
+    if (path.empty()) return;
+    open_file own;
+    std::FILE* file = stdout;
+    if (path != "-") {
+        own.reset(std::fopen(path.c_str(), "we"));
+        file = own.get();
+        if (file == nullptr) refuse_file(path);
+    }
+    if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
+        refuse_file(path);
+}
+
+/// Leaves what is there alone until there is something to write.
+void check_writable(const std::string& path) {
+    if (path.empty() || path == "-") return;
+    const open_file tried(std::fopen(path.c_str(), "ae"));
+    if (!tried) refuse_file(path);
+}
+
+}  // namespace
+
+reporter::reporter(const options& asked) : asked_(asked) {
+    check_writable(asked.json);
+    check_writable(asked.csv);
+}
+
+void reporter::say(const std::string& text) const {
+    // Standard output belongs to the document where one is asked for there.
+    std::FILE* const to = asked_.json == "-" || asked_.csv == "-" ? stderr : stdout;
+    watch::clear_line();
+    std::fwrite(text.data(), 1, text.size(), to);
+    std::fflush(to);
+}
+
+void reporter::begin(const run_facts& facts) {
+    facts_ = facts;
+    const auto cpu = [](int number) { return number < 0 ? std::string("any") : std::to_string(number); };
+    say(facts.peer + ", protocol " + asked_.protocol + " (" + facts.protocols + "), idle " + facts.idle +
+        ", CPU " + cpu(facts.cpu) + " to CPU " + cpu(facts.peer_cpu) + (asked_.verify ? ", verifying" : "") +
+        "\n");
+}
+
+void reporter::add(const result_row& row) {
+    rows_.push_back(row);
+    const test_facts& test = facts_of(row.test);
+    if (shown_ != &test) {
+        shown_ = &test;
+        std::string title("\n");
+        title.append(test.name).append(" (times: ").append(test.sample).append(")");
+        if (row.window != 1) title.append(", window ").append(std::to_string(row.window));
+        say(title + "\n" +
+            line_of(std::array<std::string, 11>{"size", "iterations", "min", "median", "mean", "p95", "p99",
+                                                "p99.9", "max", "GB/s", "M msg/s"}));
+    }
+    const summary& t = row.times;
+    say(line_of(std::array<std::string, 11>{
+        size_text(row.bytes), std::to_string(row.iterations), time_text(t.min), time_text(t.median),
+        time_text(t.mean), time_text(t.p95), time_text(t.p99), time_text(t.p999), time_text(t.max),
+        number_text(row.bytes_per_s / 1e9, 3), number_text(row.messages_per_s / 1e6, 4)}));
+}
+
+std::string reporter::json() const {
+    const machine_facts machine = describe_machine();
+    nlohmann::ordered_json document;
+    document["machine"] = {
+        {"kernel", machine.kernel},
+        {"architecture", machine.architecture},
+        {"cpu", machine.cpu},
+        {"cpus", nlohmann::ordered_json::array({cpu_entry(facts_.cpu), cpu_entry(facts_.peer_cpu)})},
+        {"idle", facts_.idle},
+        {"compiler", machine.compiler},
+        {"optimization", machine.optimization},
+        {"rdmacoro", PINGPONG_VERSION},
+        {"date", machine.date}};
+    document["results"] = nlohmann::ordered_json::array();
+    for (const result_row& row : rows_) document["results"].push_back(entry(row, facts_, asked_));
+    return document.dump(2) + "\n";
+}
+
+std::string reporter::csv() const {
+    std::string text;
+    for (const result_row& row : rows_) {
+        const nlohmann::ordered_json fields = entry(row, facts_, asked_);
+        std::string names;
+        std::string values;
+        for (const auto& [name, value] : fields.items()) {
+            append_item(names, name, ",");
+            append_item(values, value.is_string() ? value.get<std::string>() : value.dump(), ",");
+        }
+        if (text.empty()) text.append(names).append("\n");
+        text.append(values).append("\n");
+    }
+    return text;
+}
+
+void reporter::finish() {
+    if (!asked_.json.empty()) write_to(asked_.json, json());
+    if (!asked_.csv.empty()) write_to(asked_.csv, csv());
+}
+
+}  // namespace pingpong

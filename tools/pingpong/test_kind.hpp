@@ -1,0 +1,45 @@
+// The tests that pingpong knows.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pingpong {
+
+/// Travels between the two sides as a number: new kinds go to the end.
+enum class test_kind : std::uint64_t {
+    latency,        ///< half a round trip of one message
+    rate,           ///< a window of sends outstanding, one way; short messages
+    bandwidth,      ///< the same; long messages
+    bidirectional,  ///< both sides send and receive at a time
+    get,            ///< one-sided reads of the listening side's memory
+    put,            ///< one-sided writes to it
+};
+
+struct test_facts {
+    test_kind kind;
+    std::string_view name;
+    std::string_view default_sizes;  ///< in the form that --sizes takes
+    std::size_t default_window;
+    const char* sample;  ///< what one time in the table is
+};
+
+inline constexpr std::array<test_facts, 6> all_tests{{
+    {test_kind::latency, "latency", "8,64,1K,8K,64K,1M", 1, "half a round trip"},
+    {test_kind::rate, "rate", "8", 64, "a message, mean of a window"},
+    {test_kind::bandwidth, "bandwidth", "64K,1M", 64, "a message, mean of a window"},
+    {test_kind::bidirectional, "bidirectional", "8,64K,1M", 64, "a message each way, mean of a window"},
+    {test_kind::get, "get", "8,4K,64K,1M", 1, "a get; a window's mean above one outstanding"},
+    {test_kind::put, "put", "8,4K,64K,1M", 1, "a put; a window's mean above one outstanding"},
+}};
+
+[[nodiscard]] constexpr const test_facts& facts_of(test_kind kind) {
+    return all_tests[static_cast<std::size_t>(kind)];
+}
+[[nodiscard]] constexpr bool is_one_sided(test_kind kind) {
+    return kind == test_kind::get || kind == test_kind::put;
+}
+
+}  // namespace pingpong

@@ -1,0 +1,62 @@
+#include "ticks.hpp"
+
+#include "failure.hpp"
+
+#include <chrono>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace pingpong {
+
+#if defined(__x86_64__)
+namespace {
+
+struct reading {
+    std::chrono::steady_clock::time_point time;
+    tick_count ticks;
+};
+
+/// Both clocks at one moment: of several tries that with the least time between two readings of the counter.
+reading read_both() {
+    reading best{};
+    tick_count least = ~tick_count{0};
+    for (int i = 0; i < 64; ++i) {
+        const tick_count before = now_ticks();
+        const auto time = std::chrono::steady_clock::now();
+        const tick_count after = now_ticks();
+        if (after - before >= least) continue;
+        least = after - before;
+        best = {time, before + (after - before) / 2};
+    }
+    return best;
+}
+
+bool counts_evenly() {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+}
+
+}  // namespace
+
+double calibrate_ns_per_tick() {
+    if (!counts_evenly())
+        throw run_error("this processor's time stamp counter changes its pace: times would be wrong");
+    const reading from = read_both();
+    while (std::chrono::steady_clock::now() - from.time < std::chrono::milliseconds(20)) {}
+    const reading to = read_both();
+    const std::chrono::duration<double, std::nano> passed = to.time - from.time;
+    return passed.count() / static_cast<double>(to.ticks - from.ticks);
+}
+#else
+double calibrate_ns_per_tick() {
+    using period = std::chrono::steady_clock::period;
+    return 1e9 * static_cast<double>(period::num) / static_cast<double>(period::den);
+}
+#endif
+
+}  // namespace pingpong

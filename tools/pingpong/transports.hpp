@@ -1,0 +1,45 @@
+// The transports and protocol lists that are compiled in.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pingpong {
+
+struct options;
+class reporter;
+
+/// One protocol list over one transport.
+struct protocol_entry {
+    std::string_view name;
+    std::string_view description;
+    /// The connecting side: measures what is asked for. Throws.
+    void (*connect)(const options& asked, reporter& out);
+    /// The listening side. Tells its address once it listens. Throws when a run failed.
+    void (*listen)(const options& asked, const std::function<void(const std::string& address)>& listening);
+    /// The table of protocols: of a connected link, or, when nobody listens there, what is known without one.
+    std::string (*explain)(const options& asked);
+};
+
+struct transport_entry {
+    std::string_view scheme;
+    std::string_view form;  ///< of its addresses
+    std::span<const protocol_entry> lists;
+};
+
+[[nodiscard]] std::span<const transport_entry* const> all_transports();
+/// nullptr when there is none.
+[[nodiscard]] const transport_entry* find_transport(std::string_view scheme);
+/// Throws `usage_error` with the names that there are.
+[[nodiscard]] const protocol_entry& find_list(const transport_entry& transport, std::string_view name);
+
+/// For people.
+[[nodiscard]] std::string address_forms();
+[[nodiscard]] std::string list_names();
+
+extern const transport_entry shm_transport;
+extern const transport_entry tcp_transport;
+
+}  // namespace pingpong

@@ -1,0 +1,38 @@
+// Watches a run from a signal handler: shows how far it is, and ends the process when it does not move.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace pingpong {
+
+/// One for a process. What is measured only stores a number; a timer's signal looks at it.
+class watch {
+public:
+    /// From now on looks at the progress. `who` begins its messages. `stall_seconds`: without progress for so long the
+    /// process says so and ends with `status_failed`; 0: never. Progress is shown when stderr is a terminal and `show`.
+    static void begin(const std::string& who, std::uint64_t stall_seconds, bool show);
+    static void stop();
+
+    /// What is going on, and of how many steps.
+    static void expect(const std::string& what, std::uint64_t steps);
+    /// Steps done.
+    [[gnu::always_inline]] static void reached(std::uint64_t step) noexcept {
+        done_.store(step, std::memory_order_relaxed);
+    }
+
+    /// While waiting for somebody to come, standing still is no fault.
+    static void rest() noexcept { expecting_.store(false, std::memory_order_relaxed); }
+
+    /// Takes the progress line off the terminal.
+    static void clear_line() noexcept;
+
+private:
+    static void look(int) noexcept;
+
+    static inline std::atomic<std::uint64_t> done_{0};
+    static inline std::atomic<bool> expecting_{false};
+};
+
+}  // namespace pingpong
