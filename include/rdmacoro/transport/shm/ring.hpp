@@ -70,10 +70,11 @@ public:
 
     [[nodiscard]] std::size_t max_message() const noexcept { return block_bytes_; }
 
-    /// Whether a record of any allowed size has room now. Sets `violated` when the peer's words make no sense.
+    /// Whether there is room again, for any record and enough of them to be worth another try: a quarter of the ring.
+    /// Sets `violated` when the peer's words make no sense.
     [[nodiscard]] bool has_room() noexcept {
         refresh();
-        return cells_ - (tail_ - freed_) > cells_for(most_in_ring) && !free_blocks_.empty();
+        return cells_ - (tail_ - freed_) > cells_ / 4 && !free_blocks_.empty();
     }
 
     /// Writes and publishes one record; false when there is no room.
