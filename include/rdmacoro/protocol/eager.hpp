@@ -5,6 +5,7 @@
 //     |                             |   not matched: kept, as the sender's credit pays for
 #pragma once
 
+#include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/protocol/policy.hpp>
 
 #include <algorithm>

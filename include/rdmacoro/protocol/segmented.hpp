@@ -9,6 +9,7 @@
 //   given up:  | -- abandon -> |  <- gone -- |   after which the stream's number is free again
 #pragma once
 
+#include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/protocol/policy.hpp>
 
 #include <algorithm>
