@@ -55,7 +55,7 @@ public:
     }
 
     void set_parked(bool parked) noexcept final { channel_->in.set_parked(parked); }
-    [[nodiscard]] std::uint64_t region_in_use() noexcept final { return down_ ? 0 : channel_->in.region_in_use(); }
+    [[nodiscard]] std::uint64_t region_in_use() noexcept final { return channel_->in.region_in_use(); }
     [[nodiscard]] bool peer_alive() noexcept final {
         if (down_ || hung_up_) return false;
         char nothing = 0;
@@ -82,6 +82,10 @@ protected:
 
     /// Ends the link for this side; the sink is the derived class's to tell.
     void shut(std::error_code reason) noexcept {
+        channel_->in.set_closed();
+        for (unsigned spins = 1; region_in_use() != 0 && (spins % 4096 != 0 || peer_alive()); ++spins) {
+            if (spins % 64 == 0) ::sched_yield();
+        }
         down_ = true;
         unlink();
         channel_->domain->unwatch(socket_);

@@ -126,12 +126,15 @@ private:
         c->done(*c, outcome);
     }
 
-    /// Copies the next piece. The mark tells the owner of the memory that we are in it: deregistering waits for us.
+    /// Copies the next piece. The mark tells the owner of the memory that we are in it: deregistering the region, or closing
+    /// the link, waits for us.
     void step_directly(transfer_fields& job) noexcept {
         auto& mark = link_.out_words->region_in_use;
         mark.store(job.there.key, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        job.status = link_.peer.check(job.there, job.read ? access::remote_read : access::remote_write);
+        job.status = link_.out_words->closed.load(std::memory_order_relaxed) != 0
+                         ? errc::peer_lost
+                         : link_.peer.check(job.there, job.read ? access::remote_read : access::remote_write);
         if (job.status == errc::ok) {
             const std::uint64_t left = job.there.length - job.moved;
             const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;

@@ -283,6 +283,11 @@ public:
         words_->blocks_freed.store(++blocks_freed_, std::memory_order_release);
     }
 
+    /// Our memory is out of the peer's reach from here on, once `region_in_use` has been 0.
+    void set_closed() noexcept {
+        words_->closed.store(1, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
     void set_parked(bool parked) noexcept { words_->parked.store(parked ? 1 : 0, std::memory_order_relaxed); }
     /// The key of the region of ours that the peer is reading or writing right now, or 0.
     [[nodiscard]] std::uint64_t region_in_use() const noexcept {

@@ -74,6 +74,8 @@ struct direction_words {
     std::atomic<std::uint32_t> blocks_freed;
     /// Written by the consumer: 1 while it sleeps and wants its doorbell rung.
     alignas(64) std::atomic<std::uint32_t> parked;
+    /// Written by the consumer, once: it closed the link, and its memory must not be touched over it any more.
+    std::atomic<std::uint32_t> closed;
     /// Written by the producer: the key of the consumer's region it is reading or writing right now, or 0.
     alignas(64) std::atomic<std::uint64_t> region_in_use;
     /// Written by the consumer: the blocks given back, in order; entry n at n mod `most_blocks`.
