@@ -1,0 +1,42 @@
+// Chooses the transport at run time: the scheme of a URL picks the type that the rest of the program is made for.
+#pragma once
+
+#include <rdmacoro/rdmacoro.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include <iostream>
+#include <string>
+#include <string_view>
+
+/// Runs the task that `program.template operator()<Transport>()` gives, and says on stderr what went wrong. Gives the
+/// program's exit status.
+template <class Program>
+int run_by_url(std::string_view url, Program program) {
+    try {
+        rdmacoro::scheduler scheduler;
+        if (url.starts_with("shm://")) {
+            scheduler.run(program.template operator()<rdmacoro::shm>());
+#if RDMACORO_WITH_TCP
+        } else if (url.starts_with("tcp://")) {
+            scheduler.run(program.template operator()<rdmacoro::tcp>());
+#endif
+        } else {
+            throw rdmacoro::error(rdmacoro::errc::address_invalid,
+                                  std::string(url) + ": write shm://NAME or tcp://HOST:PORT");
+        }
+        return 0;
+    } catch (const std::exception& failure) {
+        std::cerr << failure.what() << '\n';
+        return 1;
+    }
+}
+
+/// Listens at the URL, says where on stdout (with the real port, if that of the URL is 0), and takes one peer in.
+template <rdmacoro::transport T>
+rdmacoro::task<rdmacoro::endpoint<T>> accept_one(std::string_view url) {
+    auto listener = co_await rdmacoro::listen<T>(url);
+    std::cout << "listening at " << listener.address() << std::endl;
+    co_return co_await listener.accept();
+}

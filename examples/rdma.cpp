@@ -1,0 +1,64 @@
+// rdma: one side opens a piece of its memory, the other reads and writes it without a receive or a send for each access.
+//
+//     rdma open URL & rdma use URL
+#include "by_url.hpp"
+
+#include <numeric>
+#include <vector>
+
+namespace rc = rdmacoro;
+
+/// Owns the memory.
+template <rc::transport T>
+rc::task<> open_memory(std::string_view url) {
+    typename T::domain domain(
+        *rc::scheduler::current());  // where memory is registered; outlives what is made in it
+    auto listener = co_await rc::listen<T>(domain, url);
+    std::cout << "listening at " << listener.address() << std::endl;
+    auto peer = co_await listener.accept();
+
+    std::vector<int> table(1000);
+    std::iota(table.begin(), table.end(), 0);
+    const rc::region region =
+        domain.register_memory(std::as_writable_bytes(std::span(table)), rc::access::all);
+
+    // What the peer needs to reach it are 32 bytes: address, length, rights and a key that nobody can guess.
+    co_await peer.send(std::as_bytes(std::span(&region.remote(), 1)));
+
+    std::byte done;
+    co_await peer.recv(std::span(&done, 1));
+    std::cout << "table[500] is now " << table[500] << '\n';
+    co_await peer.close();
+}  // the region goes: from here on the key opens nothing
+
+/// Uses it.
+template <rc::transport T>
+rc::task<> use_memory(std::string_view url) {
+    auto peer = co_await rc::connect<T>(url);
+    rc::remote_region table;
+    co_await peer.recv(std::as_writable_bytes(std::span(&table, 1)));
+
+    int value = 0;
+    const auto here = std::as_writable_bytes(std::span(&value, 1));
+    const rc::remote_region there = table.part(500 * sizeof(int), sizeof(int));
+    co_await peer.rdma_get(there, here);
+    std::cout << "read " << value << '\n';
+
+    value *= 2;
+    co_await peer.rdma_put(here, there);  // when it ends the peer's memory has it
+
+    auto past = co_await rc::as_result(peer.rdma_get(table.part(table.length, sizeof(int)), here));
+    std::cout << "past the end: " << past.error().message() << '\n';  // the link goes on
+
+    const std::byte done{1};
+    co_await peer.send(std::span(&done, 1));
+    co_await peer.close();
+}
+
+int main(int argc, char** argv) {
+    const std::string_view role = argc == 3 ? argv[1] : "";
+    if (role == "open") return run_by_url(argv[2], [&]<class T>() { return open_memory<T>(argv[2]); });
+    if (role == "use") return run_by_url(argv[2], [&]<class T>() { return use_memory<T>(argv[2]); });
+    std::cerr << "usage: rdma open URL | rdma use URL\n";
+    return 2;
+}
