@@ -1,0 +1,96 @@
+#!/bin/bash
+# Every example does what it says: alone, or as two processes over each transport that was built.
+# (copy_file has a test of its own.)
+set -euo pipefail
+examples=${RDMACORO_BUILD_ROOT:?}/examples
+if [ ! -x "$examples/hello" ]; then
+    echo "the examples were not built"
+    exit 77
+fi
+work=$(mktemp -d)
+running=
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null || :; rm -rf "$work"' EXIT
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+# says EXPECTED NAME [ARGUMENT]...: the program ends well and prints exactly that.
+says() {
+    local expected=$1 name=$2 said
+    shift 2
+    said=$(timeout 60 "$examples/$name" "$@") || fail "$name $*: exit status $?"
+    [ "$said" = "$expected" ] || fail "$name $*: said \"$said\", not \"$expected\""
+}
+
+# refuses PATTERN NAME [ARGUMENT]...: the program fails and says so on stderr.
+refuses() {
+    local pattern=$1 name=$2
+    shift 2
+    if timeout 60 "$examples/$name" "$@" >"$work/out" 2>"$work/err"; then fail "$name $*: succeeded"; fi
+    grep -q -e "$pattern" "$work/err" || fail "$name $*: no \"$pattern\" in: $(cat "$work/err")"
+}
+
+# serve URL NAME ARGUMENT...: starts it in the background; `url` is where it listens, with the real port.
+serve() {
+    local line from=$1
+    shift
+    mkfifo "$work/said"
+    timeout 120 "$@" >"$work/said" &
+    running=$!
+    exec 3<"$work/said"
+    rm "$work/said"
+    read -r -t 60 line <&3 || fail "$*: did not start"
+    [ "${line#listening at }" != "$line" ] || fail "$*: said \"$line\""
+    url=${from%%://*}://${line#listening at }
+    url=${from%%://*}://${url##*://}
+}
+
+says 'got 13 bytes: hello, world' hello
+says $'after 20 ms: the operation did not end in the time it was given
+stopped: the operation was canceled
+first: the clock
+asked: late, but here' deadline
+says $'scattered: 3 x 4, 104 bytes, sum 78
+lent: 104 bytes, sum 78
+probed: 104 bytes, sum 78' gather
+says 'sum 40002400000.000000' overlap
+says 'the squares of 1 to 100 add up to 338350' any_source
+says "$(timeout 60 "$examples/own_transport" | head -n -1)
+all bytes came back" own_transport
+timeout 60 "$examples/own_transport" | grep -q '^loopback (two ends in one scheduler), protocols: '
+
+urls=("shm://examples-$$")
+[ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
+for from in "${urls[@]}"; do
+    echo "over $from"
+
+    serve "$from" "$examples/echo" serve "$from"
+    asking=()
+    for i in 1 2 3 4; do
+        timeout 60 "$examples/echo" ask "$url" "question $i" >"$work/answer$i" &
+        asking+=($!)
+    done
+    for i in 1 2 3 4; do
+        wait "${asking[i - 1]}" || fail "echo ask $url: exit status $?"
+        [ "$(cat "$work/answer$i")" = "question $i" ] || fail "echo said \"$(cat "$work/answer$i")\" to $i"
+    done
+    refuses 'another' echo serve "$url"
+    kill "$running"
+    wait "$running" || :
+    running=
+    refuses 'start the listen' echo ask "$url" hello
+
+    serve "$from" "$examples/rdma" open "$from"
+    says $'read 500
+past the end: the access goes past the end of the remote region' rdma use "$url"
+    read -r -t 60 line <&3
+    [ "$line" = "table[500] is now 1000" ] || fail "rdma open said \"$line\""
+    wait "$running" || fail "rdma open: exit status $?"
+    running=
+done
+
+refuses 'shm://NAME' echo ask ftp://nowhere hello
+refuses 'usage' echo
+refuses 'usage' rdma open
