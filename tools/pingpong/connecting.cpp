@@ -19,15 +19,11 @@ std::vector<row_request> rows_of(const options& asked) {
     return rows;
 }
 
-std::uint64_t count_for(double seconds, std::uint64_t count, double took_s, std::uint64_t window,
-                        bool sample_each) {
+std::uint64_t count_for(double seconds, std::uint64_t count, double took_s, std::uint64_t window) {
     constexpr double most_samples = 16e6;
     constexpr double least_windows = 4;
-    const double one_s = std::max(took_s, 1e-9) / static_cast<double>(count);
-    const double windows =
-        std::clamp(seconds / one_s / static_cast<double>(window), least_windows, most_samples);
-    static_cast<void>(sample_each);
-    return static_cast<std::uint64_t>(windows) * window;
+    const double window_s = std::max(took_s, 1e-9) / static_cast<double>(count) * static_cast<double>(window);
+    return static_cast<std::uint64_t>(std::clamp(seconds / window_s, least_windows, most_samples)) * window;
 }
 
 void fail_verification(const row_request& row, const exchange_message& plan, const findings& found,
@@ -42,7 +38,8 @@ void explain_failure(const std::exception_ptr& failure, const std::string& durin
     try {
         std::rethrow_exception(failure);
     } catch (const std::system_error& error) {
-        if (error.code() == rdmacoro::errc::peer_lost || error.code() == rdmacoro::errc::closed) {
+        const bool gone = error.code() == rdmacoro::errc::peer_lost || error.code() == rdmacoro::errc::closed;
+        if (gone && during != "connecting") {
             throw run_error("the peer vanished during " + during + ": " + error.what());
         }
         if (error.code() == rdmacoro::errc::protocol_mismatch) {

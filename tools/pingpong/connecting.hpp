@@ -28,10 +28,10 @@ struct row_request {
 /// All rows, tests first. `longest`: what a protocol list can carry in one message.
 [[nodiscard]] std::vector<row_request> rows_of(const options& asked);
 
-/// How many messages come to `seconds`, when `count` took `took_s`: a multiple of `window`, and not more than memory has
-/// samples for.
+/// How many messages come to `seconds`, when `count` took `took_s`: a multiple of `window`, and not more than there is
+/// memory for samples.
 [[nodiscard]] std::uint64_t count_for(double seconds, std::uint64_t count, double took_s,
-                                      std::uint64_t window, bool sample_each);
+                                      std::uint64_t window);
 
 [[noreturn]] void fail_verification(const row_request& row, const exchange_message& plan,
                                     const findings& found, const char* where);
@@ -43,7 +43,7 @@ template <class Endpoint>
 class connecting_side {
 public:
     connecting_side(Endpoint& peer, const options& asked)
-        : peer_(peer), asked_(asked), ns_per_tick_(calibrate_ns_per_tick()) {}
+        : peer_(peer), asked_(asked), ticks_(calibrate_ticks()) {}
 
     rdmacoro::task<answer_message> greet(idle_kind idle) {
         co_await say(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
@@ -65,24 +65,28 @@ public:
             std::uint64_t trial = window;
             double took = co_await run(row, trial, false);
             while (took < trial_seconds && (!asked_.iterations || trial < count)) {
-                trial = std::max(trial * 2, std::min(trial * 16, count_for(1.5 * trial_seconds, trial, took,
-                                                                           window, false)));
-                took = co_await run(row, whole(trial), false);
+                const std::uint64_t longer = count_for(1.5 * trial_seconds, trial, took, window);
+                trial = std::max(trial * 2, std::min(trial * 16, longer));
+                took = co_await run(row, trial, false);
             }
-            if (!asked_.iterations) count = count_for(1.0, whole(trial), took, window, samples_each(row));
+            if (!asked_.iterations) count = count_for(1.0, trial, took, window);
         }
         count = whole(count);
+        if (count / window > most_samples) {
+            throw run_error("--iterations: at most " + std::to_string(most_samples) +
+                            " windows fit into the memory for their times");
+        }
         const double took = co_await run(row, count, true);
         co_return summarize_row(row, count, took);
     }
 
     [[nodiscard]] const std::string& doing() const noexcept { return doing_; }
+    [[nodiscard]] const tick_facts& ticks() const noexcept { return ticks_; }
 
 private:
     static constexpr double trial_seconds = 0.03;
+    static constexpr std::uint64_t most_samples = 100'000'000;
     static constexpr std::uint64_t messages_between_acks = 2048;
-
-    [[nodiscard]] static bool samples_each(const row_request& row) noexcept { return row.window == 1; }
 
     /// Where every message of a window needs memory of its own.
     [[nodiscard]] std::uint64_t most_window(const row_request& row) const noexcept {
@@ -110,7 +114,7 @@ private:
         watch::rest();
         if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
         if (done.found.wrong != 0) fail_verification(row, plan, done.found, "at the listening side");
-        co_return static_cast<double>(took) * ns_per_tick_ * 1e-9;
+        co_return static_cast<double>(took) * ticks_.ns * 1e-9;
     }
 
     [[nodiscard]] result_row summarize_row(const row_request& row, std::uint64_t count, double took_s) {
@@ -130,7 +134,7 @@ private:
         done.iterations = count;
         done.window = row.window;
         done.samples = samples.size();
-        done.times = summarize(samples, ns_per_tick_ / parts);
+        done.times = summarize(samples, ticks_.ns / parts);
         done.messages_per_s = messages / took_s;
         done.bytes_per_s = done.messages_per_s * static_cast<double>(row.bytes);
         return done;
@@ -138,7 +142,7 @@ private:
 
     Endpoint& peer_;
     const options& asked_;
-    double ns_per_tick_;
+    tick_facts ticks_;
     exchange exchange_;
     std::uint64_t phase_ = 0;
     std::string doing_ = "the greeting";
@@ -181,6 +185,7 @@ rdmacoro::task<> measure_all(connecting_side<Endpoint>& side, Endpoint& peer, co
     }
     facts.cpu = asked.cpus.empty() ? -1 : asked.cpus.front();
     facts.peer_cpu = static_cast<int>(answer.cpu_plus_one) - 1;
+    facts.clock_step_ns = side.ticks().step_ns;
     out.begin(facts);
     for (const row_request& row : rows) out.add(co_await side.measure(row));
 }

@@ -164,6 +164,7 @@ std::string reporter::json() const {
         {"cpu", machine.cpu},
         {"cpus", nlohmann::ordered_json::array({cpu_entry(facts_.cpu), cpu_entry(facts_.peer_cpu)})},
         {"idle", facts_.idle},
+        {"clock_step_ns", rounded(facts_.clock_step_ns)},
         {"compiler", machine.compiler},
         {"optimization", machine.optimization},
         {"rdmacoro", PINGPONG_VERSION},

@@ -30,6 +30,7 @@ struct run_facts {
     std::string idle;       ///< the connecting side's, the listening side's
     int cpu = -1;           ///< of the connecting side; -1: not pinned
     int peer_cpu = -1;
+    double clock_step_ns = 0;  ///< no single time is finer
 };
 
 /// Takes the rows one by one and tells of them.

@@ -2,6 +2,7 @@
 
 #include "failure.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #if defined(__x86_64__)
@@ -10,8 +11,9 @@
 
 namespace pingpong {
 
-#if defined(__x86_64__)
 namespace {
+
+#if defined(__x86_64__)
 
 struct reading {
     std::chrono::steady_clock::time_point time;
@@ -41,9 +43,7 @@ bool counts_evenly() {
     return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
 }
 
-}  // namespace
-
-double calibrate_ns_per_tick() {
+double ns_per_tick() {
     if (!counts_evenly())
         throw run_error("this processor's time stamp counter changes its pace: times would be wrong");
     const reading from = read_both();
@@ -53,10 +53,28 @@ double calibrate_ns_per_tick() {
     return passed.count() / static_cast<double>(to.ticks - from.ticks);
 }
 #else
-double calibrate_ns_per_tick() {
+double ns_per_tick() {
     using period = std::chrono::steady_clock::period;
     return 1e9 * static_cast<double>(period::num) / static_cast<double>(period::den);
 }
 #endif
+
+tick_count least_step() {
+    tick_count least = ~tick_count{0};
+    tick_count last = now_ticks();
+    for (int i = 0; i < 100'000; ++i) {
+        const tick_count now = now_ticks();
+        if (now != last) least = std::min(least, now - last);
+        last = now;
+    }
+    return least;
+}
+
+}  // namespace
+
+tick_facts calibrate_ticks() {
+    const double ns = ns_per_tick();
+    return {.ns = ns, .step_ns = ns * static_cast<double>(least_step())};
+}
 
 }  // namespace pingpong

@@ -21,8 +21,15 @@ using tick_count = std::uint64_t;
 #endif
 }
 
-/// How long a tick is, measured once against the system's clock; takes some 20 ms. Throws `run_error` where the counter
-/// does not count evenly, as on processors of before 2008.
-[[nodiscard]] double calibrate_ns_per_tick();
+/// What a tick is worth.
+struct tick_facts {
+    double ns = 1;  ///< length of one tick
+    double step_ns =
+        0;  ///< the least difference seen between two readings: no single time is finer, means are
+};
+
+/// Measured against the system's clock; takes some 20 ms. Throws `run_error` where the counter does not count evenly, as
+/// on processors of before 2008.
+[[nodiscard]] tick_facts calibrate_ticks();
 
 }  // namespace pingpong

@@ -1,0 +1,280 @@
+#!/bin/sh
+# pingpong measures every test over every transport of this build, checks what it should check, tells its results in
+# each form, and ends with the right status and message when it cannot.
+# Usage: pingpong.sh PATH_OF_PINGPONG. Ends with 77 (skipped) where there are not two CPUs.
+set -eu
+pingpong=${1:?usage: pingpong.sh PATH_OF_PINGPONG}
+if [ "$(nproc)" -lt 2 ]; then
+    echo "needs two CPUs"
+    exit 77
+fi
+work=$(mktemp -d)
+started=
+cleanup() {
+    for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+shm="shm://pingpong-test-$$"
+urls="$shm"
+if [ "${RDMACORO_WITH_TCP:-0}" = 1 ]; then urls="$urls tcp://127.0.0.1:0"; fi
+all=latency,rate,bandwidth,bidirectional,get,put
+
+fail() {
+    echo "FAILED: $*"
+    for file in out err; do
+        if [ -s "$work/$file" ]; then sed "s/^/  $file: /" "$work/$file"; fi
+    done
+    exit 1
+}
+
+# succeeds ARGUMENT...: pingpong ends well within a minute.
+succeeds() {
+    timeout 60 "$pingpong" "$@" >"$work/out" 2>"$work/err" || fail "pingpong $*: status $?"
+}
+
+# refuses STATUS PATTERN ARGUMENT...: it ends with this status and a message that matches, and prints no result.
+refuses() {
+    wanted=$1
+    pattern=$2
+    shift 2
+    status=0
+    timeout 60 "$pingpong" "$@" >"$work/out" 2>"$work/err" || status=$?
+    [ "$status" -eq "$wanted" ] || fail "pingpong $*: status $status, expected $wanted"
+    grep -q -e "$pattern" "$work/err" || fail "pingpong $*: no message with \"$pattern\""
+}
+
+# read_line_like PATTERN FD: reads from a running process until such a line; prints it.
+read_line_like() {
+    while read -r line <&"$2"; do
+        if printf '%s\n' "$line" | grep -q -e "$1"; then
+            printf '%s\n' "$line"
+            return 0
+        fi
+    done
+    echo "the process ended without a line \"$1\": $(cat "$work"/*.err)" >&2
+    return 1
+}
+
+# starts_listening URL ARGUMENT...: in the background; its pid in $listener, its address in $address.
+starts_listening() {
+    rm -f "$work/listener.pipe"
+    mkfifo "$work/listener.pipe"
+    timeout 60 "$pingpong" --listen "$@" >"$work/listener.pipe" 2>"$work/listener.err" &
+    listener=$!
+    started="$started $listener"
+    exec 3<"$work/listener.pipe"
+    address=$(read_line_like '^listening on ' 3) || fail "listening on $1"
+    address=${address#listening on }
+}
+
+# starts_measuring ARGUMENT...: in the background, and waits until it is connected; its pid in $client.
+starts_measuring() {
+    rm -f "$work/client.pipe"
+    mkfifo "$work/client.pipe"
+    timeout 60 "$pingpong" "$@" >"$work/client.pipe" 2>"$work/client.err" &
+    client=$!
+    started="$started $client"
+    exec 4<"$work/client.pipe"
+    read_line_like 'protocol default' 4 >/dev/null || fail "pingpong $*"
+}
+
+# ends_with STATUS PID: a process in the background ends with this status; its time limit is its own.
+ends_with() {
+    status=0
+    wait "$2" || status=$?
+    [ "$status" -eq "$1" ] || fail "background process: status $status, expected $1: $(cat "$work"/*.err)"
+}
+
+# child_of PID: the pingpong that runs below a `timeout`.
+child_of() {
+    cat "/proc/$1/task/$1/children"
+}
+
+# ---- every test, every byte checked, in every form of output
+
+for url in $urls; do
+    succeeds --pair "$url" --test "$all" --sizes 0,1,8,48,63,4K,4097,300000 --iterations 42 --window 8 --warmup 8 \
+        --verify --json "$work/all.json" --csv "$work/all.csv"
+    cp "$work/out" "$work/table"
+    succeeds --pair "$url" --test latency,rate --sizes 8 --iterations 100 --warmup 0 --json -
+    python3 - "$work" "${url%%:*}" <<'PYTHON'
+import csv, json, os, sys
+
+work, scheme = sys.argv[1], sys.argv[2]
+keys = """test transport protocol bytes iterations min_ns median_ns mean_ns p95_ns p99_ns p999_ns max_ns bytes_per_s
+messages_per_s""".split()
+tests = "latency rate bandwidth bidirectional get put".split()
+sizes = [0, 1, 8, 48, 63, 4096, 4097, 300000]
+
+document = json.load(open(os.path.join(work, "all.json")))
+assert set(document) == {"machine", "results"}, document.keys()
+machine = document["machine"]
+for key in ("kernel", "cpu", "cpus", "compiler", "rdmacoro"):
+    assert machine[key], key
+assert machine["kernel"] == os.uname().release
+assert len(set(machine["cpus"])) == 2 and set(machine["cpus"]) <= os.sched_getaffinity(0), machine
+assert os.uname().nodename not in json.dumps(document) or len(os.uname().nodename) < 4
+
+results = document["results"]
+assert [(r["test"], r["bytes"]) for r in results] == [(t, s) for t in tests for s in sizes]
+for r in results:
+    assert set(keys) <= set(r), set(keys) - set(r)
+    assert r["transport"] == scheme and r["protocol"] == "default", r
+    window = 1 if r["test"] == "latency" else 8
+    assert r["window"] == window, r
+    assert r["iterations"] == (42 if window == 1 else 48), r
+    assert r["samples"] == r["iterations"] // window, r
+    assert r["verified"] is True, r
+    times = [r[k] for k in ("min_ns", "median_ns", "p95_ns", "p99_ns", "p999_ns", "max_ns")]
+    assert times == sorted(times) and r["max_ns"] > 0, r
+    assert r["min_ns"] <= r["mean_ns"] <= r["max_ns"], r
+    assert r["messages_per_s"] > 0, r
+    assert abs(r["bytes_per_s"] - r["messages_per_s"] * r["bytes"]) <= 1e-4 * r["bytes_per_s"], r
+policies = {(r["test"], r["bytes"]): r["policy"] for r in results}
+assert policies["latency", 8] == "eager" and policies["latency", 300000] == "segmented", policies
+
+rows = list(csv.reader(open(os.path.join(work, "all.csv"))))
+assert set(keys) <= set(rows[0]), rows[0]
+assert len(rows) == 1 + len(results) and {len(row) for row in rows} == {len(rows[0])}
+for row, r in zip(rows[1:], results):
+    fields = dict(zip(rows[0], row))
+    assert fields["test"] == r["test"] and int(fields["bytes"]) == r["bytes"], row
+    assert float(fields["median_ns"]) == r["median_ns"], row
+
+table = open(os.path.join(work, "table")).read()
+for column in "min median mean p95 p99 p99.9 max GB/s".split() + ["M msg/s"]:
+    assert table.count(column) >= len(tests), column
+
+only_json = json.load(open(os.path.join(work, "out")))
+assert [r["iterations"] for r in only_json["results"]] == [100, 128], only_json
+assert "median" in open(os.path.join(work, "err")).read()
+PYTHON
+    # How many messages take about a second is found out by itself.
+    succeeds --pair "$url" --test rate --sizes 4K --json "$work/auto.json" --idle spin
+    python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["results"][0]["iterations"] >= 4 * 64' "$work/auto.json"
+done
+
+# ---- a byte that is wrong on its way is found, by whichever side it goes to
+
+for url in $urls; do
+    for test in latency rate bandwidth bidirectional get put; do
+        refuses 1 'arrived wrong' --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 6
+        grep -q 'message 6 at byte 50' "$work/err" || fail "$test: the wrong byte was put elsewhere"
+        succeeds --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 16
+    done
+done
+
+# ---- protocol lists, idle strategies
+
+for url in $urls; do
+    for protocol in default eager segmented; do
+        for idle in spin yield adaptive; do
+            succeeds --pair "$url" --protocol "$protocol" --idle "$idle" --test latency,bandwidth --sizes 8,2000 \
+                --iterations 50 --warmup 10 --verify
+        done
+    done
+    refuses 1 'carries no message of 64M' --pair "$url" --protocol eager --sizes 8,64M --iterations 4
+    refuses 2 'compiled in are default, eager' --pair "$url" --protocol no-such-list
+
+    succeeds --explain --pair "$url"
+    grep -q eager "$work/out" && grep -q segmented "$work/out" || fail "--explain names no policies"
+done
+
+# ---- two separate processes
+
+for url in $urls; do
+    starts_listening "$url" --cpus 1
+    succeeds --cpus 0 --test latency,put --sizes 8,64K --iterations 20 --verify --json "$work/two.json" "$address"
+    ends_with 0 "$listener"
+    python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["machine"]["cpus"] == [0, 1]' "$work/two.json"
+
+    starts_listening "$url" --forever
+    for _ in 1 2 3; do succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 "$address"; done
+    refuses 1 'give both sides the same --protocol' --protocol eager "$address"
+    refuses 1 'arrived wrong' --test rate --sizes 8 --iterations 100 --verify --spoil 3 "$address"
+    succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 "$address"
+    refuses 1 'listens' --listen "$address"
+    kill "$(child_of "$listener")"
+    ends_with 143 "$listener"
+
+    case $url in
+        shm://*) nobody="$url-nobody" ;;
+        tcp://*) nobody=tcp://127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') ;;
+    esac
+    refuses 1 'nobody listens' "$nobody"
+    succeeds --explain "$nobody"
+    grep -q 'Nobody listens' "$work/out" && grep -q segmented "$work/out" || fail "--explain without a peer"
+done
+
+# ---- a side that dies, or stands still, in mid-run
+
+endless="--sizes 8 --warmup 0 --iterations 600000000000 --window 65536"
+for url in $urls; do
+    for how in "rate spin" "rate adaptive" "bidirectional spin" "get adaptive"; do
+        test=${how% *}
+        idle=${how#* }
+        starts_listening "$url"
+        # shellcheck disable=SC2086  # a list of options
+        starts_measuring --test "$test" --idle "$idle" $endless "$address"
+        kill -9 "$(child_of "$listener")"
+        ends_with 1 "$client"
+        grep -q "the peer vanished during $test" "$work/client.err" || fail "the client: $(cat "$work/client.err")"
+        ends_with 137 "$listener"
+
+        starts_listening "$url"
+        # shellcheck disable=SC2086
+        starts_measuring --test "$test" --idle "$idle" $endless "$address"
+        kill -9 "$(child_of "$client")"
+        ends_with 1 "$listener"
+        grep -q 'the client vanished' "$work/listener.err" || fail "the listener: $(cat "$work/listener.err")"
+        ends_with 137 "$client"
+    done
+
+    starts_listening "$url"
+    # shellcheck disable=SC2086
+    starts_measuring --test rate --timeout 1 $endless "$address"
+    kill -STOP "$(child_of "$listener")"
+    ends_with 1 "$client"
+    grep -q 'nothing moved' "$work/client.err" || fail "the client: $(cat "$work/client.err")"
+    kill -9 "$(child_of "$listener")"
+    ends_with 137 "$listener"
+done
+
+# ---- what cannot be
+
+refuses 2 'no address'
+refuses 2 'more than one address' --listen "$shm" --pair "$shm"
+refuses 2 'more than one address' "$shm" --pair "$shm"
+refuses 2 'shm://NAME' --pair smoke://signals
+refuses 2 'is no address' localhost:7471
+refuses 2 '"12q" is not a size' --sizes 8,12q --pair "$shm"
+refuses 2 '"" is not a size' --sizes 8, --pair "$shm"
+refuses 2 '"8x1" is not a size' --sizes 8x1 --pair "$shm"
+refuses 2 'too large' --sizes 99999999999999999999 --pair "$shm"
+refuses 2 'too large' --sizes 9999999999G --pair "$shm"
+refuses 2 'ends before it begins' --sizes 64:8 --pair "$shm"
+refuses 2 'cannot begin at 0' --sizes 0:8 --pair "$shm"
+refuses 2 'there are latency, rate, bandwidth, bidirectional, get, put' --test no-such-test --pair "$shm"
+refuses 2 'spin, yield, adaptive' --idle sleep --pair "$shm"
+refuses 2 '--iterations: "many" is not a number' --iterations many --pair "$shm"
+refuses 2 '--window: "0"' --window 0 --pair "$shm"
+refuses 2 'there is no CPU 100000' --cpus 0,100000 --pair "$shm"
+refuses 2 '"one" is not the number of a CPU' --cpus one --pair "$shm"
+refuses 2 'two different CPUs' --cpus 0,0 --pair "$shm"
+refuses 2 'goes with --listen' --forever --pair "$shm"
+refuses 2 'goes with --verify' --spoil 1 --pair "$shm"
+refuses 2 'standard output' --json - --csv - --pair "$shm"
+refuses 2 '--help' --no-such-option --pair "$shm"
+refuses 2 '--help' --pair
+refuses 1 "cannot write $work/no/such/file" --json "$work/no/such/file" --pair "$shm"
+refuses 1 'windows fit' --test latency --iterations 100000000000 --pair "$shm"
+refuses 1 'has no' --pair shm://a/b
+
+succeeds --version
+grep -q '^pingpong [0-9]' "$work/out" || fail "--version"
+succeeds --help
+for option in listen pair forever test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
+    grep -q -e "--$option" "$work/out" || fail "--help does not mention --$option"
+done
