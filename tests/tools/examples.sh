@@ -80,7 +80,6 @@ for from in "${urls[@]}"; do
     kill "$running"
     wait "$running" || :
     running=
-    refuses 'start the listen' echo ask "$url" hello
 
     serve "$from" "$examples/rdma" open "$from"
     says $'read 500
@@ -91,6 +90,8 @@ past the end: the access goes past the end of the remote region' rdma use "$url"
     running=
 done
 
+refuses 'start the listening process first' echo ask "shm://nobody-$$" hello
+[ "$RDMACORO_WITH_TCP" = 0 ] || refuses 'start the listener first' echo ask tcp://127.0.0.1:1 hello
 refuses 'shm://NAME' echo ask ftp://nowhere hello
 refuses 'usage' echo
 refuses 'usage' rdma open
