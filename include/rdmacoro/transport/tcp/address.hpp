@@ -36,7 +36,7 @@ struct tcp_endpoint {
         if (address.ss_family == AF_INET6) {
             const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
             ::inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
-            return "[" + std::string(host) + "]:" + std::to_string(ntohs(v6.sin6_port));
+            return std::string("[") + host + "]:" + std::to_string(ntohs(v6.sin6_port));
         }
         const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
         ::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);

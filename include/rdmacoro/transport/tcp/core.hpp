@@ -65,7 +65,7 @@ public:
     enum class phase : std::uint8_t { opening, greeting, ready, listening, closed };
 
     static constexpr std::size_t copy_limit = 2 * 1024;  // payload up to this is copied, longer is gathered
-    static constexpr unsigned most_pieces = 64;           // of one send
+    static constexpr unsigned most_pieces = 64;          // of one send
 
     inline tcp_core(tcp_engine& engine, int fd) noexcept;
     tcp_core(const tcp_core&) = delete;
@@ -135,7 +135,8 @@ private:
 
     // Receiving.
     [[nodiscard]] bool can_receive() const noexcept {
-        return armed_ == armed::no && !stalled_ && waited_polls_ == 0 && !ended_ && held_first_ == no_buffer && !received_ &&
+        return armed_ == armed::no && !stalled_ && waited_polls_ == 0 && !ended_ &&
+               held_first_ == no_buffer && !received_ &&
                ((phase_ == phase::ready && up_ != nullptr) || phase_ == phase::greeting);
     }
     [[nodiscard]] inline bool prepare_receive() noexcept;
@@ -172,9 +173,10 @@ private:
     std::size_t sending_ = 0;        // bytes of the send that is being submitted
     unsigned unflushed_ = 0;         // messages since the last flush
     unsigned seen_unflushed_ = 0;    // of them, how many an earlier poll has seen
-    unsigned burst_polls_ = 0;       // polls in a row, without an idle one between, that found several new messages
-    std::uint64_t polled_in_ = 0;    // the turn in which `poll` last tried to receive
-    unsigned waited_polls_ = 0;      // polls since the last flush that let the messages wait
+    unsigned burst_polls_ =
+        0;  // polls in a row, without an idle one between, that found several new messages
+    std::uint64_t polled_in_ = 0;  // the turn in which `poll` last tried to receive
+    unsigned waited_polls_ = 0;    // polls since the last flush that let the messages wait
     tcp_send_queue queue_;
     tcp_completion_list copied_;    // messages in the queue's chunk that no flush has touched
     tcp_completion_list finished_;  // over; to be called at the next poll

@@ -109,6 +109,7 @@ inline void tcp_core::hand_up(unsigned& budget) noexcept {
     }
     if (phase_ != phase::ready) return;
     if (came_in_kernel) active();
+    if (server_.wants_to_send() || operations_.wants_to_send()) mark_dirty();
     // Bytes that end up in the kernel's hands while we could take them ourselves come later and are copied once more.
     if (armed_ == armed::multishot && came_in_kernel && (hot_ || receiver_.in_long_data())) cancel_receive();
     switch (state) {
@@ -117,6 +118,8 @@ inline void tcp_core::hand_up(unsigned& budget) noexcept {
                 close(make_error_code(errc::peer_lost));
             } else if (!hot_ && armed_ == armed::no) {
                 try_soon();
+            } else if (!hot_) {
+                receiver_.release_if_empty();
             }
             break;
         case tcp_receiver::state::blocked:

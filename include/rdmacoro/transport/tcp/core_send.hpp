@@ -163,8 +163,8 @@ inline void tcp_core::flush() noexcept {
 }
 
 inline bool tcp_core::lets_wait() noexcept {
-    constexpr unsigned steady = 8;             // polls
-    constexpr unsigned most_waited = 8;        // polls
+    constexpr unsigned steady = 8;            // polls
+    constexpr unsigned most_waited = 8;       // polls
     constexpr std::size_t enough = 8 * 1024;  // bytes
     const unsigned fresh = unflushed_ - seen_unflushed_;
     seen_unflushed_ = unflushed_;

@@ -15,7 +15,7 @@ namespace rdmacoro::detail {
 /// This side's gets and puts of one link. At most `most_outstanding` are unanswered; further ones wait here.
 class tcp_operations {
 public:
-    static constexpr std::size_t copy_limit = 4 * 1024;   // data up to this is copied behind its head
+    static constexpr std::size_t copy_limit = 4 * 1024;    // data up to this is copied behind its head
     static constexpr std::size_t part_bytes = 256 * 1024;  // data of one frame: messages go between
     static constexpr std::size_t most_ahead = 2 * part_bytes;
 

@@ -1,0 +1,112 @@
+#include <rdmacoro/transport/tcp/address.hpp>
+
+#include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using rdmacoro::detail::tcp_address;
+
+TEST_CASE("addresses are host and port, with or without the scheme") {
+    const tcp_address plain = tcp_address::parse("127.0.0.1:7471");
+    CHECK(plain.host == "127.0.0.1");
+    CHECK(plain.port == "7471");
+    const tcp_address with_scheme = tcp_address::parse("tcp://node7:65535");
+    CHECK(with_scheme.host == "node7");
+    CHECK(with_scheme.port == "65535");
+    CHECK(with_scheme.whole == "tcp://node7:65535");
+    const tcp_address v6 = tcp_address::parse("[::1]:80");
+    CHECK(v6.host == "::1");
+    CHECK(v6.port == "80");
+    CHECK(tcp_address::parse(":0").host == "");
+    CHECK(tcp_address::parse("*:5").host == "");
+}
+
+TEST_CASE("what is not an address is refused with the text it was and what to write") {
+    const std::string text = GENERATE("", "host", "host:", "host:65536", "host:99999999999999999999",
+                                      "host:-1", "host:8o", "::1:80", "[::1:80", "[]:80", "shm://name",
+                                      "verbs://host:1", "host:1:2", "host:+5", "host: 5");
+    try {
+        static_cast<void>(tcp_address::parse(text));
+        FAIL("parsed: " << text);
+    } catch (const error& e) {
+        CHECK(e.code() == errc::address_invalid);
+        CHECK_THAT(std::string(e.what()), contains("\"" + text + "\"") && contains("write host:port"));
+    }
+}
+
+TEST_CASE("a host's name is looked up without holding up the scheduler") {
+    tcp_world world;
+    tcp_listener listener = world.listen("localhost:0");
+    const std::string address = listener.address();
+    const std::string port = address.substr(address.rfind(':') + 1);
+    bool accepted = false;
+    tcp_connection server;
+    const auto accept = [](tcp_listener& from, tcp_connection& into, bool& done) -> task<> {
+        into = co_await from.accept();
+        done = true;
+    };
+    task<> accepting = accept(listener, server, accepted);
+    accepting.bind({&world.on, {}});
+    detail::ready_node root;
+    root.waiter = accepting.handle();
+    world.on.make_ready(root);
+    tcp_connection client = world.on.run(world.client.connect("tcp://localhost:" + port));
+    world.until([&] { return accepting.handle().done(); });
+    CHECK(client);
+    CHECK(server);
+}
+
+TEST_CASE("a host that does not exist is refused by name") {
+    tcp_world world;
+    try {
+        static_cast<void>(world.on.run(world.client.connect("no-such-host.invalid:5")));
+        FAIL("connected");
+    } catch (const error& e) {
+        CHECK(e.code() == errc::address_invalid);
+        CHECK_THAT(std::string(e.what()), contains("no-such-host.invalid:5"));
+    }
+}
+
+TEST_CASE("a look-up that is canceled is forgotten, whenever its answer comes") {
+    for (unsigned turns = 0; turns < 20; ++turns) {
+        tcp_world world;
+        local_stop_source stop;
+        bool ended = false;
+        const auto connect = [](tcp_world& w, bool& over) -> task<> {
+            try {
+                static_cast<void>(co_await w.client.connect("localhost:1"));
+            } catch (const error& e) {
+                over = e.code() == errc::canceled || e.code() == errc::connection_refused;
+            }
+        };
+        task<> asking = connect(world, ended);
+        asking.bind({&world.on, stop.get_token()});
+        detail::ready_node root;
+        root.waiter = asking.handle();
+        world.on.make_ready(root);
+        world.turns(turns);
+        stop.request_stop();
+        world.until([&] { return asking.handle().done(); });
+        CHECK(ended);
+    }
+}
+
+TEST_CASE("IPv6 works as IPv4 does") {
+    tcp_world world;
+    tcp_listener listener;
+    try {
+        listener = world.listen("[::1]:0");
+    } catch (const error&) {
+        SKIP_TEST("no IPv6 on this machine");
+    }
+    CHECK_THAT(listener.address(), contains("[::1]:"));
+    auto made = world.connect(listener);
+    tcp_end a;
+    tcp_end b;
+    a.link = std::make_unique<recorded_link>(std::move(made.client), a.sink);
+    b.link = std::make_unique<recorded_link>(std::move(made.server), b.sink);
+    CHECK(a.link->peer_name() == listener.address());
+    REQUIRE(a.link->post_copied(header_of(1), pattern(10)) == post_result::done);
+    world.until([&] { return b.sink.count == 1; });
+}

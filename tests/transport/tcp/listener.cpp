@@ -1,0 +1,233 @@
+#include <rdmacoro/transport/tcp/listener.hpp>
+
+#include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
+
+#include <deque>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+/// A coroutine that runs beside the test.
+struct beside {
+    beside(tcp_world& world, task<> what, local_stop_token stop = {}) : running(std::move(what)) {
+        running.bind({&world.on, stop});
+        root.waiter = running.handle();
+        world.on.make_ready(root);
+    }
+    [[nodiscard]] bool over() const { return running.handle().done(); }
+
+    task<> running;
+    detail::ready_node root;
+};
+
+task<> accept_one(tcp_listener& listener, tcp_connection& into, std::error_code& outcome) {
+    try {
+        into = co_await listener.accept();
+        outcome = {};
+    } catch (const error& e) {
+        outcome = e.code();
+    }
+}
+
+task<> connect_one(tcp_domain& domain, std::string address, tcp_connection& into) {
+    into = co_await domain.connect(address);
+}
+
+std::string why_not(tcp_world& world, const std::string& address, errc& code) {
+    try {
+        static_cast<void>(world.listen(address));
+    } catch (const error& e) {
+        code = static_cast<errc>(e.code().value());
+        return e.what();
+    }
+    code = errc::ok;
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("a listener tells the port that the system chose") {
+    tcp_world world;
+    tcp_listener listener = world.listen("127.0.0.1:0");
+    CHECK_THAT(listener.address(), contains("127.0.0.1:"));
+    CHECK(listener.address() != "127.0.0.1:0");
+    auto made = world.connect(listener);
+    CHECK(made.server);
+}
+
+TEST_CASE("an address that somebody listens on, or that is not ours, is refused with what to do") {
+    tcp_world world;
+    tcp_listener listener = world.listen();
+    errc code = errc::ok;
+    const std::string in_use = why_not(world, listener.address(), code);
+    CHECK(code == errc::address_in_use);
+    CHECK_THAT(in_use, contains(listener.address()) && contains("listen on another port"));
+    const std::string not_ours = why_not(world, "192.0.2.1:0", code);
+    CHECK(code == errc::address_invalid);
+    CHECK_THAT(not_ours, contains("192.0.2.1:0") && contains("no interface"));
+}
+
+TEST_CASE("a port is free again as soon as its listener is gone") {
+    tcp_world world;
+    std::string address;
+    {
+        tcp_listener listener = world.listen();
+        address = listener.address();
+        auto made = world.connect(listener);
+    }
+    tcp_listener again = world.listen(address);
+    CHECK(again.address() == address);
+}
+
+TEST_CASE("clients that connect before anybody accepts are kept, and handed out in order") {
+    tcp_world world;
+    tcp_listener listener = world.listen();
+    std::deque<tcp_connection> clients;
+    for (unsigned i = 0; i < 20; ++i)
+        clients.push_back(world.on.run(world.client.connect(listener.address())));
+    for (unsigned i = 0; i < 20; ++i) CHECK(world.on.run(listener.accept()));
+}
+
+TEST_CASE("several may wait to accept") {
+    tcp_world world;
+    tcp_listener listener = world.listen();
+    std::deque<tcp_connection> accepted(5);
+    std::deque<std::error_code> outcomes(5, make_error_code(errc::timed_out));
+    std::deque<beside> waiting;
+    for (unsigned i = 0; i < 5; ++i)
+        waiting.emplace_back(world, accept_one(listener, accepted[i], outcomes[i]));
+    world.turns(3);
+    for (unsigned i = 0; i < 5; ++i) {
+        const tcp_connection client = world.on.run(world.client.connect(listener.address()));
+        world.until([&] { return waiting[i].over(); });
+        CHECK_FALSE(outcomes[i]);
+        CHECK(accepted[i]);
+    }
+}
+
+TEST_CASE("a canceled accept takes no client with it") {
+    tcp_world world;
+    tcp_listener listener = world.listen();
+    local_stop_source stop;
+    tcp_connection first;
+    tcp_connection second;
+    std::error_code outcome;
+    {
+        beside waiting(world, accept_one(listener, first, outcome), stop.get_token());
+        world.turns(3);
+        stop.request_stop();
+        world.until([&] { return waiting.over(); });
+        CHECK(outcome == errc::canceled);
+        CHECK_FALSE(first);
+        beside stopped(world, accept_one(listener, first, outcome), stop.get_token());
+        world.until([&] { return stopped.over(); });
+        CHECK(outcome == errc::canceled);
+    }
+    const tcp_connection client = world.on.run(world.client.connect(listener.address()));
+    CHECK(world.on.run(listener.accept()));
+}
+
+TEST_CASE("destroying a listener ends an accept and drops whom nobody has taken") {
+    tcp_world world;
+    auto listener = std::make_unique<tcp_listener>(world.listen());
+    const tcp_connection taken_by_nobody = world.on.run(world.client.connect(listener->address()));
+    raw_peer silent = raw_peer::to(listener->address());
+    tcp_connection first = world.on.run(listener->accept());
+    tcp_connection second;
+    std::error_code outcome;
+    beside waiting(world, accept_one(*listener, second, outcome));
+    world.turns(5);
+    listener.reset();
+    world.until([&] { return waiting.over(); });
+    CHECK(outcome == errc::closed);
+    world.until([&] { return silent.ended(); });
+    first.reset();
+    world.until([&] { return world.server.sockets() == 0; });
+}
+
+TEST_CASE("a listener without descriptors to spare waits, and goes on when there are some") {
+    tcp_world world;
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    std::vector<int> used;
+    // Fills every gap, so that the numbers above the last one are those that are free.
+    while (used.size() < 100) {
+        const int fd = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+        REQUIRE(fd >= 0);
+        used.push_back(fd);
+    }
+    rlimit tight = before;
+    tight.rlim_cur = static_cast<rlim_t>(used.back()) + 3;  // two more: the listener's and the client's own
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    tcp_listener listener = world.listen();
+    tcp_connection client;
+    beside connecting(world, connect_one(world.client, listener.address(), client));
+    world.turns(200);
+    const bool held_up = !connecting.over();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    for (const int fd : used) ::close(fd);
+    CHECK(held_up);
+    const tcp_connection server = world.on.run(listener.accept());
+    world.until([&] { return connecting.over(); });
+    CHECK(client);
+    CHECK(server);
+}
+
+TEST_CASE("a thousand connections opened and closed leave neither descriptors nor memory") {
+    tcp_world world;
+    const std::size_t before = open_descriptors();
+    {
+        tcp_listener listener = world.listen();
+        for (unsigned round = 0; round < 10; ++round) {
+            std::deque<tcp_end> ends;
+            for (unsigned i = 0; i < 100; ++i) {
+                auto made = world.connect(listener);
+                tcp_end& a = ends.emplace_back();
+                a.link = std::make_unique<recorded_link>(std::move(made.client), a.sink);
+                tcp_end& b = ends.emplace_back();
+                b.link = std::make_unique<recorded_link>(std::move(made.server), b.sink);
+            }
+            for (tcp_end& end : ends)
+                REQUIRE(end.link->post_copied(header_of(round), pattern(100)) == post_result::done);
+            world.until([&] {
+                for (const tcp_end& end : ends) {
+                    if (end.sink.count != 1) return false;
+                }
+                return true;
+            });
+            // Some are closed first, some only destroyed, armed or not.
+            for (std::size_t i = 0; i < ends.size(); i += 3)
+                ends[i].link->close(make_error_code(errc::closed));
+        }
+    }
+    world.until([&] { return world.client.sockets() + world.server.sockets() == 0; });
+    CHECK(open_descriptors() == before);
+    CHECK(world.client.chunks() == 0);
+    CHECK(world.server.chunks() == 0);
+}
+
+TEST_CASE("clients beyond the limit wait in the system's queue until others have gone") {
+    tcp_options few;
+    few.most_waiting = 4;
+    tcp_world world(few);
+    tcp_listener listener = world.listen();
+    std::vector<raw_peer> silent;
+    for (unsigned i = 0; i < 4; ++i) silent.push_back(raw_peer::to(listener.address()));
+    world.turns(50);
+    tcp_connection client;
+    beside connecting(world, connect_one(world.client, listener.address(), client));
+    world.turns(50);
+    CHECK_FALSE(connecting.over());
+    CHECK(world.server.sockets() == 5);
+    silent.pop_back();
+    const tcp_connection server = world.on.run(listener.accept());
+    world.until([&] { return connecting.over(); });
+    CHECK(client);
+    CHECK(server);
+}

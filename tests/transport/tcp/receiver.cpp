@@ -1,0 +1,164 @@
+#include <rdmacoro/transport/tcp/receiver.hpp>
+
+#include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
+
+#include <cstdlib>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using detail::tcp_frame;
+
+namespace {
+
+std::vector<std::byte> mixed_stream(std::vector<recorded_message>& expected) {
+    std::vector<std::byte> stream;
+    const std::size_t lengths[] = {0, 1, 8, 100, 4096, 4097, 9000, 70'000, 3};
+    std::uint64_t number = 0;
+    for (const std::size_t bytes : lengths) {
+        const auto payload = pattern(bytes, static_cast<unsigned>(number));
+        const auto one = message_frame(number, payload);
+        stream.insert(stream.end(), one.begin(), one.end());
+        expected.push_back({number++, payload, false});
+    }
+    return stream;
+}
+
+void check_all(const recording_sink& sink, const std::vector<recorded_message>& expected) {
+    REQUIRE(sink.messages.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK(sink.messages[i].number == expected[i].number);
+        CHECK(sink.messages[i].payload == expected[i].payload);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("frames may be cut anywhere on their way") {
+    raw_pair p;
+    std::vector<recorded_message> expected;
+    const auto stream = mixed_stream(expected);
+    const auto step = GENERATE(1u, 2u, 3u, 7u, 15u, 16u, 17u, 4095u, 4096u, 8191u);
+    for (std::size_t at = 0; at < stream.size();) {
+        // Byte by byte around heads is what matters; in the midst of long payloads it only takes time.
+        const std::size_t now =
+            std::min<std::size_t>(at > 20'000 && at + 5000 < stream.size() ? 4999 : step, stream.size() - at);
+        p.peer.send(p, std::span(stream).subspan(at, now));
+        p.turns(2);
+        at += now;
+    }
+    p.until([&] { return p.b.sink.count == expected.size(); });
+    check_all(p.b.sink, expected);
+}
+
+TEST_CASE("frames that come together are taken apart") {
+    raw_pair p;
+    std::vector<recorded_message> expected;
+    std::vector<std::byte> stream;
+    for (unsigned i = 0; i < 5000; ++i) {
+        const auto payload = pattern(i % 60, i);
+        const auto one = message_frame(i, payload);
+        stream.insert(stream.end(), one.begin(), one.end());
+        expected.push_back({i, payload, false});
+    }
+    p.peer.send(p, stream);
+    p.until([&] { return p.b.sink.count == expected.size(); });
+    check_all(p.b.sink, expected);
+}
+
+TEST_CASE("data of gets and puts may be cut anywhere on its way, too") {
+    raw_pair p;
+    std::vector<std::byte> memory(10'000);
+    region open = p.server.register_memory(memory, access::all);
+    const auto source = pattern(10'000);
+    std::vector<std::byte> into(10'000);
+    recording_completion got;
+    REQUIRE(p.b.link->get({0x1000, into.size(), 0x123456789, access::all}, into, got) == post_result::posted);
+    const std::uint32_t id = detail::get_request::load(p.peer.receive(p, 36).data() + 4).operation;
+
+    std::vector<std::byte> stream;
+    const auto add = [&stream](const std::vector<std::byte>& one) {
+        stream.insert(stream.end(), one.begin(), one.end());
+    };
+    const auto part = [&source](std::size_t at, std::size_t bytes) {
+        return std::span(source).subspan(at, bytes);
+    };
+    const std::uint64_t at = open.remote().address;
+    const std::uint64_t key = open.remote().key;
+    add(one_sided_frame(tcp_frame::put_data, detail::put_data{key, at, 10'000, 3}, part(0, 10)));
+    add(one_sided_frame(tcp_frame::get_data, detail::get_data{id}, part(0, 5000)));
+    add(message_frame(1, part(0, 20)));
+    add(one_sided_frame(tcp_frame::put_data, detail::put_data{key, at + 10, 9990, 3}, part(10, 9990)));
+    add(one_sided_frame(tcp_frame::get_data, detail::get_data{id}, part(5000, 5000)));
+    add(one_sided_frame(tcp_frame::one_sided_status, detail::one_sided_status{id, errc::ok}));
+    add(message_frame(2, {}));
+    const auto step = GENERATE(1u, 5u, 13u, 1000u, 100'000u);
+    for (std::size_t sent = 0; sent < stream.size();) {
+        const std::size_t now = std::min<std::size_t>(step, stream.size() - sent);
+        p.peer.send(p, std::span(stream).subspan(sent, now));
+        p.turns(1);
+        sent += now;
+    }
+    p.until([&] { return p.b.sink.count == 2 && got.calls == 1; });
+    CHECK_FALSE(got.outcome);
+    CHECK(into == source);
+    CHECK(memory == source);
+    CHECK(p.peer.receive(p, 12) ==
+          one_sided_frame(tcp_frame::one_sided_status, detail::one_sided_status{3, errc::ok}));
+}
+
+TEST_CASE("a peer that sends what no peer may send loses its link, and only that one") {
+    raw_pair p;
+    auto good = p.connect(p.listener);
+    tcp_end a;
+    tcp_end b;
+    a.link = std::make_unique<recorded_link>(std::move(good.client), a.sink);
+    b.link = std::make_unique<recorded_link>(std::move(good.server), b.sink);
+
+    std::vector<std::byte> bad;
+    SECTION("an unknown kind") {
+        bad = frame(static_cast<tcp_frame>(GENERATE(0u, 6u, 9u, 15u)), 0, std::vector<std::byte>(64));
+    }
+    SECTION("a message that is too long") {
+        bad = frame(tcp_frame::message, GENERATE(detail::tcp_most_message + 1, std::size_t{0x0fff'ffff}),
+                    std::vector<std::byte>(64));
+    }
+    SECTION("a part that is too long") {
+        bad = frame(tcp_frame::put_data, 0x0fff'ffff, std::vector<std::byte>(64));
+    }
+    SECTION("random bytes") {
+        // Any first four bytes that are no good word; the rest is noise.
+        bad = pattern(100'000, GENERATE(1u, 2u, 3u));
+        bad[3] = std::byte{0xf7};
+    }
+    SECTION("a good message before it") {
+        bad = message_frame(1, pattern(5));
+        bad.resize(bad.size() + 100, std::byte{0xff});
+    }
+    p.peer.send(p, bad);
+    p.until([&] { return p.b.sink.downs == 1; });
+    CHECK(p.b.sink.reason == errc::protocol_violation);
+    p.until([&] { return p.peer.ended(); });
+
+    recording_completion c;
+    REQUIRE(a.link->post_copied(header_of(9), pattern(9)) == post_result::done);
+    p.until([&] { return b.sink.count == 1; });
+    CHECK(b.sink.messages[0].payload == pattern(9));
+}
+
+TEST_CASE("a peer that goes in mid-frame loses its link as one that goes at any other time") {
+    raw_pair p;
+    const auto whole = message_frame(1, pattern(50'000));
+    const auto bytes = GENERATE(0u, 1u, 4u, 15u, 16u, 17u, 49'000u);
+    const bool cut = GENERATE(false, true);
+    p.peer.send(p, std::span(whole).first(bytes));
+    p.turns(3);
+    if (cut) {
+        p.peer.reset();
+    } else {
+        p.peer.hang_up();
+    }
+    p.until([&] { return p.b.sink.downs == 1; });
+    CHECK(p.b.sink.reason == errc::peer_lost);
+    CHECK(p.b.sink.count == 0);
+}
