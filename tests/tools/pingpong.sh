@@ -19,6 +19,7 @@ trap cleanup EXIT
 shm="shm://pingpong-test-$$"
 urls="$shm"
 if [ "${RDMACORO_WITH_TCP:-0}" = 1 ]; then urls="$urls tcp://127.0.0.1:0"; fi
+cpus=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2])')
 all=latency,rate,bandwidth,bidirectional,get,put
 
 fail() {
@@ -185,10 +186,11 @@ done
 # ---- two separate processes
 
 for url in $urls; do
-    starts_listening "$url" --cpus 1
-    succeeds --cpus 0 --test latency,put --sizes 8,64K --iterations 20 --verify --json "$work/two.json" "$address"
+    starts_listening "$url" --cpus "${cpus#* }"
+    succeeds --cpus "${cpus% *}" --test latency,put --sizes 8,64K --iterations 20 --verify --json "$work/two.json" "$address"
     ends_with 0 "$listener"
-    python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["machine"]["cpus"] == [0, 1]' "$work/two.json"
+    python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["machine"]["cpus"] == [int(c) for c in sys.argv[2:]]' \
+        "$work/two.json" ${cpus}
 
     starts_listening "$url" --forever
     for _ in 1 2 3; do succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 "$address"; done

@@ -208,7 +208,7 @@ rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
         during = side.doing();
         if (peer.is_open()) {
             co_await say(peer, bye_message{.failed = failed ? 1u : 0u});
-            co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit));
+            static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
         }
         if (failed) std::rethrow_exception(failed);
     } catch (...) {

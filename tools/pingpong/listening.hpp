@@ -79,8 +79,8 @@ rdmacoro::task<> serve_client(Endpoint& peer, const options& asked, idle_kind& i
     try {
         const heard first = co_await rdmacoro::timeout(hear_any(peer), greeting_limit);
         if (kind_of(first.raw, first.bytes) == control_kind::bye) {
-            co_await rdmacoro::as_result(
-                rdmacoro::timeout(peer.close(), close_limit));  // it wanted to see the link
+            // It wanted to see the link.
+            static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
             co_return;
         }
         const auto plan = decode<plan_message>(first.raw, first.bytes);
@@ -95,7 +95,8 @@ rdmacoro::task<> serve_client(Endpoint& peer, const options& asked, idle_kind& i
         failed = std::current_exception();
     }
     watch::stop();
-    if (peer.is_open()) co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit));
+    if (peer.is_open())
+        static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
     if (failed) fail_listening(failed);
 }
 

@@ -38,7 +38,7 @@ rdmacoro::task<std::string> explain_connected(const options& asked) {
     rdmacoro::endpoint<Transport, List> connected = std::move(peer).value();
     const std::string table = connected.explain();
     co_await say(connected, bye_message{.failed = 0});
-    co_await rdmacoro::as_result(rdmacoro::timeout(connected.close(), close_limit));
+    static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(connected.close(), close_limit)));
     co_return table;
 }
 
