@@ -3,6 +3,8 @@
 
 #include <rdmacoro/coro/intrusive_list.hpp>
 
+#include <utility>
+
 namespace rdmacoro {
 
 class local_stop_source;
@@ -15,6 +17,9 @@ public:
 
     [[nodiscard]] inline bool stop_requested() const noexcept;
     [[nodiscard]] bool stop_possible() const noexcept { return source_ != nullptr; }
+
+    /// Whether the token is of `whole`, or of a source that follows it, directly or not.
+    [[nodiscard]] inline bool is_part_of(const local_stop_source& whole) const noexcept;
 
 private:
     friend class local_stop_source;
@@ -52,8 +57,10 @@ public:
     /// A source that also stops when `parent` does.
     explicit local_stop_source(local_stop_token parent) noexcept { follow(parent); }
 
-    /// From now on stops when `parent` does, and at once when it already has.
+    /// From now on stops when `parent` does, and at once when it already has. One parent at a time, which must outlive
+    /// this source or be left by `unfollow`.
     void follow(local_stop_token parent) noexcept {
+        belong_to(parent);
         if (parent.stop_requested()) {
             request_stop();
         } else if (parent.stop_possible()) {
@@ -62,6 +69,17 @@ public:
                 static_cast<link_up&>(self).owner->request_stop();
             });
         }
+    }
+
+    void unfollow() noexcept {
+        upstream_.detach();
+        belong_to({});
+    }
+
+    /// Makes it a part of what has the token `whole` (see `is_part_of`) without stopping with it. Gives what it was a part
+    /// of before.
+    local_stop_token belong_to(local_stop_token whole) noexcept {
+        return local_stop_token(std::exchange(whole_, whole.source_));
     }
 
     [[nodiscard]] local_stop_token get_token() noexcept { return local_stop_token(this); }
@@ -76,17 +94,26 @@ public:
 
 private:
     friend class local_stop_callback;
+    friend class local_stop_token;
     struct link_up : local_stop_callback {
         local_stop_source* owner = nullptr;
     };
 
     bool requested_ = false;
+    local_stop_source* whole_ = nullptr;
     detail::intrusive_list<local_stop_callback, local_stop_callback> callbacks_;
     link_up upstream_;
 };
 
 inline bool local_stop_token::stop_requested() const noexcept {
     return source_ != nullptr && source_->stop_requested();
+}
+
+inline bool local_stop_token::is_part_of(const local_stop_source& whole) const noexcept {
+    for (const local_stop_source* at = source_; at != nullptr; at = at->whole_) {
+        if (at == &whole) return true;
+    }
+    return false;
 }
 
 inline void local_stop_callback::attach(local_stop_token token, function call) noexcept {

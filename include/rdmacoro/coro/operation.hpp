@@ -19,7 +19,7 @@ public:
     /// Set by the awaiting coroutine's promise before the operation begins.
     void bind(const environment& env) noexcept {
         if (owner_ == nullptr) owner_ = env.owner;
-        stop_ = env.stop;
+        stop = env.stop;
     }
 
     [[nodiscard]] bool done() const noexcept { return state_ == state::done; }
@@ -31,7 +31,8 @@ protected:
     explicit operation_base(scheduler* owner) noexcept : owner_(owner) {}
 
     /// Only an operation that has not begun moves.
-    operation_base(operation_base&& other) noexcept : owner_(other.owner_), stop_(other.stop_) {
+    operation_base(operation_base&& other) noexcept : owner_(other.owner_) {
+        stop = other.stop;
         if (other.state_ != state::fresh) fatal("an operation was moved after it had begun");
     }
 
@@ -54,7 +55,6 @@ protected:
     };
 
     scheduler* owner_;
-    local_stop_token stop_{};
     stop_hook on_stop_;
     state state_ = state::fresh;
 };
@@ -80,7 +80,7 @@ public:
     bool await_ready() noexcept {
         if (state_ == state::fresh) {
             begin();
-        } else if (state_ == state::pending && stop_.stop_requested()) {
+        } else if (state_ == state::pending && stop.stop_requested()) {
             self().cancel();
         }
         return state_ == state::done;
@@ -88,9 +88,9 @@ public:
 
     void await_suspend(std::coroutine_handle<> awaiting) noexcept {
         this->waiter = awaiting;
-        if (stop_.stop_possible()) {
+        if (stop.stop_possible()) {
             on_stop_.self = this;
-            on_stop_.attach(stop_, [](local_stop_callback& hook) noexcept {
+            on_stop_.attach(stop, [](local_stop_callback& hook) noexcept {
                 auto* op = static_cast<Derived*>(static_cast<stop_hook&>(hook).self);
                 if (!op->done()) op->cancel();
             });
@@ -110,7 +110,7 @@ public:
     /// Begins without awaiting. See `start`.
     void begin() noexcept {
         state_ = state::pending;
-        if (stop_.stop_requested()) [[unlikely]] {
+        if (stop.stop_requested()) [[unlikely]] {
             self().finish_canceled();
             state_ = state::done;
         } else {
@@ -124,7 +124,7 @@ protected:
 private:
     using Base::on_stop_;
     using Base::state_;
-    using Base::stop_;
+    using Base::stop;
     using typename Base::state;
     using typename Base::stop_hook;
 

@@ -22,7 +22,8 @@ public:
     /// anybody, and the scheduler yields instead of parking.
     [[nodiscard]] virtual int wake_fd() noexcept { return -1; }
 
-    /// From now on until `disarm`, work that appears must make `wake_fd` readable.
+    /// From now on until `disarm`, work that appears must make `wake_fd` readable. A source that is added between the two
+    /// sees only `disarm`, one that is removed only `arm`.
     virtual void arm() noexcept {}
     virtual void disarm() noexcept {}
 };

@@ -35,6 +35,7 @@ namespace detail {
 struct ready_node {
     ready_node* next_ready = nullptr;
     std::coroutine_handle<> waiter{};
+    local_stop_token stop{};  // that the coroutine runs with; also says whose part it is
 };
 
 /// Whether a coroutine that hands over to another leaves nothing on the stack in every build. g++ before 15 tail-calls
@@ -88,13 +89,24 @@ public:
     template <class Done>
     void run_until(Done done) {
         current_scope scope(*this);
-        while (!done()) {
-            if (turn()) {
-                moved();
-            } else if (!done()) {
-                idle();
-            }
-        }
+        narrowed* const former = std::exchange(narrowed_, nullptr);
+        if (former != nullptr) resume_put_off(*former);
+        loop(done);
+        narrowed_ = former;
+    }
+
+    /// As above, but resumes only coroutines whose token is part of `scope`; the others keep their turn for later. For
+    /// destructors that wait for what they own, in a coroutine of this scheduler: any other coroutine that is resumed on
+    /// top of it might in its turn wait for the one below.
+    template <class Done>
+    void run_until(Done done, const local_stop_source& scope) {
+        current_scope current(*this);
+        narrowed here{&scope};
+        narrowed* const former = std::exchange(narrowed_, &here);
+        if (former != nullptr) resume_put_off(*former);
+        loop(done);
+        narrowed_ = former;
+        resume_put_off(here);
     }
 
     /// The coroutine goes on in this turn or the next. The node stays in place until then.
@@ -213,13 +225,42 @@ private:
         scheduler* former;
     };
 
+    /// While a destructor waits: what may be resumed, and what has had to wait for it.
+    struct narrowed {
+        const local_stop_source* to;
+        detail::ready_node* head = nullptr;
+        detail::ready_node** tail = &head;
+    };
+
+    /// What has had to wait is ready again, before all others.
+    void resume_put_off(narrowed& from) noexcept {
+        if (from.head == nullptr) return;
+        *from.tail = ready_head_;
+        if (ready_head_ == nullptr) ready_tail_ = from.tail;
+        ready_head_ = std::exchange(from.head, nullptr);
+        from.tail = &from.head;
+    }
+
+    template <class Done>
+    void loop(Done& done) {
+        while (!done()) {
+            if (turn()) {
+                moved();
+            } else if (!done()) {
+                idle();
+            }
+        }
+    }
+
     void moved() noexcept {
         if (!idling_) return;
         idling_ = false;
         idle_->progress();
     }
 
+    inline bool take_batch() noexcept;
     inline bool run_ready() noexcept;
+    inline bool run_narrowed() noexcept;
     inline void collect_posted() noexcept;
     inline void idle() noexcept;
     inline void park() noexcept;
@@ -230,6 +271,7 @@ private:
     detail::ready_node* ready_head_ = nullptr;
     detail::ready_node** ready_tail_ = &ready_head_;
     detail::ready_node* batch_ = nullptr;  // being resumed; here, so that a nested run goes on with it
+    narrowed* narrowed_ = nullptr;
     detail::posted_node* arrived_head_ = nullptr;
     detail::posted_node** arrived_tail_ = &arrived_head_;
     std::coroutine_handle<> handed_over_{};

@@ -72,7 +72,7 @@ public:
         local_stop_source stopped;
         stopped.request_stop();
         op_.bind({nullptr, stopped.get_token()});
-        if (!op_.await_ready()) op_.owner().run_until([this] { return op_.done(); });
+        if (!op_.await_ready()) op_.owner().run_until([this] { return op_.done(); }, stopped);
     }
 
     /// Whether it has ended; then awaiting it does not suspend.
@@ -114,7 +114,7 @@ public:
         if (awaited_) return;
         detail::check_abandoned();
         source_.request_stop();
-        owner_->run_until([this] { return slot_.done; });
+        owner_->run_until([this] { return slot_.done; }, source_);
     }
 
     [[nodiscard]] bool done() const noexcept { return slot_.done; }
@@ -124,6 +124,7 @@ public:
     void await_suspend(std::coroutine_handle<> awaiting) noexcept { slot_.waiter = awaiting; }
     value_type await_resume() {
         awaited_ = true;
+        source_.unfollow();  // who awaits may be gone before this is
         return slot_.ended_with.take();
     }
 

@@ -171,6 +171,7 @@ T scheduler::run(task<T> main) {
     frame.promise().set_environment({this, frame.promise().get_environment().stop});
     detail::ready_node root;
     root.waiter = frame;
+    root.stop = frame.promise().get_environment().stop;
     make_ready(root);
     run_until([&] { return frame.done(); });
     return frame.promise().take();

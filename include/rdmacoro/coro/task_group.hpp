@@ -51,7 +51,7 @@ public:
     ~task_group() {
         if (size_ == 0) return;
         request_stop();
-        owner_->run_until([this] { return size_ == 0; });
+        owner_->run_until([this] { return size_ == 0; }, source_);
     }
 
     /// Runs `callable(args...)`, which gives something awaitable, typically a task. Callable and arguments are moved or
@@ -86,7 +86,7 @@ public:
 
         bool await_ready() noexcept {
             if (group_->joiner_ != nullptr) detail::fatal("a task group is joined twice at a time");
-            if (stop_.stop_requested()) {
+            if (stop.stop_requested()) {
                 group_->request_stop();
                 canceled_ = group_->size_ == 0;
             }
@@ -96,15 +96,16 @@ public:
             state_ = state::pending;
             waiter = awaiting;
             group_->joiner_ = this;
-            if (!stop_.stop_possible()) return;
+            former_ = group_->source_.belong_to(stop);
+            if (!stop.stop_possible()) return;
             on_stop_.self = this;
-            on_stop_.attach(stop_, [](local_stop_callback& hook) noexcept {
+            on_stop_.attach(stop, [](local_stop_callback& hook) noexcept {
                 static_cast<join_operation*>(static_cast<stop_hook&>(hook).self)->group_->request_stop();
             });
         }
         void await_resume() {
             if (group_->failure_) std::rethrow_exception(std::exchange(group_->failure_, {}));
-            const bool cut_short = std::exchange(group_->child_canceled_, false) && stop_.stop_requested();
+            const bool cut_short = std::exchange(group_->child_canceled_, false) && stop.stop_requested();
             if (canceled_ || cut_short) detail::throw_error(errc::canceled);
         }
 
@@ -113,10 +114,12 @@ public:
 
         void finish() noexcept {
             group_->joiner_ = nullptr;
+            group_->source_.belong_to(former_);
             complete();
         }
 
         task_group* group_;
+        local_stop_token former_{};  // what the group was a part of; while joined it is a part of who joins
         bool canceled_ = false;
     };
 

@@ -13,7 +13,8 @@ public:
 
     void bind(const environment& env) noexcept {
         owner_ = env.owner;
-        canceled_ = env.stop.stop_requested();
+        stop = env.stop;
+        canceled_ = stop.stop_requested();
     }
     bool await_ready() const noexcept { return canceled_; }
     void await_suspend(std::coroutine_handle<> awaiting) {

@@ -61,6 +61,7 @@ struct child {
     void begin_soon(const environment& env) noexcept {
         frame.promise().set_environment(env);
         frame.promise().waiter = frame;
+        frame.promise().stop = env.stop;
         env.owner->make_ready(frame.promise());
     }
     /// It begins here and now, and runs until it first suspends.

@@ -20,19 +20,44 @@ inline scheduler::~scheduler() {
     if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
+inline bool scheduler::take_batch() noexcept {
+    if (batch_ != nullptr) return true;
+    // Only what is ready now: a coroutine that makes itself ready again must not keep the network waiting.
+    batch_ = ready_head_;
+    ready_head_ = nullptr;
+    ready_tail_ = &ready_head_;
+    return batch_ != nullptr;
+}
+
 inline bool scheduler::run_ready() noexcept {
-    if (batch_ == nullptr) {
-        // Only what is ready now: a coroutine that makes itself ready again must not keep the network waiting.
-        batch_ = ready_head_;
-        ready_head_ = nullptr;
-        ready_tail_ = &ready_head_;
-        if (batch_ == nullptr) return false;
-    }
+    if (narrowed_ != nullptr) [[unlikely]]
+        return run_narrowed();
+    if (!take_batch()) return false;
     while (detail::ready_node* node = batch_) {
         batch_ = node->next_ready;  // the frame that holds the node may be gone after resume
         resume(node->waiter);
     }
     return true;
+}
+
+inline bool scheduler::run_narrowed() noexcept {
+    narrowed& here = *narrowed_;
+    resume_put_off(
+        here);  // some may have become part of the scope: who is in it may have begun to wait for them
+    if (!take_batch()) return false;
+    bool any = false;
+    while (detail::ready_node* node = batch_) {
+        batch_ = node->next_ready;
+        if (node->stop.is_part_of(*here.to)) {
+            resume(node->waiter);
+            any = true;
+        } else {
+            node->next_ready = nullptr;
+            *here.tail = node;
+            here.tail = &node->next_ready;
+        }
+    }
+    return any;
 }
 
 inline bool scheduler::turn() noexcept {
@@ -127,7 +152,6 @@ inline void scheduler::park() noexcept {
     // Arm, look once more, sleep: what came before the arming is found here, what comes after it wakes the sleep.
     // The load pairs with post(); turn() looks too, but not in an order that other threads can rely on.
     if (posted_.load(std::memory_order_seq_cst) == nullptr && !turn()) {
-        ++parks_;
         if (!sleep_until_woken()) ::sched_yield();
     } else {
         moved();
@@ -154,6 +178,7 @@ inline bool scheduler::sleep_until_woken() noexcept {
         limit.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
         wait = &limit;
     }
+    ++parks_;
     const int ready = ::ppoll(fds.data(), count, wait, nullptr);
     if (ready > 0 && fds[0].revents != 0) {
         std::uint64_t drained = 0;
