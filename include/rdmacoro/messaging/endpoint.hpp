@@ -54,7 +54,7 @@ public:
     ///     bytes are with the network already ends with its value.
     /// Example:
     ///     co_await peer.send(std::as_bytes(std::span(text)), 7);
-    template <std::convertible_to<const_buffers> Buffers>
+    template <std::convertible_to<const_buffers> Buffers = const_buffers>
     [[nodiscard]] send_operation<connection_type> send(Buffers&& from, tag_type tag = 0) noexcept {
         return {core_->link, static_cast<Buffers&&>(from), tag, false};
     }
@@ -67,7 +67,7 @@ public:
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peer.ssend(std::as_bytes(std::span(text)), 7);
-    template <std::convertible_to<const_buffers> Buffers>
+    template <std::convertible_to<const_buffers> Buffers = const_buffers>
     [[nodiscard]] send_operation<connection_type> ssend(Buffers&& from, tag_type tag = 0) noexcept {
         return {core_->link, static_cast<Buffers&&>(from), tag, true};
     }
@@ -82,7 +82,7 @@ public:
     /// Example:
     ///     std::vector<std::byte> buffer(1 << 20);
     ///     auto got = co_await peer.recv(buffer, 7);
-    template <std::convertible_to<mutable_buffers> Buffers>
+    template <std::convertible_to<mutable_buffers> Buffers = mutable_buffers>
     [[nodiscard]] receive_operation<connection_type> recv(Buffers&& into, tag_match wanted = any_tag) noexcept {
         return {core_->link, static_cast<Buffers&&>(into), wanted, 0};
     }

@@ -1,9 +1,11 @@
 // mailbox: many peers, and receives from any of them.
 #pragma once
 
+#include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -34,7 +36,8 @@ public:
     [[nodiscard]] std::error_code why_not_from(peer_id source) const noexcept {
         if (source == any_source) return closed_ ? make_error_code(errc::closed) : std::error_code{};
         const connection_type* from = find(source);
-        return from == nullptr ? make_error_code(errc::invalid_argument) : from->why_not_from(source);
+        if (from == nullptr) return make_error_code(errc::invalid_argument);
+        return from->why_not_from(source);
     }
 
     /// One try to find a message from `source`. For any source the links take turns, up to the first that moved.
@@ -180,9 +183,9 @@ public:
     /// Cancellation: as `endpoint::send`.
     /// Example:
     ///     co_await peers.send(worker, std::as_bytes(std::span(text)), 7);
-    [[nodiscard]] send_operation<connection_type> send(peer_id peer, const const_buffers& from,
-                                                       tag_type tag = 0) {
-        return {core_->at(peer), from, tag, false};
+    template <std::convertible_to<const_buffers> Buffers = const_buffers>
+    [[nodiscard]] send_operation<connection_type> send(peer_id peer, Buffers&& from, tag_type tag = 0) {
+        return {core_->at(peer), static_cast<Buffers&&>(from), tag, false};
     }
 
     /// Awaitable.
@@ -193,9 +196,9 @@ public:
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peers.ssend(worker, std::as_bytes(std::span(text)), 7);
-    [[nodiscard]] send_operation<connection_type> ssend(peer_id peer, const const_buffers& from,
-                                                        tag_type tag = 0) {
-        return {core_->at(peer), from, tag, true};
+    template <std::convertible_to<const_buffers> Buffers = const_buffers>
+    [[nodiscard]] send_operation<connection_type> ssend(peer_id peer, Buffers&& from, tag_type tag = 0) {
+        return {core_->at(peer), static_cast<Buffers&&>(from), tag, true};
     }
 
     /// Awaitable. Ends with the message's length, tag and source.
@@ -209,9 +212,10 @@ public:
     /// Example:
     ///     auto got = co_await peers.recv(buffer);
     ///     co_await peers.send(got.source, std::span(buffer).first(got.bytes), got.tag);
-    [[nodiscard]] receive_operation<core> recv(const mutable_buffers& into, tag_match wanted = any_tag,
+    template <std::convertible_to<mutable_buffers> Buffers = mutable_buffers>
+    [[nodiscard]] receive_operation<core> recv(Buffers&& into, tag_match wanted = any_tag,
                                                peer_id source = any_source) noexcept {
-        return {*core_, into, wanted, source};
+        return {*core_, static_cast<Buffers&&>(into), wanted, source};
     }
 
     /// Awaitable. Ends with a `message` that is read where it lies.
