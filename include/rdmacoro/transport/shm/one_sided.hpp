@@ -150,10 +150,12 @@ private:
     }
 
     bool advance_one(transfer& job) noexcept {
+        bool any = false;
         if (job.status == errc::ok && job.moved < job.there.length && link_.peer.reaches(job.there.address, job.there.length)) {
             step_directly(job);
-        } else if (job.status == errc::ok && !ask(job)) {
-            return false;
+            any = true;
+        } else if (job.status == errc::ok) {
+            any = ask(job);
         }
         if (job.status != errc::ok) {
             // Requests that are still out are answered to nobody.
@@ -161,10 +163,13 @@ private:
                 if (request.job == &job) request.job = nullptr;
             }
             finish(job, make_error_code(job.status));
-        } else if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
-            finish(job, {});
+            return true;
         }
-        return true;
+        if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
+            finish(job, {});
+            return true;
+        }
+        return any;
     }
 
     /// Asks the peer for what is still to be asked for; true when anything was.
