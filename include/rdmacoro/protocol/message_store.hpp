@@ -76,7 +76,8 @@ private:
     }
 
     static constexpr std::size_t slab_bytes = 64 * 1024;
-    static constexpr std::size_t keep_idle_bytes = 1024 * 1024;  // of one class, with nothing in it
+    // Of one class, with nothing in it; the longest block of the default budget (1 MiB unasked, in its class) is kept.
+    static constexpr std::size_t keep_idle_bytes = 2 * 1024 * 1024;
     static constexpr std::size_t classes = 4 * 64;
 
     /// Four classes for each doubling; see `storage_bytes`.
