@@ -116,8 +116,10 @@ struct status {
     const std::error_category* category = nullptr;
 
     constexpr status() noexcept = default;
-    status(errc code) noexcept : value(static_cast<int>(code)), category(code == errc::ok ? nullptr : &error_category()) {}
-    status(std::error_code code) noexcept : value(code.value()), category(code ? &code.category() : nullptr) {}
+    status(errc code) noexcept
+        : value(static_cast<int>(code)), category(code == errc::ok ? nullptr : &error_category()) {}
+    status(std::error_code code) noexcept
+        : value(code.value()), category(code ? &code.category() : nullptr) {}
 
     [[nodiscard]] explicit operator bool() const noexcept { return category != nullptr; }
     operator std::error_code() const noexcept {
