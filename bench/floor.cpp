@@ -780,7 +780,7 @@ std::vector<int> choose_cpus(const std::vector<int>& wished, const std::vector<i
     for (const int cpu : wished)
         if (std::find(usable.begin(), usable.end(), cpu) == usable.end()) {
             std::string list;
-            for (const int u : usable) list += " " + std::to_string(u);
+            for (const int u : usable) list.append(1, ' ').append(std::to_string(u));
             throw CLI::ValidationError("--cpus", "CPU " + std::to_string(cpu) +
                                                      " is not among those usable here:" + list);
         }

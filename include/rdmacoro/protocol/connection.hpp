@@ -611,12 +611,9 @@ private:
             owes_hello_ = false;
         }
         if (owes_credit_) {
-            if (!credits_.overdue()) {
-                owes_credit_ = false;
-            } else if (say(control_kind::credit)) {
-                owes_credit_ = false;
-                ++counts_.credit_messages;
-            }
+            // A header gives back 65,535 at most, which may be far less than a message cost.
+            while (credits_.overdue() && say(control_kind::credit)) ++counts_.credit_messages;
+            owes_credit_ = credits_.overdue();
         }
         if (owes_goodbye_seen_ && say(control_kind::goodbye_seen)) owes_goodbye_seen_ = false;
         if (owes_goodbye_ && say(control_kind::goodbye)) owes_goodbye_ = false;
@@ -634,12 +631,12 @@ private:
         if (h.kind != static_cast<std::uint8_t>(control_kind::hello) || h.credits != 0 || !hello) {
             violation();
         } else if (hello->version != wire_version) {
-            refusal_ = "this side speaks version " + std::to_string(wire_version) + " of the wire protocol, " +
+            refusal_ = std::string("this side speaks version ") + std::to_string(wire_version) + " of the wire protocol, " +
                        link_.peer_name() + " version " + std::to_string(hello->version);
             close(make_error_code(errc::version_mismatch));
         } else if (hello->fingerprint != Protocols::fingerprint) {
             const auto text = payload.subspan(wire_hello::wire_bytes);
-            refusal_ = "this side has the protocols \"" + Protocols::text() + "\", " + link_.peer_name() + " has \"" +
+            refusal_ = std::string("this side has the protocols \"") + Protocols::text() + "\", " + link_.peer_name() + " has \"" +
                        printable(text) + "\"";
             close(make_error_code(errc::protocol_mismatch));
         } else if (hello->budget < least_budget) {
@@ -648,6 +645,7 @@ private:
             credits_.opened(hello->budget);
             phase_ = phase::open;
             tell(opener_, {});
+            drain();  // what was sent before the peer had said what it grants
         }
     }
 

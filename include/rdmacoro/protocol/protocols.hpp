@@ -57,7 +57,7 @@ struct protocols {
         const auto add = [&](std::string_view name, std::uint64_t limit) {
             if (!names.empty()) names += ", ";
             names += name;
-            if (limit != 0) names += "<" + std::to_string(limit) + ">";
+            if (limit != 0) names.append("<").append(std::to_string(limit)).append(">");
         };
         (add(Policies::name, Policies::parameter()), ...);
         return names;

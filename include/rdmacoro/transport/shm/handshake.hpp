@@ -43,7 +43,7 @@ public:
     /// Takes `name` or `shm://name`. Throws `errc::address_invalid`.
     explicit socket_name(std::string_view address) {
         if (address.substr(0, 6) == "shm://") address.remove_prefix(6);
-        text_ = "shm://" + std::string(address);
+        text_ = std::string("shm://").append(address);
         static constexpr std::string_view prefix = "rdmacoro/";
         if (address.empty() || address.size() + prefix.size() + 1 > sizeof raw_.sun_path) {
             throw error(errc::address_invalid, text_ + ": a shared-memory address is shm://NAME, of 1 to " +
@@ -131,7 +131,7 @@ struct received_hello {
         throw error(errc::protocol_violation, "the peer does not speak the shared-memory handshake");
     }
     if (got.said.version != hello::version_value) {
-        throw error(errc::version_mismatch, "shared-memory handshake: we speak version " +
+        throw error(errc::version_mismatch, std::string("shared-memory handshake: we speak version ") +
                                                 std::to_string(hello::version_value) + ", the peer version " +
                                                 std::to_string(got.said.version));
     }
@@ -164,8 +164,23 @@ struct own_hello {
     return own;
 }
 
+/// Throws unless `fd` is an eventfd: writing to anything else that a peer gave us could block, or end the process. From
+/// here on writing to it does not block.
+inline void check_doorbell(int fd) {
+    std::array<char, 64> target{};
+    const std::string link = std::string("/proc/self/fd/") + std::to_string(fd);
+    const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+    if (length < 0) throw_errno(link);
+    if (std::string_view(target.data(), static_cast<std::size_t>(length)) != "anon_inode:[eventfd]") {
+        throw error(errc::protocol_violation, "the peer's doorbell is no eventfd");
+    }
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno("fcntl of the peer's doorbell");
+}
+
 /// Takes over what the peer's hello says. Throws.
 inline void adopt(channel& made, domain_base& domain, received_hello& peer, pid_t pid) {
+    check_doorbell(peer.descriptors[0].get());
     made.peer_doorbell = std::move(peer.descriptors[0]);
     made.peer.map_table(peer.descriptors[1].get(), peer.said.region_entries);
     made.peer.map_arena(peer.descriptors[2].get(), peer.said.arena_base, peer.said.arena_bytes);

@@ -49,6 +49,7 @@ public:
             [](void* owner, std::uint64_t block) noexcept {
                 auto* ch = static_cast<channel*>(owner);
                 ch->in.free_block(static_cast<std::uint32_t>(block));
+                ch->ring_doorbell();
                 ch->release();
             },
             channel_.get(), static_cast<std::uint64_t>(current_->block));
@@ -204,6 +205,7 @@ private:
     }
 
     [[gnu::always_inline]] unsigned other_work() noexcept {
+        if (channel_->in.take_gave_back()) [[unlikely]] channel_->ring_doorbell();
         return one_sided_.idle() && !wants_room_ ? 0 : do_other_work();
     }
 

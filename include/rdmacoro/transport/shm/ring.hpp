@@ -281,6 +281,14 @@ public:
         words_->freed_blocks[blocks_freed_ % geometry::most_blocks].store(static_cast<std::uint16_t>(block),
                                                                           std::memory_order_relaxed);
         words_->blocks_freed.store(++blocks_freed_, std::memory_order_release);
+        gave_back_ = true;
+    }
+
+    /// Whether cells or blocks were given back since the last call: a producer that sleeps may wait for them.
+    [[nodiscard, gnu::always_inline]] bool take_gave_back() noexcept {
+        if (!gave_back_) [[likely]] return false;
+        gave_back_ = false;
+        return true;
     }
 
     /// Our memory is out of the peer's reach from here on, once `region_in_use` has been 0.
@@ -301,6 +309,7 @@ private:
             turn_ = frame_word::next_turn(turn_);
         }
         words_->cells_freed.store(head_, std::memory_order_release);
+        gave_back_ = true;
     }
 
     [[gnu::always_inline]] std::byte* head_cell() noexcept {
@@ -344,6 +353,7 @@ private:
     std::uint32_t turn_ = 1;
     std::uint32_t last_turn_ = frame_word::turns + 1;  // none yet: matches no word
     std::uint32_t eighth_mask_ = 0;
+    bool gave_back_ = false;
     direction_words* words_ = nullptr;
     std::byte* blocks_ = nullptr;
     std::size_t block_bytes_ = 0;
