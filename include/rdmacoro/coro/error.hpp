@@ -46,7 +46,9 @@ namespace rdmacoro {
 /// The category of `errc`; its name is "rdmacoro".
 [[nodiscard]] inline const std::error_category& error_category() noexcept;
 
+/// `errc::ok` is the code that means no error, as every category has it: a success compares equal to it.
 [[nodiscard]] inline std::error_code make_error_code(errc code) noexcept {
+    if (code == errc::ok) return {};
     return {static_cast<int>(code), error_category()};
 }
 

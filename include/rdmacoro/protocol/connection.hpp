@@ -60,7 +60,8 @@ public:
     connection_base(const connection_base&) = delete;
     connection_base& operator=(const connection_base&) = delete;
 
-    enum class phase : std::uint8_t { opening, open, closing, down };
+    /// `half_closed`: the peer said goodbye; what it sent can still be received.
+    enum class phase : std::uint8_t { opening, open, half_closed, closing, down };
 
     [[nodiscard]] mailbox_base& box() noexcept { return *box_; }
     [[nodiscard]] peer_id source() const noexcept { return source_; }
@@ -444,6 +445,11 @@ public:
         }
         count_copy(payload.size());
     }
+    /// A receive that was being filled ends without its message.
+    void fail_fill(receive_request& r, std::error_code why) noexcept {
+        if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
+        r.finish(why);
+    }
     void end_fill(receive_request& r, tag_type tag, std::size_t bytes) noexcept {
         count_received(bytes);
         r.got_ = {bytes, tag, source_};
@@ -668,6 +674,7 @@ private:
             case control_kind::goodbye:
                 if (peer_said_goodbye_) break;
                 peer_said_goodbye_ = true;
+                if (phase_ == phase::open) phase_ = phase::half_closed;
                 owes_goodbye_seen_ = true;
                 say_what_is_owed();
                 while (send_request* r = queue_.pop_front()) r->finish(make_error_code(errc::closed));

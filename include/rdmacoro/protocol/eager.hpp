@@ -106,7 +106,7 @@ struct eager {
         }
         void writable() noexcept {}
         void fail(std::error_code reason) noexcept {
-            if (receive_ != nullptr) std::exchange(receive_, nullptr)->finish(reason);
+            if (receive_ != nullptr) context_.fail_fill(*std::exchange(receive_, nullptr), reason);
             if (message_ != nullptr) context_.free(*std::exchange(message_, nullptr));
         }
 

@@ -199,7 +199,7 @@ struct segmented {
             }
             sending_ = leaving_ = 0;
             for (in_slot& slot : in_) {
-                if (slot.state == in_state::filling) slot.request->finish(reason);
+                if (slot.state == in_state::filling) context_.fail_fill(*slot.request, reason);
                 if (slot.state == in_state::kept) context_.withdraw(*slot.message);
                 slot = {};
             }
@@ -426,7 +426,7 @@ struct segmented {
             in_slot& slot = in_[id];
             if (slot.say_gone) return context_.violation();
             if (slot.state == in_state::filling) {
-                std::exchange(slot.request, nullptr)->finish(make_error_code(errc::peer_canceled));
+                context_.fail_fill(*std::exchange(slot.request, nullptr), make_error_code(errc::peer_canceled));
             } else if (slot.state == in_state::kept) {
                 context_.withdraw(*slot.message);
             }

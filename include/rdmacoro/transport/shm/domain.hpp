@@ -39,6 +39,7 @@ struct fd_handler {
     using function = void (*)(fd_handler& self, std::uint32_t events) noexcept;
     function ready = nullptr;
     int watched = -1;
+    bool awaited = false;
 };
 
 /// A link as its domain sees it.
@@ -120,18 +121,22 @@ public:
 
     void add_link(pollable& link) noexcept { links_.push_back(link); }
 
-    /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. Throws.
-    void watch(fd_handler& handler, int fd, std::uint32_t events) {
+    /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. `awaited`: somebody waits for it, so look often.
+    /// Throws.
+    void watch(fd_handler& handler, int fd, std::uint32_t events, bool awaited = false) {
         epoll_event wanted{};
         wanted.events = events;
         wanted.data.ptr = &handler;
         if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0) throw_errno("epoll_ctl for shared memory");
         handler.watched = fd;
+        handler.awaited = awaited;
+        if (awaited) ++awaited_;
     }
     void unwatch(fd_handler& handler) noexcept {
         if (handler.watched < 0) return;
         ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);
         handler.watched = -1;
+        if (handler.awaited) --awaited_;
         for (epoll_event& event : batch_) {
             if (event.data.ptr == &handler) event.data.ptr = nullptr;  // it may be in the batch that is being called
         }
@@ -149,7 +154,7 @@ public:
         }
         // Sockets tell of connections and of deaths; looking costs a system call, so only now and then while busy.
         turns_ += any ? 1u : 8u;
-        if (turns_ >= turns_between_looks) any |= look_at_descriptors();
+        if (turns_ >= (awaited_ != 0 ? turns_between_looks_soon : turns_between_looks)) any |= look_at_descriptors();
         return any;
     }
 
@@ -173,7 +178,8 @@ public:
 private:
     static constexpr unsigned links_budget = 64;
     static constexpr unsigned looks_in_a_poll = 4;
-    static constexpr unsigned turns_between_looks = 1u << 17;
+    static constexpr unsigned turns_between_looks = 1u << 15;
+    static constexpr unsigned turns_between_looks_soon = 1u << 9;
 
     [[gnu::noinline]] bool look_at_descriptors() noexcept {
         turns_ = 0;
@@ -218,6 +224,7 @@ private:
     bool membarrier_;
     std::uint64_t probe_word_ = 0;
     unsigned turns_ = turns_between_looks;
+    unsigned awaited_ = 0;  // handlers that somebody waits for
     fd_handler bell_;
     intrusive_list<pollable> links_;
     std::array<epoll_event, 16> batch_{};

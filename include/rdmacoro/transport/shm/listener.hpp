@@ -24,7 +24,7 @@ public:
             static_cast<readable_operation&>(self).finish(make_error_code(errc::timed_out));
         };
         try {
-            domain_.watch(*this, fd_, EPOLLIN | EPOLLRDHUP);
+            domain_.watch(*this, fd_, EPOLLIN | EPOLLRDHUP, true);
             deadline = owner().now() + limit_;
             owner().add_timer(*this);
         } catch (const std::system_error& failure) {
@@ -183,7 +183,7 @@ private:
             auto& here = static_cast<half_open&>(self);
             here.owner->drop(here);
         };
-        domain_.watch(*open, open->socket.get(), EPOLLIN | EPOLLRDHUP);
+        domain_.watch(*open, open->socket.get(), EPOLLIN | EPOLLRDHUP, true);
         open->deadline = domain_.owner().now() + domain_.options().handshake_limit;
         try {
             domain_.owner().add_timer(*open);
