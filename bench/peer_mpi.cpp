@@ -47,9 +47,11 @@ double rate(int rank, std::vector<char>& buffer, int bytes, int windows) {
         for (int i = 0; i < window; ++i) {
             char* slot = buffer.data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bytes);
             if (rank == 0) {
-                MPI_Isend(slot, bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(i)]);
+                MPI_Isend(slot, bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD,
+                          &requests[static_cast<std::size_t>(i)]);
             } else {
-                MPI_Irecv(slot, bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD, &requests[static_cast<std::size_t>(i)]);
+                MPI_Irecv(slot, bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD,
+                          &requests[static_cast<std::size_t>(i)]);
             }
         }
         MPI_Waitall(window, requests.data(), MPI_STATUSES_IGNORE);
@@ -80,8 +82,8 @@ int main(int argc, char** argv) {
     const double messages = rate(rank, buffer, 8, 20000);
     const double large = rate(rank, buffer, 1 << 20, 60);
     if (rank == 0) {
-        std::printf("latency 8 B: %.0f ns\nrate 8 B: %.2f M msg/s\nbandwidth 1 MB: %.2f GB/s\n", small, messages / 1e6,
-                    large * (1 << 20) / 1e9);
+        std::printf("latency 8 B: %.0f ns\nrate 8 B: %.2f M msg/s\nbandwidth 1 MB: %.2f GB/s\n", small,
+                    messages / 1e6, large * (1 << 20) / 1e9);
     }
     MPI_Finalize();
 }

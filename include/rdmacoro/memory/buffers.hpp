@@ -24,15 +24,18 @@ public:
     constexpr basic_buffers() noexcept : first_{nullptr, 0}, bytes_(0), count_(0) {}
 
     /// One contiguous piece.
-    constexpr basic_buffers(piece only) noexcept : first_{only.data(), only.size()}, bytes_(only.size()), count_(1) {}
+    constexpr basic_buffers(piece only) noexcept
+        : first_{only.data(), only.size()}, bytes_(only.size()), count_(1) {}
 
     /// Anything contiguous that converts to such a span, such as `std::vector<std::byte>&` or an array of bytes.
     template <class Range>
-        requires(!std::is_base_of_v<basic_buffers, std::remove_cvref_t<Range>> && std::is_convertible_v<Range&&, piece>)
+        requires(!std::is_base_of_v<basic_buffers, std::remove_cvref_t<Range>> &&
+                 std::is_convertible_v<Range &&, piece>)
     constexpr basic_buffers(Range&& range) noexcept : basic_buffers(piece(static_cast<Range&&>(range))) {}
 
     /// Several pieces. More than `inline_pieces` are not copied: `pieces` must outlive this.
-    explicit constexpr basic_buffers(std::span<const piece> pieces) noexcept : first_{nullptr, 0}, bytes_(0), count_(pieces.size()) {
+    explicit constexpr basic_buffers(std::span<const piece> pieces) noexcept
+        : first_{nullptr, 0}, bytes_(0), count_(pieces.size()) {
         if (count_ <= inline_pieces) {
             for (std::size_t i = 0; i < count_; ++i) at(i) = {pieces[i].data(), pieces[i].size()};
         } else {
@@ -70,7 +73,8 @@ public:
     /// From `offset` on, at most `most` bytes: less where that takes more than `pieces` pieces.
     [[nodiscard]] constexpr basic_buffers slice(std::size_t offset, std::size_t most,
                                                 std::size_t pieces = inline_pieces) const noexcept {
-        if (count_ <= 1) return basic_buffers(at_offset(offset).first(offset + most < bytes_ ? most : bytes_ - offset));
+        if (count_ <= 1)
+            return basic_buffers(at_offset(offset).first(offset + most < bytes_ ? most : bytes_ - offset));
         basic_buffers cut;
         while (cut.count_ < pieces && cut.count_ < inline_pieces && most > 0) {
             piece next = at_offset(offset);
@@ -124,7 +128,8 @@ template <class... Ranges>
 namespace detail {
 
 /// memcpy, without the call for the short messages that latency is measured with.
-[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from,
+                                              std::size_t bytes) noexcept {
     if (bytes - 8 <= 8) {  // 8 to 16: two words that may overlap
         std::uint64_t first = 0;
         std::uint64_t last = 0;
@@ -138,7 +143,8 @@ namespace detail {
 }
 
 /// Copies `bytes` bytes that start at `offset` of `from` to `to`.
-inline void copy_out(const const_buffers& from, std::size_t offset, std::byte* to, std::size_t bytes) noexcept {
+inline void copy_out(const const_buffers& from, std::size_t offset, std::byte* to,
+                     std::size_t bytes) noexcept {
     while (bytes > 0) {
         const std::span<const std::byte> piece = from.at_offset(offset);
         const std::size_t now = piece.size() < bytes ? piece.size() : bytes;

@@ -15,7 +15,8 @@ public:
     using give_back = void (*)(void* owner, std::uint64_t token) noexcept;
 
     lent_buffer() noexcept = default;
-    lent_buffer(std::span<const std::byte> bytes, give_back function, void* owner, std::uint64_t token) noexcept
+    lent_buffer(std::span<const std::byte> bytes, give_back function, void* owner,
+                std::uint64_t token) noexcept
         : bytes_(bytes), function_(function), owner_(owner), token_(token) {}
     lent_buffer(lent_buffer&& other) noexcept
         : bytes_(std::exchange(other.bytes_, {})),

@@ -33,7 +33,9 @@ public:
         std::uint64_t key = (pool_[used_++] << slot_bits) | slot;
         return (key >> slot_bits) != 0 ? key : next(slot);
     }
-    [[nodiscard]] static std::size_t slot_of(std::uint64_t key) noexcept { return key & ((1u << slot_bits) - 1); }
+    [[nodiscard]] static std::size_t slot_of(std::uint64_t key) noexcept {
+        return key & ((1u << slot_bits) - 1);
+    }
 
 private:
     void refill() {
@@ -54,8 +56,8 @@ private:
 /// Whether an access of `length` bytes at `address` under `key` is allowed by `table`. Reads each field once, so that a
 /// table in shared memory that changes meanwhile cannot be checked in one state and used in another: `ok` means that the
 /// region was registered, long enough and open to `wanted` at some moment during the call.
-[[nodiscard]] inline errc check_access(std::span<const region_entry> table, std::uint64_t key, std::uint64_t address,
-                                       std::uint64_t length, access wanted) noexcept {
+[[nodiscard]] inline errc check_access(std::span<const region_entry> table, std::uint64_t key,
+                                       std::uint64_t address, std::uint64_t length, access wanted) noexcept {
     const std::size_t slot = key_source::slot_of(key);
     if (key == 0 || slot >= table.size()) return errc::bad_key;
     const region_entry& entry = table[slot];
@@ -65,7 +67,8 @@ private:
     const access rights = entry.rights.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (entry.key.load(std::memory_order_relaxed) != key) return errc::bad_key;
-    if (address < first || address - first > bytes || length > bytes - (address - first)) return errc::out_of_bounds;
+    if (address < first || address - first > bytes || length > bytes - (address - first))
+        return errc::out_of_bounds;
     if (!allows(rights, wanted)) return errc::access_denied;
     return errc::ok;
 }
@@ -88,7 +91,8 @@ public:
         } else {
             throw_error(errc::no_resources, "register_memory: the domain's table of regions is full");
         }
-        const remote_region made{reinterpret_cast<std::uint64_t>(memory.data()), memory.size(), keys_.next(slot), rights};
+        const remote_region made{reinterpret_cast<std::uint64_t>(memory.data()), memory.size(),
+                                 keys_.next(slot), rights};
         region_entry& entry = storage_[slot];
         entry.address.store(made.address, std::memory_order_relaxed);
         entry.length.store(made.length, std::memory_order_relaxed);
@@ -107,7 +111,8 @@ public:
         free_.push_back(key_source::slot_of(key));
     }
 
-    [[nodiscard]] errc check(std::uint64_t key, std::uint64_t address, std::uint64_t length, access wanted) const noexcept {
+    [[nodiscard]] errc check(std::uint64_t key, std::uint64_t address, std::uint64_t length,
+                             access wanted) const noexcept {
         return check_access(storage_, key, address, length, wanted);
     }
     [[nodiscard]] std::size_t registered() const noexcept { return registered_; }

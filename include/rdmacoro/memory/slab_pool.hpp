@@ -65,13 +65,16 @@ private:
         free_block* next;
     };
     struct aligned_delete {
-        void operator()(std::byte* memory) const noexcept { ::operator delete(memory, std::align_val_t(alignment)); }
+        void operator()(std::byte* memory) const noexcept {
+            ::operator delete(memory, std::align_val_t(alignment));
+        }
     };
 
     [[gnu::noinline]] bool grow() noexcept {
         if (capacity() + blocks_per_slab_ > most_blocks_ && capacity() > 0) return false;
         const std::size_t bytes = block_bytes_ * blocks_per_slab_;
-        auto* memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(alignment), std::nothrow));
+        auto* memory =
+            static_cast<std::byte*>(::operator new(bytes, std::align_val_t(alignment), std::nothrow));
         if (memory == nullptr) return false;
         std::unique_ptr<std::byte, aligned_delete> slab(memory);
         try {

@@ -44,7 +44,8 @@ task<endpoint<T, P>> connect_default(std::string address, mailbox_options option
 
 }  // namespace detail
 
-/// Awaitable. Ends with an open `endpoint<T, P>`.
+/// Awaitable.
+/// Ends with an open `endpoint<T, P>`.
 /// Completes: when the peer has answered with the same protocol list and wire version.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time.
@@ -76,7 +77,8 @@ public:
         state_->workers.spawn(accept_all, state_.get());
     }
 
-    /// Awaitable. Ends with an open `endpoint<T, P>`.
+    /// Awaitable.
+    /// Ends with an open `endpoint<T, P>`.
     /// Completes: when a peer has connected and shaken hands.
     /// Buffers: none.
     /// Concurrency: any number at a time.
@@ -123,7 +125,8 @@ private:
 
     static task<> admit(state* self, typename T::connection made) {
         endpoint<T, P> fresh(self->domain.owner(), std::move(made), self->options);
-        const result<void> outcome = co_await as_result(detail::shake_hands(fresh, self->options.handshake_limit));
+        const result<void> outcome =
+            co_await as_result(detail::shake_hands(fresh, self->options.handshake_limit));
         if (!outcome) {
             ++self->refused;
             self->places.release();
@@ -154,7 +157,8 @@ task<listener<T, P>> listen_default(std::string address, mailbox_options options
 }
 }  // namespace detail
 
-/// Awaitable. Ends with a `listener<T, P>`.
+/// Awaitable.
+/// Ends with a `listener<T, P>`.
 /// Completes: when peers can connect.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time, at different addresses.

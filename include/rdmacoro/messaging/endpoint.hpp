@@ -72,7 +72,8 @@ public:
         return {core_->link, static_cast<Buffers&&>(from), tag, true};
     }
 
-    /// Awaitable. Ends with the message's length, tag and source.
+    /// Awaitable.
+    /// Ends with the message's length, tag and source.
     /// Completes: when a message that `wanted` accepts is in the buffer. Without `wanted`: any message.
     /// Buffers: borrowed until then. One span, or several with `scatter`, filled in order.
     /// Concurrency: any number at a time; they match in the order in which they began.
@@ -83,11 +84,13 @@ public:
     ///     std::vector<std::byte> buffer(1 << 20);
     ///     auto got = co_await peer.recv(buffer, 7);
     template <std::convertible_to<mutable_buffers> Buffers = mutable_buffers>
-    [[nodiscard]] receive_operation<connection_type> recv(Buffers&& into, tag_match wanted = any_tag) noexcept {
+    [[nodiscard]] receive_operation<connection_type> recv(Buffers&& into,
+                                                          tag_match wanted = any_tag) noexcept {
         return {core_->link, static_cast<Buffers&&>(into), wanted, 0};
     }
 
-    /// Awaitable. Ends with a `message` that is read where it lies.
+    /// Awaitable.
+    /// Ends with a `message` that is read where it lies.
     /// Completes: when a message that `wanted` accepts is there.
     /// Buffers: the toolkit's, until the `message` goes; holding many holds the peer up.
     /// Concurrency: as `recv`, and in one order with it.
@@ -99,7 +102,8 @@ public:
         return {core_->link, wanted, 0};
     }
 
-    /// Awaitable. Ends with the length, tag and source of a message that waits; the message stays.
+    /// Awaitable.
+    /// Ends with the length, tag and source of a message that waits; the message stays.
     /// Completes: when a message that `wanted` accepts has begun to arrive and no receive was posted for it.
     /// Buffers: none.
     /// Concurrency: any number at a time. Another receive may take the message first.

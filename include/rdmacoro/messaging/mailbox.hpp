@@ -201,7 +201,8 @@ public:
         return {core_->at(peer), static_cast<Buffers&&>(from), tag, true};
     }
 
-    /// Awaitable. Ends with the message's length, tag and source.
+    /// Awaitable.
+    /// Ends with the message's length, tag and source.
     /// Completes: when a message that `wanted` accepts, from `source` or from anybody, is in the buffer.
     /// Buffers: borrowed until then. One span, or several with `scatter`, filled in order.
     /// Concurrency: any number at a time; they match in the order in which they began.
@@ -218,7 +219,8 @@ public:
         return {*core_, static_cast<Buffers&&>(into), wanted, source};
     }
 
-    /// Awaitable. Ends with a `message` that is read where it lies.
+    /// Awaitable.
+    /// Ends with a `message` that is read where it lies.
     /// Completes: when a message that `wanted` accepts, from `source` or from anybody, is there.
     /// Buffers: the toolkit's, until the `message` goes; holding many holds the peer up.
     /// Concurrency: as `recv`, and in one order with it.
@@ -231,7 +233,8 @@ public:
         return {*core_, wanted, source};
     }
 
-    /// Awaitable. Ends with the length, tag and source of a message that waits; the message stays.
+    /// Awaitable.
+    /// Ends with the length, tag and source of a message that waits; the message stays.
     /// Completes: when a message that `wanted` accepts has begun to arrive and no receive was posted for it.
     /// Buffers: none.
     /// Concurrency: any number at a time. Another receive may take the message first.

@@ -37,7 +37,8 @@ class receive_base : public basic_operation<Derived, T, receive_request> {
 public:
     template <class Buffers>
     receive_base(Poller& poller, tag_match wanted, peer_id source, Buffers&& into, lent_buffer* loan) noexcept
-        : receive_base::basic_operation(&poller.box().owner(), wanted, source, static_cast<Buffers&&>(into), loan),
+        : receive_base::basic_operation(&poller.box().owner(), wanted, source, static_cast<Buffers&&>(into),
+                                        loan),
           poller_(&poller) {}
     receive_base(receive_base&& other, lent_buffer* loan) noexcept
         : receive_base::basic_operation(std::move(other), loan), poller_(other.poller_) {}
@@ -82,10 +83,12 @@ public:
     template <class Buffers>
     receive_operation(Poller& poller, Buffers&& into, tag_match wanted, peer_id source) noexcept
         : receive_operation::receive_base(poller, wanted, source, static_cast<Buffers&&>(into), nullptr) {}
-    receive_operation(receive_operation&& other) noexcept : receive_operation::receive_base(std::move(other), nullptr) {}
+    receive_operation(receive_operation&& other) noexcept
+        : receive_operation::receive_base(std::move(other), nullptr) {}
 
     result<received> outcome() noexcept {
-        if (this->code_) [[unlikely]] return {this->code_, this->info_};
+        if (this->code_) [[unlikely]]
+            return {this->code_, this->info_};
         return this->got_;
     }
 };
@@ -111,7 +114,8 @@ private:
 
 /// A probe. Described at `endpoint::probe`.
 template <class Poller>
-class [[nodiscard]] probe_operation : public basic_operation<probe_operation<Poller>, received, detail::probe_request> {
+class [[nodiscard]] probe_operation
+    : public basic_operation<probe_operation<Poller>, received, detail::probe_request> {
 public:
     probe_operation(Poller& poller, tag_match wanted, peer_id source) noexcept
         : probe_operation::basic_operation(&poller.box().owner(), wanted, source), poller_(&poller) {}
@@ -150,7 +154,11 @@ template <class Link>
 class [[nodiscard]] one_sided_operation : public basic_operation<one_sided_operation<Link>, void> {
 public:
     one_sided_operation(Link& link, const remote_region& there, std::span<std::byte> here, bool read) noexcept
-        : one_sided_operation::basic_operation(&link.owner()), link_(&link), there_(there), here_(here), read_(read) {}
+        : one_sided_operation::basic_operation(&link.owner()),
+          link_(&link),
+          there_(there),
+          here_(here),
+          read_(read) {}
     one_sided_operation(one_sided_operation&&) noexcept = default;
 
     void start() noexcept {
@@ -159,8 +167,11 @@ public:
             return;
         }
         hook_.self = this;
-        hook_.done = [](completion& c, std::error_code outcome) noexcept { static_cast<hook&>(c).self->end(outcome); };
-        const post_result answer = read_ ? link_->get(there_, here_, hook_) : link_->put(here_, there_, hook_);
+        hook_.done = [](completion& c, std::error_code outcome) noexcept {
+            static_cast<hook&>(c).self->end(outcome);
+        };
+        const post_result answer =
+            read_ ? link_->get(there_, here_, hook_) : link_->put(here_, there_, hook_);
         if (answer == post_result::done) end({});
         if (answer == post_result::failed) end(make_error_code(errc::closed));
         if (answer == post_result::retry) end(make_error_code(errc::no_resources));
@@ -197,7 +208,8 @@ template <class Connection>
 class [[nodiscard]] close_operation : public basic_operation<close_operation<Connection>, void>,
                                       private detail::phase_waiter {
 public:
-    explicit close_operation(Connection& of) noexcept : close_operation::basic_operation(&of.box().owner()), of_(&of) {}
+    explicit close_operation(Connection& of) noexcept
+        : close_operation::basic_operation(&of.box().owner()), of_(&of) {}
     close_operation(close_operation&&) noexcept = default;
 
     void start() noexcept {

@@ -84,7 +84,8 @@ public:
     /// A kept message is kept no longer: its peer may send others.
     void give_back(std::uint32_t cost) noexcept {
         credits_.release(cost);
-        if (credits_.overdue()) [[unlikely]] say_credit();
+        if (credits_.overdue()) [[unlikely]]
+            say_credit();
     }
 
     void count_copy(std::size_t bytes) noexcept {
@@ -163,7 +164,8 @@ struct phase_waiter {
 template <class Connection>
 class open_operation : public basic_operation<open_operation<Connection>, void>, private phase_waiter {
 public:
-    explicit open_operation(Connection& of) noexcept : open_operation::basic_operation(&of.box().owner()), of_(of) {}
+    explicit open_operation(Connection& of) noexcept
+        : open_operation::basic_operation(&of.box().owner()), of_(of) {}
     void start() noexcept {
         reached = [](phase_waiter& self, std::error_code outcome) noexcept {
             auto& here = static_cast<open_operation&>(self);
@@ -201,7 +203,8 @@ public:
     }
     ~connection() {
         if (phase_ != phase::down) link_.close(make_error_code(errc::closed));
-        for (unexpected_message* m = box_->matching().oldest(); m != nullptr; m = box_->matching().after(*m)) {
+        for (unexpected_message* m = box_->matching().oldest(); m != nullptr;
+             m = box_->matching().after(*m)) {
             if (m->from == this) m->from = nullptr;
         }
     }
@@ -237,7 +240,8 @@ public:
             return;
         }
         const start_result begun = begin(r);
-        if (begun != start_result::begun) [[unlikely]] wait(r, begun);
+        if (begun != start_result::begun) [[unlikely]]
+            wait(r, begun);
     }
 
     void cancel_send(send_request& r) noexcept {
@@ -264,7 +268,8 @@ public:
 
     /// As a receiving operation's poller: why no message can come any more, and one try to find one.
     [[nodiscard]] status why_not_from(peer_id) const noexcept {
-        if (receives()) [[likely]] return {};
+        if (receives()) [[likely]]
+            return {};
         return reason_ ? status(reason_) : status(errc::closed);
     }
     [[gnu::always_inline]] void poll_for(peer_id) noexcept { link_.poll(1); }
@@ -293,19 +298,23 @@ public:
     [[nodiscard]] const capabilities& link_capabilities() noexcept { return link_.capabilities(); }
 
     template <class Policy>
-    [[gnu::always_inline]] post_result post(unsigned kind, std::uint8_t flags, tag_type tag, const const_buffers& payload,
-                                            send_request& r) noexcept {
+    [[gnu::always_inline]] post_result post(unsigned kind, std::uint8_t flags, tag_type tag,
+                                            const const_buffers& payload, send_request& r) noexcept {
         r.posted_.done = &connection::on_transmitted;
         r.posted_.self = &r;
         const std::uint16_t credits = credits_.payable();
-        const wire_header h{static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags, credits, tag};
+        const wire_header h{static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags,
+                            credits, tag};
         const post_result answer = link_.post(h.store(), payload, r.posted_);
-        if (answer == post_result::done || answer == post_result::posted) [[likely]] credits_.paid(credits);
+        if (answer == post_result::done || answer == post_result::posted) [[likely]]
+            credits_.paid(credits);
         return answer;
     }
     template <class Policy>
-    post_result post_copied(unsigned kind, std::uint8_t flags, tag_type tag, std::span<const std::byte> payload) noexcept {
-        return say(static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags, tag, const_buffers(payload));
+    post_result post_copied(unsigned kind, std::uint8_t flags, tag_type tag,
+                            std::span<const std::byte> payload) noexcept {
+        return say(static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags, tag,
+                   const_buffers(payload));
     }
     /// Takes memory back from the transport. True: what was posted counts as sent. False: the link is down, and the
     /// send has ended.
@@ -330,14 +339,17 @@ public:
         } else {
             sent_at_once(r);
         }
-        if (phase_ == phase::closing) [[unlikely]] maybe_goodbye();
+        if (phase_ == phase::closing) [[unlikely]]
+            maybe_goodbye();
     }
     /// Something that made sends wait, and that only the policy knows, is over.
     void room_for_sends() noexcept {
         if (!queue_.empty() && !draining_) drain();
     }
 
-    [[nodiscard]] receive_request* match(tag_type tag) noexcept { return box_->matching().arrived(source_, tag); }
+    [[nodiscard]] receive_request* match(tag_type tag) noexcept {
+        return box_->matching().arrived(source_, tag);
+    }
 
     /// Whether a message that nobody wants should be left in the network for the moment: while coroutines wait for their
     /// turn one of them may post its receive, which saves a copy.
@@ -356,13 +368,15 @@ public:
             violation();
             return false;
         }
-        if (credits_.overdue()) [[unlikely]] say_credit();
+        if (credits_.overdue()) [[unlikely]]
+            say_credit();
         return true;
     }
 
     /// Room for a message of `bytes`, of which up to `room` come unasked. Not in the matcher yet. nullptr: the link is down.
     template <class Policy>
-    [[nodiscard]] unexpected_message* keep(tag_type tag, std::size_t bytes, std::size_t room, std::uint32_t cost) noexcept {
+    [[nodiscard]] unexpected_message* keep(tag_type tag, std::size_t bytes, std::size_t room,
+                                           std::uint32_t cost) noexcept {
         if (!credits_.charge(cost)) {
             violation();
             return nullptr;
@@ -405,7 +419,8 @@ public:
     }
 
     /// A whole message for a receive.
-    [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag, std::span<const std::byte> payload) noexcept {
+    [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag,
+                                             std::span<const std::byte> payload) noexcept {
         count_received(payload.size());
         r.got_ = {payload.size(), tag, source_};
         if (r.is_lent() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
@@ -432,8 +447,9 @@ public:
         return false;
     }
     [[nodiscard]] std::span<std::byte> space(receive_request& r, std::size_t at, std::size_t most) noexcept {
-        const std::span<std::byte> piece =
-            r.block_ != nullptr ? std::span<std::byte>(r.block_->payload() + at, most) : r.into_.at_offset(at);
+        const std::span<std::byte> piece = r.block_ != nullptr
+                                               ? std::span<std::byte>(r.block_->payload() + at, most)
+                                               : r.into_.at_offset(at);
         return piece.first(std::min(piece.size(), most));
     }
     void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept {
@@ -478,28 +494,31 @@ public:
             hello_arrived(h, payload);
             return delivery::taken;
         }
-        const bool known = engines_.dispatch(h.kind, [&](auto& engine, unsigned kind) noexcept {
-            answer = engine.arrived(kind, h, payload);
-        });
-        if (!known) [[unlikely]] control_arrived(h, payload);
-        if (answer == delivery::taken) [[likely]] header_taken(h);
+        const bool known = engines_.dispatch(
+            h.kind, [&](auto& engine, unsigned kind) noexcept { answer = engine.arrived(kind, h, payload); });
+        if (!known) [[unlikely]]
+            control_arrived(h, payload);
+        if (answer == delivery::taken) [[likely]]
+            header_taken(h);
         return answer;
     }
 
     delivery begin_payload(const message_header& raw, std::size_t bytes) noexcept {
         const wire_header h = wire_header::load(raw);
         delivery answer = delivery::taken;
-        const bool known = phase_ != phase::opening && engines_.dispatch(h.kind, [&](auto& engine, unsigned kind) noexcept {
-            incoming_ = h.kind;
-            answer = engine.begin_payload(kind, h, bytes);
-        });
+        const bool known =
+            phase_ != phase::opening && engines_.dispatch(h.kind, [&](auto& engine, unsigned kind) noexcept {
+                incoming_ = h.kind;
+                answer = engine.begin_payload(kind, h, bytes);
+            });
         if (!known) return violation();
         if (answer == delivery::taken) header_taken(h);
         return answer;
     }
     std::span<std::byte> payload_space() noexcept {
         std::span<std::byte> where;
-        engines_.dispatch(incoming_, [&](auto& engine, unsigned) noexcept { where = engine.payload_space(); });
+        engines_.dispatch(incoming_,
+                          [&](auto& engine, unsigned) noexcept { where = engine.payload_space(); });
         return where;
     }
     void payload_arrived(std::size_t n) noexcept {
@@ -596,8 +615,10 @@ private:
         }
     }
 
-    post_result say(std::uint8_t kind, std::uint8_t flags, tag_type tag, const const_buffers& payload) noexcept {
-        const std::uint16_t credits = kind == static_cast<std::uint8_t>(control_kind::hello) ? std::uint16_t{0} : credits_.payable();
+    post_result say(std::uint8_t kind, std::uint8_t flags, tag_type tag,
+                    const const_buffers& payload) noexcept {
+        const std::uint16_t credits =
+            kind == static_cast<std::uint8_t>(control_kind::hello) ? std::uint16_t{0} : credits_.payable();
         const post_result answer = link_.post_copied(wire_header{kind, flags, credits, tag}.store(), payload);
         if (answer == post_result::done) credits_.paid(credits);
         return answer;
@@ -613,7 +634,9 @@ private:
             const auto fixed = own.store();
             const std::string text = Protocols::text().substr(0, wire_hello::most_text);
             const std::span<const std::byte> pieces[] = {fixed, std::as_bytes(std::span(text))};
-            if (say(static_cast<std::uint8_t>(control_kind::hello), 0, 0, const_buffers(std::span(pieces))) != post_result::done) return;
+            if (say(static_cast<std::uint8_t>(control_kind::hello), 0, 0, const_buffers(std::span(pieces))) !=
+                post_result::done)
+                return;
             owes_hello_ = false;
         }
         if (owes_credit_) {
@@ -637,13 +660,14 @@ private:
         if (h.kind != static_cast<std::uint8_t>(control_kind::hello) || h.credits != 0 || !hello) {
             violation();
         } else if (hello->version != wire_version) {
-            refusal_ = std::string("this side speaks version ") + std::to_string(wire_version) + " of the wire protocol, " +
-                       link_.peer_name() + " version " + std::to_string(hello->version);
+            refusal_ = std::string("this side speaks version ") + std::to_string(wire_version) +
+                       " of the wire protocol, " + link_.peer_name() + " version " +
+                       std::to_string(hello->version);
             close(make_error_code(errc::version_mismatch));
         } else if (hello->fingerprint != Protocols::fingerprint) {
             const auto text = payload.subspan(wire_hello::wire_bytes);
-            refusal_ = std::string("this side has the protocols \"") + Protocols::text() + "\", " + link_.peer_name() + " has \"" +
-                       printable(text) + "\"";
+            refusal_ = std::string("this side has the protocols \"") + Protocols::text() + "\", " +
+                       link_.peer_name() + " has \"" + printable(text) + "\"";
             close(make_error_code(errc::protocol_mismatch));
         } else if (hello->budget < least_budget) {
             violation();
@@ -664,7 +688,8 @@ private:
         return text;
     }
 
-    [[gnu::noinline]] void control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept {
+    [[gnu::noinline]] void control_arrived(const wire_header& h,
+                                           std::span<const std::byte> payload) noexcept {
         if (!payload.empty()) {
             violation();
             return;
@@ -693,7 +718,8 @@ private:
     void fail_receives() noexcept {
         const std::error_code why = reason_ ? reason_ : make_error_code(errc::closed);
         box_->matching().take_all_of(
-            source_, [&](receive_request& r) noexcept { r.finish(why); }, [&](probe_request& p) noexcept { p.finish(why); });
+            source_, [&](receive_request& r) noexcept { r.finish(why); },
+            [&](probe_request& p) noexcept { p.finish(why); });
     }
 
     [[gnu::noinline]] void fill_unusual(receive_request& r, std::span<const std::byte> payload) noexcept {

@@ -17,7 +17,8 @@ namespace rdmacoro {
 template <class Limit = up_to_transport>
 struct eager {
     static constexpr std::string_view name = "eager";
-    static constexpr std::string_view description = "header and data in one message, copied out at the receiver";
+    static constexpr std::string_view description =
+        "header and data in one message, copied out at the receiver";
     static constexpr std::uint8_t kinds = 1;
 
     [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
@@ -35,7 +36,8 @@ struct eager {
 
         start_result start(detail::send_request& r) noexcept {
             const std::uint32_t cost = detail::message_cost(r.from_.size());
-            if (!context_.credits().take(cost)) [[unlikely]] return start_result::wait_credit;
+            if (!context_.credits().take(cost)) [[unlikely]]
+                return start_result::wait_credit;
             switch (context_.template post<eager>(0, 0, r.tag_, r.from_, r)) {
                 case post_result::done:
                     ++context_.counts().eager_sent;
@@ -52,13 +54,18 @@ struct eager {
             return start_result::begun;
         }
 
-        void transmitted(detail::send_request& r, std::error_code outcome) noexcept { context_.finish_send(r, outcome); }
+        void transmitted(detail::send_request& r, std::error_code outcome) noexcept {
+            context_.finish_send(r, outcome);
+        }
 
-        delivery arrived(unsigned, const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        delivery arrived(unsigned, const detail::wire_header& h,
+                         std::span<const std::byte> payload) noexcept {
             const std::uint32_t cost = detail::message_cost(payload.size());
             detail::receive_request* r = context_.match(h.tag);
-            if (r == nullptr) [[unlikely]] return keep(h.tag, payload, cost);
-            if (context_.pass(cost)) [[likely]] context_.fill_at_once(*r, h.tag, payload);
+            if (r == nullptr) [[unlikely]]
+                return keep(h.tag, payload, cost);
+            if (context_.pass(cost)) [[likely]]
+                context_.fill_at_once(*r, h.tag, payload);
             return delivery::taken;
         }
 
@@ -96,7 +103,9 @@ struct eager {
             }
         }
 
-        void matched(detail::unexpected_message& m, detail::receive_request& r) noexcept { context_.hand_over(m, r); }
+        void matched(detail::unexpected_message& m, detail::receive_request& r) noexcept {
+            context_.hand_over(m, r);
+        }
 
         /// Too late to take it back: it counts as sent. The transport copies what it still needs.
         void cancel_send(detail::send_request& r) noexcept { context_.finish_send(r, context_.revoke(r)); }
@@ -111,9 +120,11 @@ struct eager {
         }
 
     private:
-        [[gnu::noinline]] delivery keep(tag_type tag, std::span<const std::byte> payload, std::uint32_t cost) noexcept {
+        [[gnu::noinline]] delivery keep(tag_type tag, std::span<const std::byte> payload,
+                                        std::uint32_t cost) noexcept {
             if (context_.better_later()) return delivery::later;
-            if (detail::unexpected_message* m = context_.template keep<eager>(tag, payload.size(), payload.size(), cost)) {
+            if (detail::unexpected_message* m =
+                    context_.template keep<eager>(tag, payload.size(), payload.size(), cost)) {
                 std::copy(payload.begin(), payload.end(), m->payload());
                 m->stored = payload.size();
                 context_.count_copy(payload.size());

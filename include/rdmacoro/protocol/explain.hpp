@@ -32,7 +32,9 @@ template <protocol_list Protocols>
             std::size_t last = static_cast<std::size_t>(-1);
             for (std::size_t i = 0; i < Protocols::count; ++i) {
                 const std::size_t limit = Protocols::longest_of(i, link);
-                if (limit >= first && limit < last && Protocols::choose({limit + 1, synchronous}, link) != policy) last = limit;
+                if (limit >= first && limit < last &&
+                    Protocols::choose({limit + 1, synchronous}, link) != policy)
+                    last = limit;
             }
             ranges.push_back({first, last, synchronous, policy, std::string(Protocols::name_of(policy)),
                               std::string(Protocols::description_of(policy))});
@@ -50,7 +52,8 @@ template <class Transport, protocol_list Protocols = default_protocols<Transport
         if (bytes == static_cast<std::size_t>(-1)) return std::string("any");
         return std::to_string(bytes);
     };
-    std::string table = std::string(Transport::name) + " (" + std::string(Transport::description) + "), protocols: " + Protocols::text() + "\n";
+    std::string table = std::string(Transport::name) + " (" + std::string(Transport::description) +
+                        "), protocols: " + Protocols::text() + "\n";
     table += "  from        to          send   policy      how\n";
     for (const protocol_range& range : protocol_ranges<Protocols>(link)) {
         const auto column = [](std::string text, std::size_t width) {
@@ -58,7 +61,8 @@ template <class Transport, protocol_list Protocols = default_protocols<Transport
             return text;
         };
         table += "  " + column(text_of(range.first), 12) + column(text_of(range.last), 12) +
-                 column(range.synchronous ? "ssend" : "send", 7) + column(range.name, 12) + range.description + "\n";
+                 column(range.synchronous ? "ssend" : "send", 7) + column(range.name, 12) +
+                 range.description + "\n";
     }
     table += "  get/put: ";
     if (!link.one_sided) {

@@ -23,7 +23,8 @@ inline constexpr std::size_t least_storage = 256;
 
 /// The size class that a kept message of `payload` bytes is stored in, in bytes: four classes for each doubling.
 [[nodiscard]] constexpr std::size_t storage_bytes(std::size_t payload) noexcept {
-    if (payload <= least_storage - kept_message_overhead) [[likely]] return least_storage;
+    if (payload <= least_storage - kept_message_overhead) [[likely]]
+        return least_storage;
     const std::size_t wanted = payload + kept_message_overhead;
     const std::size_t step = std::bit_floor(wanted - 1) / 4;
     return (wanted + step - 1) / step * step;

@@ -117,10 +117,12 @@ public:
     void add(unexpected_message& m) noexcept {
         ++unexpected_;
         arrivals_.push_back(m);
-        keyed_.grow_if_full(unexpected_, [](const unexpected_message& u) noexcept { return mix(u.tag, u.source); });
+        keyed_.grow_if_full(unexpected_,
+                            [](const unexpected_message& u) noexcept { return mix(u.tag, u.source); });
         keyed_.bucket(mix(m.tag, m.source)).push_back(m);
         if (many_sources_) {
-            tagged_.grow_if_full(unexpected_, [](const unexpected_message& u) noexcept { return mix(u.tag, any_source); });
+            tagged_.grow_if_full(unexpected_,
+                                 [](const unexpected_message& u) noexcept { return mix(u.tag, any_source); });
             tagged_.bucket(mix(m.tag, any_source)).push_back(m);
         }
         for (probe_request* p = probes_.front(); p != nullptr;) {
@@ -200,7 +202,9 @@ private:
     [[nodiscard]] static std::uint64_t mix(tag_type tag, peer_id source) noexcept {
         return (tag ^ (std::uint64_t{source} << 40) ^ source) * 0x9e3779b97f4a7c15u;
     }
-    [[nodiscard]] static std::uint64_t hash(const receive_request& r) noexcept { return mix(r.wanted_.tag, r.source_); }
+    [[nodiscard]] static std::uint64_t hash(const receive_request& r) noexcept {
+        return mix(r.wanted_.tag, r.source_);
+    }
 
     [[nodiscard]] receive_request* first_exact(peer_id source, tag_type tag) noexcept {
         auto& list = receives_.bucket(mix(tag, source));

@@ -44,7 +44,8 @@ public:
     [[nodiscard]] static lent_buffer lend(unexpected_message& message) noexcept {
         return lent_buffer(
             {message.payload(), message.stored},
-            [](void* kept, std::uint64_t) noexcept { release(*static_cast<unexpected_message*>(kept)); }, &message, 0);
+            [](void* kept, std::uint64_t) noexcept { release(*static_cast<unexpected_message*>(kept)); },
+            &message, 0);
     }
 
     /// The owner is done with it; goes when the last message has.
@@ -88,7 +89,9 @@ private:
 
     [[nodiscard]] slab_pool* pool_for(std::size_t bytes) noexcept {
         std::optional<slab_pool>& pool = pools_[class_of(bytes)];
-        if (!pool) pool.emplace(bytes, bytes >= slab_bytes ? 1 : slab_bytes / bytes, static_cast<std::size_t>(-1) / 2);
+        if (!pool)
+            pool.emplace(bytes, bytes >= slab_bytes ? 1 : slab_bytes / bytes,
+                         static_cast<std::size_t>(-1) / 2);
         return &*pool;
     }
 

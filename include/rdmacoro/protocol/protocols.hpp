@@ -23,7 +23,8 @@ struct protocols {
     static constexpr std::size_t none = count;
 
     /// The index of the policy that carries such a message over a link with these capabilities; `none` when none does.
-    [[nodiscard]] static constexpr std::size_t choose(const message_facts& m, const capabilities& link) noexcept {
+    [[nodiscard]] static constexpr std::size_t choose(const message_facts& m,
+                                                      const capabilities& link) noexcept {
         std::size_t chosen = 0;
         static_cast<void>(((Policies::admits(m, link) ? true : (++chosen, false)) || ...));
         return chosen;
@@ -33,7 +34,10 @@ struct protocols {
     template <class Policy>
     [[nodiscard]] static constexpr std::uint8_t first_kind() noexcept {
         std::uint8_t kind = detail::first_policy_kind;
-        static_cast<void>(((std::is_same_v<Policies, Policy> ? true : (kind = static_cast<std::uint8_t>(kind + Policies::kinds), false)) || ...));
+        static_cast<void>(((std::is_same_v<Policies, Policy>
+                                ? true
+                                : (kind = static_cast<std::uint8_t>(kind + Policies::kinds), false)) ||
+                           ...));
         return kind;
     }
 
@@ -47,7 +51,9 @@ struct protocols {
     /// Names the list: equal for equal lists, different for different ones, on every machine.
     static constexpr std::uint64_t fingerprint = [] {
         std::uint64_t print = detail::fingerprint_of("rdmacoro protocols");
-        ((print = detail::fingerprint_of(Policies::name, print ^ (Policies::parameter() * 31 + Policies::kinds))), ...);
+        ((print =
+              detail::fingerprint_of(Policies::name, print ^ (Policies::parameter() * 31 + Policies::kinds))),
+         ...);
         return print;
     }();
 
@@ -112,11 +118,13 @@ struct protocols {
             return context;
         }
         template <class Visit, std::size_t... I>
-        [[gnu::always_inline]] void with_indices(std::size_t index, Visit& visit, std::index_sequence<I...>) noexcept {
+        [[gnu::always_inline]] void with_indices(std::size_t index, Visit& visit,
+                                                 std::index_sequence<I...>) noexcept {
             static_cast<void>(((I == index ? (visit(std::get<I>(all_)), true) : false) || ...));
         }
         template <class Visit, std::size_t... I>
-        [[gnu::always_inline]] bool dispatch_indices(std::uint8_t wire_kind, Visit& visit, std::index_sequence<I...>) noexcept {
+        [[gnu::always_inline]] bool dispatch_indices(std::uint8_t wire_kind, Visit& visit,
+                                                     std::index_sequence<I...>) noexcept {
             return (dispatch_one<I, Policies>(wire_kind, visit) || ...);
         }
         template <std::size_t I, class Policy, class Visit>

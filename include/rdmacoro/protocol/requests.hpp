@@ -69,13 +69,18 @@ public:
     std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
     received got_;            ///< set when it has ended well
     status code_{};
-    std::uint64_t info_;      ///< set when it has ended
+    std::uint64_t info_;  ///< set when it has ended
 
 protected:
     // Buffers are made in place from what the caller has: a copy would be read before it is fully written.
     template <class Buffers>
-    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into, lent_buffer* loan) noexcept
-        : operation_base(owner), wanted_(wanted), source_(source), loan_(loan), into_(static_cast<Buffers&&>(into)) {}
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into,
+                    lent_buffer* loan) noexcept
+        : operation_base(owner),
+          wanted_(wanted),
+          source_(source),
+          loan_(loan),
+          into_(static_cast<Buffers&&>(into)) {}
     receive_request(receive_request&& other, lent_buffer* loan) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
@@ -134,7 +139,10 @@ protected:
     send_request(scheduler* owner, Buffers&& from, tag_type tag, bool synchronous) noexcept
         : operation_base(owner), from_(static_cast<Buffers&&>(from)), tag_(tag), synchronous_(synchronous) {}
     send_request(send_request&& other) noexcept
-        : operation_base(std::move(other)), from_(other.from_), tag_(other.tag_), synchronous_(other.synchronous_) {}
+        : operation_base(std::move(other)),
+          from_(other.from_),
+          tag_(other.tag_),
+          synchronous_(other.synchronous_) {}
 };
 
 struct by_key;
@@ -147,14 +155,14 @@ struct unexpected_message : list_node<by_key>, list_node<by_tag>, list_node<by_a
     connection_base* from = nullptr;  ///< who gets its credit back; nullptr when that is gone
     message_store* home = nullptr;
     peer_id source = 0;
-    std::uint32_t cost = 0;     ///< to give back to the peer
+    std::uint32_t cost = 0;  ///< to give back to the peer
     tag_type tag = 0;
-    std::size_t bytes = 0;      ///< of the whole message
-    std::size_t stored = 0;     ///< of those, how many are here
+    std::size_t bytes = 0;   ///< of the whole message
+    std::size_t stored = 0;  ///< of those, how many are here
     std::size_t block_bytes = 0;
-    std::uint32_t stream = 0;   ///< the policy's name for a message that is still coming or wants an answer
-    std::uint8_t policy = 0;    ///< index in the protocol list
-    bool complete = true;       ///< nothing more comes and nobody wants an answer
+    std::uint32_t stream = 0;  ///< the policy's name for a message that is still coming or wants an answer
+    std::uint8_t policy = 0;   ///< index in the protocol list
+    bool complete = true;      ///< nothing more comes and nobody wants an answer
 
     [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };

@@ -24,7 +24,8 @@ namespace rdmacoro {
 template <class Limit = up_to_transport>
 struct segmented {
     static constexpr std::string_view name = "segmented";
-    static constexpr std::string_view description = "announced, then sent in pieces of the transport's best size";
+    static constexpr std::string_view description =
+        "announced, then sent in pieces of the transport's best size";
     static constexpr std::uint8_t kinds = 5;
 
     [[nodiscard]] static constexpr std::size_t longest(const capabilities&) noexcept {
@@ -110,7 +111,8 @@ struct segmented {
 
         // ---- receiving
 
-        delivery arrived(unsigned kind, const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        delivery arrived(unsigned kind, const detail::wire_header& h,
+                         std::span<const std::byte> payload) noexcept {
             switch (kind) {
                 case announce: return announced(h, payload);
                 case piece: return piece_arrived(h, payload);
@@ -132,7 +134,8 @@ struct segmented {
         }
         std::span<std::byte> payload_space() noexcept {
             in_slot& slot = in_[current_];
-            if (slot.state == in_state::filling) return context_.space(*slot.request, slot.arrived, current_left_);
+            if (slot.state == in_state::filling)
+                return context_.space(*slot.request, slot.arrived, current_left_);
             if (slot.state == in_state::kept) return {slot.message->payload() + slot.arrived, current_left_};
             return {};
         }
@@ -218,7 +221,7 @@ struct segmented {
         };
         enum class in_state : std::uint8_t { none, kept, filling, discarding };
         struct in_slot {
-            detail::receive_request* request = nullptr;    // filling
+            detail::receive_request* request = nullptr;     // filling
             detail::unexpected_message* message = nullptr;  // kept
             std::size_t total = 0;
             std::size_t arrived = 0;
@@ -231,8 +234,12 @@ struct segmented {
         };
 
         /// How much of a message may come before its receiver has a place for it.
-        [[nodiscard]] std::size_t unasked_by_peer() noexcept { return detail::unasked_bytes(context_.credits().peer_budget()); }
-        [[nodiscard]] std::size_t unasked_here() noexcept { return detail::unasked_bytes(context_.credits().granted()); }
+        [[nodiscard]] std::size_t unasked_by_peer() noexcept {
+            return detail::unasked_bytes(context_.credits().peer_budget());
+        }
+        [[nodiscard]] std::size_t unasked_here() noexcept {
+            return detail::unasked_bytes(context_.credits().granted());
+        }
 
         [[nodiscard]] std::uint32_t take_out() noexcept {
             if (free_out_ != none) {
@@ -258,8 +265,8 @@ struct segmented {
             const bool asks = r.synchronous_ || total > unasked_by_peer();
             const std::size_t allowed = r.answered_ ? total : std::min(total, unasked_by_peer());
             while (r.sent_ < allowed) {
-                const const_buffers part =
-                    r.from_.slice(r.sent_, std::min(context_.link_capabilities().segment_bytes, allowed - r.sent_));
+                const const_buffers part = r.from_.slice(
+                    r.sent_, std::min(context_.link_capabilities().segment_bytes, allowed - r.sent_));
                 switch (context_.template post<segmented>(piece, 0, r.stream_, part, r)) {
                     case post_result::done: r.sent_ += part.size(); break;
                     case post_result::posted:
@@ -267,7 +274,7 @@ struct segmented {
                         r.posted_bytes_ = part.size();
                         ++context_.counts().segments_sent;
                         return;
-                    case post_result::retry: return;  // writable() comes back
+                    case post_result::retry: return;   // writable() comes back
                     case post_result::failed: return;  // fail() ends it
                 }
                 ++context_.counts().segments_sent;
@@ -288,19 +295,22 @@ struct segmented {
             --leaving_;
         }
 
-        [[nodiscard]] delivery proceeded(const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        [[nodiscard]] delivery proceeded(const detail::wire_header& h,
+                                         std::span<const std::byte> payload) noexcept {
             if (h.tag >= out_.size() || !payload.empty()) return context_.violation();
             out_slot& slot = out_[static_cast<std::size_t>(h.tag)];
             if (slot.state == out_state::free) return context_.violation();
             if (slot.state != out_state::sending) return delivery::taken;  // given up meanwhile
             detail::send_request& r = *slot.request;
-            if (r.answered_ || !(r.synchronous_ || r.from_.size() > unasked_by_peer())) return context_.violation();
+            if (r.answered_ || !(r.synchronous_ || r.from_.size() > unasked_by_peer()))
+                return context_.violation();
             r.answered_ = true;
             if (!r.in_flight_) pump(r);
             return delivery::taken;
         }
 
-        [[nodiscard]] delivery peer_gone(const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        [[nodiscard]] delivery peer_gone(const detail::wire_header& h,
+                                         std::span<const std::byte> payload) noexcept {
             if (h.tag >= out_.size() || !payload.empty()) return context_.violation();
             const auto id = static_cast<std::uint32_t>(h.tag);
             if (out_[id].state != out_state::abandoned) return context_.violation();
@@ -313,14 +323,16 @@ struct segmented {
             return !slot.answered && (slot.synchronous || slot.total > unasked_here());
         }
 
-        [[nodiscard]] delivery announced(const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        [[nodiscard]] delivery announced(const detail::wire_header& h,
+                                         std::span<const std::byte> payload) noexcept {
             if (payload.size() != announcement_bytes) return context_.violation();
             std::byte raw[announcement_bytes];
             std::copy(payload.begin(), payload.end(), raw);
             const auto id = detail::load_number<std::uint32_t>(raw);
             const auto flags = detail::load_number<std::uint32_t>(raw + 4);
             const auto total64 = detail::load_number<std::uint64_t>(raw + 8);
-            if (id >= most_streams || flags > 1 || total64 > (std::uint64_t{1} << 62)) return context_.violation();
+            if (id >= most_streams || flags > 1 || total64 > (std::uint64_t{1} << 62))
+                return context_.violation();
             try {
                 if (id >= in_.size()) in_.resize(id + 1);
                 unsaid_.reserve(in_.size());
@@ -329,7 +341,8 @@ struct segmented {
                 return delivery::taken;
             }
             in_slot& slot = in_[id];
-            if (slot.state != in_state::none || slot.say_gone || slot.say_proceed) return context_.violation();
+            if (slot.state != in_state::none || slot.say_gone || slot.say_proceed)
+                return context_.violation();
             const auto total = static_cast<std::size_t>(total64);
             const std::size_t unasked = std::min(total, unasked_here());
             const std::uint32_t cost = detail::message_cost(unasked);
@@ -349,7 +362,8 @@ struct segmented {
                 }
                 if (wants_answer(slot)) answer(id);
             } else {
-                detail::unexpected_message* m = context_.template keep<segmented>(h.tag, total, unasked, cost);
+                detail::unexpected_message* m =
+                    context_.template keep<segmented>(h.tag, total, unasked, cost);
                 if (m == nullptr) return delivery::taken;
                 m->stored = 0;
                 m->stream = id;
@@ -367,11 +381,13 @@ struct segmented {
             if (h.tag >= in_.size() || bytes == 0) return nullptr;
             in_slot& slot = in_[static_cast<std::size_t>(h.tag)];
             if (slot.state == in_state::none) return nullptr;
-            const std::size_t allowed = slot.state == in_state::kept ? std::min(slot.total, unasked_here()) : slot.total;
+            const std::size_t allowed =
+                slot.state == in_state::kept ? std::min(slot.total, unasked_here()) : slot.total;
             return bytes <= allowed - slot.arrived ? &slot : nullptr;
         }
 
-        [[nodiscard]] delivery piece_arrived(const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        [[nodiscard]] delivery piece_arrived(const detail::wire_header& h,
+                                             std::span<const std::byte> payload) noexcept {
             in_slot* slot = admissible_piece(h, payload.size());
             if (slot == nullptr) return context_.violation();
             if (slot->state == in_state::filling) {
@@ -408,25 +424,29 @@ struct segmented {
         /// Says what is to be said of an incoming stream, or remembers it for when there is room.
         void say_pending(std::uint32_t id) noexcept {
             in_slot& slot = in_[id];
-            if (slot.say_proceed && context_.template post_copied<segmented>(proceed, 0, id, {}) == post_result::done) {
+            if (slot.say_proceed &&
+                context_.template post_copied<segmented>(proceed, 0, id, {}) == post_result::done) {
                 slot.say_proceed = false;
             }
             if (!slot.say_proceed && slot.say_gone &&
                 context_.template post_copied<segmented>(gone, 0, id, {}) == post_result::done) {
                 slot.say_gone = false;
             }
-            if ((slot.say_proceed || slot.say_gone) && std::find(unsaid_.begin(), unsaid_.end(), id) == unsaid_.end()) {
+            if ((slot.say_proceed || slot.say_gone) &&
+                std::find(unsaid_.begin(), unsaid_.end(), id) == unsaid_.end()) {
                 unsaid_.push_back(id);
             }
         }
 
-        [[nodiscard]] delivery abandoned(const detail::wire_header& h, std::span<const std::byte> payload) noexcept {
+        [[nodiscard]] delivery abandoned(const detail::wire_header& h,
+                                         std::span<const std::byte> payload) noexcept {
             if (h.tag >= in_.size() || !payload.empty()) return context_.violation();
             const auto id = static_cast<std::uint32_t>(h.tag);
             in_slot& slot = in_[id];
             if (slot.say_gone) return context_.violation();
             if (slot.state == in_state::filling) {
-                context_.fail_fill(*std::exchange(slot.request, nullptr), make_error_code(errc::peer_canceled));
+                context_.fail_fill(*std::exchange(slot.request, nullptr),
+                                   make_error_code(errc::peer_canceled));
             } else if (slot.state == in_state::kept) {
                 context_.withdraw(*slot.message);
             }

@@ -39,20 +39,22 @@ enum class control_kind : std::uint8_t {
 struct wire_header {
     std::uint8_t kind = 0;
     std::uint8_t flags = 0;
-    std::uint16_t credits = 0;  ///< of the receiver's memory that the sender of this gives back, in `credit_bytes`
-    tag_type tag = 0;           ///< the message's tag; in a policy's control messages what the policy says
+    std::uint16_t credits =
+        0;             ///< of the receiver's memory that the sender of this gives back, in `credit_bytes`
+    tag_type tag = 0;  ///< the message's tag; in a policy's control messages what the policy says
 
     [[nodiscard]] message_header store() const noexcept {
         message_header raw;
-        store_number(raw.data(), std::uint32_t{kind} | std::uint32_t{flags} << 8 | std::uint32_t{credits} << 16);
+        store_number(raw.data(),
+                     std::uint32_t{kind} | std::uint32_t{flags} << 8 | std::uint32_t{credits} << 16);
         store_number(raw.data() + 4, tag);
         return raw;
     }
     /// Reads each byte once.
     [[nodiscard]] static wire_header load(const message_header& raw) noexcept {
         const auto word = load_number<std::uint32_t>(raw.data());
-        return {static_cast<std::uint8_t>(word), static_cast<std::uint8_t>(word >> 8), static_cast<std::uint16_t>(word >> 16),
-                load_number<tag_type>(raw.data() + 4)};
+        return {static_cast<std::uint8_t>(word), static_cast<std::uint8_t>(word >> 8),
+                static_cast<std::uint16_t>(word >> 16), load_number<tag_type>(raw.data() + 4)};
     }
 };
 
@@ -64,7 +66,7 @@ struct wire_hello {
 
     std::uint64_t magic = magic_value;
     std::uint32_t version = wire_version;
-    std::uint32_t budget = 0;  ///< of memory for messages nobody asked for yet, in `credit_bytes`
+    std::uint32_t budget = 0;       ///< of memory for messages nobody asked for yet, in `credit_bytes`
     std::uint64_t fingerprint = 0;  ///< of the protocol list
     std::uint64_t reserved = 0;
 
@@ -91,7 +93,8 @@ struct wire_hello {
 };
 
 /// FNV-1a, for fingerprints that compilers can compute.
-[[nodiscard]] constexpr std::uint64_t fingerprint_of(std::string_view text, std::uint64_t seed = 0xcbf29ce484222325) noexcept {
+[[nodiscard]] constexpr std::uint64_t fingerprint_of(std::string_view text,
+                                                     std::uint64_t seed = 0xcbf29ce484222325) noexcept {
     for (const char c : text) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3;
     return seed;
 }

@@ -29,12 +29,13 @@ using message_header = std::array<std::byte, message_header_bytes>;
 /// What a transport can do, where it is fixed: `Transport::static_capabilities`. Where the device or the kernel decides,
 /// `link.capabilities()` says the same at run time; a link never offers less than the fixed part says.
 struct capabilities {
-    std::size_t inline_bytes = 0;    ///< payload that travels in the cheapest form (a cache line, an inline work request)
-    std::size_t max_message = 0;     ///< longest payload of one posted message, in bytes
-    std::size_t eager_bytes = 0;     ///< payload up to which one message with data is better than several
-    std::size_t segment_bytes = 0;   ///< best payload of one piece of a long message, at most `max_message`
-    std::size_t get_alignment = 1;   ///< required of address and length of a get
-    bool one_sided = false;          ///< has get and put
+    std::size_t inline_bytes =
+        0;  ///< payload that travels in the cheapest form (a cache line, an inline work request)
+    std::size_t max_message = 0;       ///< longest payload of one posted message, in bytes
+    std::size_t eager_bytes = 0;       ///< payload up to which one message with data is better than several
+    std::size_t segment_bytes = 0;     ///< best payload of one piece of a long message, at most `max_message`
+    std::size_t get_alignment = 1;     ///< required of address and length of a get
+    bool one_sided = false;            ///< has get and put
     bool one_sided_offloaded = false;  ///< get and put move without the peer's scheduler
     bool needs_registration = false;   ///< local memory of a get or put must be registered, too
     bool atomics = false;              ///< fetch-and-add, compare-and-swap
@@ -48,7 +49,7 @@ inline constexpr std::size_t most_copied = 512;
 enum class post_result : std::uint8_t {
     done,    ///< over; the memory is the caller's again
     posted,  ///< under way: the memory is borrowed until the completion is called
-    retry,   ///< no room now, nothing happened; the sink's `writable()` is called when trying again makes sense
+    retry,  ///< no room now, nothing happened; the sink's `writable()` is called when trying again makes sense
     failed,  ///< the link is down; the sink has been or will be told by `link_down`
 };
 
@@ -78,8 +79,8 @@ enum class delivery : std::uint8_t {
 ///     by `payload_arrived` as well. The memory is not touched between polls.
 ///  4. `writable` follows a `retry` when room has come. `link_down` is called once, with the reason, and is the last call.
 template <class S>
-concept message_sink = requires(S& sink, const message_header& header, std::span<const std::byte> payload, std::size_t n,
-                                std::error_code reason) {
+concept message_sink = requires(S& sink, const message_header& header, std::span<const std::byte> payload,
+                                std::size_t n, std::error_code reason) {
     { sink.deliver(header, payload) } noexcept -> std::same_as<delivery>;
     { sink.begin_payload(header, n) } noexcept -> std::same_as<delivery>;
     { sink.payload_space() } noexcept -> std::same_as<std::span<std::byte>>;
@@ -118,8 +119,8 @@ static_assert(message_sink<sink_archetype>);
 ///     `link_down` before `close` returns. Destroying a link closes it without telling the sink.
 ///  7. Messages posted before an orderly `close` by this side may be lost; a protocol that must drain says goodbye first.
 template <class L>
-concept message_link = requires(L& link, const message_header& header, const const_buffers& payload, completion& c,
-                                unsigned budget, std::error_code reason) {
+concept message_link = requires(L& link, const message_header& header, const const_buffers& payload,
+                                completion& c, unsigned budget, std::error_code reason) {
     { link.post(header, payload, c) } noexcept -> std::same_as<post_result>;
     { link.post_copied(header, payload) } noexcept -> std::same_as<post_result>;
     { link.revoke(c) } noexcept -> std::same_as<bool>;
@@ -138,11 +139,12 @@ concept message_link = requires(L& link, const message_header& header, const con
 ///     `errc::out_of_bounds` or `errc::access_denied` and leaves the link usable.
 ///  3. A completed put is visible to the peer's thread when it next polls. `revoke(c)` works on both.
 template <class L>
-concept one_sided_link = message_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
-                                                     std::span<const std::byte> from, completion& c) {
-    { link.get(there, into, c) } noexcept -> std::same_as<post_result>;
-    { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
-};
+concept one_sided_link =
+    message_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
+                                std::span<const std::byte> from, completion& c) {
+        { link.get(there, into, c) } noexcept -> std::same_as<post_result>;
+        { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
+    };
 
 /// An opened device or name space of one transport, on one scheduler. Semantic requirements:
 ///  1. `connect` and `listen` end with an `error` whose text names the address and says what to do.
@@ -168,16 +170,18 @@ concept transport_domain = requires(D& domain, std::string_view address, typenam
 ///  3. `domain` is constructible from `(scheduler&)` with good defaults, and is a progress source of that scheduler while
 ///     it lives.
 template <class T>
-concept transport = requires {
-    typename T::domain;
-    typename T::connection;
-    typename T::listener;
-    { T::name } -> std::convertible_to<std::string_view>;
-    { T::description } -> std::convertible_to<std::string_view>;
-    { T::static_capabilities } -> std::convertible_to<const capabilities&>;
-} && transport_domain<typename T::domain, T> && std::movable<typename T::connection> && std::movable<typename T::listener> &&
-    message_link<typename T::template link<detail::sink_archetype>> &&
+concept transport =
+    requires {
+        typename T::domain;
+        typename T::connection;
+        typename T::listener;
+        { T::name } -> std::convertible_to<std::string_view>;
+        { T::description } -> std::convertible_to<std::string_view>;
+        { T::static_capabilities } -> std::convertible_to<const capabilities&>;
+    } && transport_domain<typename T::domain, T> && std::movable<typename T::connection> &&
+    std::movable<typename T::listener> && message_link<typename T::template link<detail::sink_archetype>> &&
     std::constructible_from<typename T::domain, scheduler&> &&
-    std::constructible_from<typename T::template link<detail::sink_archetype>, typename T::connection, detail::sink_archetype&>;
+    std::constructible_from<typename T::template link<detail::sink_archetype>, typename T::connection,
+                            detail::sink_archetype&>;
 
 }  // namespace rdmacoro

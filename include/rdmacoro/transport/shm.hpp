@@ -16,7 +16,8 @@ struct shm {
     static constexpr const char* name = "shm";
     static constexpr const char* description = "shared memory between processes of one machine";
     static constexpr capabilities static_capabilities{.inline_bytes = detail::shm::most_in_cell,
-                                                      .max_message = 4096,  // the smallest block two sides may agree on
+                                                      .max_message =
+                                                          4096,  // the smallest block two sides may agree on
                                                       .eager_bytes = 4096,
                                                       .segment_bytes = 32768,
                                                       .get_alignment = 1,
@@ -40,15 +41,24 @@ struct shm {
     template <class Sink>
     class link final : public detail::shm::link<Sink> {
     public:
-        link(connection made, Sink& sink) : detail::shm::link<Sink>(made.release(), static_capabilities, sink) {}
+        link(connection made, Sink& sink)
+            : detail::shm::link<Sink>(made.release(), static_capabilities, sink) {}
     };
 
     /// Accepts connections on one name. Must not outlive its domain.
     class listener {
     public:
-        explicit listener(std::unique_ptr<detail::shm::acceptor> made) noexcept : acceptor_(std::move(made)) {}
+        explicit listener(std::unique_ptr<detail::shm::acceptor> made) noexcept
+            : acceptor_(std::move(made)) {}
 
-        /// Awaitable. The next connection. Stops with its task's token.
+        /// Awaitable.
+        /// Completes: with the next connection, once its peer has shaken hands.
+        /// Buffers: none.
+        /// Concurrency: any number at a time.
+        /// Errors: none of a peer's making; a bad peer is dropped.
+        /// Cancellation: at any time; no connection is lost.
+        /// Example:
+        ///     rdmacoro::shm::connection made = co_await listening.accept();
         template <class = void>
         task<connection> accept() {
             detail::shm::acceptor::accept_operation next(*acceptor_);

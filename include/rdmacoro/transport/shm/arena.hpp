@@ -36,7 +36,8 @@ public:
 
 private:
     friend class detail::shm::arena;
-    shared_memory(detail::shm::arena& owner, std::span<std::byte> bytes) noexcept : owner_(&owner), bytes_(bytes) {}
+    shared_memory(detail::shm::arena& owner, std::span<std::byte> bytes) noexcept
+        : owner_(&owner), bytes_(bytes) {}
 
     detail::shm::arena* owner_ = nullptr;
     std::span<std::byte> bytes_{};
@@ -57,7 +58,8 @@ public:
 
     [[nodiscard]] shared_memory allocate(std::size_t bytes) {
         open();
-        const std::size_t wanted = bytes == 0 ? page_bytes : (bytes + page_bytes - 1) / page_bytes * page_bytes;
+        const std::size_t wanted =
+            bytes == 0 ? page_bytes : (bytes + page_bytes - 1) / page_bytes * page_bytes;
         for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
             if (piece->second < wanted) continue;
             const std::size_t offset = piece->first;
@@ -93,9 +95,12 @@ public:
     void open() {
         if (base_ != nullptr) return;
         unique_fd fd(::memfd_create("rdmacoro-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) throw_errno("memfd of the shared arena");
-        if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) throw_errno("sealing the shared arena");
-        void* mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0)
+            throw_errno("memfd of the shared arena");
+        if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+            throw_errno("sealing the shared arena");
+        void* mapped =
+            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
         if (mapped == MAP_FAILED) throw_errno("mmap of the shared arena");
         base_ = static_cast<std::byte*>(mapped);
         fd_ = std::move(fd);

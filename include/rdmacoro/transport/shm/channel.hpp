@@ -49,7 +49,8 @@ struct channel {
         } else {
             std::atomic_signal_fence(std::memory_order_seq_cst);
         }
-        if (out.peer_parked()) [[unlikely]] wake_peer();
+        if (out.peer_parked()) [[unlikely]]
+            wake_peer();
     }
 
     [[gnu::noinline]] void wake_peer() noexcept {

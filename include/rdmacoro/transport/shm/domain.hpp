@@ -24,12 +24,13 @@ namespace rdmacoro {
 
 /// How a shared-memory domain behaves; the defaults suit all but tests.
 struct shm_options {
-    detail::shm::geometry shape{};            ///< of the links this side connects
-    std::size_t arena_bytes = 1u << 30;       ///< address space for `shared_memory`; pages are used as they are touched
-    std::size_t max_regions = 16384;          ///< registered at once; at most 65,536
+    detail::shm::geometry shape{};  ///< of the links this side connects
+    std::size_t arena_bytes =
+        1u << 30;  ///< address space for `shared_memory`; pages are used as they are touched
+    std::size_t max_regions = 16384;                      ///< registered at once; at most 65,536
     duration handshake_limit = std::chrono::seconds(10);  ///< how long a peer may take to say who it is
-    bool use_process_vm = true;               ///< false: as on a kernel that forbids process_vm_readv
-    bool use_membarrier = true;               ///< false: as on a kernel without it
+    bool use_process_vm = true;  ///< false: as on a kernel that forbids process_vm_readv
+    bool use_membarrier = true;  ///< false: as on a kernel without it
 };
 
 namespace detail::shm {
@@ -127,7 +128,8 @@ public:
         epoll_event wanted{};
         wanted.events = events;
         wanted.data.ptr = &handler;
-        if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0) throw_errno("epoll_ctl for shared memory");
+        if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0)
+            throw_errno("epoll_ctl for shared memory");
         handler.watched = fd;
         handler.awaited = awaited;
         if (awaited) ++awaited_;
@@ -138,7 +140,8 @@ public:
         handler.watched = -1;
         if (handler.awaited) --awaited_;
         for (epoll_event& event : batch_) {
-            if (event.data.ptr == &handler) event.data.ptr = nullptr;  // it may be in the batch that is being called
+            if (event.data.ptr == &handler)
+                event.data.ptr = nullptr;  // it may be in the batch that is being called
         }
     }
 
@@ -154,14 +157,16 @@ public:
         }
         // Sockets tell of connections and of deaths; looking costs a system call, so only now and then while busy.
         turns_ += any ? 1u : 8u;
-        if (turns_ >= (awaited_ != 0 ? turns_between_looks_soon : turns_between_looks)) any |= look_at_descriptors();
+        if (turns_ >= (awaited_ != 0 ? turns_between_looks_soon : turns_between_looks))
+            any |= look_at_descriptors();
         return any;
     }
 
     int wake_fd() noexcept override { return epoll_.get(); }
 
     void arm() noexcept override {
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link)) link->set_parked(true);
+        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
+            link->set_parked(true);
         if (membarrier_) {
             // From here on every peer either sees that we sleep, or had published before and is found by the next poll.
             ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
@@ -171,7 +176,8 @@ public:
         turns_ = turns_between_looks;
     }
     void disarm() noexcept override {
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link)) link->set_parked(false);
+        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
+            link->set_parked(false);
         turns_ = turns_between_looks;
     }
 
@@ -200,7 +206,8 @@ private:
     }
     [[nodiscard]] static unique_fd make_table(std::size_t entries) {
         unique_fd fd(::memfd_create("rdmacoro-regions", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(table_bytes(entries))) != 0) throw_errno("memfd of the region table");
+        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(table_bytes(entries))) != 0)
+            throw_errno("memfd of the region table");
         return fd;
     }
     /// Maps it for us, and then forbids anybody, ourselves included, to map it for writing again.

@@ -47,7 +47,8 @@ public:
         static constexpr std::string_view prefix = "rdmacoro/";
         if (address.empty() || address.size() + prefix.size() + 1 > sizeof raw_.sun_path) {
             throw error(errc::address_invalid, text_ + ": a shared-memory address is shm://NAME, of 1 to " +
-                                                   std::to_string(sizeof raw_.sun_path - prefix.size() - 1) + " characters");
+                                                   std::to_string(sizeof raw_.sun_path - prefix.size() - 1) +
+                                                   " characters");
         }
         if (address.find('/') != std::string_view::npos || address.find('\0') != std::string_view::npos) {
             throw error(errc::address_invalid, text_ + ": a shared-memory name has no '/'");
@@ -55,7 +56,8 @@ public:
         raw_.sun_family = AF_UNIX;
         std::memcpy(raw_.sun_path + 1, prefix.data(), prefix.size());
         std::memcpy(raw_.sun_path + 1 + prefix.size(), address.data(), address.size());
-        length_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + prefix.size() + address.size());
+        length_ =
+            static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + prefix.size() + address.size());
     }
 
     [[nodiscard]] const sockaddr* raw() const noexcept { return reinterpret_cast<const sockaddr*>(&raw_); }
@@ -115,7 +117,8 @@ struct received_hello {
     message.msg_control = control.data();
     message.msg_controllen = control.size();
     const ssize_t bytes = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    for (cmsghdr* part = CMSG_FIRSTHDR(&message); bytes >= 0 && part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    for (cmsghdr* part = CMSG_FIRSTHDR(&message); bytes >= 0 && part != nullptr;
+         part = CMSG_NXTHDR(&message, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
         const std::size_t fds = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (std::size_t i = 0; i < fds; ++i) {
@@ -126,8 +129,8 @@ struct received_hello {
         }
     }
     if (bytes <= 0) throw error(errc::peer_lost, "the peer went away during the shared-memory handshake");
-    if (bytes != static_cast<ssize_t>(sizeof got.said) || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-        got.said.magic != hello::magic_value) {
+    if (bytes != static_cast<ssize_t>(sizeof got.said) ||
+        (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || got.said.magic != hello::magic_value) {
         throw error(errc::protocol_violation, "the peer does not speak the shared-memory handshake");
     }
     if (got.said.version != hello::version_value) {
@@ -137,7 +140,8 @@ struct received_hello {
     }
     if (got.said.status != 0) {
         const auto refused = static_cast<errc>(got.said.status);
-        throw error(refused, refused == errc::permission_denied ? "the listener belongs to another user" : "the listener refused");
+        throw error(refused, refused == errc::permission_denied ? "the listener belongs to another user"
+                                                                : "the listener refused");
     }
     return got;
 }
@@ -175,7 +179,8 @@ inline void check_doorbell(int fd) {
         throw error(errc::protocol_violation, "the peer's doorbell is no eventfd");
     }
     const int flags = ::fcntl(fd, F_GETFL);
-    if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) throw_errno("fcntl of the peer's doorbell");
+    if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        throw_errno("fcntl of the peer's doorbell");
 }
 
 /// Takes over what the peer's hello says. Throws.

@@ -17,17 +17,23 @@ public:
     link_base(const link_base&) = delete;
     link_base& operator=(const link_base&) = delete;
 
-    [[nodiscard, gnu::always_inline]] post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
-        return post_now(header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
+    [[nodiscard, gnu::always_inline]] post_result post(const message_header& header,
+                                                       const const_buffers& payload, completion&) noexcept {
+        return post_now(
+            header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
     }
-    [[nodiscard]] post_result post_copied(const message_header& header, const const_buffers& payload) noexcept {
+    [[nodiscard]] post_result post_copied(const message_header& header,
+                                          const const_buffers& payload) noexcept {
         return post_now(header, payload);
     }
-    [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
+    [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into,
+                                  completion& c) noexcept {
         return down_ ? post_result::failed : one_sided_.begin(true, there, into.data(), c);
     }
-    [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
-        return down_ ? post_result::failed : one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c);
+    [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there,
+                                  completion& c) noexcept {
+        return down_ ? post_result::failed
+                     : one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c);
     }
     /// Messages are never `posted` here; only a get or a put can be.
     bool revoke(completion& c) noexcept {
@@ -100,9 +106,11 @@ protected:
 
     [[nodiscard, gnu::always_inline]] post_result post_now(const message_header& header,
                                                            const const_buffers& payload) noexcept {
-        if (down_) [[unlikely]] return post_result::failed;
+        if (down_) [[unlikely]]
+            return post_result::failed;
         channel& to = *channel_;
-        if (!to.out.put(record_type::message, header, payload)) [[unlikely]] return want_room();
+        if (!to.out.put(record_type::message, header, payload)) [[unlikely]]
+            return want_room();
         to.ring_doorbell();
         return post_result::done;
     }
@@ -142,11 +150,13 @@ public:
         for (ring_consumer::small m; moved < budget && in.small_message(m); ++moved) {
             if (sink_.deliver(*m.header, m.payload) == delivery::later) return moved + other_work();
             in.advance_small();
-            if (down_) [[unlikely]] return moved + 1;
+            if (down_) [[unlikely]]
+                return moved + 1;
         }
         if (moved != 0) return moved + other_work();
         // Nothing: the way that is taken most often. Nonsense in the word is looked for now and then.
-        if (in.nothing_new() && !hung_up_ && !wants_room_ && one_sided_.idle() && ++quiet_polls_ % 256 != 0) return 0;
+        if (in.nothing_new() && !hung_up_ && !wants_room_ && one_sided_.idle() && ++quiet_polls_ % 256 != 0)
+            return 0;
         return poll_rest(0, budget);
     }
 
@@ -189,7 +199,9 @@ private:
         }
         switch (one_sided_.serve(r)) {
             case one_sided_engine::served::later: return false;
-            case one_sided_engine::served::violation: close(make_error_code(errc::protocol_violation)); return true;
+            case one_sided_engine::served::violation:
+                close(make_error_code(errc::protocol_violation));
+                return true;
             case one_sided_engine::served::taken: break;
         }
         channel_->in.advance(r, false);
@@ -205,7 +217,8 @@ private:
     }
 
     [[gnu::always_inline]] unsigned other_work() noexcept {
-        if (channel_->in.take_gave_back()) [[unlikely]] channel_->ring_doorbell();
+        if (channel_->in.take_gave_back()) [[unlikely]]
+            channel_->ring_doorbell();
         return one_sided_.idle() && !wants_room_ ? 0 : do_other_work();
     }
 

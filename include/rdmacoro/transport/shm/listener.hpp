@@ -11,7 +11,9 @@
 namespace rdmacoro::detail::shm {
 
 /// Waits until a descriptor has something to read, at most for `limit`. Ends with `errc::timed_out` after that.
-class readable_operation : public basic_operation<readable_operation, void>, private fd_handler, private timer_node {
+class readable_operation : public basic_operation<readable_operation, void>,
+                           private fd_handler,
+                           private timer_node {
 public:
     readable_operation(domain_base& domain, int fd, duration limit) noexcept
         : basic_operation(&domain.owner()), domain_(domain), fd_(fd), limit_(limit) {}
@@ -58,11 +60,15 @@ public:
         socket_ = unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
         if (!socket_) throw_errno("socket for " + name_);
         if (::bind(socket_.get(), name.raw(), name.length()) != 0) {
-            if (errno == EADDRINUSE) throw error(errc::address_in_use, name_ + ": another process listens there; choose another name");
+            if (errno == EADDRINUSE)
+                throw error(errc::address_in_use,
+                            name_ + ": another process listens there; choose another name");
             throw_errno("bind of " + name_);
         }
         if (::listen(socket_.get(), 1024) != 0) throw_errno("listen on " + name_);
-        fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept { static_cast<acceptor&>(self).accept_all(); };
+        fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
+            static_cast<acceptor&>(self).accept_all();
+        };
         domain_.watch(*this, socket_.get(), EPOLLIN);
         pause_.self = this;
         pause_.expired = [](timer_node& t) noexcept { static_cast<pause&>(t).self->resume_accepting(); };
@@ -80,9 +86,11 @@ public:
     [[nodiscard]] domain_base& domain() noexcept { return domain_; }
 
     /// Ends with the next connection.
-    class accept_operation : public basic_operation<accept_operation, channel_ref>, public list_node<accept_operation> {
+    class accept_operation : public basic_operation<accept_operation, channel_ref>,
+                             public list_node<accept_operation> {
     public:
-        explicit accept_operation(acceptor& from) noexcept : basic_operation(&from.domain_.owner()), from_(from) {}
+        explicit accept_operation(acceptor& from) noexcept
+            : basic_operation(&from.domain_.owner()), from_(from) {}
         void start() noexcept {
             if (from_.done_.empty()) {
                 from_.waiting_.push_back(*this);
@@ -225,7 +233,8 @@ private:
     static void refuse(half_open& open, std::error_code why) noexcept {
         hello refusal;
         const bool ours = why.category() == error_category();
-        refusal.status = static_cast<std::uint32_t>(ours ? static_cast<errc>(why.value()) : errc::no_resources);
+        refusal.status =
+            static_cast<std::uint32_t>(ours ? static_cast<errc>(why.value()) : errc::no_resources);
         try {
             send_hello(open.socket.get(), refusal, {});
         } catch (const std::exception&) {  // it is gone: nobody to tell
@@ -259,13 +268,15 @@ task<channel_ref> connect_channel(domain_base& domain, socket_name name) {
         if (errno == ECONNREFUSED || errno == ENOENT) {
             throw error(errc::connection_refused, name.text() + ": start the listening process first");
         }
-        if (errno == EAGAIN) throw error(errc::no_resources, name.text() + ": the listener's queue is full; try again");
+        if (errno == EAGAIN)
+            throw error(errc::no_resources, name.text() + ": the listener's queue is full; try again");
         throw_errno("connect to " + name.text());
     }
     const ucred who = peer_credentials(socket.get());
     if (who.uid != ::geteuid()) {
-        throw error(errc::permission_denied, name.text() + ": the listener belongs to user " + std::to_string(who.uid) +
-                                                 ", this process runs as " + std::to_string(::geteuid()));
+        throw error(errc::permission_denied, name.text() + ": the listener belongs to user " +
+                                                 std::to_string(who.uid) + ", this process runs as " +
+                                                 std::to_string(::geteuid()));
     }
     channel_ref made(new channel);
     made->domain = &domain;
@@ -282,7 +293,8 @@ task<channel_ref> connect_channel(domain_base& domain, socket_name name) {
     readable_operation reply(domain, socket.get(), domain.options().handshake_limit);
     co_await reply;
     received_hello peer = receive_hello(socket.get());
-    if (peer.count != 3) throw error(errc::protocol_violation, name.text() + ": the listener's hello is not complete");
+    if (peer.count != 3)
+        throw error(errc::protocol_violation, name.text() + ": the listener's hello is not complete");
     adopt(*made, domain, peer, who.pid);
     made->socket = std::move(socket);
     co_return made;

@@ -23,7 +23,8 @@ public:
     one_sided_engine(const one_sided_engine&) = delete;
     one_sided_engine& operator=(const one_sided_engine&) = delete;
 
-    [[nodiscard]] post_result begin(bool read, const remote_region& there, std::byte* local, completion& c) noexcept {
+    [[nodiscard]] post_result begin(bool read, const remote_region& there, std::byte* local,
+                                    completion& c) noexcept {
         transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
         if (link_.peer.reaches(there.address, there.length)) {
             step_directly(job);
@@ -139,7 +140,8 @@ private:
             const std::uint64_t left = job.there.length - job.moved;
             const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
             job.status = now == 0 ? errc::ok
-                                  : link_.peer.copy(job.read, job.there.address + job.moved, job.local + job.moved, now);
+                                  : link_.peer.copy(job.read, job.there.address + job.moved,
+                                                    job.local + job.moved, now);
             if (job.status == errc::ok) job.moved += now;
         }
         mark.store(0, std::memory_order_release);
@@ -151,7 +153,8 @@ private:
 
     bool advance_one(transfer& job) noexcept {
         bool any = false;
-        if (job.status == errc::ok && job.moved < job.there.length && link_.peer.reaches(job.there.address, job.there.length)) {
+        if (job.status == errc::ok && job.moved < job.there.length &&
+            link_.peer.reaches(job.there.address, job.there.length)) {
             step_directly(job);
             any = true;
         } else if (job.status == errc::ok) {
@@ -183,10 +186,11 @@ private:
             const std::uint64_t now = left < piece ? left : piece;
             const request_body body{job.there.key, job.there.address + job.asked, now};
             const auto raw = std::as_bytes(std::span(&body, 1));
-            const std::span<const std::byte> data(job.local + job.asked, job.read ? 0 : static_cast<std::size_t>(now));
+            const std::span<const std::byte> data(job.local + job.asked,
+                                                  job.read ? 0 : static_cast<std::size_t>(now));
             const std::span<const std::byte> pieces[] = {raw, data};
-            const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
-                                            const_buffers(std::span(pieces)));
+            const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request,
+                                            {}, const_buffers(std::span(pieces)));
             if (!sent) break;
             asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
             job.asked = empty ? waiting_empty : job.asked + now;
@@ -201,10 +205,12 @@ private:
         if (payload.size() != sizeof wanted) return served::violation;
         std::memcpy(&wanted, payload.data(), sizeof wanted);
         if (wanted.length > link_.out.max_message()) return served::violation;
-        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_read);
+        const errc verdict =
+            link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_read);
         std::span<const std::byte> data;
         if (verdict == errc::ok) {
-            data = {reinterpret_cast<const std::byte*>(wanted.address), static_cast<std::size_t>(wanted.length)};
+            data = {reinterpret_cast<const std::byte*>(wanted.address),
+                    static_cast<std::size_t>(wanted.length)};
         }
         return reply(record_type::get_reply, verdict, data);
     }
@@ -216,7 +222,8 @@ private:
         const std::span<const std::byte> data = payload.subspan(sizeof wanted);
         if (wanted.length != data.size()) return served::violation;
         if (!link_.out.has_room()) return served::later;
-        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_write);
+        const errc verdict =
+            link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_write);
         if (verdict == errc::ok && !data.empty()) {
             std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
         }
@@ -238,7 +245,8 @@ private:
         std::uint32_t status = 0;
         std::memcpy(&status, r.header->data(), sizeof status);
         const bool good = status == static_cast<std::uint32_t>(errc::ok);
-        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return served::violation;
+        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument))
+            return served::violation;
         if (r.payload.size() != (read && good ? request.bytes : 0)) return served::violation;
         asked_first_ = (asked_first_ + 1) % most_asked;
         --asked_count_;
@@ -246,7 +254,8 @@ private:
         if (!good) {
             request.job->status = static_cast<errc>(status);
         } else {
-            if (read && request.bytes != 0) std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
+            if (read && request.bytes != 0)
+                std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
             request.job->moved += request.bytes;
             if (request.job->there.length == 0) request.job->asked = served_empty;
         }

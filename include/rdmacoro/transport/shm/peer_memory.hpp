@@ -26,7 +26,8 @@ public:
 
     /// Maps the peer's table of regions, read-only. Throws.
     void map_table(int fd, std::uint64_t entries) {
-        if (entries == 0 || entries > (1u << key_source::slot_bits)) throw error(errc::protocol_violation, "region table");
+        if (entries == 0 || entries > (1u << key_source::slot_bits))
+            throw error(errc::protocol_violation, "region table");
         const std::size_t bytes = (entries * sizeof(region_entry) + page_bytes - 1) / page_bytes * page_bytes;
         segment::check_file(fd, bytes, "the peer's region table");
         void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -38,7 +39,8 @@ public:
 
     /// Maps the peer's arena, which it has at `peer_base`. Throws.
     void map_arena(int fd, std::uint64_t peer_base, std::uint64_t bytes) {
-        if (bytes == 0 || bytes > (std::uint64_t{1} << 46)) throw error(errc::protocol_violation, "shared arena");
+        if (bytes == 0 || bytes > (std::uint64_t{1} << 46))
+            throw error(errc::protocol_violation, "shared arena");
         segment::check_file(fd, bytes, "the peer's shared arena");
         void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (mapped == MAP_FAILED) throw_errno("mmap of the peer's shared arena");
@@ -51,7 +53,8 @@ public:
     void probe(pid_t pid, std::uint64_t address, std::uint64_t expected) noexcept {
         pid_ = pid;
         std::uint64_t word = 0;
-        vm_allowed_ = pid > 0 && transfer(true, address, reinterpret_cast<std::byte*>(&word), sizeof word) == errc::ok &&
+        vm_allowed_ = pid > 0 &&
+                      transfer(true, address, reinterpret_cast<std::byte*>(&word), sizeof word) == errc::ok &&
                       word == expected;
     }
     void forbid_process_vm() noexcept { vm_allowed_ = false; }
@@ -90,7 +93,8 @@ private:
                address - arena_base_ <= arena_bytes_ - bytes;
     }
 
-    [[nodiscard]] errc transfer(bool read, std::uint64_t address, std::byte* local, std::size_t bytes) noexcept {
+    [[nodiscard]] errc transfer(bool read, std::uint64_t address, std::byte* local,
+                                std::size_t bytes) noexcept {
         while (bytes > 0) {
             iovec here{local, bytes};
             iovec there{reinterpret_cast<void*>(address), bytes};

@@ -35,15 +35,20 @@ struct frame_word {
     static constexpr std::uint32_t length_mask = (1u << 20) - 1;
     static constexpr std::uint32_t turns = 255;  // 1 to 255; 0 is a cell never written, or cleared
 
-    [[nodiscard]] static constexpr std::uint32_t make(std::uint32_t turn, record_type type, std::size_t length) noexcept {
+    [[nodiscard]] static constexpr std::uint32_t make(std::uint32_t turn, record_type type,
+                                                      std::size_t length) noexcept {
         return turn << 24 | static_cast<std::uint32_t>(type) << 20 | static_cast<std::uint32_t>(length);
     }
     [[nodiscard]] static constexpr std::uint32_t turn(std::uint32_t word) noexcept { return word >> 24; }
     [[nodiscard]] static constexpr record_type type(std::uint32_t word) noexcept {
         return static_cast<record_type>((word >> 20) & 15u);
     }
-    [[nodiscard]] static constexpr std::size_t length(std::uint32_t word) noexcept { return word & length_mask; }
-    [[nodiscard]] static constexpr std::uint32_t next_turn(std::uint32_t turn) noexcept { return turn == turns ? 1 : turn + 1; }
+    [[nodiscard]] static constexpr std::size_t length(std::uint32_t word) noexcept {
+        return word & length_mask;
+    }
+    [[nodiscard]] static constexpr std::uint32_t next_turn(std::uint32_t turn) noexcept {
+        return turn == turns ? 1 : turn + 1;
+    }
 };
 
 inline constexpr std::size_t record_prefix = 4 + message_header_bytes;
@@ -65,7 +70,8 @@ public:
         block_bytes_ = shared.shape().block_bytes;
         lent_.assign(shared.shape().blocks, 0);
         middle_.assign(cells_ / 64, 0);
-        for (std::uint32_t i = shared.shape().blocks; i-- > 0;) free_blocks_.push_back(static_cast<std::uint16_t>(i));
+        for (std::uint32_t i = shared.shape().blocks; i-- > 0;)
+            free_blocks_.push_back(static_cast<std::uint16_t>(i));
     }
 
     [[nodiscard]] std::size_t max_message() const noexcept { return block_bytes_; }
@@ -78,10 +84,12 @@ public:
     }
 
     /// Writes and publishes one record; false when there is no room.
-    [[gnu::always_inline]] bool put(record_type type, const message_header& header, const const_buffers& payload) noexcept {
+    [[gnu::always_inline]] bool put(record_type type, const message_header& header,
+                                    const const_buffers& payload) noexcept {
         const std::size_t bytes = payload.size();
         if (bytes <= most_in_cell && payload.contiguous()) [[likely]] {
-            if (tail_ - freed_ + 2 > cells_ && !refreshed_room(1)) [[unlikely]] return false;
+            if (tail_ - freed_ + 2 > cells_ && !refreshed_room(1)) [[unlikely]]
+                return false;
             std::byte* cell = next_cell();
             copy_header(cell, header);
             copy_bytes(cell + record_prefix, payload.front().data(), bytes);
@@ -93,10 +101,14 @@ public:
 
     [[nodiscard]] bool violated() const noexcept { return violated_; }
     /// Whether the consumer sleeps.
-    [[nodiscard]] bool peer_parked() const noexcept { return words_->parked.load(std::memory_order_relaxed) != 0; }
+    [[nodiscard]] bool peer_parked() const noexcept {
+        return words_->parked.load(std::memory_order_relaxed) != 0;
+    }
 
 private:
-    [[nodiscard]] std::byte* next_cell() noexcept { return ring_ + std::size_t{tail_ & (cells_ - 1)} * cell_bytes; }
+    [[nodiscard]] std::byte* next_cell() noexcept {
+        return ring_ + std::size_t{tail_ & (cells_ - 1)} * cell_bytes;
+    }
 
     /// One cell more than the record needs stays free: the one that may have to be cleared.
     [[gnu::noinline]] bool refreshed_room(std::uint32_t cells) noexcept {
@@ -117,8 +129,8 @@ private:
             return;
         }
         for (; blocks_returned_ != returned; ++blocks_returned_) {
-            const std::uint16_t block =
-                words_->freed_blocks[blocks_returned_ % geometry::most_blocks].load(std::memory_order_relaxed);
+            const std::uint16_t block = words_->freed_blocks[blocks_returned_ % geometry::most_blocks].load(
+                std::memory_order_relaxed);
             if (block >= lent_.size() || lent_[block] == 0) {
                 violated_ = true;
                 return;
@@ -128,7 +140,8 @@ private:
         }
     }
 
-    [[gnu::noinline]] bool put_long(record_type type, const message_header& header, const const_buffers& payload) noexcept {
+    [[gnu::noinline]] bool put_long(record_type type, const message_header& header,
+                                    const const_buffers& payload) noexcept {
         const std::size_t bytes = payload.size();
         if (bytes <= most_in_ring) {
             const std::uint32_t cells = cells_for(bytes);
@@ -162,7 +175,8 @@ private:
 
     void publish(std::byte* cell, record_type type, std::size_t bytes, std::uint32_t cells) noexcept {
         const std::uint32_t after = tail_ + cells;
-        if (any_middle_ && is_middle(after)) [[unlikely]] clear(after);
+        if (any_middle_ && is_middle(after)) [[unlikely]]
+            clear(after);
         std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell))
             .store(frame_word::make(turn_, type, bytes), std::memory_order_release);
         if (((tail_ ^ after) & cells_) != 0) turn_ = frame_word::next_turn(turn_);
@@ -235,7 +249,8 @@ public:
     [[gnu::always_inline]] bool small_message(small& out) noexcept {
         std::byte* cell = head_cell();
         const std::uint32_t word = load_word(cell);
-        const std::uint32_t bytes = word - (turn_ << 24);  // the length, if turn and type are those of a message
+        const std::uint32_t bytes =
+            word - (turn_ << 24);  // the length, if turn and type are those of a message
         if (bytes > most_in_cell) return false;
         out.header = reinterpret_cast<const message_header*>(cell + 4);
         out.payload = {cell + record_prefix, bytes};
@@ -243,14 +258,17 @@ public:
     }
 
     /// Whether the head shows no record of this lap.
-    [[gnu::always_inline]] bool nothing_new() noexcept { return frame_word::turn(load_word(head_cell())) != turn_; }
+    [[gnu::always_inline]] bool nothing_new() noexcept {
+        return frame_word::turn(load_word(head_cell())) != turn_;
+    }
 
     /// Looks at the head. A record stays there until `advance`.
     [[gnu::noinline]] found peek(record& out) noexcept {
         std::byte* cell = head_cell();
         const std::uint32_t word = load_word(cell);
         if (frame_word::turn(word) != turn_) {
-            if (word == 0 || frame_word::turn(word) == last_turn_) [[likely]] return found::nothing;
+            if (word == 0 || frame_word::turn(word) == last_turn_) [[likely]]
+                return found::nothing;
             return found::violation;
         }
         const std::size_t bytes = frame_word::length(word);
@@ -286,7 +304,8 @@ public:
 
     /// Whether cells or blocks were given back since the last call: a producer that sleeps may wait for them.
     [[nodiscard, gnu::always_inline]] bool take_gave_back() noexcept {
-        if (!gave_back_) [[likely]] return false;
+        if (!gave_back_) [[likely]]
+            return false;
         gave_back_ = false;
         return true;
     }
@@ -316,14 +335,16 @@ private:
         return ring_ + std::size_t{head_ & (cells_ - 1)} * cell_bytes;
     }
     [[gnu::always_inline]] static std::uint32_t load_word(std::byte* cell) noexcept {
-        return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell)).load(std::memory_order_acquire);
+        return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(cell))
+            .load(std::memory_order_acquire);
     }
 
     [[gnu::always_inline]] void step(std::uint32_t cells) noexcept {
         const std::uint32_t before = head_;
         head_ += cells;
         // An eighth of the ring at a time; the end of a lap is the end of an eighth.
-        if (((before ^ head_) & ~eighth_mask_) != 0) [[unlikely]] publish(before);
+        if (((before ^ head_) & ~eighth_mask_) != 0) [[unlikely]]
+            publish(before);
     }
 
     found describe(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept {

@@ -60,8 +60,9 @@ struct geometry {
 
     /// What a peer may ask of us.
     [[nodiscard]] bool acceptable() const noexcept {
-        return cells >= 64 && cells <= (1u << 20) && (cells & (cells - 1)) == 0 && blocks >= 4 && blocks <= most_blocks &&
-               block_bytes >= page_bytes && block_bytes <= (1u << 19) && block_bytes % page_bytes == 0;
+        return cells >= 64 && cells <= (1u << 20) && (cells & (cells - 1)) == 0 && blocks >= 4 &&
+               blocks <= most_blocks && block_bytes >= page_bytes && block_bytes <= (1u << 19) &&
+               block_bytes % page_bytes == 0;
     }
     [[nodiscard]] std::size_t ring_bytes() const noexcept { return std::size_t{cells} * cell_bytes; }
     [[nodiscard]] std::size_t block_area_bytes() const noexcept { return std::size_t{blocks} * block_bytes; }
@@ -87,7 +88,8 @@ struct segment_header {
     direction_words words[2];  ///< [0]: from the connecting side to the accepting side
 };
 static_assert(sizeof(segment_header) <= page_bytes);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint16_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
+              std::atomic<std::uint16_t>::is_always_lock_free);
 
 /// A mapped segment. Rings are mapped twice in a row, so that a record that wraps around is contiguous.
 class segment {
@@ -107,7 +109,8 @@ public:
     [[nodiscard]] static unique_fd create(const geometry& g) {
         unique_fd fd(::memfd_create("rdmacoro-link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
         if (!fd) throw_errno("memfd_create for a shared-memory link");
-        if (::ftruncate(fd.get(), static_cast<off_t>(file_bytes(g))) != 0) throw_errno("ftruncate of a shared-memory link");
+        if (::ftruncate(fd.get(), static_cast<off_t>(file_bytes(g))) != 0)
+            throw_errno("ftruncate of a shared-memory link");
         if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
             throw_errno("sealing a shared-memory link");
         }
@@ -118,7 +121,8 @@ public:
     void map(int fd, const geometry& g) {
         check_file(fd, file_bytes(g), "the peer's shared-memory segment");
         const std::size_t ring = g.ring_bytes();
-        void* reserved = ::mmap(nullptr, mapped_bytes(g), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* reserved =
+            ::mmap(nullptr, mapped_bytes(g), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (reserved == MAP_FAILED) throw_errno("mmap of a shared-memory link");
         base_ = static_cast<std::byte*>(reserved);
         shape_ = g;
@@ -137,14 +141,16 @@ public:
     [[nodiscard]] direction_words& words(unsigned direction) noexcept {
         return reinterpret_cast<segment_header*>(base_)->words[direction];
     }
-    [[nodiscard]] std::byte* ring(unsigned direction) noexcept { return base_ + page_bytes + direction * 2 * shape_.ring_bytes(); }
+    [[nodiscard]] std::byte* ring(unsigned direction) noexcept {
+        return base_ + page_bytes + direction * 2 * shape_.ring_bytes();
+    }
     [[nodiscard]] std::byte* blocks(unsigned direction) noexcept {
         return base_ + page_bytes + 4 * shape_.ring_bytes() + direction * shape_.block_area_bytes();
     }
 
     /// Throws unless the file has at least this size and can't be made shorter.
     static void check_file(int fd, std::size_t bytes, const char* what) {
-        struct stat facts {};
+        struct stat facts{};
         if (::fstat(fd, &facts) != 0) throw_errno(what);
         const int seals = ::fcntl(fd, F_GET_SEALS);
         if (facts.st_size < static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -157,7 +163,8 @@ private:
         return page_bytes + 4 * g.ring_bytes() + 2 * g.block_area_bytes();
     }
     static void place(std::byte* at, int fd, std::size_t offset, std::size_t bytes) {
-        if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(offset)) == MAP_FAILED) {
+        if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                   static_cast<off_t>(offset)) == MAP_FAILED) {
             throw_errno("mmap of a shared-memory link");
         }
     }

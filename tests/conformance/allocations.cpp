@@ -1,0 +1,157 @@
+#include "transports.hpp"
+
+#include "support/catch.hpp"
+#include "support/counting_new.hpp"
+
+#include <array>
+#include <optional>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+// Does something often enough to warm up, then counts what further rounds of it take from the heap. A macro, as what it
+// does is part of the coroutine: a task of its own would take a frame.
+#define CHECK_NO_ALLOCATIONS(...)                                                                            \
+    do {                                                                                                     \
+        for (int warm = 0; warm < 50; ++warm) __VA_ARGS__                                                    \
+        const std::size_t before = allocations();                                                            \
+        for (int round = 0; round < 200; ++round) __VA_ARGS__                                                \
+        const std::size_t taken = allocations() - before;                                                    \
+        CHECK(taken == 0);                                                                                   \
+    } while (false)
+
+template <class T>
+task<> matched(world<T>& w) {
+    auto p = co_await w.connected();
+    for (const std::size_t bytes :
+         {std::size_t{8}, std::size_t{1000}, std::size_t{4096}, std::size_t{1} << 20}) {
+        CAPTURE(bytes);
+        const auto data = pattern(bytes, 1);
+        std::vector<std::byte> into(bytes);
+        CHECK_NO_ALLOCATIONS({
+            auto receiving = start(p.b.recv(into, 1));
+            co_await p.a.send(data, 1);
+            co_await receiving;
+        });
+    }
+}
+TEMPLATE_LIST_TEST_CASE("send and a matched receive allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(matched<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> unexpected(world<T>& w) {
+    auto p = co_await w.connected();
+    for (const std::size_t bytes :
+         {std::size_t{8}, std::size_t{1000}, std::size_t{4096}, std::size_t{1} << 20}) {
+        CAPTURE(bytes);
+        const auto data = pattern(bytes, 1);
+        std::vector<std::byte> into(bytes);
+        CHECK_NO_ALLOCATIONS({
+            auto sending = start(p.a.send(data, 1));
+            co_await p.b.probe(1);
+            co_await p.b.recv(into, 1);
+            co_await sending;
+        });
+    }
+}
+TEMPLATE_LIST_TEST_CASE("unexpected messages, probes and their receives allocate nothing", "",
+                        every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(unexpected<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> synchronous(world<T>& w) {
+    auto p = co_await w.connected();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{100000}, std::size_t{2} << 20}) {
+        CAPTURE(bytes);
+        const auto data = pattern(bytes, 1);
+        std::vector<std::byte> into(bytes);
+        CHECK_NO_ALLOCATIONS({
+            auto sending = start(p.a.ssend(data, 1));
+            co_await p.b.recv(into, 1);
+            co_await sending;
+        });
+    }
+}
+TEMPLATE_LIST_TEST_CASE("synchronous sends allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(synchronous<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> lent(world<T>& w) {
+    auto p = co_await w.connected();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4000}, std::size_t{100000}}) {
+        CAPTURE(bytes);
+        const auto data = pattern(bytes, 1);
+        CHECK_NO_ALLOCATIONS({
+            auto receiving = start(p.b.recv_lent(1));
+            co_await p.a.send(data, 1);
+            const message got = co_await receiving;
+        });
+    }
+}
+TEMPLATE_LIST_TEST_CASE("lent receives allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(lent<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> one_sided(world<T>& w) {
+    auto p = co_await w.connected();
+    std::vector<std::byte> memory(std::size_t{2} << 20);
+    const region open = w.there().register_memory(memory, access::all);
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 20}) {
+        CAPTURE(bytes);
+        std::vector<std::byte> here(bytes);
+        CHECK_NO_ALLOCATIONS({
+            co_await p.a.rdma_get(open.remote().part(0, bytes), here);
+            co_await p.a.rdma_put(here, open.remote().part(8, bytes));
+        });
+    }
+}
+TEMPLATE_LIST_TEST_CASE("get and put allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(one_sided<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> suspended(world<T>& w) {
+    // Sends that wait for credit and receives that wait for messages, many at a time.
+    mailbox_options little;
+    little.unexpected_bytes = 1;
+    auto p = co_await w.connected({}, little);
+    const auto data = pattern(4000, 1);
+    std::vector<std::byte> into(4000);
+    using connection = typename endpoint<T>::connection_type;
+    CHECK_NO_ALLOCATIONS({
+        std::array<std::optional<started<send_operation<connection>>>, 200> sends;
+        for (auto& s : sends) s.emplace(p.a.send(data, 1));
+        for (std::size_t i = 0; i < sends.size(); ++i) co_await p.b.recv(into, 1);
+        for (auto& s : sends) co_await *s;
+    });
+}
+TEMPLATE_LIST_TEST_CASE("sends that wait for credit allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(suspended<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> limited(world<T>& w) {
+    // A time limit and a token on each operation.
+    auto p = co_await w.connected();
+    local_stop_source stop;
+    std::uint64_t value = 0;
+    const std::uint64_t said = 1;
+    CHECK_NO_ALLOCATIONS({
+        co_await timeout(p.a.send(bytes_of(said)), std::chrono::seconds(5));
+        co_await with_stop(timeout(p.b.recv(room_for(value)), std::chrono::seconds(5)), stop.get_token());
+    });
+}
+TEMPLATE_LIST_TEST_CASE("time limits and stop tokens allocate nothing", "", every_real_transport) {
+    if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
+    conform<TestType>(limited<typename TestType::transport_type>);
+}

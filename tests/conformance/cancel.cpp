@@ -1,0 +1,500 @@
+#include "transports.hpp"
+
+#include "support/catch.hpp"
+#include "support/death.hpp"
+
+#include <deque>
+#include <optional>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+mailbox_options little() {
+    mailbox_options o;
+    o.unexpected_bytes = 1;  // the least there is: 256 KiB
+    return o;
+}
+
+task<> turns(int count) {
+    for (int n = 0; n < count; ++n) co_await yield();
+}
+
+/// That a message of each protocol still goes each way, and meets nothing that was left behind.
+template <class T>
+task<> still_talks(endpoint<T>& a, endpoint<T>& b) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{600000}}) {
+        const auto data = pattern(bytes, 3);
+        std::vector<std::byte> into(bytes);
+        auto to_b = start(b.recv(into, 4711));
+        co_await a.send(data, 4711);
+        co_await to_b;
+        CHECK(into == data);
+        std::fill(into.begin(), into.end(), std::byte{0});
+        auto to_a = start(a.recv(into, 4711));
+        co_await b.send(data, 4711);
+        co_await to_a;
+        CHECK(into == data);
+    }
+    CHECK(a.connection().box().matching().posted() == 0);
+    CHECK(b.connection().box().matching().posted() == 0);
+}
+
+template <class Op>
+auto begin(Op op, local_stop_source& stop) {
+    return start(as_result(with_stop(std::move(op), stop.get_token())));
+}
+
+constexpr std::size_t long_bytes = std::size_t{2} << 20;
+
+}  // namespace
+
+// ---- a token that is stopped already
+
+template <class T>
+task<> stopped_already(world<T>& w) {
+    auto listening = co_await listen<T>(w.there(), w.address());
+    auto p = co_await w.connected();
+    local_stop_source quit;
+    quit.request_stop();
+    const auto token = quit.get_token();
+    std::vector<std::byte> untouched(100, std::byte{0x11});
+    const std::vector<std::byte> memory_before = pattern(100, 1);
+    std::vector<std::byte> memory = memory_before;
+    const region open = w.there().register_memory(memory, access::all);
+    const auto posted = p.a.counts();
+
+    const std::uint64_t number = 1;
+    const auto sent = co_await as_result(with_stop(p.a.send(bytes_of(number), 1), token));
+    CHECK(sent.error() == errc::canceled);
+    const auto synchronous = co_await as_result(with_stop(p.a.ssend(bytes_of(number), 1), token));
+    CHECK(synchronous.error() == errc::canceled);
+    const auto data = pattern(long_bytes, 1);
+    const auto segments = co_await as_result(with_stop(p.a.send(data, 1), token));
+    CHECK(segments.error() == errc::canceled);
+    CHECK(p.a.counts().messages_sent == posted.messages_sent);
+    CHECK(p.a.counts().segments_sent == posted.segments_sent);
+
+    // A message that waits is not taken either.
+    co_await p.a.send(bytes_of(number), 2);
+    co_await p.b.probe(2);
+    const auto received_none = co_await as_result(with_stop(p.b.recv(untouched), token));
+    CHECK(received_none.error() == errc::canceled);
+    const auto lent = co_await as_result(with_stop(p.b.recv_lent(), token));
+    CHECK(lent.error() == errc::canceled);
+    const auto probed = co_await as_result(with_stop(p.b.probe(), token));
+    CHECK(probed.error() == errc::canceled);
+    const auto got = co_await as_result(with_stop(p.a.rdma_get(open.remote(), untouched), token));
+    CHECK(got.error() == errc::canceled);
+    const auto put = co_await as_result(with_stop(p.a.rdma_put(untouched, open.remote()), token));
+    CHECK(put.error() == errc::canceled);
+    CHECK(memory == memory_before);
+    CHECK(untouched == std::vector<std::byte>(100, std::byte{0x11}));
+    CHECK(p.b.connection().box().matching().unexpected() == 1);
+    std::uint64_t heard = 0;
+    co_await p.b.recv(room_for(heard));
+    CHECK(heard == 1);
+
+    const auto connected = co_await as_result(with_stop(connect<T>(w.here(), listening.address()), token));
+    CHECK(connected.error() == errc::canceled);
+    const auto accepted = co_await as_result(with_stop(listening.accept(), token));
+    CHECK(accepted.error() == errc::canceled);
+    co_await still_talks(p.a, p.b);
+
+    const auto closed = co_await as_result(with_stop(p.a.close(), token));
+    CHECK(closed.error() == errc::canceled);
+}
+TEMPLATE_LIST_TEST_CASE("an operation that begins with a stopped token does nothing and ends canceled", "",
+                        every_transport) {
+    conform<TestType>(stopped_already<typename TestType::transport_type>);
+}
+
+// ---- sends
+
+template <class T>
+task<> send_waiting_for_credit(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    // Fills the receiver's budget and the network, until a send has to wait.
+    const auto data = pattern(1000, 1);
+    std::deque<started<send_operation<typename endpoint<T>::connection_type>>> before;
+    do {
+        before.emplace_back(p.a.send(data, before.size()));
+        if (!before.back().done()) co_await turns(50);  // it may only be on its way
+        REQUIRE(before.size() < 100000);
+    } while (before.back().done());
+    co_await turns(100);
+    local_stop_source stop;
+    auto canceled = begin(p.a.send(data, 1'000'000), stop);
+    auto behind = start(p.a.send(data, 1'000'001));
+    CHECK_FALSE(canceled.done());
+    stop.request_stop();
+    const auto ended = co_await canceled;
+    CHECK(ended.error() == errc::canceled);
+    std::vector<std::byte> into(1000);
+    for (std::size_t n = 0; n < before.size(); ++n) {
+        const received got = co_await p.b.recv(into);
+        CHECK(got.tag == n);
+    }
+    const received next = co_await p.b.recv(into);
+    CHECK(next.tag == 1'000'001);
+    co_await behind;
+    for (auto& s : before) co_await s;
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a send that waits for credit is withdrawn, and those behind it go on", "",
+                        every_transport) {
+    conform<TestType>(send_waiting_for_credit<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> send_waiting_for_proceed(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    const auto data = pattern(long_bytes, 1);
+    for (const bool synchronous : {false, true}) {
+        for (const std::size_t bytes : {long_bytes, std::size_t{8}}) {
+            if (!synchronous && bytes == 8) continue;
+            local_stop_source stop;
+            const auto part = std::span(data).first(bytes);
+            auto sending = begin(synchronous ? p.a.ssend(part, 1) : p.a.send(part, 1), stop);
+            co_await p.b.probe(1);
+            co_await turns(30);
+            CHECK_FALSE(sending.done());
+            stop.request_stop();
+            const auto ended = co_await sending;
+            CHECK(ended.error() == errc::canceled);
+            // Its announcement goes from the receiver's mailbox too.
+            const std::uint64_t marker = 5;
+            co_await p.a.send(bytes_of(marker), 1);
+            std::uint64_t got = 0;
+            co_await p.b.recv(room_for(got), 1);
+            CHECK(got == 5);
+            CHECK(p.b.connection().box().matching().unexpected() == 0);
+        }
+    }
+    CHECK(p.b.connection().box().store().live() == 0);
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a send that waits for its receiver is withdrawn from the receiver's mailbox", "",
+                        every_transport) {
+    conform<TestType>(send_waiting_for_proceed<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> sender_stops_anywhere(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    const auto data = pattern(long_bytes, 1);
+    std::vector<std::byte> into(long_bytes);
+    int whole = 0;
+    int given_up = 0;
+    for (int stage = 0; stage < 60; ++stage) {
+        CAPTURE(stage);
+        std::vector<std::byte> sent = data;
+        local_stop_source stop;
+        auto receiving = start(p.b.recv(into, 1));
+        auto sending = begin(p.a.send(sent, 1), stop);
+        co_await turns(stage);
+        stop.request_stop();
+        const auto ended = co_await sending;
+        // The memory is the sender's again, whatever is still on its way.
+        std::fill(sent.begin(), sent.end(), std::byte{0xdd});
+        const std::uint64_t marker = 99;
+        co_await p.a.send(bytes_of(marker), 1);
+        const auto got = co_await as_result(receiving);
+        if (!ended) {
+            CHECK(ended.error() == errc::canceled);
+            ++given_up;
+        }
+        if (got && got->bytes == sizeof marker) {
+            CHECK_FALSE(ended);  // never announced
+            continue;
+        }
+        if (got) {
+            ++whole;
+            CHECK(got->bytes == long_bytes);
+            CHECK(into == data);
+        } else {
+            CHECK(got.error() == errc::peer_canceled);
+            CHECK_FALSE(ended);
+        }
+        std::uint64_t end = 0;
+        co_await p.b.recv(room_for(end), 1);
+        CHECK(end == marker);
+    }
+    CHECK(whole + given_up >= 60);
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a long send stopped at any stage gives its memory back and the receiver a clear end",
+                        "", every_transport) {
+    conform<TestType>(sender_stops_anywhere<typename TestType::transport_type>);
+}
+
+// ---- receives
+
+template <class T>
+task<> posted_receive(world<T>& w) {
+    auto p = co_await w.connected();
+    std::vector<std::byte> untouched(8, std::byte{0x11});
+    for (const tag_match wanted : {tag_match(1), tag_match(1, 3), any_tag}) {
+        local_stop_source stop;
+        auto receiving = begin(p.b.recv(untouched, wanted), stop);
+        local_stop_source stop_lent;
+        auto lent = begin(p.b.recv_lent(wanted), stop_lent);
+        local_stop_source stop_probe;
+        auto probing = begin(p.b.probe(wanted), stop_probe);
+        std::uint64_t value = 0;
+        auto behind = start(p.b.recv(room_for(value), wanted));
+        co_await turns(3);
+        stop.request_stop();
+        stop_lent.request_stop();
+        stop_probe.request_stop();
+        const auto ended = co_await receiving;
+        CHECK(ended.error() == errc::canceled);
+        const auto ended_lent = co_await lent;
+        CHECK(ended_lent.error() == errc::canceled);
+        const auto ended_probe = co_await probing;
+        CHECK(ended_probe.error() == errc::canceled);
+        const std::uint64_t said = 12;
+        co_await p.a.send(bytes_of(said), 1);
+        co_await behind;
+        CHECK(value == 12);
+    }
+    CHECK(untouched == std::vector<std::byte>(8, std::byte{0x11}));
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a posted receive or probe is withdrawn, and the message goes to the next", "",
+                        every_transport) {
+    conform<TestType>(posted_receive<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> receiver_stops_anywhere(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    const auto data = pattern(long_bytes, 1);
+    for (const bool lent : {false, true}) {
+        for (int stage = 0; stage < 60; ++stage) {
+            CAPTURE(stage, lent);
+            std::vector<std::byte> into(lent ? 0 : long_bytes);
+            local_stop_source stop;
+            std::optional<decltype(begin(p.b.recv(into, 1), stop))> receiving;
+            std::optional<decltype(begin(p.b.recv_lent(1), stop))> borrowing;
+            if (lent) {
+                borrowing.emplace(as_result(with_stop(p.b.recv_lent(1), stop.get_token())));
+            } else {
+                receiving.emplace(as_result(with_stop(p.b.recv(into, 1), stop.get_token())));
+            }
+            auto sending = start(p.a.send(data, 1));
+            co_await turns(stage);
+            stop.request_stop();
+            std::error_code ended;
+            if (lent) {
+                const auto got = co_await *borrowing;
+                ended = got.error();
+                if (got) CHECK(is_pattern(got->bytes(), 1));
+            } else {
+                const auto got = co_await *receiving;
+                ended = got.error();
+                if (got) CHECK(into == data);
+            }
+            if (ended) {
+                CHECK(ended == errc::canceled);
+                // Not touched any more, though the rest of the message may still be coming.
+                std::fill(into.begin(), into.end(), std::byte{0x11});
+                co_await turns(3);
+            }
+            // Met no receive at all: another gets it. Otherwise the sender ends by itself.
+            while (!sending.done()) {
+                if (p.b.connection().box().matching().find(0, tag_match(1)) != nullptr) {
+                    const message whole = co_await p.b.recv_lent(1);
+                    CHECK(is_pattern(whole.bytes(), 1));
+                    CHECK(whole.size() == long_bytes);
+                }
+                co_await yield();
+            }
+            co_await sending;
+            if (ended) {
+                CHECK(
+                    std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+            }
+        }
+    }
+    co_await still_talks(p.a, p.b);
+    CHECK(p.b.connection().box().store().live() == 0);
+}
+TEMPLATE_LIST_TEST_CASE("a receive stopped at any stage leaves its memory alone and the sender in peace", "",
+                        every_transport) {
+    conform<TestType>(receiver_stops_anywhere<typename TestType::transport_type>);
+}
+
+// ---- get and put
+
+template <class T>
+task<> one_sided_stops_anywhere(world<T>& w) {
+    auto p = co_await w.connected();
+    const std::size_t bytes = std::size_t{6} << 20;
+    std::vector<std::byte> memory = pattern(bytes, 1);
+    const region open = w.there().register_memory(memory, access::all);
+    std::vector<std::byte> here(bytes);
+    for (const bool read : {true, false}) {
+        for (int stage = 0; stage < 24; ++stage) {
+            CAPTURE(stage, read);
+            local_stop_source stop;
+            auto moving =
+                begin(read ? p.a.rdma_get(open.remote(), here) : p.a.rdma_put(here, open.remote()), stop);
+            co_await turns(stage);
+            stop.request_stop();
+            const auto ended = co_await moving;
+            if (ended) continue;
+            CHECK(ended.error() == errc::canceled);
+            if (read) {
+                std::fill(here.begin(), here.end(), std::byte{0x11});
+                co_await turns(20);
+                CHECK(
+                    std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+            }
+        }
+        here = pattern(bytes, 2);
+    }
+    co_await p.a.rdma_put(here, open.remote());
+    CHECK(is_pattern(memory, 2));
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a get or put stopped at any stage gives its memory back, and the link goes on", "",
+                        every_transport) {
+    conform<TestType>(one_sided_stops_anywhere<typename TestType::transport_type>);
+}
+
+// ---- connect, accept, close
+
+template <class T>
+task<> connect_and_accept(world<T>& w) {
+    // A listener of the bare transport: connections are made, and nobody says hello on them.
+    auto silent = co_await w.there().listen(w.address());
+    for (int stage = 0; stage < 8; ++stage) {
+        local_stop_source stop;
+        auto connecting = begin(connect<T>(w.here(), silent.address()), stop);
+        co_await turns(stage);
+        CHECK_FALSE(connecting.done());
+        stop.request_stop();
+        const auto ended = co_await connecting;
+        CHECK(ended.error() == errc::canceled);
+    }
+    auto listening = co_await listen<T>(w.there(), w.address());
+    local_stop_source stop;
+    auto accepting = begin(listening.accept(), stop);
+    co_await turns(3);
+    stop.request_stop();
+    const auto ended = co_await accepting;
+    CHECK(ended.error() == errc::canceled);
+    // Nobody was lost: the next accept gets the peer.
+    auto a = co_await connect<T>(w.here(), listening.address());
+    auto b = co_await listening.accept();
+    co_await still_talks(a, b);
+}
+TEMPLATE_LIST_TEST_CASE("connect and accept stop at once", "", every_transport) {
+    conform<TestType>(connect_and_accept<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> close_stops(world<T>& w) {
+    for (int stage = 0; stage < 6; ++stage) {
+        auto p = co_await w.connected();
+        // The message keeps the close waiting: nobody receives it.
+        const auto data = pattern(std::size_t{8} << 20, 1);
+        auto sending = start(p.a.send(data));
+        local_stop_source stop;
+        auto closing = begin(p.a.close(), stop);
+        co_await turns(stage * 4);
+        CHECK_FALSE(closing.done());
+        stop.request_stop();
+        const auto ended = co_await closing;
+        CHECK(ended.error() == errc::canceled);
+        const auto lost = co_await as_result(sending);
+        CHECK(lost.error() == errc::closed);
+        CHECK_FALSE(p.a.is_open());
+        std::byte nothing[1];
+        const auto gone = co_await as_result(p.b.recv(nothing, 5));
+        CHECK((gone.error() == errc::peer_lost || gone.error() == errc::closed));
+    }
+}
+TEMPLATE_LIST_TEST_CASE("a close that is stopped closes at once", "", every_transport) {
+    conform<TestType>(close_stops<typename TestType::transport_type>);
+}
+
+// ---- timeout
+
+template <class T>
+task<> times_out(world<T>& w) {
+    auto silent = co_await w.there().listen(w.address());
+    auto p = co_await w.connected({}, little());
+    std::vector<std::byte> into(10);
+    const auto data = pattern(long_bytes, 1);
+    const auto receive = co_await as_result(timeout(p.b.recv(into), 2ms));
+    CHECK(receive.error() == errc::timed_out);
+    const auto lent = co_await as_result(timeout(p.b.recv_lent(), 2ms));
+    CHECK(lent.error() == errc::timed_out);
+    const auto probe = co_await as_result(timeout(p.b.probe(), 2ms));
+    CHECK(probe.error() == errc::timed_out);
+    const auto synchronous = co_await as_result(timeout(p.a.ssend(into), 2ms));
+    CHECK(synchronous.error() == errc::timed_out);
+    const auto send = co_await as_result(timeout(p.a.send(data), 2ms));
+    CHECK(send.error() == errc::timed_out);
+    const auto connecting = co_await as_result(timeout(connect<T>(w.here(), silent.address()), 2ms));
+    CHECK(connecting.error() == errc::timed_out);
+    auto listening = co_await listen<T>(w.there(), w.address());
+    const auto accepting = co_await as_result(timeout(listening.accept(), 2ms));
+    CHECK(accepting.error() == errc::timed_out);
+    co_await still_talks(p.a, p.b);
+    auto sending = start(p.a.send(data, 8));
+    const auto closing = co_await as_result(timeout(p.a.close(), 2ms));
+    CHECK(closing.error() == errc::timed_out);
+    const auto cut = co_await as_result(sending);
+    CHECK(cut.error() == errc::closed);
+}
+TEMPLATE_LIST_TEST_CASE("every operation can be given a time limit", "", every_transport) {
+    conform<TestType>(times_out<typename TestType::transport_type>);
+}
+
+// ---- destroyed while pending
+
+namespace {
+template <class T>
+task<> destroys_receive(world<T>& w) {
+    auto p = co_await w.connected();
+    std::byte into[8];
+    auto op = p.b.recv(into);
+    op.begin();
+}
+template <class T>
+task<> destroys_probe(world<T>& w) {
+    auto p = co_await w.connected();
+    auto op = p.b.probe();
+    op.begin();
+}
+template <class T>
+task<> destroys_send(world<T>& w) {
+    auto p = co_await w.connected();
+    std::byte from[8] = {};
+    auto op = p.b.ssend(from);
+    op.begin();
+}
+template <class T>
+task<> destroys_close(world<T>& w) {
+    auto p = co_await w.connected();
+    auto sending = start(p.a.ssend({}));
+    auto op = p.a.close();
+    op.begin();
+}
+}  // namespace
+TEMPLATE_LIST_TEST_CASE("destroying an operation that is pending ends the process with a message", "",
+                        every_transport) {
+    using T = typename TestType::transport_type;
+    for (auto* body : {destroys_receive<T>, destroys_probe<T>, destroys_send<T>}) {
+        const death seen = dies([body] { conform<TestType>(body); });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said, contains("destroyed while pending"));
+    }
+    const death seen = dies([] { conform<TestType>(destroys_close<T>); });
+    CHECK(seen.aborted);
+}

@@ -1,0 +1,170 @@
+#include "transports.hpp"
+
+#include "support/catch.hpp"
+
+#include <deque>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+/// The smallest budget there is.
+mailbox_options little() {
+    mailbox_options o;
+    o.unexpected_bytes = 1;
+    return o;
+}
+constexpr std::size_t least_bytes = rdmacoro::detail::least_budget * rdmacoro::detail::credit_bytes;
+
+/// What a mailbox may take for one peer: its budget, and what pools keep beyond what is in use: a slab for each class.
+constexpr std::size_t bound(std::size_t budget) { return budget + 24 * 64 * 1024; }
+
+}  // namespace
+
+template <class T>
+task<> sender_waits(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    // Sends as many as it can; nobody receives.
+    using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+    const auto data = pattern(1000, 1);
+    std::deque<send_type> sends;
+    for (int n = 0; n < 2000; ++n) sends.emplace_back(p.a.send(data, static_cast<tag_type>(n)));
+    co_await p.b.probe(0);
+    for (int turns = 0; turns < 200; ++turns) co_await yield();
+    std::size_t done = 0;
+    while (done < sends.size() && sends[done].done()) ++done;
+    CHECK(done >= 100);                                              // the budget is there to be used
+    CHECK(done * 1000 <= 2 * least_bytes + (std::size_t{1} << 20));  // some may still be in the network
+    for (std::size_t n = done; n < sends.size(); ++n) CHECK_FALSE(sends[n].done());
+    auto& store = p.b.connection().box().store();
+    CHECK(store.footprint() <= bound(least_bytes));
+    CHECK(p.a.counts().credit_waits + p.a.counts().room_waits > 0);
+    // Receiving gives credit back, and all goes on in order.
+    std::vector<std::byte> into(1000);
+    for (int n = 0; n < 2000; ++n) {
+        const received got = co_await p.b.recv(into);
+        if (got.tag != static_cast<tag_type>(n)) FAIL_CHECK("message " << n << " has tag " << got.tag);
+        if (n % 100 == 0) CHECK(store.footprint() <= bound(least_bytes));
+    }
+    for (auto& s : sends) co_await s;
+    CHECK(store.live() == 0);
+}
+TEMPLATE_LIST_TEST_CASE("a sender without credit waits, and the receiver's memory stays within its budget",
+                        "", every_transport) {
+    conform<TestType>(sender_waits<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> a_million(world<T>& w) {
+    auto p = co_await w.connected();
+    constexpr std::uint64_t messages = 1'000'000;
+    auto sender = [](endpoint<T>& from) -> task<> {
+        // Many at a time, as a program in a hurry sends them.
+        using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+        std::uint64_t numbers[50];
+        for (std::uint64_t n = 0; n < messages; n += std::size(numbers)) {
+            std::deque<send_type> batch;
+            for (std::size_t i = 0; i < std::size(numbers); ++i) {
+                numbers[i] = n + i;
+                batch.emplace_back(from.send(bytes_of(numbers[i]), 1));
+            }
+            for (send_type& sending : batch) co_await sending;
+        }
+        co_await from.send({}, 2);
+    };
+    task_group group;
+    group.spawn(sender, std::ref(p.a));
+    // Each is unexpected: a receive is only begun when a message is known to wait.
+    auto& box = p.b.connection().box();
+    std::uint64_t wrong = 0;
+    std::size_t largest = 0;
+    for (std::uint64_t n = 0; n < messages;) {
+        co_await p.b.probe(1);
+        for (std::size_t there = box.matching().unexpected(); there > 0 && n < messages; --there, ++n) {
+            std::uint64_t value = 0;
+            co_await p.b.recv(room_for(value), 1);
+            if (value != n) ++wrong;
+        }
+        largest = std::max(largest, box.store().footprint());
+    }
+    CHECK(wrong == 0);
+    co_await p.b.recv({}, 2);
+    co_await group.join();
+    CHECK(p.b.counts().unexpected >= messages);
+    CHECK(largest <= bound(mailbox_options{}.unexpected_bytes));
+    CHECK(box.store().live() == 0);
+}
+TEMPLATE_LIST_TEST_CASE("a million unexpected messages are kept in order and in bounded memory", "",
+                        every_real_transport) {
+    conform<TestType>(a_million<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> long_ones_wait(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    // Far more than the budget, announced and not received: only what was paid for may come.
+    using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+    const auto data = pattern(2 << 20, 2);
+    std::deque<send_type> sends;
+    for (int n = 0; n < 20; ++n) sends.emplace_back(p.a.send(data, static_cast<tag_type>(n)));
+    co_await p.b.probe(0);
+    for (int turns = 0; turns < 200; ++turns) co_await yield();
+    auto& store = p.b.connection().box().store();
+    CHECK(store.footprint() <= bound(least_bytes));
+    std::vector<std::byte> into(2 << 20);
+    for (int n = 0; n < 20; ++n) {
+        const received got = co_await p.b.recv(into);
+        CHECK(got.tag == static_cast<tag_type>(n));
+        CHECK(into == data);
+    }
+    for (auto& s : sends) co_await s;
+    CHECK(store.live() == 0);
+}
+TEMPLATE_LIST_TEST_CASE("long messages that nobody receives stay with their sender", "", every_transport) {
+    conform<TestType>(long_ones_wait<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> one_way_credit(world<T>& w) {
+    // Nothing but credit flows back.
+    auto p = co_await w.connected({}, little());
+    auto sender = [](endpoint<T>& from) -> task<> {
+        const auto data = pattern(500, 1);
+        for (int n = 0; n < 20000; ++n) co_await from.send(data);
+    };
+    task_group group;
+    group.spawn(sender, std::ref(p.a));
+    std::vector<std::byte> into(500);
+    for (int n = 0; n < 20000; ++n) co_await p.b.recv(into);
+    co_await group.join();
+    CHECK(p.b.counts().credit_messages > 0);
+    CHECK(p.b.counts().credit_messages < 20000 / 8);  // gathered, not one for each message
+}
+TEMPLATE_LIST_TEST_CASE("credit flows back when nothing else is sent that way", "", every_transport) {
+    conform<TestType>(one_way_credit<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> one_way_credit_in_bulk(world<T>& w) {
+    // Messages that each cost several times what one header can give back.
+    mailbox_options rich;
+    rich.unexpected_bytes = std::size_t{64} << 20;
+    auto p = co_await w.connected({}, rich);
+    const auto data = pattern(std::size_t{16} << 20, 1);
+    auto sender = [](endpoint<T>& from, std::span<const std::byte> what) -> task<> {
+        for (int n = 0; n < 8; ++n) co_await from.send(what);
+    };
+    task_group group;
+    group.spawn(sender, std::ref(p.a), std::span(data));
+    std::vector<std::byte> into(data.size());
+    for (int n = 0; n < 8; ++n) {
+        co_await p.b.probe();
+        co_await p.b.recv(into);
+    }
+    CHECK(into == data);
+    co_await group.join();
+}
+TEMPLATE_LIST_TEST_CASE("credit flows back in full however much a message cost", "", every_transport) {
+    conform<TestType>(one_way_credit_in_bulk<typename TestType::transport_type>);
+}

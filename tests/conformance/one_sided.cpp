@@ -1,0 +1,235 @@
+#include "transports.hpp"
+
+#include "support/catch.hpp"
+
+#include <deque>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+/// That messages still go both ways.
+template <class T>
+task<> still_talks(typename world<T>::pair& p) {
+    std::uint64_t got = 0;
+    const std::uint64_t said = 77;
+    co_await p.a.send(bytes_of(said), 1000);
+    co_await p.b.recv(room_for(got), 1000);
+    CHECK(got == 77);
+    co_await p.b.send(bytes_of(said), 1001);
+    co_await p.a.recv(room_for(got), 1001);
+}
+
+}  // namespace
+
+template <class T>
+task<> all_sizes(world<T>& w) {
+    auto p = co_await w.connected();
+    const capabilities& link = p.a.link_capabilities();
+    const std::size_t most = (std::size_t{3} << 20) + 5;
+    std::vector<std::byte> memory = pattern(most + 64, 1);
+    const region open = w.there().register_memory(memory, access::all);
+    CHECK(open.remote().length == memory.size());
+    std::vector<std::size_t> sizes{0, 1, 7, 8, 4096, most};
+    for (const std::size_t limit : {link.max_message, link.segment_bytes}) {
+        for (const std::size_t near : {limit - 33, limit - 1, limit, limit + 1}) sizes.push_back(near);
+    }
+    for (const std::size_t bytes : sizes) {
+        for (const std::size_t offset : {std::size_t{0}, std::size_t{33}}) {
+            std::vector<std::byte> here(bytes);
+            co_await p.a.rdma_get(open.remote().part(offset, bytes), here);
+            CHECK(std::equal(here.begin(), here.end(), memory.begin() + static_cast<std::ptrdiff_t>(offset)));
+            const auto data = pattern(bytes, bytes + offset);
+            const std::vector<std::byte> before = memory;
+            co_await p.a.rdma_put(data, open.remote().part(offset, bytes));
+            CHECK(is_pattern(std::span(memory).subspan(offset, bytes), bytes + offset));
+            CHECK(std::equal(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(offset),
+                             before.begin()));
+            CHECK(std::equal(memory.begin() + static_cast<std::ptrdiff_t>(offset + bytes), memory.end(),
+                             before.begin() + static_cast<std::ptrdiff_t>(offset + bytes)));
+        }
+    }
+}
+TEMPLATE_LIST_TEST_CASE("get and put move all sizes and touch nothing else", "", every_transport) {
+    conform<TestType>(all_sizes<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> refusals(world<T>& w) {
+    auto p = co_await w.connected();
+    const std::vector<std::byte> original = pattern(100000, 1);
+    std::vector<std::byte> memory = original;
+    region both = w.there().register_memory(memory, access::all);
+    const region read_only = w.there().register_memory(memory, access::remote_read);
+    const region write_only = w.there().register_memory(memory, access::remote_write);
+    const region closed_region = w.there().register_memory(memory, access::none);
+    const std::byte untouched{0x5a};
+    struct refusal {
+        remote_region there;
+        errc get;
+        errc put;
+    };
+    const remote_region good = both.remote().part(100, 5000);
+    const auto with_key = [&](std::uint64_t key) {
+        remote_region wrong = good;
+        wrong.key = key;
+        return wrong;
+    };
+    const std::uint64_t end = both.remote().address + both.remote().length;
+    remote_region boasting = read_only.remote().part(0, 100);
+    boasting.rights = access::all;  // what a peer says of its rights is worth nothing
+    const refusal cases[] = {
+        {with_key(0), errc::bad_key, errc::bad_key},
+        {with_key(good.key ^ (std::uint64_t{1} << 20)), errc::bad_key, errc::bad_key},
+        {with_key(good.key ^ 1), errc::bad_key, errc::bad_key},
+        {with_key(good.key | 0xffff), errc::bad_key, errc::bad_key},
+        {with_key(~std::uint64_t{0}), errc::bad_key, errc::bad_key},
+        {{end - 99, 100, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {{end + 1, 0, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {{both.remote().address - 1, 10, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {{0, 10, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {{~std::uint64_t{0} - 5, 10, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {{both.remote().address, 100001, good.key}, errc::out_of_bounds, errc::out_of_bounds},
+        {read_only.remote().part(0, 100), errc::ok, errc::access_denied},
+        {boasting, errc::ok, errc::access_denied},
+        {write_only.remote().part(0, 100), errc::access_denied, errc::ok},
+        {closed_region.remote().part(0, 100), errc::access_denied, errc::access_denied},
+    };
+    for (const refusal& r : cases) {
+        CAPTURE(&r - cases);
+        std::vector<std::byte> here(r.there.length, untouched);
+        const auto got = co_await as_result(p.a.rdma_get(r.there, here));
+        CHECK(got.error() == r.get);
+        if (r.get != errc::ok) {
+            CHECK(std::all_of(here.begin(), here.end(), [&](std::byte b) { return b == untouched; }));
+        }
+        const auto put = co_await as_result(p.a.rdma_put(std::span(original).first(here.size()), r.there));
+        CHECK(put.error() == r.put);
+        CHECK(memory == original);
+    }
+    // Lengths that differ.
+    std::vector<std::byte> here(10);
+    const auto longer = co_await as_result(p.a.rdma_get(good, here));
+    CHECK(longer.error() == errc::invalid_argument);
+    const auto shorter = co_await as_result(p.a.rdma_put(here, good));
+    CHECK(shorter.error() == errc::invalid_argument);
+    // Deregistered.
+    both.reset();
+    here.assign(good.length, untouched);
+    const auto late_get = co_await as_result(p.a.rdma_get(good, here));
+    CHECK(late_get.error() == errc::bad_key);
+    const auto late_put = co_await as_result(p.a.rdma_put(here, good));
+    CHECK(late_put.error() == errc::bad_key);
+    CHECK(memory == original);
+    // The place in the table is used again, under another key.
+    const region again = w.there().register_memory(memory, access::all);
+    CHECK(again.remote().key != good.key);
+    const auto stale = co_await as_result(p.a.rdma_get(good, here));
+    CHECK(stale.error() == errc::bad_key);
+    co_await p.a.rdma_get(again.remote().part(0, here.size()), here);
+    CHECK(std::equal(here.begin(), here.end(), original.begin()));
+    co_await still_talks<T>(p);
+}
+TEMPLATE_LIST_TEST_CASE("a get or put without key, range or right is refused and the link goes on", "",
+                        every_transport) {
+    conform<TestType>(refusals<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> no_bytes_are_checked(world<T>& w) {
+    auto p = co_await w.connected();
+    std::vector<std::byte> memory(100);
+    region open = w.there().register_memory(memory, access::remote_read);
+    const remote_region none = open.remote().part(100, 0);
+    co_await p.a.rdma_get(none, {});
+    const auto put = co_await as_result(p.a.rdma_put({}, none));
+    CHECK(put.error() == errc::access_denied);
+    open.reset();
+    const auto get = co_await as_result(p.a.rdma_get(none, {}));
+    CHECK(get.error() == errc::bad_key);
+}
+TEMPLATE_LIST_TEST_CASE("a get or put of no bytes checks the key and the right all the same", "",
+                        every_transport) {
+    conform<TestType>(no_bytes_are_checked<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> many_at_once(world<T>& w) {
+    auto p = co_await w.connected();
+    constexpr std::size_t count = 200;
+    constexpr std::size_t bytes = 20000;
+    std::vector<std::byte> source = pattern(count * bytes, 5);
+    std::vector<std::byte> target(count * bytes);
+    const region from = w.there().register_memory(source, access::remote_read);
+    const region to = w.here().register_memory(target, access::remote_write);
+    using get_type = decltype(start(p.a.rdma_get(from.remote(), source)));
+    std::deque<get_type> gets;
+    std::deque<get_type> puts;
+    std::vector<std::vector<std::byte>> here(count, std::vector<std::byte>(bytes));
+    for (std::size_t i = 0; i < count; ++i) {
+        gets.emplace_back(p.a.rdma_get(from.remote().part(i * bytes, bytes), here[i]));
+        puts.emplace_back(
+            p.b.rdma_put(std::span(source).subspan(i * bytes, bytes), to.remote().part(i * bytes, bytes)));
+    }
+    const std::uint64_t said = 4;
+    co_await p.a.send(bytes_of(said));
+    std::uint64_t heard = 0;
+    co_await p.b.recv(room_for(heard));
+    for (auto& g : gets) co_await g;
+    for (auto& s : puts) co_await s;
+    for (std::size_t i = 0; i < count; ++i) {
+        CHECK(std::equal(here[i].begin(), here[i].end(),
+                         source.begin() + static_cast<std::ptrdiff_t>(i * bytes)));
+    }
+    CHECK(target == source);
+}
+TEMPLATE_LIST_TEST_CASE("hundreds of gets and puts run at once, both ways, beside messages", "",
+                        every_transport) {
+    conform<TestType>(many_at_once<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> put_then_send(world<T>& w) {
+    auto p = co_await w.connected();
+    if (!p.a.link_capabilities().put_before_send) co_return;
+    std::vector<std::byte> memory(300000);
+    const region open = w.there().register_memory(memory, access::all);
+    for (std::uint64_t round = 1; round <= 50; ++round) {
+        const auto data = pattern(memory.size(), round);
+        auto putting = start(p.a.rdma_put(data, open.remote()));
+        auto sending = start(p.a.send(bytes_of(round)));
+        std::uint64_t told = 0;
+        co_await p.b.recv(room_for(told));
+        CHECK(told == round);
+        CHECK(is_pattern(memory, round));
+        co_await putting;
+        co_await sending;
+    }
+}
+TEMPLATE_LIST_TEST_CASE("a message sent after a put comes after the put's data, where the transport says so",
+                        "", every_transport) {
+    conform<TestType>(put_then_send<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> regions_come_and_go(world<T>& w) {
+    auto p = co_await w.connected();
+    std::vector<std::byte> memory = pattern(64, 2);
+    std::vector<std::byte> here(64);
+    std::vector<remote_region> old;
+    for (int round = 0; round < 2000; ++round) {
+        region open = w.there().register_memory(memory, access::remote_read);
+        co_await p.a.rdma_get(open.remote(), here);
+        old.push_back(open.remote());
+    }
+    CHECK(here == memory);
+    for (std::size_t i = 0; i < old.size(); i += 97) {
+        const auto stale = co_await as_result(p.a.rdma_get(old[i], here));
+        CHECK(stale.error() == errc::bad_key);
+    }
+}
+TEMPLATE_LIST_TEST_CASE("thousands of registrations reuse their places and never a key", "",
+                        every_transport) {
+    conform<TestType>(regions_come_and_go<typename TestType::transport_type>);
+}

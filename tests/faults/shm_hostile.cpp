@@ -1,0 +1,405 @@
+#include <rdmacoro/transport/shm.hpp>
+
+#include "conformance/transports.hpp"
+
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+
+#include <sys/socket.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+namespace inner = rdmacoro::detail::shm;
+
+namespace {
+
+/// A process of its own as far as the handshake is concerned: says what a test wants on the bare socket.
+class stranger {
+public:
+    explicit stranger(std::string_view address) : name_(address) {
+        socket_ = inner::unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+        REQUIRE(::connect(socket_.get(), name_.raw(), name_.length()) == 0);
+    }
+    [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+
+    /// What the listener answers, as an error code; zero when it accepts.
+    task<std::error_code> answer() { return read_answer(socket_.get()); }
+
+private:
+    static task<std::error_code> read_answer(int from) {
+        for (;;) {
+            char first = 0;
+            const ssize_t there = ::recv(from, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+            if (there >= 0) break;
+            co_await yield();
+        }
+        try {
+            const inner::received_hello got = inner::receive_hello(from);
+            static_cast<void>(got);
+        } catch (const std::system_error& refused) {
+            co_return refused.code();
+        }
+        co_return std::error_code{};
+    }
+
+    inner::socket_name name_;
+    inner::unique_fd socket_;
+};
+
+/// A good hello, to be spoiled.
+struct offer {
+    inner::unique_fd segment;
+    inner::own_hello own;
+    offer(shm::domain& domain, const inner::geometry& shape) : segment(inner::segment::create(shape)) {
+        own = inner::introduce(domain, shape, segment.get());
+    }
+    void send(int to, std::size_t descriptors = 4) const {
+        inner::send_hello(to, own.said, std::span(own.descriptors).first(descriptors));
+    }
+};
+
+inner::unique_fd unsealed(std::size_t bytes) {
+    inner::unique_fd fd(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+    return fd;
+}
+
+template <class Body>
+void on_two_domains(Body body) {
+    scheduler on{impatient{}};
+    shm::domain here(on);
+    shm::domain there(on);
+    on.run([](shm::domain& a, shm::domain& b, Body run) -> task<> {
+        co_await timeout(run(a, b), case_limit);
+    }(here, there, body));
+}
+
+/// That good clients are served still.
+task<> still_serves(listener<shm>& listening, shm::domain& from) {
+    auto accepting = start(listening.accept());
+    auto a = co_await connect<shm>(from, listening.address());
+    auto b = co_await accepting;
+    co_await a.send({}, 1);
+    co_await b.recv({}, 1);
+}
+
+}  // namespace
+
+TEST_CASE("hellos that make no sense are refused and the listener goes on") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        {
+            stranger s(listening.address());
+            REQUIRE(::send(s.socket(), "hello", 5, MSG_NOSIGNAL) == 5);
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        {
+            stranger s(listening.address());
+            std::vector<std::byte> long_one(2 * sizeof(inner::hello));
+            REQUIRE(::send(s.socket(), long_one.data(), long_one.size(), MSG_NOSIGNAL) > 0);
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        {
+            stranger s(listening.address());
+            offer o(here, shape);
+            o.own.said.magic ^= 1;
+            o.send(s.socket());
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        {
+            stranger s(listening.address());
+            offer o(here, shape);
+            o.own.said.version = 99;
+            o.send(s.socket());
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::version_mismatch);
+        }
+        for (std::size_t descriptors = 0; descriptors < 4; ++descriptors) {
+            stranger s(listening.address());
+            const offer o(here, shape);
+            o.send(s.socket(), descriptors);
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("geometries that nobody may ask for are refused") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry good{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        const inner::geometry wrong[] = {
+            {.cells = 0, .blocks = 4, .block_bytes = 4096},
+            {.cells = 63, .blocks = 4, .block_bytes = 4096},
+            {.cells = 32, .blocks = 4, .block_bytes = 4096},
+            {.cells = 96, .blocks = 4, .block_bytes = 4096},
+            {.cells = 1u << 21, .blocks = 4, .block_bytes = 4096},
+            {.cells = ~0u, .blocks = 4, .block_bytes = 4096},
+            {.cells = 64, .blocks = 0, .block_bytes = 4096},
+            {.cells = 64, .blocks = 257, .block_bytes = 4096},
+            {.cells = 64, .blocks = 4, .block_bytes = 0},
+            {.cells = 64, .blocks = 4, .block_bytes = 4097},
+            {.cells = 64, .blocks = 4, .block_bytes = 1u << 20},
+            {.cells = 64, .blocks = 4, .block_bytes = ~0u},
+            // Acceptable, and larger than the file.
+            {.cells = 128, .blocks = 4, .block_bytes = 4096},
+            {.cells = 64, .blocks = 8, .block_bytes = 4096},
+        };
+        for (const inner::geometry& shape : wrong) {
+            CAPTURE(shape.cells, shape.blocks, shape.block_bytes);
+            stranger s(listening.address());
+            offer o(here, good);
+            o.own.said.shape = shape;
+            o.send(s.socket());
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("files that can be taken away, or are none, are refused") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        const inner::unique_fd loose = unsealed(std::size_t{2} << 30);
+        const inner::unique_fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+        for (std::size_t which = 1; which < 4; ++which) {  // table, arena, segment
+            for (const int file : {loose.get(), null.get()}) {
+                CAPTURE(which);
+                stranger s(listening.address());
+                offer o(here, shape);
+                o.own.descriptors[which] = file;
+                o.send(s.socket());
+                const std::error_code refused = co_await s.answer();
+                CHECK(refused == errc::protocol_violation);
+            }
+        }
+        for (const std::uint64_t entries : {std::uint64_t{0}, std::uint64_t{65537}, ~std::uint64_t{0}}) {
+            stranger s(listening.address());
+            offer o(here, shape);
+            o.own.said.region_entries = entries;
+            o.send(s.socket());
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        for (const std::uint64_t bytes :
+             {std::uint64_t{0}, (std::uint64_t{1} << 46) + 1, std::uint64_t{1} << 40}) {
+            stranger s(listening.address());
+            offer o(here, shape);
+            o.own.said.arena_bytes = bytes;
+            o.send(s.socket());
+            const std::error_code refused = co_await s.answer();
+            CHECK(refused == errc::protocol_violation);
+        }
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("a client that hangs up at once, or says nothing, disturbs nobody") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        std::vector<std::unique_ptr<stranger>> silent;
+        for (int n = 0; n < 20; ++n) {
+            const stranger gone(listening.address());
+            silent.push_back(std::make_unique<stranger>(listening.address()));
+        }
+        co_await still_serves(listening, here);
+    });
+}
+
+namespace {
+
+/// A listener that is no friend: takes one client and answers what it is told to.
+template <class Answer>
+task<std::error_code> connects_to_stranger(shm::domain& from, Answer answer) {
+    const inner::socket_name name(fresh_name());
+    const inner::unique_fd listening(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    REQUIRE(::bind(listening.get(), name.raw(), name.length()) == 0);
+    REQUIRE(::listen(listening.get(), 1) == 0);
+    auto connecting = start(as_result(connect<shm>(from, name.text())));
+    inner::unique_fd client(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    while (!client) {
+        co_await yield();
+        client = inner::unique_fd(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
+    answer(client.get());
+    const auto ended = co_await connecting;
+    co_return ended.error();
+}
+
+}  // namespace
+
+TEST_CASE("connecting to a listener that answers nonsense ends with an error") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        const auto text =
+            co_await connects_to_stranger(here, [](int to) { ::send(to, "hello", 5, MSG_NOSIGNAL); });
+        CHECK(text == errc::protocol_violation);
+        const auto nothing = co_await connects_to_stranger(here, [](int to) { ::shutdown(to, SHUT_RDWR); });
+        CHECK(nothing == errc::peer_lost);
+        const auto version = co_await connects_to_stranger(here, [](int to) {
+            inner::hello said;
+            said.version = 7;
+            inner::send_hello(to, said, {});
+        });
+        CHECK(version == errc::version_mismatch);
+        const auto refusal = co_await connects_to_stranger(here, [](int to) {
+            inner::hello said;
+            said.status = static_cast<std::uint32_t>(errc::permission_denied);
+            inner::send_hello(to, said, {});
+        });
+        CHECK(refusal == errc::permission_denied);
+        const auto bare =
+            co_await connects_to_stranger(here, [](int to) { inner::send_hello(to, inner::hello{}, {}); });
+        CHECK(bare == errc::protocol_violation);
+        // A refusal that is no code of ours must not become one.
+        const auto odd = co_await connects_to_stranger(here, [](int to) {
+            inner::hello said;
+            said.status = 0x7fffffff;
+            inner::send_hello(to, said, {});
+        });
+        CHECK(odd);
+        static_cast<void>(there);
+    });
+}
+
+namespace {
+
+/// A connection whose segment the test can scribble on.
+struct open_segment {
+    endpoint<shm> end;
+    std::unique_ptr<inner::segment> view = std::make_unique<inner::segment>();
+    std::unique_ptr<stranger> socket;
+};
+
+task<open_segment> scribbled(listener<shm>& listening, shm::domain& from, const inner::geometry& shape) {
+    open_segment made;
+    made.socket = std::make_unique<stranger>(listening.address());
+    const offer o(from, shape);
+    made.view->map(o.segment.get(), shape);
+    o.send(made.socket->socket());
+    // The hello of the protocol, so that the link opens.
+    inner::ring_producer out;
+    out.attach(*made.view, 0);
+    rdmacoro::detail::wire_hello hello;
+    hello.budget = rdmacoro::detail::least_budget;
+    hello.fingerprint = default_protocols<shm>::fingerprint;
+    const auto raw = hello.store();
+    const rdmacoro::detail::wire_header header{1, 0, 0, 0};
+    REQUIRE(out.put(inner::record_type::message, header.store(), const_buffers(raw)));
+    made.end = co_await listening.accept();
+    co_return made;
+}
+
+}  // namespace
+
+TEST_CASE("random words in a shared ring end that link, and another of the same domain goes on") {
+    const std::uint32_t seed = Catch::rngSeed() + 1;
+    CAPTURE(seed);
+    on_two_domains([seed](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        auto accepting = start(listening.accept());
+        auto good = co_await connect<shm>(here, listening.address());
+        auto good_end = co_await accepting;
+        std::mt19937 random(seed);
+        for (int round = 0; round < 60; ++round) {
+            CAPTURE(round);
+            open_segment victim = co_await scribbled(listening, here, shape);
+            std::byte into[8];
+            auto receiving = start(victim.end.recv(into, 4711));
+            // Whatever was there is overwritten, the peer's free cells included. A word of the turn that is expected next
+            // comes soon or never; without one the link stays as it is, and is aborted.
+            auto* words = reinterpret_cast<std::uint32_t*>(victim.view->ring(0));
+            for (std::size_t i = 0; i < shape.ring_bytes() / 4; ++i) {
+                words[i] = round % 2 == 0
+                               ? static_cast<std::uint32_t>(random())
+                               : inner::frame_word::make(1, static_cast<inner::record_type>(random() % 16),
+                                                         random() % (1u << 20));
+            }
+            victim.view->words(1).cells_freed.store(static_cast<std::uint32_t>(random()));
+            victim.view->words(1).blocks_freed.store(static_cast<std::uint32_t>(random()));
+            for (int n = 0; n < 600 && !receiving.done(); ++n) co_await yield();
+            const bool ended = receiving.done();
+            if (!ended) victim.end.abort();
+            const auto got = co_await as_result(receiving);
+            if (ended && !got) CHECK(got.error() == errc::protocol_violation);
+            co_await good.send({}, 1);
+            co_await good_end.recv({}, 1);
+        }
+    });
+}
+
+TEST_CASE("a doorbell that is no eventfd is refused") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        int ends[2];
+        REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+        inner::unique_fd read_end(ends[0]);
+        const inner::unique_fd write_end(ends[1]);
+        stranger s(listening.address());
+        offer o(here, shape);
+        o.own.descriptors[0] = write_end.get();
+        o.send(s.socket());
+        // With nobody to read, writing to it would end the process.
+        read_end.reset();
+        const std::error_code refused = co_await s.answer();
+        CHECK(refused == errc::protocol_violation);
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("another user's process is refused, on both sides") {
+    if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    child_process child([](const std::string& address) {
+        if (::setgid(65534) != 0 || ::setuid(65534) != 0) throw std::runtime_error("setuid");
+        scheduler on{idle::yield{}};
+        shm::domain domain(on);
+        on.run([](shm::domain& in, const std::string& where) -> task<> {
+            bool refused = false;
+            try {
+                co_await timeout(connect<shm>(in, where), 20s);
+            } catch (const error& e) {
+                const std::string text = e.what();
+                refused = e.code() == errc::permission_denied && text.find("65534") != std::string::npos &&
+                          text.find(where) != std::string::npos;
+            }
+            if (!refused) throw std::runtime_error("was not refused by its own side");
+            // One that does not look first is refused by the listener.
+            const inner::socket_name name(where);
+            const inner::unique_fd socket(
+                ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+            if (::connect(socket.get(), name.raw(), name.length()) != 0) throw std::runtime_error("connect");
+            inner::readable_operation reply(in, socket.get(), 20s);
+            co_await reply;
+            try {
+                const inner::received_hello got = inner::receive_hello(socket.get());
+                static_cast<void>(got);
+            } catch (const error& e) {
+                if (e.code() == errc::permission_denied) co_return;
+            }
+            throw std::runtime_error("was not refused by the listener");
+        }(domain, address));
+    });
+    on_two_domains([&child](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        child.tell("shm://" + listening.address().substr(listening.address().find("conformance")));
+        int status = 0;
+        while (!child.ended(status)) co_await yield();
+        CHECK(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+        co_await still_serves(listening, here);
+    });
+}
