@@ -143,10 +143,6 @@ task<> send_waiting_for_credit(world<T>& w) {
     for (auto& s : before) co_await s;
     co_await still_talks(p.a, p.b);
 }
-TEMPLATE_LIST_TEST_CASE("a send that waits for credit is withdrawn, and those behind it go on", "",
-                        every_transport) {
-    conform<TestType>(send_waiting_for_credit<typename TestType::transport_type>);
-}
 
 template <class T>
 task<> send_waiting_for_proceed(world<T>& w) {

@@ -25,7 +25,7 @@ struct shm {
                                                       .one_sided_offloaded = false,
                                                       .needs_registration = false,
                                                       .atomics = false,
-                                                      .put_before_send = true};
+                                                      .put_before_send = false};
 
     /// A connected link that nobody listens to yet.
     class connection {

@@ -29,6 +29,8 @@ public:
         if (link_.peer.reaches(there.address, there.length)) {
             step_directly(job);
             if (job.status == errc::ok && job.moved == there.length) return post_result::done;
+        } else {  // all of it is allowed, or nothing of it is asked for
+            job.status = link_.peer.check(there, read ? access::remote_read : access::remote_write);
         }
         transfer* kept = take();
         if (kept == nullptr) return post_result::retry;
