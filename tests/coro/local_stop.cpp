@@ -80,3 +80,36 @@ TEST_CASE("stopping the lower source leaves the upper one alone") {
     upper.request_stop();  // the lower one is gone and must not be called
     CHECK(upper.stop_requested());
 }
+
+TEST_CASE("a token is part of its source, of what that follows, and of what that belongs to") {
+    local_stop_source whole, other;
+    local_stop_source part(whole.get_token());
+    local_stop_source piece;
+    CHECK(part.get_token().is_part_of(part));
+    CHECK(part.get_token().is_part_of(whole));
+    CHECK_FALSE(whole.get_token().is_part_of(part));
+    CHECK_FALSE(piece.get_token().is_part_of(whole));
+    CHECK_FALSE(local_stop_token().is_part_of(whole));
+    const local_stop_token none = piece.belong_to(part.get_token());
+    CHECK_FALSE(none.stop_possible());
+    CHECK(piece.get_token().is_part_of(whole));
+    CHECK_FALSE(piece.get_token().is_part_of(other));
+    whole.request_stop();
+    CHECK_FALSE(piece.stop_requested());  // belonging is not following
+    CHECK(part.get_token().is_part_of(whole));
+}
+
+TEST_CASE("a source that unfollows outlives what it followed") {
+    local_stop_source lower;
+    {
+        local_stop_source upper;
+        lower.follow(upper.get_token());
+        lower.unfollow();
+        upper.request_stop();
+    }
+    CHECK_FALSE(lower.stop_requested());
+    local_stop_source next;
+    lower.follow(next.get_token());
+    next.request_stop();
+    CHECK(lower.stop_requested());
+}

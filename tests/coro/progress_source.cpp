@@ -113,3 +113,22 @@ TEST_CASE("a parked scheduler is woken by the descriptor of a source, every time
     CHECK(bell.seen == rounds);
     CHECK(on.parks() > 0);
 }
+
+TEST_CASE("a scheduler with a source that cannot wake it never sleeps") {
+    struct mute final : progress_source {
+        int polls = 0;
+        event tired;
+        bool poll() noexcept override {
+            if (++polls != 5000) return false;
+            tired.set();
+            return true;
+        }
+    } source;
+    scheduler on(idle::adaptive(0ns, 0ns));
+    doorbell silent;
+    on.add_source(silent);
+    on.add_source(source);
+    on.run([](event& e) -> task<> { co_await e.wait(); }(source.tired));
+    CHECK(source.polls >= 5000);
+    CHECK(on.parks() == 0);
+}

@@ -291,6 +291,61 @@ TEST_CASE("groups in groups are torn down from the inside") {
     }(world));
 }
 
+TEST_CASE("a destructor that waits does not resume whoever waits for it") {
+    // The inner group's destructor runs the scheduler when the outer owner, whose group waits for the inner owner, is
+    // ready too. Resumed on top of the inner one, it would wait for what is below it on the stack, for ever.
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        int ended = 0;
+        auto leaf = [](int& count) -> task<> {
+            static_cast<void>(co_await as_result(sleep_for(1h)));
+            for (int i = 0; i < 5; ++i) static_cast<void>(co_await as_result(sleep_for(0s)));
+            ++count;
+        };
+        auto inner = [leaf](int& count) -> task<> {
+            task_group group;
+            group.spawn(leaf, std::ref(count));
+            co_await sleep_for(1s);
+        };
+        auto outer = [inner](int& count) -> task<> {
+            task_group group;
+            group.spawn(inner, std::ref(count));
+            co_await sleep_for(1s);  // due at the same moment, with the inner one's
+        };
+        task_group group;
+        for (int i = 0; i < 3; ++i) group.spawn(outer, std::ref(ended));
+        co_await group.join();
+        CHECK(ended == 3);
+        CHECK(on.now() == 1s);
+    }(world));
+}
+
+TEST_CASE("children that were put off run once their owner, inside the scope, waits for them") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        int ended = 0;
+        auto busy = [](int& count) -> task<> {
+            for (int i = 0; i < 20; ++i) static_cast<void>(co_await as_result(timeout(sleep_for(0s), 1s)));
+            ++count;
+        };
+        auto owner = [busy](int& count) -> task<> {
+            task_group own;  // not part of the outer group until it is joined
+            own.spawn(busy, std::ref(count));
+            auto job = start(busy(count));
+            static_cast<void>(co_await as_result(sleep_for(1h)));
+            static_cast<void>(co_await as_result(job));
+            static_cast<void>(co_await as_result(own.join()));
+        };
+        {
+            task_group outer;
+            outer.spawn(owner, std::ref(ended));
+            co_await yield();
+            co_await yield();
+        }
+        CHECK(ended == 2);
+    }());
+}
+
 TEST_CASE("a hundred thousand children over the life of a group leave nothing behind") {
     test::virtual_time world;
     world.run([]() -> task<> {

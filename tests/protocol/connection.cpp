@@ -144,6 +144,52 @@ TEST_CASE("a long payload before the hello ends the link") {
 
 // ---- control messages
 
+TEST_CASE("credit and goodbyes are these frames") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        // A quarter of the budget received: credit, in a message of its own.
+        std::vector<std::byte> into(1000);
+        const std::uint32_t each = detail::message_cost(1000);
+        std::uint32_t owed = 0;
+        while (owed < detail::least_budget / 4) {
+            auto receiving = start(peer.self().recv(into, 1));
+            peer.say(wire_kind::eager, 1, filled(1000, 0));
+            co_await receiving;
+            owed += each;
+        }
+        const heard_message credit = co_await peer.hear();
+        CHECK(credit.payload.empty());
+        auto header = credit.header.store();
+        auto golden = raw(
+            {0x02, 0, static_cast<int>(owed & 0xff), static_cast<int>(owed >> 8), 0, 0, 0, 0, 0, 0, 0, 0});
+        CHECK(std::equal(header.begin(), header.end(), golden.begin()));
+        CHECK(peer.self().counts().credit_messages == 1);
+        // The peer says goodbye, and it is seen.
+        peer.say(wire_kind::goodbye);
+        const heard_message seen = co_await peer.hear();
+        header = seen.header.store();
+        golden = raw({0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+        CHECK(std::equal(header.begin(), header.end(), golden.begin()));
+        // Nothing is left to say: our own close needs no goodbye any more.
+        co_await peer.self().close();
+        co_await turns(2);
+        CHECK(peer.heard().empty());
+        CHECK(peer.reason() == errc::peer_lost);  // what the bare link says of the other end's close
+    });
+    with_peer([](scripted_peer& peer) -> task<> {
+        auto closing = start(peer.self().close());
+        const heard_message goodbye = co_await peer.hear();
+        const auto header = goodbye.header.store();
+        const auto golden = raw({0x03, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+        CHECK(std::equal(header.begin(), header.end(), golden.begin()));
+        co_await turns(5);
+        CHECK_FALSE(closing.done());
+        peer.say(wire_kind::goodbye_seen);
+        co_await closing;
+        co_await turns(2);
+        CHECK(peer.reason() == errc::peer_lost);
+    });
+}
+
 TEST_CASE("goodbye waits for everything that was sent before") {
     with_peer([](scripted_peer& peer) -> task<> {
         const auto data = filled(100, 1);
@@ -197,6 +243,67 @@ struct forbidden {
     void (*say)(scripted_peer&);
 };
 }  // namespace
+
+TEST_CASE("control messages that make no sense end the link with protocol_violation") {
+    const forbidden all[] = {
+        {"kind 0", [](scripted_peer& p) { p.say_raw(0, 0, {}); }},
+        {"a kind between control and policies", [](scripted_peer& p) { p.say_raw(5, 0, {}); }},
+        {"the last such kind", [](scripted_peer& p) { p.say_raw(7, 0, {}); }},
+        {"the first kind after the policies'", [](scripted_peer& p) { p.say_raw(14, 0, {}); }},
+        {"the last kind", [](scripted_peer& p) { p.say_raw(255, 0, {}); }},
+        {"an unknown kind with a payload", [](scripted_peer& p) { p.say_raw(200, 0, filled(100, 0)); }},
+        {"a second hello", [](scripted_peer& p) { p.say_hello(); }},
+        {"a hello without payload", [](scripted_peer& p) { p.say(wire_kind::hello); }},
+        {"credit with a payload", [](scripted_peer& p) { p.say(wire_kind::credit, 0, filled(1, 0)); }},
+        {"credit that was never spent", [](scripted_peer& p) { p.say(wire_kind::credit, 0, {}, 1000); }},
+        {"credit that was never spent, with a message",
+         [](scripted_peer& p) { p.say(wire_kind::eager, 0, {}, 0xffff); }},
+        {"goodbye twice",
+         [](scripted_peer& p) {
+             p.say(wire_kind::goodbye);
+             p.say(wire_kind::goodbye);
+         }},
+        {"goodbye with a payload", [](scripted_peer& p) { p.say(wire_kind::goodbye, 0, filled(1, 0)); }},
+        {"goodbye seen, and never said", [](scripted_peer& p) { p.say(wire_kind::goodbye_seen); }},
+        {"goodbye seen, with a payload",
+         [](scripted_peer& p) { p.say(wire_kind::goodbye_seen, 0, filled(1, 0)); }},
+        {"a control message that comes in parts",
+         [](scripted_peer& p) {
+             p.from_peer().announces_above = 0;
+             p.say(wire_kind::credit, 0, filled(1, 0));
+         }},
+        {"an unknown kind that comes in parts",
+         [](scripted_peer& p) {
+             p.from_peer().announces_above = 0;
+             p.say_raw(99, 0, filled(50, 0));
+         }},
+        {"credit that was never spent, with a payload that comes in parts",
+         [](scripted_peer& p) {
+             p.from_peer().announces_above = 0;
+             p.say(wire_kind::eager, 0, filled(50, 0), 7);
+         }},
+    };
+    for (const forbidden& f : all) {
+        CAPTURE(f.what);
+        virtual_time world;
+        world.run([](scheduler& on, const forbidden& what) -> task<> {
+            scripted_peer peer(on, little());
+            co_await peer.open();
+            auto unmatched = start(peer.self().ssend({}, 1));
+            auto lent = start(peer.self().recv_lent(99));
+            what.say(peer);
+            const auto sent = co_await as_result(unmatched);
+            CHECK(sent.error() == errc::protocol_violation);
+            co_await as_result(lent);
+            const auto later = co_await as_result(peer.self().probe(99));
+            CHECK(later.error() == errc::protocol_violation);
+            CHECK_FALSE(peer.self().is_open());
+            // A message that was in order itself is there to be received; nothing else is left.
+            co_await as_result(peer.self().recv_lent(0));
+            CHECK(peer.self().connection().box().store().live() == 0);
+        }(world.on, f));
+    }
+}
 
 TEST_CASE("messages after the peer's goodbye do not bring the link back") {
     with_peer([](scripted_peer& peer) -> task<> {

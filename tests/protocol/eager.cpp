@@ -124,3 +124,95 @@ TEST_CASE("a post that finishes later ends its send then, and a cancel counts it
         CHECK(m.payload == filled(8, 2));
     });
 }
+
+TEST_CASE("a payload that comes in parts goes straight to its place, or is kept whole") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        peer.from_peer().announces_above = 10;
+        peer.from_peer().piece = 30;
+        auto& matching = peer.self().connection().box().matching();
+        std::vector<std::byte> into(100);
+        // Matched at once.
+        auto receiving = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::eager, 1, filled(100, 1));
+        co_await receiving;
+        CHECK(into == filled(100, 1));
+        CHECK(peer.self().counts().payload_copies == 0);
+        // Kept: nobody sees half of it.
+        peer.say(wire_kind::eager, 1, filled(100, 2));
+        co_await turns(3);
+        CHECK(matching.unexpected() == 0);
+        // A receive posted in the middle gets it; it was announced to nobody else.
+        auto late = start(peer.self().recv(into, 1));
+        co_await late;
+        CHECK(into == filled(100, 2));
+        // Kept and then received.
+        peer.say(wire_kind::eager, 1, filled(100, 3));
+        co_await peer.self().probe(1);
+        co_await peer.self().recv(into, 1);
+        CHECK(into == filled(100, 3));
+        // Lent.
+        auto lent = start(peer.self().recv_lent(1));
+        peer.say(wire_kind::eager, 1, filled(100, 4));
+        const message whole = co_await lent;
+        CHECK(whole.size() == 100);
+        CHECK(whole.bytes()[99] == std::byte{4});
+        // Too short: consumed.
+        std::byte small[10];
+        auto short_one = start(peer.self().recv(small, 1));
+        peer.say(wire_kind::eager, 1, filled(100, 5));
+        const auto ended = co_await as_result(short_one);
+        CHECK(ended.error() == errc::truncated);
+        CHECK(ended.info() == 100);
+        // Canceled in the middle: the rest goes nowhere.
+        local_stop_source stop;
+        auto stopped = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        peer.say(wire_kind::eager, 1, filled(100, 6));
+        co_await turns(3);
+        stop.request_stop();
+        const auto canceled = co_await stopped;
+        CHECK(canceled.error() == errc::canceled);
+        into = filled(100, 0x11);
+        auto next = start(peer.self().recv_lent(2));
+        peer.say(wire_kind::eager, 2, filled(5, 7));
+        co_await next;
+        CHECK(into == filled(100, 0x11));
+    });
+}
+
+TEST_CASE("a link that goes down in the middle of a payload ends the receive, or drops what was kept") {
+    for (const bool expected : {true, false}) {
+        CAPTURE(expected);
+        virtual_time world;
+        world.run([](scheduler& on, bool posted) -> task<> {
+            scripted_peer peer(on);
+            co_await peer.open();
+            peer.from_peer().announces_above = 10;
+            peer.from_peer().piece = 30;
+            std::vector<std::byte> into(100);
+            auto receiving = start(peer.self().recv(into, posted ? 1 : 2));
+            peer.say(wire_kind::eager, 1, filled(100, 1));
+            co_await turns(3);
+            peer.self().abort();
+            const auto ended = co_await as_result(receiving);
+            CHECK(ended.error() == errc::closed);
+            CHECK(peer.self().connection().box().store().live() == 0);
+        }(world.on, expected));
+    }
+}
+
+TEST_CASE("more messages than the budget pays for end the link") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::byte into[4];
+        auto receiving = start(peer.self().recv(into, 1000000));
+        const std::size_t count = detail::least_budget / detail::message_cost(1000);
+        for (std::size_t n = 0; n < count; ++n) peer.say(wire_kind::eager, n, filled(1000, 0));
+        while (peer.self().connection().box().matching().unexpected() < count) co_await yield();
+        CHECK_FALSE(receiving.done());
+        peer.say(wire_kind::eager, 5, filled(1000, 0));
+        const auto ended = co_await as_result(receiving);
+        CHECK(ended.error() == errc::protocol_violation);
+        // What was kept before can still be received.
+        std::vector<std::byte> kept(1000);
+        for (std::size_t n = 0; n < count; ++n) co_await peer.self().recv(kept, n);
+    });
+}

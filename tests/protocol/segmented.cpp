@@ -93,6 +93,30 @@ TEST_CASE("a synchronous message's announcement says so, and its number is the l
     });
 }
 
+TEST_CASE("of a message above a quarter of the budget only that much comes unasked") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        const auto data = filled(unasked + 5000, 1);
+        auto sending = start(peer.self().send(data, 1));
+        co_await turns(20);
+        std::size_t came = 0;
+        for (const heard_message& m : peer.heard()) {
+            if (is(m, wire_kind::piece)) came += m.payload.size();
+        }
+        CHECK(came == unasked);
+        CHECK_FALSE(sending.done());
+        peer.say(wire_kind::proceed, 0);
+        co_await sending;
+        co_await turns(20);
+        came = 0;
+        for (const heard_message& m : peer.heard()) {
+            if (is(m, wire_kind::piece)) came += m.payload.size();
+        }
+        CHECK(came == data.size());
+        // Exactly a quarter needs nobody's word.
+        co_await peer.self().send(std::span(data).first(unasked), 1);
+    });
+}
+
 TEST_CASE("a sender that gives up says abandon once and frees its number at gone") {
     with_peer([](scripted_peer& peer) -> task<> {
         const auto data = filled(unasked + 1, 1);
@@ -152,6 +176,51 @@ TEST_CASE("more streams than there are numbers wait for one to be free, in order
 }
 
 // ---- what the receiver says
+
+TEST_CASE("a receiver says proceed when a message that needs it is matched, and not otherwise") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::vector<std::byte> into(unasked + 100);
+        // Short and not synchronous: no word.
+        auto receiving = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::announce, 1, announcement(5, 0, 100));
+        peer.say(wire_kind::piece, 5, filled(60, 1));
+        peer.say(wire_kind::piece, 5, filled(40, 2));
+        const received got = co_await receiving;
+        CHECK(got.bytes == 100);
+        CHECK(into[59] == std::byte{1});
+        CHECK(into[60] == std::byte{2});
+        co_await turns(5);
+        CHECK(peer.heard().empty());
+        // Synchronous.
+        peer.say(wire_kind::announce, 1, announcement(5, 1, 10));
+        peer.say(wire_kind::piece, 5, filled(10, 3));
+        const received seen = co_await peer.self().probe(1);
+        CHECK(seen.bytes == 10);
+        co_await turns(5);
+        CHECK(peer.heard().empty());
+        co_await peer.self().recv(into, 1);
+        const heard_message proceed = co_await peer.hear();
+        const auto header = proceed.header.store();
+        const auto golden = raw({0x0b, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0});
+        CHECK(header[0] == golden[0]);
+        CHECK(std::equal(header.begin() + 4, header.end(), golden.begin() + 4));
+        // Long.
+        auto long_one = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::announce, 1, announcement(6, 0, unasked + 100));
+        heard_message asks = co_await peer.hear();
+        CHECK(is(asks, wire_kind::credit));  // what came unasked cost a quarter of the budget
+        asks = co_await peer.hear();
+        CHECK(is(asks, wire_kind::proceed));
+        CHECK(asks.header.tag == 6);
+        for (std::size_t left = unasked + 100; left > 0;) {
+            const std::size_t now = std::min<std::size_t>(left, 16384);
+            peer.say(wire_kind::piece, 6, filled(now, 4));
+            left -= now;
+        }
+        const received all = co_await long_one;
+        CHECK(all.bytes == unasked + 100);
+    });
+}
 
 TEST_CASE("abandoning ends a matched receive with peer_canceled and takes an unmatched message away") {
     with_peer([](scripted_peer& peer) -> task<> {
@@ -255,6 +324,59 @@ TEST_CASE("pieces that the transport finishes later are waited for, and taken ba
         peer.say(wire_kind::gone, 0);
         const auto again = filled(50000, 8);
         co_await peer.self().send(again, 1);
+    });
+}
+
+TEST_CASE("pieces whose payload comes in parts go straight to their place") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        peer.from_peer().announces_above = 100;
+        peer.from_peer().piece = 77;
+        for (const bool expected : {true, false}) {
+            std::vector<std::byte> into(3000);
+            std::optional<started<receive_operation<typename endpoint<loopback>::connection_type>>> receiving;
+            if (expected) receiving.emplace(peer.self().recv(into, 1));
+            const std::uint64_t copies = peer.self().counts().payload_copies;
+            peer.say(wire_kind::announce, 1, announcement(0, 0, 3000));
+            peer.say(wire_kind::piece, 0, filled(2000, 1));
+            peer.say(wire_kind::piece, 0, filled(1000, 2));
+            if (!expected) {
+                co_await peer.self().probe(1);
+                co_await turns(3);  // half of it is there
+                receiving.emplace(peer.self().recv(into, 1));
+            }
+            co_await *receiving;
+            CHECK(into[1999] == std::byte{1});
+            CHECK(into[2000] == std::byte{2});
+            CHECK(into[2999] == std::byte{2});
+            if (expected) CHECK(peer.self().counts().payload_copies == copies);
+        }
+        // Too short, canceled, lent.
+        std::vector<std::byte> small(10);
+        auto receiving = start(peer.self().recv(small, 1));
+        peer.say(wire_kind::announce, 1, announcement(0, 0, 3000));
+        peer.say(wire_kind::piece, 0, filled(3000, 1));
+        const auto ended = co_await as_result(receiving);
+        CHECK(ended.error() == errc::truncated);
+        CHECK(ended.info() == 3000);
+        auto lent = start(peer.self().recv_lent(2));
+        peer.say(wire_kind::announce, 2, announcement(1, 0, 3000));
+        peer.say(wire_kind::piece, 1, filled(3000, 5));
+        const message whole = co_await lent;
+        CHECK(whole.size() == 3000);
+        CHECK(whole.bytes()[2999] == std::byte{5});
+        // The same stream number again, once the piece that was thrown away has come to its end.
+        local_stop_source stop;
+        std::vector<std::byte> canceled(3000, std::byte{0x11});
+        auto stopped = start(as_result(with_stop(peer.self().recv(canceled, 3), stop.get_token())));
+        peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
+        peer.say(wire_kind::piece, 0, filled(3000, 6));
+        co_await turns(10);
+        stop.request_stop();
+        const auto outcome = co_await stopped;
+        CHECK(outcome.error() == errc::canceled);
+        std::fill(canceled.begin(), canceled.end(), std::byte{0x11});
+        co_await turns(60);
+        CHECK(canceled == filled(3000, 0x11));
     });
 }
 

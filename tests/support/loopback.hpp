@@ -261,6 +261,7 @@ public:
         while (!down_ && moved < budget && !in().held && !in().packets.empty()) {
             if (!hand_up()) break;
             ++moved;
+            if (announced_) break;  // the next piece comes at the next poll
         }
         if (!down_ && wants_room_ && out().packets.size() < out().room) {
             wants_room_ = false;

@@ -100,7 +100,7 @@ public:
     task<> open(std::uint32_t budget = rdmacoro::detail::least_budget) { return open_it(*this, budget); }
 
     [[nodiscard]] std::deque<heard_message>& heard() noexcept { return told_.heard; }
-    /// The next message of the endpoint that is not of these kinds, taken out.
+    /// The next message of the endpoint, taken out.
     task<heard_message> hear() { return hear_next(*this); }
     [[nodiscard]] std::error_code reason() const noexcept { return told_.reason; }
     [[nodiscard]] loopback_link<noting_sink>& link() noexcept { return link_; }

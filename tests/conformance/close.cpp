@@ -1,0 +1,292 @@
+#include "transports.hpp"
+
+#include "support/catch.hpp"
+
+#include <deque>
+#include <optional>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+mailbox_options little() {
+    mailbox_options o;
+    o.unexpected_bytes = 1;
+    return o;
+}
+
+task<> turns(int count) {
+    for (int n = 0; n < count; ++n) co_await yield();
+}
+
+}  // namespace
+
+// ---- close drains
+
+template <class T>
+task<> close_drains(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    // Everything that was sent before arrives: whether it went at once, waits for credit, room, or its receiver.
+    const auto small = pattern(700, 1);
+    const auto large = pattern(std::size_t{3} << 20, 2);
+    using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+    std::deque<send_type> sends;
+    for (tag_type n = 0; n < 1000; ++n) sends.emplace_back(p.a.send(small, n));
+    sends.emplace_back(p.a.send(large, 1000));
+    sends.emplace_back(p.a.ssend(small, 1001));
+    auto closing = start(p.a.close());
+    const auto late = co_await as_result(p.a.send(small, 1002));
+    CHECK(late.error() == errc::closed);
+    std::vector<std::byte> into(large.size());
+    for (tag_type n = 0; n < 1002; ++n) {
+        const received got = co_await p.b.recv(into);
+        if (got.tag != n) FAIL_CHECK("message " << n << " has tag " << got.tag);
+        CHECK(is_pattern(std::span(into).first(got.bytes), n == 1000 ? 2 : 1));
+    }
+    const auto after = co_await as_result(p.b.recv(into));
+    CHECK(after.error() == errc::closed);
+    co_await closing;
+    for (auto& s : sends) co_await s;
+    CHECK_FALSE(p.a.is_open());
+    const auto closed = co_await as_result(p.a.recv(into));
+    CHECK(closed.error() == errc::closed);
+    const auto back = co_await as_result(p.b.send(small));
+    CHECK(back.error() == errc::closed);
+}
+TEMPLATE_LIST_TEST_CASE("close drains: all that was sent before it arrives, then receives end closed", "",
+                        every_transport) {
+    conform<TestType>(close_drains<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> kept_messages_survive(world<T>& w) {
+    auto p = co_await w.connected();
+    const auto data = pattern(100000, 1);
+    for (tag_type tag = 0; tag < 10; ++tag) co_await p.a.send(data, tag);
+    co_await p.a.close();
+    std::vector<std::byte> into(100000);
+    std::byte nothing[1];
+    const auto none = co_await as_result(p.b.recv(nothing, 99));
+    CHECK(none.error() == errc::closed);
+    const auto probe = co_await as_result(p.b.probe(99));
+    CHECK(probe.error() == errc::closed);
+    for (tag_type tag = 10; tag-- > 0;) {
+        co_await p.b.probe(tag);
+        const received got = co_await p.b.recv(into, tag);
+        CHECK(got.bytes == data.size());
+        CHECK(into == data);
+    }
+    const auto lent = co_await as_result(p.b.recv_lent());
+    CHECK(lent.error() == errc::closed);
+}
+TEMPLATE_LIST_TEST_CASE("messages that wait can be received after their sender has closed", "",
+                        every_transport) {
+    conform<TestType>(kept_messages_survive<typename TestType::transport_type>);
+}
+
+// ---- all orders
+
+template <class T>
+task<> both_close(world<T>& w) {
+    for (int head_start = 0; head_start < 6; ++head_start) {
+        auto p = co_await w.connected();
+        co_await p.a.send({}, 1);
+        co_await p.b.send({}, 2);
+        auto first = start(p.a.close());
+        co_await turns(head_start);
+        auto second = start(p.b.close());
+        co_await first;
+        co_await second;
+        CHECK_FALSE(p.a.is_open());
+        CHECK_FALSE(p.b.is_open());
+        // The last words of each are there.
+        co_await p.b.recv({}, 1);
+        co_await p.a.recv({}, 2);
+        // Closing again is no error.
+        co_await p.a.close();
+        co_await p.b.close();
+    }
+}
+TEMPLATE_LIST_TEST_CASE("both ends may close in any order, and again", "", every_transport) {
+    conform<TestType>(both_close<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> aborts(world<T>& w) {
+    for (const bool abort_a : {true, false}) {
+        auto p = co_await w.connected();
+        auto& left = abort_a ? p.a : p.b;
+        auto& stays = abort_a ? p.b : p.a;
+        std::byte into[4];
+        auto receiving = start(stays.recv(into));
+        left.abort();
+        const auto gone = co_await as_result(receiving);
+        CHECK(gone.error() == errc::peer_lost);
+        const auto own = co_await as_result(left.recv(into));
+        CHECK(own.error() == errc::closed);
+        co_await stays.close();
+        const auto send = co_await as_result(stays.send(into));
+        CHECK(send.error());
+    }
+}
+TEMPLATE_LIST_TEST_CASE("an end that is aborted ends the other with peer_lost", "", every_transport) {
+    conform<TestType>(aborts<typename TestType::transport_type>);
+}
+
+// ---- what is pending
+
+namespace {
+
+/// One of everything that can be pending on an endpoint. Nothing that is sent meets a receive, so all of it stays
+/// pending, except for sends that the peer's budget pays for.
+template <class T>
+struct everything {
+    using connection = typename endpoint<T>::connection_type;
+    std::vector<std::byte> large = pattern(std::size_t{2} << 20, 1);
+    std::vector<std::byte> into_exact = std::vector<std::byte>(8);
+    std::vector<std::byte> into_wildcard = std::vector<std::byte>(8);
+    started<receive_operation<connection>> exact;
+    started<receive_operation<connection>> wildcard;
+    started<lent_receive_operation<connection>> lent;
+    started<probe_operation<connection>> probe;
+    started<send_operation<connection>> synchronous;
+    started<send_operation<connection>> unmatched;
+    std::deque<started<send_operation<connection>>> waiting;
+
+    explicit everything(endpoint<T>& at)
+        : exact(at.recv(into_exact, 11)),
+          wildcard(at.recv(into_wildcard, tag_match(16, 16))),
+          lent(at.recv_lent(12)),
+          probe(at.probe(13)),
+          synchronous(at.ssend(std::span(large).first(10), 1)),
+          unmatched(at.send(large, 2)) {
+        for (int n = 0; n < 1000; ++n) waiting.emplace_back(at.send(std::span(large).first(1000), 3));
+    }
+
+    /// Every one ends with an error, and which.
+    task<> end_with(errc expected, errc or_else) {
+        const auto check = [&](std::error_code code) {
+            CAPTURE(code.message());
+            CHECK((code == expected || code == or_else));
+        };
+        const auto a = co_await as_result(exact);
+        check(a.error());
+        const auto b = co_await as_result(wildcard);
+        check(b.error());
+        const auto c = co_await as_result(lent);
+        check(c.error());
+        const auto d = co_await as_result(probe);
+        check(d.error());
+        const auto e = co_await as_result(synchronous);
+        check(e.error());
+        const auto f = co_await as_result(unmatched);
+        check(f.error());
+        std::size_t ended = 0;
+        for (auto& s : waiting) {
+            const auto g = co_await as_result(s);
+            if (!g) {
+                check(g.error());
+                ++ended;
+            }
+        }
+        CHECK(ended > 0);
+    }
+};
+
+}  // namespace
+
+template <class T>
+task<> destroyed_with_all_pending(world<T>& w) {
+    for (const int later : {0, 1, 20}) {
+        auto p = co_await w.connected(little(), little());
+        everything<T> mine(p.a);
+        everything<T> theirs(p.b);
+        co_await turns(later);
+        std::optional<endpoint<T>> a(std::move(p.a));
+        a.reset();
+        co_await mine.end_with(errc::closed, errc::closed);
+        co_await theirs.end_with(errc::peer_lost, errc::closed);
+    }
+}
+TEMPLATE_LIST_TEST_CASE("destroying an endpoint ends everything pending on it, and on its peer's", "",
+                        every_transport) {
+    conform<TestType>(destroyed_with_all_pending<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> aborted_with_all_pending(world<T>& w) {
+    auto p = co_await w.connected(little(), little());
+    everything<T> mine(p.a);
+    everything<T> theirs(p.b);
+    auto closing = start(p.b.close());
+    co_await turns(10);
+    p.a.abort();
+    co_await mine.end_with(errc::closed, errc::closed);
+    co_await theirs.end_with(errc::peer_lost, errc::closed);
+    co_await closing;
+}
+TEMPLATE_LIST_TEST_CASE("aborting a link ends everything pending, a close included", "", every_transport) {
+    conform<TestType>(aborted_with_all_pending<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> half_filled(world<T>& w) {
+    // The peer goes while a message is on its way into a receive's memory.
+    for (int stage = 0; stage < 30; ++stage) {
+        CAPTURE(stage);
+        auto p = co_await w.connected();
+        const auto data = pattern(std::size_t{6} << 20, 1);
+        std::vector<std::byte> into(data.size());
+        auto receiving = start(p.b.recv(into, 1));
+        auto borrowing = start(p.b.recv_lent(2));
+        auto sending = start(p.a.send(data, 1));
+        auto second = start(p.a.send(data, 2));
+        co_await turns(stage);
+        std::optional<endpoint<T>> a(std::move(p.a));
+        a.reset();
+        const auto got = co_await as_result(receiving);
+        if (got) {
+            CHECK(into == data);
+        } else {
+            CHECK(got.error() == errc::peer_lost);
+        }
+        const auto lent = co_await as_result(borrowing);
+        if (!lent) CHECK(lent.error() == errc::peer_lost);
+        const auto sent = co_await as_result(sending);
+        if (!sent) CHECK(sent.error() == errc::closed);
+        const auto sent_too = co_await as_result(second);
+        if (!sent_too) CHECK(sent_too.error() == errc::closed);
+        CHECK(p.b.connection().box().store().live() <= (lent ? 1 : 0));
+    }
+}
+TEMPLATE_LIST_TEST_CASE("a receive that is half filled when the peer goes ends with peer_lost", "",
+                        every_transport) {
+    conform<TestType>(half_filled<typename TestType::transport_type>);
+}
+
+template <class T>
+task<> one_sided_pending(world<T>& w) {
+    for (const bool close_initiator : {true, false}) {
+        auto p = co_await w.connected();
+        std::vector<std::byte> memory(std::size_t{8} << 20);
+        std::vector<std::byte> here(memory.size());
+        const region open = w.there().register_memory(memory, access::all);
+        auto getting = start(p.a.rdma_get(open.remote(), here));
+        auto putting = start(p.a.rdma_put(here, open.remote()));
+        (close_initiator ? p.a : p.b).abort();
+        const auto got = co_await as_result(getting);
+        const auto put = co_await as_result(putting);
+        const std::error_code why = make_error_code(close_initiator ? errc::closed : errc::peer_lost);
+        // What the transport does without the peer may have ended in time.
+        if (!got) CHECK(got.error() == why);
+        if (!put) CHECK(put.error() == why);
+        const auto down = co_await as_result(p.a.recv({}));
+        CHECK(down.error() == why);
+        const auto late = co_await as_result(p.a.rdma_get(open.remote(), here));
+        CHECK(late.error());
+    }
+}
+TEMPLATE_LIST_TEST_CASE("gets and puts end when the link does", "", every_transport) {
+    conform<TestType>(one_sided_pending<typename TestType::transport_type>);
+}
