@@ -75,7 +75,7 @@ struct loopback {
         [[nodiscard]] rc::task<connection> connect(std::string_view address) {
             return connect_to(*this, std::string(address));
         }
-        [[nodiscard]] rc::region register_memory(std::span<std::byte>, rc::access) {
+        [[nodiscard]] rc::region register_memory(std::span<std::byte>, rc::access_rights) {
             throw rc::error(rc::errc::unsupported, "loopback has no get and put");
         }
 

@@ -20,7 +20,7 @@ rc::task<> open_memory(std::string_view url) {
     std::vector<int> table(1000);
     std::iota(table.begin(), table.end(), 0);
     const rc::region region =
-        domain.register_memory(std::as_writable_bytes(std::span(table)), rc::access::all);
+        domain.register_memory(std::as_writable_bytes(std::span(table)), rc::access_rights::all);
 
     // What the peer needs to reach it are 32 bytes: address, length, rights and a key that nobody can guess.
     co_await peer.send(std::as_bytes(std::span(&region.remote(), 1)));

@@ -33,7 +33,7 @@ struct least {
         domain& operator=(const domain&) = delete;
         task<connection> connect(std::string_view);
         task<listener> listen(std::string_view);
-        region register_memory(std::span<std::byte>, rdmacoro::access);
+        region register_memory(std::span<std::byte>, rdmacoro::access_rights);
         scheduler& owner() noexcept;
     };
 

@@ -103,7 +103,7 @@ template <class T>
 task<> one_sided(world<T>& w) {
     auto p = co_await w.connected();
     std::vector<std::byte> memory(std::size_t{2} << 20);
-    const region open = w.there().register_memory(memory, access::all);
+    const region open = w.there().register_memory(memory, access_rights::all);
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{1} << 20}) {
         CAPTURE(bytes);
         std::vector<std::byte> here(bytes);

@@ -63,7 +63,7 @@ task<> stopped_already(world<T>& w) {
     std::vector<std::byte> untouched(100, std::byte{0x11});
     const std::vector<std::byte> memory_before = pattern(100, 1);
     std::vector<std::byte> memory = memory_before;
-    const region open = w.there().register_memory(memory, access::all);
+    const region open = w.there().register_memory(memory, access_rights::all);
     const auto posted = p.a.counts();
 
     const std::uint64_t number = 1;
@@ -333,7 +333,7 @@ task<> one_sided_stops_anywhere(world<T>& w) {
     auto p = co_await w.connected();
     const std::size_t bytes = std::size_t{6} << 20;
     std::vector<std::byte> memory = pattern(bytes, 1);
-    const region open = w.there().register_memory(memory, access::all);
+    const region open = w.there().register_memory(memory, access_rights::all);
     std::vector<std::byte> here(bytes);
     for (const bool read : {true, false}) {
         for (int stage = 0; stage < 24; ++stage) {

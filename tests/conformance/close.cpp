@@ -271,7 +271,7 @@ task<> one_sided_pending(world<T>& w) {
         auto p = co_await w.connected();
         std::vector<std::byte> memory(std::size_t{8} << 20);
         std::vector<std::byte> here(memory.size());
-        const region open = w.there().register_memory(memory, access::all);
+        const region open = w.there().register_memory(memory, access_rights::all);
         auto getting = start(p.a.rdma_get(open.remote(), here));
         auto putting = start(p.a.rdma_put(here, open.remote()));
         (close_initiator ? p.a : p.b).abort();

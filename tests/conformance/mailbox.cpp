@@ -329,7 +329,7 @@ task<> one_sided(world<T>& w) {
     hub<T> h;
     co_await join(w, h, 2);
     std::vector<std::byte> memory = pattern(5000, 1);
-    const region open = w.here().register_memory(memory, access::all);
+    const region open = w.here().register_memory(memory, access_rights::all);
     std::vector<std::byte> here(5000);
     co_await h.box.rdma_get(h.ids[1], open.remote(), here);
     CHECK(here == memory);

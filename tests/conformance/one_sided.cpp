@@ -29,7 +29,7 @@ task<> all_sizes(world<T>& w) {
     const capabilities& link = p.a.link_capabilities();
     const std::size_t most = (std::size_t{3} << 20) + 5;
     std::vector<std::byte> memory = pattern(most + 64, 1);
-    const region open = w.there().register_memory(memory, access::all);
+    const region open = w.there().register_memory(memory, access_rights::all);
     CHECK(open.remote().length == memory.size());
     std::vector<std::size_t> sizes{0, 1, 7, 8, 4096, most};
     for (const std::size_t limit : {link.max_message, link.segment_bytes}) {
@@ -60,10 +60,10 @@ task<> refusals(world<T>& w) {
     auto p = co_await w.connected();
     const std::vector<std::byte> original = pattern(100000, 1);
     std::vector<std::byte> memory = original;
-    region both = w.there().register_memory(memory, access::all);
-    const region read_only = w.there().register_memory(memory, access::remote_read);
-    const region write_only = w.there().register_memory(memory, access::remote_write);
-    const region closed_region = w.there().register_memory(memory, access::none);
+    region both = w.there().register_memory(memory, access_rights::all);
+    const region read_only = w.there().register_memory(memory, access_rights::remote_read);
+    const region write_only = w.there().register_memory(memory, access_rights::remote_write);
+    const region closed_region = w.there().register_memory(memory, access_rights::none);
     const std::byte untouched{0x5a};
     struct refusal {
         remote_region there;
@@ -78,7 +78,7 @@ task<> refusals(world<T>& w) {
     };
     const std::uint64_t end = both.remote().address + both.remote().length;
     remote_region boasting = read_only.remote().part(0, 100);
-    boasting.rights = access::all;  // what a peer says of its rights is worth nothing
+    boasting.rights = access_rights::all;  // what a peer says of its rights is worth nothing
     const refusal cases[] = {
         {with_key(0), errc::bad_key, errc::bad_key},
         {with_key(good.key ^ (std::uint64_t{1} << 20)), errc::bad_key, errc::bad_key},
@@ -123,7 +123,7 @@ task<> refusals(world<T>& w) {
     CHECK(late_put.error() == errc::bad_key);
     CHECK(memory == original);
     // The place in the table is used again, under another key.
-    const region again = w.there().register_memory(memory, access::all);
+    const region again = w.there().register_memory(memory, access_rights::all);
     CHECK(again.remote().key != good.key);
     const auto stale = co_await as_result(p.a.rdma_get(good, here));
     CHECK(stale.error() == errc::bad_key);
@@ -140,7 +140,7 @@ template <class T>
 task<> no_bytes_are_checked(world<T>& w) {
     auto p = co_await w.connected();
     std::vector<std::byte> memory(100);
-    region open = w.there().register_memory(memory, access::remote_read);
+    region open = w.there().register_memory(memory, access_rights::remote_read);
     const remote_region none = open.remote().part(100, 0);
     co_await p.a.rdma_get(none, {});
     const auto put = co_await as_result(p.a.rdma_put({}, none));
@@ -161,8 +161,8 @@ task<> many_at_once(world<T>& w) {
     constexpr std::size_t bytes = 20000;
     std::vector<std::byte> source = pattern(count * bytes, 5);
     std::vector<std::byte> target(count * bytes);
-    const region from = w.there().register_memory(source, access::remote_read);
-    const region to = w.here().register_memory(target, access::remote_write);
+    const region from = w.there().register_memory(source, access_rights::remote_read);
+    const region to = w.here().register_memory(target, access_rights::remote_write);
     using get_type = decltype(start(p.a.rdma_get(from.remote(), source)));
     std::deque<get_type> gets;
     std::deque<get_type> puts;
@@ -194,7 +194,7 @@ task<> put_then_send(world<T>& w) {
     auto p = co_await w.connected();
     if (!p.a.link_capabilities().put_before_send) co_return;
     std::vector<std::byte> memory(300000);
-    const region open = w.there().register_memory(memory, access::all);
+    const region open = w.there().register_memory(memory, access_rights::all);
     for (std::uint64_t round = 1; round <= 50; ++round) {
         const auto data = pattern(memory.size(), round);
         auto putting = start(p.a.rdma_put(data, open.remote()));
@@ -219,7 +219,7 @@ task<> regions_come_and_go(world<T>& w) {
     std::vector<std::byte> here(64);
     std::vector<remote_region> old;
     for (int round = 0; round < 2000; ++round) {
-        region open = w.there().register_memory(memory, access::remote_read);
+        region open = w.there().register_memory(memory, access_rights::remote_read);
         co_await p.a.rdma_get(open.remote(), here);
         old.push_back(open.remote());
     }

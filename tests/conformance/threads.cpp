@@ -110,7 +110,7 @@ template <class T>
 task<> offers_memory(endpoint<T>& end, typename T::domain& domain) {
     std::vector<std::byte> memory = pattern(1000000, 1);
     {
-        const region open = domain.register_memory(memory, access::all);
+        const region open = domain.register_memory(memory, access_rights::all);
         co_await end.send(bytes_of(open.remote()), 1);
         co_await end.recv({}, 2);  // the peer has put
         demand(is_pattern(memory, 2), "what was put");

@@ -22,7 +22,7 @@ void die_in_mid_message(const std::string& address, int stage) {
     on.run([](auto& in, const std::string& where, int turns) -> task<> {
         auto end = co_await timeout(connect<T>(in, where), 30s);
         std::vector<std::byte> memory(huge);
-        const region open = in.register_memory(memory, access::all);
+        const region open = in.register_memory(memory, access_rights::all);
         co_await end.send(bytes_of(open.remote()), 1);
         auto sending = start(end.send(memory, 2));
         auto matched = start(end.ssend({}, 3));

@@ -15,8 +15,8 @@ TEST_CASE("one header brings the whole room") {
     detail::region_table table(storage);
     slab_pool pool(64, 1, 1);
     std::byte* block = pool.take();
-    const remote_region there = table.add({block, 64}, access::all);
-    CHECK(table.check(there.key, there.address, 64, access::all) == errc::ok);
+    const remote_region there = table.add({block, 64}, access_rights::all);
+    CHECK(table.check(there.key, there.address, 64, access_rights::all) == errc::ok);
     table.remove(there.key);
     pool.give(block);
 }

@@ -18,11 +18,11 @@ TEST_CASE("an access is allowed inside the region and for the rights it carries,
     std::vector<region_entry> storage(8);
     region_table table(storage);
     std::vector<std::byte> memory(1000);
-    const remote_region r = table.add(memory, access::remote_read);
+    const remote_region r = table.add(memory, access_rights::remote_read);
     CHECK(r.address == reinterpret_cast<std::uint64_t>(memory.data()));
     CHECK(r.length == 1000);
     const auto check = [&](std::uint64_t address, std::uint64_t length,
-                           rdmacoro::access wanted = rdmacoro::access::remote_read) {
+                           rdmacoro::access_rights wanted = rdmacoro::access_rights::remote_read) {
         return table.check(r.key, address, length, wanted);
     };
     CHECK(check(r.address, 1000) == errc::ok);
@@ -38,22 +38,22 @@ TEST_CASE("an access is allowed inside the region and for the rights it carries,
     CHECK(check(r.address, ~std::uint64_t{0}) == errc::out_of_bounds);
     CHECK(check(~std::uint64_t{0}, 2) == errc::out_of_bounds);
     CHECK(check(r.address + 10, ~std::uint64_t{0} - 5) == errc::out_of_bounds);
-    CHECK(check(r.address, 10, access::remote_write) == errc::access_denied);
-    CHECK(check(r.address, 10, access::all) == errc::access_denied);
+    CHECK(check(r.address, 10, access_rights::remote_write) == errc::access_denied);
+    CHECK(check(r.address, 10, access_rights::all) == errc::access_denied);
 }
 
 TEST_CASE("wrong keys are refused, whatever slot they name") {
     std::vector<region_entry> storage(4);
     region_table table(storage);
     std::vector<std::byte> memory(10);
-    const remote_region r = table.add(memory, access::all);
-    CHECK(table.check(0, r.address, 1, access::remote_read) == errc::bad_key);
+    const remote_region r = table.add(memory, access_rights::all);
+    CHECK(table.check(0, r.address, 1, access_rights::remote_read) == errc::bad_key);
     for (int bit = 0; bit < 64; ++bit) {
-        CHECK(table.check(r.key ^ (std::uint64_t{1} << bit), r.address, 1, access::remote_read) ==
+        CHECK(table.check(r.key ^ (std::uint64_t{1} << bit), r.address, 1, access_rights::remote_read) ==
               errc::bad_key);
     }
-    CHECK(table.check(~std::uint64_t{0}, r.address, 1, access::remote_read) == errc::bad_key);
-    CHECK(check_access({}, r.key, r.address, 1, access::remote_read) == errc::bad_key);
+    CHECK(table.check(~std::uint64_t{0}, r.address, 1, access_rights::remote_read) == errc::bad_key);
+    CHECK(check_access({}, r.key, r.address, 1, access_rights::remote_read) == errc::bad_key);
 }
 
 TEST_CASE("a removed region's key stays refused when its slot is used again") {
@@ -62,15 +62,15 @@ TEST_CASE("a removed region's key stays refused when its slot is used again") {
     std::vector<std::byte> memory(10);
     std::set<std::uint64_t> keys;
     for (int n = 0; n < 1000; ++n) {
-        const remote_region r = table.add(memory, access::all);
+        const remote_region r = table.add(memory, access_rights::all);
         CHECK(keys.insert(r.key).second);
         CHECK(table.registered() == 1);
         table.remove(r.key);
-        CHECK(table.check(r.key, r.address, 1, access::remote_read) == errc::bad_key);
+        CHECK(table.check(r.key, r.address, 1, access_rights::remote_read) == errc::bad_key);
     }
-    const remote_region last = table.add(memory, access::all);
+    const remote_region last = table.add(memory, access_rights::all);
     for (const std::uint64_t old : keys)
-        CHECK(table.check(old, last.address, 1, access::remote_read) == errc::bad_key);
+        CHECK(table.check(old, last.address, 1, access_rights::remote_read) == errc::bad_key);
 }
 
 TEST_CASE("a full table says so, and has room again after a removal") {
@@ -78,12 +78,13 @@ TEST_CASE("a full table says so, and has room again after a removal") {
     region_table table(storage);
     std::vector<std::byte> memory(10);
     std::vector<remote_region> all;
-    for (int n = 0; n < 3; ++n) all.push_back(table.add(memory, access::all));
-    CHECK_THROWS_AS(table.add(memory, access::all), error);
+    for (int n = 0; n < 3; ++n) all.push_back(table.add(memory, access_rights::all));
+    CHECK_THROWS_AS(table.add(memory, access_rights::all), error);
     table.remove(all[1].key);
-    all[1] = table.add(memory, access::all);
+    all[1] = table.add(memory, access_rights::all);
     CHECK(table.registered() == 3);
-    for (const remote_region& r : all) CHECK(table.check(r.key, r.address, 10, access::all) == errc::ok);
+    for (const remote_region& r : all)
+        CHECK(table.check(r.key, r.address, 10, access_rights::all) == errc::ok);
 }
 
 TEST_CASE("random registrations agree with a map") {
@@ -99,7 +100,7 @@ TEST_CASE("random registrations agree with a map") {
         if (model.size() < 40 && random() % 2 == 0) {
             const std::size_t offset = random() % 4096;
             const auto part = std::span(memory).subspan(offset, random() % (4096 - offset + 1));
-            const remote_region r = table.add(part, static_cast<rdmacoro::access>(random() % 4));
+            const remote_region r = table.add(part, static_cast<rdmacoro::access_rights>(random() % 4));
             CHECK(model.emplace(r.key, r).second);
         } else if (!model.empty()) {
             auto victim = std::next(model.begin(), static_cast<std::ptrdiff_t>(random() % model.size()));
@@ -111,12 +112,12 @@ TEST_CASE("random registrations agree with a map") {
         if (!model.empty()) {
             const remote_region& r =
                 std::next(model.begin(), static_cast<std::ptrdiff_t>(random() % model.size()))->second;
-            const auto wanted = static_cast<rdmacoro::access>(1 + random() % 3);
+            const auto wanted = static_cast<rdmacoro::access_rights>(1 + random() % 3);
             CHECK((table.check(r.key, r.address, r.length, wanted) == errc::ok) == allows(r.rights, wanted));
         }
         if (!removed.empty()) {
             const remote_region& r = removed[random() % removed.size()];
-            CHECK(table.check(r.key, r.address, 0, access::none) == errc::bad_key);
+            CHECK(table.check(r.key, r.address, 0, access_rights::none) == errc::bad_key);
         }
     }
 }

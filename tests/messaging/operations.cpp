@@ -107,7 +107,7 @@ TEST_CASE("a get or put that the transport finishes later is taken back when sto
     with_peer([](scripted_peer& peer) -> task<> {
         auto& domain = *peer.wire().domains[1];
         std::vector<std::byte> memory(100, std::byte{1});
-        const region open = domain.register_memory(memory, access::all);
+        const region open = domain.register_memory(memory, access_rights::all);
         std::vector<std::byte> here(100);
         peer.to_peer().defers_one_sided = true;
         co_await peer.self().rdma_get(open.remote(), here);

@@ -1,5 +1,7 @@
 #include <rdmacoro/protocol/connection.hpp>
 
+#include <rdmacoro/messaging/connect.hpp>
+
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
 

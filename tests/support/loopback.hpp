@@ -145,7 +145,7 @@ public:
     task<loopback_connection> connect(std::string_view address) { return connect_to(*this, plain(address)); }
     task<loopback_listener> listen(std::string_view address) { return listen_on(*this, plain(address)); }
 
-    [[nodiscard]] region register_memory(std::span<std::byte> memory, access rights) {
+    [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
         return region(*this, memory, regions_.add(memory, rights));
     }
     [[nodiscard]] scheduler& owner() noexcept { return owner_; }
@@ -329,8 +329,8 @@ private:
     }
     errc check(const transfer& t) noexcept {
         return wire_->domains[1 - side_]->regions().check(t.there.key, t.there.address, t.there.length,
-                                                          t.read ? access::remote_read
-                                                                 : access::remote_write);
+                                                          t.read ? access_rights::remote_read
+                                                                 : access_rights::remote_write);
     }
     errc move(const transfer& t) noexcept {
         const errc verdict = check(t);

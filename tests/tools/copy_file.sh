@@ -22,7 +22,6 @@ receive() {
     rm "$work/said"
     read -r -t 60 line <&3 || fail "the receiver did not start: $(cat "$work/receiver.err")"
     url=${line#listening at }
-    url=${1%%://*}://${url##*://}
 }
 
 # Not a multiple of any buffer's size.

@@ -243,7 +243,7 @@ TEST_CASE("closing completes everything posted, tells the sink once, and then ev
     p.b.sink.refuse_all = true;
     const auto payload = pattern(detail::tcp_most_message);
     std::vector<std::byte> into(100);
-    const remote_region nowhere{0x1000, 100, 0x1234567, access::all};
+    const remote_region nowhere{0x1000, 100, 0x1234567, access_rights::all};
     std::deque<recording_completion> posted;
     while (posted.size() < 20) {
         recording_completion& c = posted.emplace_back();

@@ -64,8 +64,8 @@ private:
         if (!is_one_sided(test)) return {};
         payload& memory = test == test_kind::get ? exchange_.out : exchange_.in;
         return peer_.owner().template service<domain>().register_memory(
-            memory.whole(),
-            test == test_kind::get ? rdmacoro::access::remote_read : rdmacoro::access::remote_write);
+            memory.whole(), test == test_kind::get ? rdmacoro::access_rights::remote_read
+                                                   : rdmacoro::access_rights::remote_write);
     }
 
     Endpoint& peer_;
@@ -106,9 +106,7 @@ rdmacoro::task<> listen_and_serve(const options& asked, idle_kind& idle,
     using listener_type = rdmacoro::listener<Transport, List>;
     const idle_kind resting = idle;
     std::optional<listener_type> listener(co_await rdmacoro::listen<Transport, List>(asked.where.whole));
-    const std::string address = listener->address();
-    const std::string scheme = std::string(Transport::name) + "://";
-    listening(address.rfind(scheme, 0) == 0 ? address : scheme + address);
+    listening(listener->address());
     for (;;) {
         auto peer = co_await listener->accept();
         if (!asked.forever) listener.reset();

@@ -10,17 +10,17 @@
 namespace rdmacoro {
 
 /// What a peer may do with a region. Combine with `|`.
-enum class access : std::uint32_t {
+enum class access_rights : std::uint32_t {
     none = 0,
     remote_read = 1,   ///< get
     remote_write = 2,  ///< put
     all = 3,
 };
 
-[[nodiscard]] constexpr access operator|(access a, access b) noexcept {
-    return static_cast<access>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+[[nodiscard]] constexpr access_rights operator|(access_rights a, access_rights b) noexcept {
+    return static_cast<access_rights>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
 }
-[[nodiscard]] constexpr bool allows(access granted, access wanted) noexcept {
+[[nodiscard]] constexpr bool allows(access_rights granted, access_rights wanted) noexcept {
     return (static_cast<std::uint32_t>(granted) & static_cast<std::uint32_t>(wanted)) ==
            static_cast<std::uint32_t>(wanted);
 }
@@ -32,7 +32,7 @@ struct remote_region {
     std::uint64_t address = 0;  ///< of the first byte, in the owner's address space
     std::uint64_t length = 0;   ///< in bytes
     std::uint64_t key = 0;
-    access rights = access::none;
+    access_rights rights = access_rights::none;
     std::uint32_t reserved = 0;
 
     /// The part of `bytes` bytes that begins at `offset`. Not checked here: the access is.

@@ -19,7 +19,7 @@ struct region_entry {
     std::atomic<std::uint64_t> key{0};
     std::atomic<std::uint64_t> address{0};
     std::atomic<std::uint64_t> length{0};
-    std::atomic<access> rights{access::none};
+    std::atomic<access_rights> rights{access_rights::none};
     std::atomic<std::uint32_t> reserved{0};
 };
 
@@ -57,14 +57,15 @@ private:
 /// table in shared memory that changes meanwhile cannot be checked in one state and used in another: `ok` means that the
 /// region was registered, long enough and open to `wanted` at some moment during the call.
 [[nodiscard]] inline errc check_access(std::span<const region_entry> table, std::uint64_t key,
-                                       std::uint64_t address, std::uint64_t length, access wanted) noexcept {
+                                       std::uint64_t address, std::uint64_t length,
+                                       access_rights wanted) noexcept {
     const std::size_t slot = key_source::slot_of(key);
     if (key == 0 || slot >= table.size()) return errc::bad_key;
     const region_entry& entry = table[slot];
     if (entry.key.load(std::memory_order_acquire) != key) return errc::bad_key;
     const std::uint64_t first = entry.address.load(std::memory_order_relaxed);
     const std::uint64_t bytes = entry.length.load(std::memory_order_relaxed);
-    const access rights = entry.rights.load(std::memory_order_relaxed);
+    const access_rights rights = entry.rights.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (entry.key.load(std::memory_order_relaxed) != key) return errc::bad_key;
     if (address < first || address - first > bytes || length > bytes - (address - first))
@@ -80,7 +81,7 @@ public:
     explicit region_table(std::span<region_entry> storage) : storage_(storage) {}
 
     /// Registers; throws `errc::no_resources` when the table is full.
-    [[nodiscard]] remote_region add(std::span<std::byte> memory, access rights) {
+    [[nodiscard]] remote_region add(std::span<std::byte> memory, access_rights rights) {
         std::size_t slot = 0;
         if (!free_.empty()) {
             slot = free_.back();
@@ -112,7 +113,7 @@ public:
     }
 
     [[nodiscard]] errc check(std::uint64_t key, std::uint64_t address, std::uint64_t length,
-                             access wanted) const noexcept {
+                             access_rights wanted) const noexcept {
         return check_access(storage_, key, address, length, wanted);
     }
     [[nodiscard]] std::size_t registered() const noexcept { return registered_; }

@@ -17,6 +17,36 @@ namespace rdmacoro {
 
 namespace detail {
 
+/// Ends when the peer has said who it is, or with the reason why it never will.
+template <class Connection>
+class open_operation : public basic_operation<open_operation<Connection>, void>, private phase_waiter {
+public:
+    explicit open_operation(Connection& of) noexcept
+        : open_operation::basic_operation(&of.box().owner()), of_(of) {}
+    void start() noexcept {
+        reached = [](phase_waiter& self, std::error_code outcome) noexcept {
+            auto& here = static_cast<open_operation&>(self);
+            here.outcome_ = outcome;
+            here.complete();
+        };
+        if (of_.is_open() || of_.is_down()) {
+            reached(*this, of_.reason());
+        } else {
+            of_.opener() = this;
+        }
+    }
+    void cancel() noexcept {
+        of_.opener() = nullptr;
+        reached(*this, make_error_code(errc::canceled));
+    }
+    void finish_canceled() noexcept { outcome_ = make_error_code(errc::canceled); }
+    result<void> outcome() noexcept { return outcome_; }
+
+private:
+    Connection& of_;
+    std::error_code outcome_{};
+};
+
 /// Waits for the peer of a fresh endpoint to say who it is. Throws with the reason when that is no good.
 template <class Endpoint>
 task<> shake_hands(Endpoint& fresh, duration limit) {

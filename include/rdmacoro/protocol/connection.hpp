@@ -1,194 +1,15 @@
 // connection: a link with matching, credits and policies; the sink of everything that arrives on it.
 #pragma once
 
-#include <rdmacoro/protocol/flow_control.hpp>
-#include <rdmacoro/protocol/matching.hpp>
-#include <rdmacoro/protocol/message_store.hpp>
-#include <rdmacoro/protocol/metrics.hpp>
+#include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/protocol/protocols.hpp>
-#include <rdmacoro/protocol/requests.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-namespace rdmacoro {
-
-/// How much an endpoint or mailbox may keep.
-struct mailbox_options {
-    /// For each peer, memory for messages that come before their receive, in bytes; at least 256 KiB.
-    std::size_t unexpected_bytes = 4u << 20;
-    /// Longest message that a lent receive accepts, in bytes.
-    std::size_t lent_bytes = 64u << 20;
-    /// How long a new peer may take to say who it is.
-    duration handshake_limit = std::chrono::seconds(10);
-};
-
-namespace detail {
-
-/// What the connections of one endpoint or mailbox share.
-class mailbox_base {
-public:
-    mailbox_base(scheduler& owner, const mailbox_options& options, bool many_sources)
-        : owner_(owner), options_(options), matcher_(many_sources), store_(new message_store) {}
-    mailbox_base(const mailbox_base&) = delete;
-    mailbox_base& operator=(const mailbox_base&) = delete;
-    ~mailbox_base() {
-        while (unexpected_message* m = matcher_.oldest()) {
-            matcher_.remove(*m);
-            message_store::release(*m);
-        }
-        store_->abandon();
-    }
-
-    [[nodiscard]] scheduler& owner() noexcept { return owner_; }
-    [[nodiscard]] const mailbox_options& options() const noexcept { return options_; }
-    [[nodiscard]] matcher& matching() noexcept { return matcher_; }
-    [[nodiscard]] message_store& store() noexcept { return *store_; }
-
-private:
-    scheduler& owner_;
-    mailbox_options options_;
-    matcher matcher_;
-    message_store* store_;
-};
-
-/// What a connection is without the types of its transport and protocols.
-class connection_base {
-public:
-    connection_base(const connection_base&) = delete;
-    connection_base& operator=(const connection_base&) = delete;
-
-    /// `half_closed`: the peer said goodbye; what it sent can still be received.
-    enum class phase : std::uint8_t { opening, open, half_closed, closing, down };
-
-    [[nodiscard]] mailbox_base& box() noexcept { return *box_; }
-    [[nodiscard]] peer_id source() const noexcept { return source_; }
-    [[nodiscard]] const metrics& counts() const noexcept { return counts_; }
-    [[nodiscard]] metrics& counts() noexcept { return counts_; }
-    [[nodiscard]] credit_account& credits() noexcept { return credits_; }
-    /// Why nothing can be sent or received any more; zero while it can.
-    [[nodiscard]] std::error_code reason() const noexcept { return reason_; }
-    [[nodiscard]] bool is_down() const noexcept { return phase_ == phase::down; }
-    /// Whether messages may still come.
-    [[nodiscard]] bool receives() const noexcept { return phase_ != phase::down && !peer_said_goodbye_; }
-
-    /// A receive met a message that is still coming here.
-    virtual void matched(unexpected_message& m, receive_request& r) noexcept = 0;
-    /// A receive that is being filled is canceled.
-    virtual void forget_receive(receive_request& r) noexcept = 0;
-    virtual unsigned poll(unsigned budget) noexcept = 0;
-    virtual void say_credit() noexcept = 0;
-
-    /// A kept message is kept no longer: its peer may send others.
-    void give_back(std::uint32_t cost) noexcept {
-        credits_.release(cost);
-        if (credits_.overdue()) [[unlikely]]
-            say_credit();
-    }
-
-    void count_copy(std::size_t bytes) noexcept {
-        ++counts_.payload_copies;
-        counts_.bytes_copied += bytes;
-    }
-    void count_received(std::size_t bytes) noexcept {
-        ++counts_.messages_received;
-        counts_.bytes_received += bytes;
-    }
-
-    /// A complete kept message, out of the matcher, goes to a receive.
-    static void hand_over(unexpected_message& m, receive_request& r) noexcept {
-        r.got_ = {m.bytes, m.tag, m.source};
-        status outcome;
-        std::uint64_t info = 0;
-        if (m.from != nullptr) m.from->count_received(m.bytes);
-        if (r.is_lent()) {
-            if (m.from != nullptr) m.from->give_back(m.cost);  // from here on it is the user's memory
-            *r.loan_ = message_store::lend(m);
-            r.finish({});
-            return;
-        }
-        if (m.bytes > r.into_.size()) {
-            outcome = errc::truncated;
-            info = m.bytes;
-        } else if (m.bytes != 0) {
-            copy_in({m.payload(), m.bytes}, r.into_, 0);
-            if (m.from != nullptr) m.from->count_copy(m.bytes);
-        }
-        if (m.from != nullptr) m.from->give_back(m.cost);
-        message_store::release(m);
-        r.finish(outcome, info);
-    }
-
-    /// A kept message, out of the matcher, and a receive have met.
-    static void meet(unexpected_message& m, receive_request& r) noexcept {
-        if (m.complete) {
-            hand_over(m, r);
-        } else {
-            m.from->matched(m, r);
-        }
-    }
-
-protected:
-    connection_base(mailbox_base& box, peer_id source) noexcept
-        : box_(&box),
-          source_(source),
-          credits_(std::max(least_budget, static_cast<std::uint32_t>(std::min<std::size_t>(
-                                              box.options().unexpected_bytes / credit_bytes, 0x7fffffff)))) {}
-    ~connection_base() = default;
-
-    mailbox_base* box_;
-    peer_id source_;
-    phase phase_ = phase::opening;
-    bool peer_said_goodbye_ = false;
-    bool owes_hello_ = false;
-    bool owes_credit_ = false;
-    bool owes_goodbye_ = false;
-    bool owes_goodbye_seen_ = false;
-    std::uint8_t deferrals_ = 0;
-    std::uint32_t active_sends_ = 0;
-    credit_account credits_;
-    metrics counts_{};
-    intrusive_list<send_request> queue_;  // sends that wait for credit or room, in order
-    std::error_code reason_{};
-};
-
-/// Somebody who waits for a connection to be open, or to be closed.
-struct phase_waiter {
-    using function = void (*)(phase_waiter& self, std::error_code outcome) noexcept;
-    function reached = nullptr;
-};
-
-/// Ends when the peer has said who it is, or with the reason why it never will.
-template <class Connection>
-class open_operation : public basic_operation<open_operation<Connection>, void>, private phase_waiter {
-public:
-    explicit open_operation(Connection& of) noexcept
-        : open_operation::basic_operation(&of.box().owner()), of_(of) {}
-    void start() noexcept {
-        reached = [](phase_waiter& self, std::error_code outcome) noexcept {
-            auto& here = static_cast<open_operation&>(self);
-            here.outcome_ = outcome;
-            here.complete();
-        };
-        if (of_.is_open() || of_.is_down()) {
-            reached(*this, of_.reason());
-        } else {
-            of_.opener() = this;
-        }
-    }
-    void cancel() noexcept {
-        of_.opener() = nullptr;
-        reached(*this, make_error_code(errc::canceled));
-    }
-    void finish_canceled() noexcept { outcome_ = make_error_code(errc::canceled); }
-    result<void> outcome() noexcept { return outcome_; }
-
-private:
-    Connection& of_;
-    std::error_code outcome_{};
-};
+namespace rdmacoro::detail {
 
 /// A link of `Transport` whose messages travel as `Protocols` say. Also the context of the policies' engines.
 template <class Transport, class Protocols>
@@ -347,21 +168,6 @@ public:
         if (!queue_.empty() && !draining_) drain();
     }
 
-    [[nodiscard]] receive_request* match(tag_type tag) noexcept {
-        return box_->matching().arrived(source_, tag);
-    }
-
-    /// Whether a message that nobody wants should be left in the network for the moment: while coroutines wait for their
-    /// turn one of them may post its receive, which saves a copy.
-    [[nodiscard]] bool better_later() noexcept {
-        if (!box_->owner().has_ready() || deferrals_ >= most_deferrals) {
-            deferrals_ = 0;
-            return false;
-        }
-        ++deferrals_;
-        return true;
-    }
-
     /// A message that met its receive at once. False: its sender had no credit for it, and the link is down.
     [[nodiscard, gnu::always_inline]] bool pass(std::uint32_t cost) noexcept {
         if (!credits_.pass(cost)) [[unlikely]] {
@@ -394,30 +200,6 @@ public:
         m->policy = static_cast<std::uint8_t>(Protocols::template index_of<Policy>());
         return m;
     }
-    /// Lets receives and probes find it.
-    void announce(unexpected_message& m) noexcept {
-        ++counts_.unexpected;
-        box_->matching().add(m);
-    }
-    /// A complete kept message goes to the receive that waits for it, or is announced.
-    void offer(unexpected_message& m) noexcept {
-        if (receive_request* r = match(m.tag)) {
-            hand_over(m, *r);
-        } else {
-            announce(m);
-        }
-    }
-    void hand_over(unexpected_message& m, receive_request& r) noexcept { connection_base::hand_over(m, r); }
-    void free(unexpected_message& m) noexcept {
-        give_back(m.cost);
-        message_store::release(m);
-    }
-    /// Takes a message back out of the matcher.
-    void withdraw(unexpected_message& m) noexcept {
-        box_->matching().remove(m);
-        free(m);
-    }
-
     /// A whole message for a receive.
     [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag,
                                              std::span<const std::byte> payload) noexcept {
@@ -429,50 +211,6 @@ public:
         }
         copy_bytes(r.into_.front().data(), payload.data(), payload.size());
         count_copy(payload.size());
-        r.finish({});
-    }
-
-    /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended.
-    [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes) noexcept {
-        r.filling_ = this;
-        if (!r.is_lent()) {
-            if (bytes <= r.into_.size()) return true;
-        } else if (bytes <= box_->options().lent_bytes) {
-            r.block_ = box_->store().make(bytes);
-            if (r.block_ != nullptr) return true;
-            r.finish(make_error_code(errc::no_resources));
-            return false;
-        }
-        r.finish(make_error_code(errc::truncated), bytes);
-        return false;
-    }
-    [[nodiscard]] std::span<std::byte> space(receive_request& r, std::size_t at, std::size_t most) noexcept {
-        const std::span<std::byte> piece = r.block_ != nullptr
-                                               ? std::span<std::byte>(r.block_->payload() + at, most)
-                                               : r.into_.at_offset(at);
-        return piece.first(std::min(piece.size(), most));
-    }
-    void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept {
-        if (payload.empty()) return;
-        if (r.block_ != nullptr) {
-            std::memcpy(r.block_->payload() + at, payload.data(), payload.size());
-        } else {
-            copy_in(payload, r.into_, at);
-        }
-        count_copy(payload.size());
-    }
-    /// A receive that was being filled ends without its message.
-    void fail_fill(receive_request& r, std::error_code why) noexcept {
-        if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
-        r.finish(why);
-    }
-    void end_fill(receive_request& r, tag_type tag, std::size_t bytes) noexcept {
-        count_received(bytes);
-        r.got_ = {bytes, tag, source_};
-        if (r.block_ != nullptr) {
-            r.block_->stored = bytes;
-            *r.loan_ = message_store::lend(*std::exchange(r.block_, nullptr));
-        }
         r.finish({});
     }
 
@@ -549,12 +287,6 @@ public:
     }
 
 private:
-    static constexpr std::uint8_t most_deferrals = 8;
-
-    static void tell(phase_waiter*& who, std::error_code outcome) noexcept {
-        if (phase_waiter* waiter = std::exchange(who, nullptr)) waiter->reached(*waiter, outcome);
-    }
-
     static void on_transmitted(completion& c, std::error_code outcome) noexcept {
         send_request& r = *static_cast<send_request::posted_completion&>(c).self;
         auto& self = *static_cast<connection*>(r.via_);
@@ -714,14 +446,6 @@ private:
         violation();
     }
 
-    /// Nothing more comes from this peer: receives that only it could serve end.
-    void fail_receives() noexcept {
-        const std::error_code why = reason_ ? reason_ : make_error_code(errc::closed);
-        box_->matching().take_all_of(
-            source_, [&](receive_request& r) noexcept { r.finish(why); },
-            [&](probe_request& p) noexcept { p.finish(why); });
-    }
-
     [[gnu::noinline]] void fill_unusual(receive_request& r, std::span<const std::byte> payload) noexcept {
         if (r.is_lent()) {
             lend_at_once(r, payload);
@@ -760,5 +484,4 @@ private:
     link_type link_;
 };
 
-}  // namespace detail
-}  // namespace rdmacoro
+}  // namespace rdmacoro::detail

@@ -154,7 +154,7 @@ concept one_sided_link =
 ///  4. Links, listeners, connections and regions must be gone before their domain.
 template <class D, class T>
 concept transport_domain = requires(D& domain, std::string_view address, typename T::listener& listener,
-                                    std::span<std::byte> memory, access rights) {
+                                    std::span<std::byte> memory, access_rights rights) {
     { domain.connect(address) } -> std::same_as<task<typename T::connection>>;
     { domain.listen(address) } -> std::same_as<task<typename T::listener>>;
     { listener.accept() } -> std::same_as<task<typename T::connection>>;

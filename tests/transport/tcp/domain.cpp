@@ -217,7 +217,8 @@ TEST_CASE("a parked scheduler learns that a peer was killed, and so does one tha
         }
         std::vector<std::byte> into(100);
         recording_completion get;
-        REQUIRE(end.link->get({0x1000, 100, 0x123456789, access::all}, into, get) == post_result::posted);
+        REQUIRE(end.link->get({0x1000, 100, 0x123456789, access_rights::all}, into, get) ==
+                post_result::posted);
         const auto payload = pattern(detail::tcp_most_message);
         std::deque<recording_completion> posted;
         if (in_mid_message) {
@@ -257,7 +258,7 @@ TEST_CASE("messages allocate nothing once a link is warm") {
     const auto large = pattern(300'000);
     std::vector<std::byte> memory(100'000);
     std::vector<std::byte> into(100'000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
 
     struct counting_sink {
         std::vector<std::byte> space = std::vector<std::byte>(1 << 20);

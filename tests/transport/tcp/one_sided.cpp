@@ -30,7 +30,7 @@ TEST_CASE("get and put of any length move exactly the bytes that were named") {
     const auto bytes = GENERATE(0u, 1u, 8u, 4096u, 4097u, 16'384u, 262'144u, 262'145u, 3'000'001u);
     const auto source = pattern(bytes + 20, 5);
     std::vector<std::byte> memory = source;
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
 
     std::vector<std::byte> into(bytes);
     CHECK_FALSE(get(p, open.remote().part(7, bytes), into));
@@ -48,9 +48,9 @@ TEST_CASE(
     tcp_pair p;
     const auto bytes = GENERATE(0u, 100u, 20'000u, 1'000'000u);
     std::vector<std::byte> memory = pattern(bytes);
-    region all = p.server.register_memory(memory, access::all);
-    region readable = p.server.register_memory(memory, access::remote_read);
-    region writable = p.server.register_memory(memory, access::remote_write);
+    region all = p.server.register_memory(memory, access_rights::all);
+    region readable = p.server.register_memory(memory, access_rights::remote_read);
+    region writable = p.server.register_memory(memory, access_rights::remote_write);
     std::vector<std::byte> into(bytes);
     const auto other = pattern(bytes, 9);
 
@@ -82,7 +82,7 @@ TEST_CASE("memory that is deregistered while a get reads it is left alone, and t
     tcp_pair p;
     const auto polls = GENERATE(1u, 2u, 3u, 4u, 6u);
     auto memory = std::make_unique<std::vector<std::byte>>(pattern(20'000'000));
-    region open = p.server.register_memory(*memory, access::all);
+    region open = p.server.register_memory(*memory, access_rights::all);
     std::vector<std::byte> into(memory->size());
     recording_completion c;
     REQUIRE(p.a.link->get(open.remote(), into, c) == post_result::posted);
@@ -100,7 +100,7 @@ TEST_CASE("memory that is deregistered while a put writes it is left alone, and 
     tcp_pair p;
     const auto polls = GENERATE(1u, 2u, 3u, 4u, 6u);
     auto memory = std::make_unique<std::vector<std::byte>>(20'000'000);
-    region open = p.server.register_memory(*memory, access::all);
+    region open = p.server.register_memory(*memory, access_rights::all);
     const auto source = pattern(memory->size());
     recording_completion c;
     REQUIRE(p.a.link->put(source, open.remote(), c) == post_result::posted);
@@ -117,7 +117,7 @@ TEST_CASE("memory that is deregistered while a put writes it is left alone, and 
 TEST_CASE("messages pass between the parts of long gets and puts") {
     tcp_pair p;
     std::vector<std::byte> memory = pattern(30'000'000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     std::vector<std::byte> into(memory.size());
     std::vector<std::byte> from(10'000'000);
     recording_completion got;
@@ -135,7 +135,7 @@ TEST_CASE("messages pass between the parts of long gets and puts") {
 TEST_CASE("more operations than may be unanswered at a time wait for their turn") {
     tcp_pair p;
     std::vector<std::byte> memory(8 * 3000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     std::deque<recording_completion> completions;
     std::vector<std::uint64_t> values(3000);
     for (std::uint64_t i = 0; i < values.size(); ++i) {
@@ -163,13 +163,13 @@ TEST_CASE("more operations than may be unanswered at a time wait for their turn"
 TEST_CASE("both ends get from and put to each other at a time") {
     tcp_pair p;
     std::vector<std::byte> memory[2] = {pattern(5'000'000, 1), pattern(5'000'000, 2)};
-    region open[2] = {p.client.register_memory(memory[0], access::all),
-                      p.server.register_memory(memory[1], access::all)};
+    region open[2] = {p.client.register_memory(memory[0], access_rights::all),
+                      p.server.register_memory(memory[1], access_rights::all)};
     std::vector<std::byte> into[2] = {std::vector<std::byte>(5'000'000), std::vector<std::byte>(5'000'000)};
     std::vector<std::byte> landing[2] = {std::vector<std::byte>(2'000'000),
                                          std::vector<std::byte>(2'000'000)};
-    region land[2] = {p.client.register_memory(landing[0], access::remote_write),
-                      p.server.register_memory(landing[1], access::remote_write)};
+    region land[2] = {p.client.register_memory(landing[0], access_rights::remote_write),
+                      p.server.register_memory(landing[1], access_rights::remote_write)};
     recording_completion done[4];
     REQUIRE(p.a.link->get(open[1].remote(), into[0], done[0]) == post_result::posted);
     REQUIRE(p.b.link->get(open[0].remote(), into[1], done[1]) == post_result::posted);
@@ -189,7 +189,7 @@ TEST_CASE("a get that the server answers slowly holds up neither its reader nor 
     raw_pair p;
     // Many long gets from a peer that reads nothing: the server's memory stays what it was.
     std::vector<std::byte> memory = pattern(4'000'000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     for (std::uint32_t i = 0; i < detail::most_outstanding; ++i) {
         p.peer.send(p, one_sided_frame(
                            detail::tcp_frame::get_request,
@@ -208,7 +208,7 @@ TEST_CASE("a peer that breaks the rules of get and put loses its link") {
     raw_pair p;
     using detail::tcp_frame;
     std::vector<std::byte> memory = pattern(1000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     const std::uint64_t key = open.remote().key;
     const std::uint64_t at = open.remote().address;
     std::vector<std::byte> bad;
@@ -268,7 +268,7 @@ TEST_CASE("a peer that answers a get wrongly loses its link, and the get ends") 
     using detail::tcp_frame;
     std::vector<std::byte> into(100);
     recording_completion c;
-    REQUIRE(p.b.link->get({0x1000, 100, 0x12345678, access::all}, into, c) == post_result::posted);
+    REQUIRE(p.b.link->get({0x1000, 100, 0x12345678, access_rights::all}, into, c) == post_result::posted);
     const auto request = p.peer.receive(p, 36);
     const detail::get_request asked = detail::get_request::load(request.data() + 4);
     CHECK(asked.address == 0x1000);

@@ -69,11 +69,12 @@ TEST_CASE("frames that come together are taken apart") {
 TEST_CASE("data of gets and puts may be cut anywhere on its way, too") {
     raw_pair p;
     std::vector<std::byte> memory(10'000);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     const auto source = pattern(10'000);
     std::vector<std::byte> into(10'000);
     recording_completion got;
-    REQUIRE(p.b.link->get({0x1000, into.size(), 0x123456789, access::all}, into, got) == post_result::posted);
+    REQUIRE(p.b.link->get({0x1000, into.size(), 0x123456789, access_rights::all}, into, got) ==
+            post_result::posted);
     const std::uint32_t id = detail::get_request::load(p.peer.receive(p, 36).data() + 4).operation;
 
     std::vector<std::byte> stream;

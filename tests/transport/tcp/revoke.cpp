@@ -87,7 +87,7 @@ TEST_CASE("a revoked long message arrives whole though its memory is gone, whate
 TEST_CASE("a get that is revoked, before or while its data comes, writes nothing more") {
     tcp_pair p;
     auto source = pattern(8'000'000, 3);
-    region open = p.server.register_memory(source, access::all);
+    region open = p.server.register_memory(source, access_rights::all);
     std::vector<std::byte> into(source.size());
     const auto polls = GENERATE(0u, 1u, 2u, 3u, 5u);
     recording_completion c;
@@ -111,7 +111,7 @@ TEST_CASE("a get that is revoked, before or while its data comes, writes nothing
 TEST_CASE("a put that is revoked, before or while its data goes, reads nothing more") {
     tcp_pair p;
     std::vector<std::byte> target(8'000'000);
-    region open = p.server.register_memory(target, access::all);
+    region open = p.server.register_memory(target, access_rights::all);
     const auto polls = GENERATE(0u, 1u, 2u, 3u, 5u);
     recording_completion c;
     {
@@ -131,7 +131,7 @@ TEST_CASE("a put that is revoked, before or while its data goes, reads nothing m
 TEST_CASE("operations that wait for earlier ones to be answered can be revoked") {
     tcp_pair p;
     auto memory = pattern(64);
-    region open = p.server.register_memory(memory, access::all);
+    region open = p.server.register_memory(memory, access_rights::all);
     const std::size_t many = detail::most_outstanding + 100;
     std::deque<recording_completion> gets(many);
     std::vector<std::vector<std::byte>> into(many, std::vector<std::byte>(64));

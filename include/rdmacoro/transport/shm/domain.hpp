@@ -102,7 +102,8 @@ public:
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
 
     /// Makes memory reachable for every peer of this domain. Throws `errc::no_resources` when the table is full.
-    [[nodiscard]] region register_memory(std::span<std::byte> memory, access rights = access::all) {
+    [[nodiscard]] region register_memory(std::span<std::byte> memory,
+                                         access_rights rights = access_rights::all) {
         return region(*this, memory, regions_.add(memory, rights));
     }
 

@@ -30,7 +30,8 @@ public:
             step_directly(job);
             if (job.status == errc::ok && job.moved == there.length) return post_result::done;
         } else {  // all of it is allowed, or nothing of it is asked for
-            job.status = link_.peer.check(there, read ? access::remote_read : access::remote_write);
+            job.status =
+                link_.peer.check(there, read ? access_rights::remote_read : access_rights::remote_write);
         }
         transfer* kept = take();
         if (kept == nullptr) return post_result::retry;
@@ -137,7 +138,8 @@ private:
         std::atomic_thread_fence(std::memory_order_seq_cst);
         job.status = link_.out_words->closed.load(std::memory_order_relaxed) != 0
                          ? errc::peer_lost
-                         : link_.peer.check(job.there, job.read ? access::remote_read : access::remote_write);
+                         : link_.peer.check(job.there, job.read ? access_rights::remote_read
+                                                                : access_rights::remote_write);
         if (job.status == errc::ok) {
             const std::uint64_t left = job.there.length - job.moved;
             const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
@@ -207,8 +209,8 @@ private:
         if (payload.size() != sizeof wanted) return served::violation;
         std::memcpy(&wanted, payload.data(), sizeof wanted);
         if (wanted.length > link_.out.max_message()) return served::violation;
-        const errc verdict =
-            link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_read);
+        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length,
+                                                           access_rights::remote_read);
         std::span<const std::byte> data;
         if (verdict == errc::ok) {
             data = {reinterpret_cast<const std::byte*>(wanted.address),
@@ -224,8 +226,8 @@ private:
         const std::span<const std::byte> data = payload.subspan(sizeof wanted);
         if (wanted.length != data.size()) return served::violation;
         if (!link_.out.has_room()) return served::later;
-        const errc verdict =
-            link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access::remote_write);
+        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length,
+                                                           access_rights::remote_write);
         if (verdict == errc::ok && !data.empty()) {
             std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
         }

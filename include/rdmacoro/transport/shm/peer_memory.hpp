@@ -67,7 +67,7 @@ public:
         return vm_allowed_ || in_arena(address, bytes);
     }
 
-    [[nodiscard]] errc check(const remote_region& there, access wanted) const noexcept {
+    [[nodiscard]] errc check(const remote_region& there, access_rights wanted) const noexcept {
         return check_access(entries_, there.key, there.address, there.length, wanted);
     }
 

@@ -43,6 +43,9 @@ struct tcp_endpoint {
         return std::string(host) + ":" + std::to_string(ntohs(v4.sin_port));
     }
 
+    /// "tcp://127.0.0.1:7471".
+    [[nodiscard]] std::string url() const { return "tcp://" + text(); }
+
     /// Both are addresses of one host, or this one can only be reached from its own.
     [[nodiscard]] bool same_host(const tcp_endpoint& other) const noexcept {
         if (address.ss_family != other.address.ss_family) return false;

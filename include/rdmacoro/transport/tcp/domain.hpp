@@ -32,7 +32,7 @@ public:
     }
 
     /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources` when 65,536 regions exist.
-    [[nodiscard]] region register_memory(std::span<std::byte> memory, access rights) {
+    [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
         return region(*this, memory, engine_.regions().add(memory, rights));
     }
 

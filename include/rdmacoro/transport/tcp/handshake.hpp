@@ -42,7 +42,7 @@ inline void set_tcp_options(int fd, const tcp_options& options) noexcept {
 }
 
 inline std::string tcp_core::peer_name() const {
-    return fd_ >= 0 ? tcp_endpoint::peer(fd_).text() : std::string("a closed connection");
+    return fd_ >= 0 ? tcp_endpoint::peer(fd_).url() : std::string("a closed connection");
 }
 
 /// Greets on a connected socket, after connecting it if need be, and calls `ended` once: with `errc::ok`, or with the

@@ -228,7 +228,7 @@ public:
     [[nodiscard]] task<tcp_connection> accept() { return detail::accept_tcp(*state_); }
 
     /// What it listens on, with the real port: "127.0.0.1:7471".
-    [[nodiscard]] std::string address() const { return state_->address().text(); }
+    [[nodiscard]] std::string address() const { return state_->address().url(); }
 
 private:
     std::unique_ptr<detail::tcp_listen_state> state_;

@@ -69,9 +69,10 @@ public:
         op.revoked = true;
         if (!op.started) op.remaining = 0;
         if (op.parts != 0) {
-            queue.for_each([index](tcp_send_item& item) noexcept {
+            queue.for_each([index, &queue](tcp_send_item& item) noexcept {
+                // Announced already, so it goes out. Without memory for the copy zeros do.
                 if (item.from == tcp_send_item::source::put_data && item.operation == index)
-                    item.filler = true;
+                    queue.take_over(item);
             });
         }
         return op.what == kind::put && op.started && op.parts == 0 && sending_ != index;
@@ -219,7 +220,7 @@ public:
     /// False: more is unanswered than the other side may ask.
     [[nodiscard]] bool get_requested(const get_request& request) noexcept {
         const errc allowed =
-            regions_.check(request.key, request.address, request.length, access::remote_read);
+            regions_.check(request.key, request.address, request.length, access_rights::remote_read);
         return push({request.key, request.address, allowed == errc::ok ? request.length : 0,
                      request.operation, 0, allowed});
     }
@@ -238,16 +239,19 @@ public:
             return true;
         }
         if (bytes == 0 && part.remaining != 0) return false;
-        put_ = {part.key,       part.address,
-                part.remaining, part.operation,
-                true,           regions_.check(part.key, part.address, part.remaining, access::remote_write)};
+        put_ = {part.key,
+                part.address,
+                part.remaining,
+                part.operation,
+                true,
+                regions_.check(part.key, part.address, part.remaining, access_rights::remote_write)};
         return true;
     }
 
     /// Where the next `bytes` bytes of the put go; nullptr: nowhere. Asked each time before they are written.
     [[nodiscard]] std::byte* destination(std::size_t bytes) noexcept {
         if (put_.outcome == errc::ok)
-            put_.outcome = regions_.check(put_.key, put_.address, bytes, access::remote_write);
+            put_.outcome = regions_.check(put_.key, put_.address, bytes, access_rights::remote_write);
         return put_.outcome == errc::ok ? reinterpret_cast<std::byte*>(put_.address) : nullptr;
     }
     void put_arrived(std::size_t bytes) noexcept {
@@ -269,7 +273,7 @@ public:
         answer& front = answers_[first_];
         if (front.remaining != 0) {
             const errc allowed =
-                regions_.check(front.key, front.address, front.remaining, access::remote_read);
+                regions_.check(front.key, front.address, front.remaining, access_rights::remote_read);
             if (allowed == errc::ok) return send_data(front, queue);
             front.outcome = allowed;
             front.remaining = 0;

@@ -156,8 +156,8 @@ public:
         if (begin_ == end_) release();
     }
 
-    /// The memory of a message is its owner's again: what is left of it is copied. False when memory is short; zeros go
-    /// out in its place.
+    /// The memory of a message or a put is its owner's again: what is left of it is copied. False when memory is short;
+    /// zeros go out in its place.
     bool take_over(tcp_send_item& item) noexcept {
         item.owner = nullptr;
         const std::size_t left = item.data.size() - item.sent;
@@ -217,7 +217,7 @@ private:
         if (item.from == tcp_send_item::source::get_data && !item.filler) {
             const std::span<const std::byte> memory = item.data[0];
             item.filler = regions_.check(item.key, reinterpret_cast<std::uint64_t>(memory.data()),
-                                         memory.size(), access::remote_read) != errc::ok;
+                                         memory.size(), access_rights::remote_read) != errc::ok;
         }
         unsigned count = 0;
         for (std::size_t offset = item.sent; offset < item.data.size() && count < limit;) {
