@@ -235,8 +235,8 @@ task<> both_ways(world<T>& w) {
         }
     };
     task_group group(on_child_error::stop_others);
-    group.spawn(talk, std::ref(p.a), 1, 1000);
-    group.spawn(talk, std::ref(p.b), 1000, 1);
+    group.spawn(talk, std::ref(p.a), 1u, 1000u);
+    group.spawn(talk, std::ref(p.b), 1000u, 1u);
     co_await group.join();
 }
 TEMPLATE_LIST_TEST_CASE("both ends send long messages at once without blocking each other", "",

@@ -314,7 +314,7 @@ TEST_CASE("a stop that comes when the task has just ended harms nobody") {
         on.run(
             [](std::atomic<bool>& flag, int yields) -> task<> {
                 flag.store(true, std::memory_order_release);
-                for (int i = 0; i < yields; ++i) co_await as_result(yield());
+                for (int i = 0; i < yields; ++i) static_cast<void>(co_await as_result(yield()));
             }(go, round % 50),
             stop.get_token());
         stopper.join();

@@ -257,8 +257,8 @@ TEST_CASE("a hundred thousand receives and messages with tags of their own are e
 TEST_CASE("receives and messages with one tag keep their order while the tables grow") {
     matcher m(true);
     std::deque<receive> receives;
-    for (int n = 0; n < 5000; ++n) m.post(receives.emplace_back(tag_match(n % 2), 0));
-    for (int n = 0; n < 5000; ++n) REQUIRE(m.arrived(0, n % 2) == &receives[static_cast<std::size_t>(n)]);
+    for (unsigned n = 0; n < 5000; ++n) m.post(receives.emplace_back(tag_match(n % 2), 0));
+    for (unsigned n = 0; n < 5000; ++n) REQUIRE(m.arrived(0, n % 2) == &receives[n]);
     std::deque<kept> messages;
     for (tag_type n = 0; n < 5000; ++n) m.add(messages.emplace_back(n % 2, 0));
     for (std::size_t n = 0; n < 5000; ++n) {

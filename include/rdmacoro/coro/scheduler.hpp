@@ -59,7 +59,8 @@ struct posted_node {
 class scheduler {
 public:
     /// `Idle` decides what happens when nothing moves (see idle.hpp). The clock must outlive the scheduler.
-    template <idle::strategy Idle = idle::adaptive>
+    template <class Idle = idle::adaptive>
+        requires(!std::same_as<Idle, scheduler>) && idle::strategy<Idle>
     explicit scheduler(Idle strategy = Idle{}, clock& time = monotonic_clock::instance())
         : time_(&time), idle_(std::make_unique<idle_model<Idle>>(std::move(strategy))) {}
 

@@ -40,7 +40,7 @@ enum class on_child_error : unsigned char {
 ///
 /// Destroying a group with children asks them to stop and runs the scheduler until they have ended, also when an exception
 /// unwinds the owner; their errors are then lost. `co_await join()` first is the better way. For one scheduler's thread.
-class task_group : private detail::child_owner {
+class task_group final : private detail::child_owner {
 public:
     explicit task_group(on_child_error policy = on_child_error::keep_others) noexcept : policy_(policy) {}
 
