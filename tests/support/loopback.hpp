@@ -141,6 +141,9 @@ private:
 class loopback_domain final : public progress_source, public rdmacoro::detail::region_owner {
 public:
     explicit loopback_domain(scheduler& owner) : owner_(owner) { owner_.add_source(*this); }
+    ~loopback_domain() override {
+        while (links_.pop_front() != nullptr) {}  // they may outlive us
+    }
 
     task<loopback_connection> connect(std::string_view address) { return connect_to(*this, plain(address)); }
     task<loopback_listener> listen(std::string_view address) { return listen_on(*this, plain(address)); }

@@ -169,6 +169,7 @@ public:
     void add_timer(detail::timer_node& timer) { timers_.insert(timer); }
     void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
 
+    /// Polls it until it is removed or destroyed. It may outlive the scheduler.
     void add_source(progress_source& source) noexcept { sources_.push_back(source); }
     void remove_source(progress_source& source) noexcept { source.unlink(); }
 

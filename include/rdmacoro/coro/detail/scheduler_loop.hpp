@@ -17,6 +17,7 @@ namespace rdmacoro {
 inline scheduler::~scheduler() {
     run_posted();
     while (!services_.empty()) services_.pop_back();
+    while (sources_.pop_front() != nullptr) {}  // they may outlive us
     if (wake_fd_ >= 0) ::close(wake_fd_);
 }
 
