@@ -5,10 +5,10 @@
 
 #include <cstddef>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RDMACORO_COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define RDMACORO_COUNTS_ALLOCATIONS 0
 #endif
 #endif
@@ -18,7 +18,7 @@
 
 namespace rdmacoro::test {
 
-/// False under AddressSanitizer, which wants operator new, and every coroutine frame, for itself.
+/// False under AddressSanitizer and ThreadSanitizer, which want operator new for themselves.
 inline constexpr bool counts_allocations = RDMACORO_COUNTS_ALLOCATIONS != 0;
 
 /// How often this thread has called operator new. Compare two of them.
