@@ -3,8 +3,11 @@
 #include "support/catch.hpp"
 #include "support/death.hpp"
 
+#include <atomic>
 #include <deque>
 #include <optional>
+#include <stop_token>
+#include <thread>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -48,6 +51,22 @@ auto begin(Op op, local_stop_source& stop) {
 }
 
 constexpr std::size_t long_bytes = std::size_t{2} << 20;
+
+/// The next stage at which to stop something: each of the first 60, then ever larger strides, until one has come too late
+/// (`through`). The test's time limit ends a search that finds none.
+int next_stage(int stage) { return stage < 60 ? stage + 1 : stage + stage / 8; }
+bool stages_go_on(int stage, bool through) { return stage < 60 || !through; }
+
+/// Sends until what the peer grants is used up. What it took is for the peer to receive, with tags from 0 on.
+template <class T>
+task<std::size_t> use_up_credit(endpoint<T>& from, std::span<const std::byte> data) {
+    std::size_t sent = 0;
+    while (from.connection().credits().available() >= detail::message_cost(data.size())) {
+        co_await from.send(data, sent);
+        ++sent;
+    }
+    co_return sent;
+}
 
 }  // namespace
 
@@ -185,9 +204,10 @@ task<> sender_stops_anywhere(world<T>& w) {
     auto p = co_await w.connected({}, little());
     const auto data = pattern(long_bytes, 1);
     std::vector<std::byte> into(long_bytes);
-    int whole = 0;
-    int given_up = 0;
-    for (int stage = 0; stage < 60; ++stage) {
+    int withdrawn = 0;
+    int cut = 0;
+    int through = 0;
+    for (int stage = 0; stages_go_on(stage, through != 0); stage = next_stage(stage)) {
         CAPTURE(stage);
         std::vector<std::byte> sent = data;
         local_stop_source stop;
@@ -201,27 +221,29 @@ task<> sender_stops_anywhere(world<T>& w) {
         const std::uint64_t marker = 99;
         co_await p.a.send(bytes_of(marker), 1);
         const auto got = co_await as_result(receiving);
-        if (!ended) {
-            CHECK(ended.error() == errc::canceled);
-            ++given_up;
-        }
+        if (!ended) CHECK(ended.error() == errc::canceled);
         if (got && got->bytes == sizeof marker) {
             CHECK_FALSE(ended);  // never announced
+            ++withdrawn;
             continue;
         }
         if (got) {
-            ++whole;
+            if (ended) ++through;
             CHECK(got->bytes == long_bytes);
             CHECK(into == data);
         } else {
             CHECK(got.error() == errc::peer_canceled);
             CHECK_FALSE(ended);
+            ++cut;
         }
         std::uint64_t end = 0;
         co_await p.b.recv(room_for(end), 1);
         CHECK(end == marker);
     }
-    CHECK(whole + given_up >= 60);
+    // The stages lead through all that can happen, but for being withdrawn where the announcement goes out at once.
+    CAPTURE(withdrawn, cut, through);
+    CHECK(cut > 0);
+    CHECK(through > 0);
     co_await still_talks(p.a, p.b);
 }
 TEMPLATE_LIST_TEST_CASE("a long send stopped at any stage gives its memory back and the receiver a clear end",
@@ -272,7 +294,9 @@ task<> receiver_stops_anywhere(world<T>& w) {
     auto p = co_await w.connected({}, little());
     const auto data = pattern(long_bytes, 1);
     for (const bool lent : {false, true}) {
-        for (int stage = 0; stage < 60; ++stage) {
+        int cut = 0;
+        int through = 0;
+        for (int stage = 0; stages_go_on(stage, through != 0); stage = next_stage(stage)) {
             CAPTURE(stage, lent);
             std::vector<std::byte> into(lent ? 0 : long_bytes);
             local_stop_source stop;
@@ -296,6 +320,7 @@ task<> receiver_stops_anywhere(world<T>& w) {
                 ended = got.error();
                 if (got) CHECK(into == data);
             }
+            if (!ended) ++through;
             if (ended) {
                 CHECK(ended == errc::canceled);
                 // Not touched any more, though the rest of the message may still be coming.
@@ -303,20 +328,26 @@ task<> receiver_stops_anywhere(world<T>& w) {
                 co_await turns(3);
             }
             // Met no receive at all: another gets it. Otherwise the sender ends by itself.
+            bool matched = true;
             while (!sending.done()) {
                 if (p.b.connection().box().matching().find(0, tag_match(1)) != nullptr) {
                     const message whole = co_await p.b.recv_lent(1);
                     CHECK(is_pattern(whole.bytes(), 1));
                     CHECK(whole.size() == long_bytes);
+                    matched = false;
                 }
                 co_await yield();
             }
             co_await sending;
+            if (ended && matched) ++cut;
             if (ended) {
                 CHECK(
                     std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
             }
         }
+        CAPTURE(lent, cut, through);
+        CHECK(cut > 0);  // stopped with the message half there
+        CHECK(through > 0);
     }
     co_await still_talks(p.a, p.b);
     CHECK(p.b.connection().box().store().live() == 0);
@@ -335,16 +366,30 @@ task<> one_sided_stops_anywhere(world<T>& w) {
     std::vector<std::byte> memory = pattern(bytes, 1);
     const region open = w.there().register_memory(memory, access_rights::all);
     std::vector<std::byte> here(bytes);
+    // Where the peer's scheduler has no part in it, it may be over before anything can stop it.
+    const bool may_end_at_once = p.a.link_capabilities().one_sided_offloaded;
     for (const bool read : {true, false}) {
-        for (int stage = 0; stage < 24; ++stage) {
+        int canceled = 0;
+        int through = 0;
+        int at_once = 0;
+        for (int stage = 0; stages_go_on(stage, through != 0); stage = next_stage(stage)) {
             CAPTURE(stage, read);
+            std::vector<std::byte>& target = read ? here : memory;
+            const std::vector<std::byte>& source = read ? memory : here;
+            std::fill(target.begin(), target.end(), std::byte{0x22});
             local_stop_source stop;
             auto moving =
                 begin(read ? p.a.rdma_get(open.remote(), here) : p.a.rdma_put(here, open.remote()), stop);
+            if (moving.done()) ++at_once;
             co_await turns(stage);
             stop.request_stop();
             const auto ended = co_await moving;
-            if (ended) continue;
+            if (ended) {
+                ++through;
+                CHECK(static_cast<bool>(target == source));
+                continue;
+            }
+            ++canceled;
             CHECK(ended.error() == errc::canceled);
             if (read) {
                 std::fill(here.begin(), here.end(), std::byte{0x11});
@@ -352,6 +397,13 @@ task<> one_sided_stops_anywhere(world<T>& w) {
                 CHECK(
                     std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x11}; }));
             }
+        }
+        CAPTURE(read, canceled, through, at_once);
+        CHECK(through > 0);
+        if (may_end_at_once && at_once > 0) {
+            CHECK(canceled == 0);
+        } else {
+            CHECK(canceled > 0);
         }
         here = pattern(bytes, 2);
     }
@@ -421,7 +473,155 @@ TEMPLATE_LIST_TEST_CASE("a close that is stopped closes at once", "", every_tran
     conform<TestType>(close_stops<typename TestType::transport_type>);
 }
 
+// ---- a token that another thread stops
+
+template <class T>
+task<> stopped_by_a_thread(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    const auto data = pattern(1000, 1);
+    const std::size_t sent = co_await use_up_credit(p.a, data);
+    std::vector<std::byte> into(1000);
+    std::stop_source quit;
+    auto receiving = start(as_result(with_stop(p.b.recv(into, 1'000'000), quit.get_token())));
+    auto sending = start(as_result(with_stop(p.a.send(data, 1'000'001), quit.get_token())));
+    auto behind = start(p.a.send(data, 1'000'002));
+    co_await turns(30);
+    CHECK_FALSE(receiving.done());
+    CHECK_FALSE(sending.done());
+    const std::jthread other([&quit] { quit.request_stop(); });
+    const auto received_none = co_await receiving;
+    CHECK(received_none.error() == errc::canceled);
+    const auto sent_none = co_await sending;
+    CHECK(sent_none.error() == errc::canceled);
+    CHECK_FALSE(behind.done());
+    for (std::size_t n = 0; n < sent; ++n) co_await p.b.recv(into, n);
+    const received next = co_await p.b.recv(into);
+    CHECK(next.tag == 1'000'002);
+    co_await behind;
+    co_await still_talks(p.a, p.b);
+}
+TEMPLATE_LIST_TEST_CASE("a receive and a send that waits for credit are stopped by another thread", "",
+                        every_transport) {
+    conform<TestType>(stopped_by_a_thread<typename TestType::transport_type>);
+}
+
+namespace {
+
+enum class waits_for { message, credit };
+
+/// Waits for what never comes and answers how that ended; `waiting` becomes true once it waits.
+template <class T>
+task<std::error_code> waits_in_vain(world<T>& w, waits_for what, std::atomic<bool>& waiting) {
+    auto p = co_await w.connected({}, little());
+    const auto data = pattern(1000, 1);
+    std::vector<std::byte> into(1000);
+    std::error_code ended;
+    const auto wait = [&](auto op) -> task<std::error_code> {
+        auto pending = start(as_result(std::move(op)));
+        co_await turns(3);
+        CHECK_FALSE(pending.done());
+        waiting.store(true);
+        waiting.notify_one();
+        const auto outcome = co_await pending;
+        co_return outcome.error();
+    };
+    if (what == waits_for::message) {
+        ended = co_await wait(p.b.recv(into));
+    } else {
+        co_await use_up_credit(p.a, data);
+        ended = co_await wait(p.a.send(data));
+    }
+    co_return ended;
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE(
+    "a scheduler that sleeps is woken by a stop from another thread, and what it waits for ends", "",
+    every_real_transport) {
+    using T = typename TestType::transport_type;
+    for (const waits_for what : {waits_for::message, waits_for::credit}) {
+        for (int round = 0; round < 10; ++round) {
+            scheduler on{idle::adaptive(duration::zero(), duration::zero())};
+            world<T> w(on, TestType::open, TestType::address);
+            std::stop_source quit;
+            std::atomic<bool> waiting{false};
+            const std::jthread other([&] {
+                waiting.wait(false);
+                quit.request_stop();
+            });
+            // However this ends, the thread does.
+            struct let_go {
+                ~let_go() {
+                    flag.store(true);
+                    flag.notify_one();
+                }
+                std::atomic<bool>& flag;
+            };
+            const let_go at_the_end{waiting};
+            const std::error_code ended = on.run(
+                [](world<T>& in, waits_for kind, std::atomic<bool>& flag) -> task<std::error_code> {
+                    co_return co_await timeout(waits_in_vain(in, kind, flag), case_limit);
+                }(w, what, waiting),
+                quit.get_token());
+            CHECK(ended == errc::canceled);
+        }
+    }
+}
+
 // ---- timeout
+
+/// Get and put, with a peer whose connection is there but has nobody who polls it.
+template <class T>
+task<> one_sided_times_out(world<T>& w) {
+    auto raw = co_await w.there().listen(w.address());
+    auto accepting = start(raw.accept());
+    endpoint<T> alone(w.on(), co_await w.here().connect(raw.address()));
+    const auto held = co_await accepting;
+    std::vector<std::byte> memory = pattern(1000, 1);
+    const region open = w.there().register_memory(memory, access_rights::all);
+    std::vector<std::byte> here(1000, std::byte{0x11});
+    if (alone.link_capabilities().one_sided_offloaded) {  // nobody is needed for it
+        co_await timeout(alone.rdma_get(open.remote(), here), case_limit);
+        CHECK(is_pattern(here, 1));
+        here = pattern(1000, 2);
+        co_await timeout(alone.rdma_put(here, open.remote()), case_limit);
+        CHECK(is_pattern(memory, 2));
+        co_return;
+    }
+    const auto getting = co_await as_result(timeout(alone.rdma_get(open.remote(), here), 2ms));
+    CHECK(getting.error() == errc::timed_out);
+    CHECK(here == std::vector<std::byte>(1000, std::byte{0x11}));
+    const auto putting = co_await as_result(timeout(alone.rdma_put(here, open.remote()), 2ms));
+    CHECK(putting.error() == errc::timed_out);
+    CHECK(is_pattern(memory, 1));
+}
+
+template <class T>
+task<> mailbox_times_out(world<T>& w) {
+    auto p = co_await w.connected({}, little());
+    mailbox<T> box;
+    const peer_id id = box.attach(std::move(p.b));
+    std::vector<std::byte> into(10);
+    for (const peer_id source : {any_source, id}) {
+        const auto receive = co_await as_result(timeout(box.recv(into, any_tag, source), 2ms));
+        CHECK(receive.error() == errc::timed_out);
+        const auto lent = co_await as_result(timeout(box.recv_lent(any_tag, source), 2ms));
+        CHECK(lent.error() == errc::timed_out);
+        const auto probe = co_await as_result(timeout(box.probe(any_tag, source), 2ms));
+        CHECK(probe.error() == errc::timed_out);
+    }
+    // None of them is left to take a message.
+    CHECK(box.box().matching().posted() == 0);
+    CHECK_FALSE(box.box().matching().has_probes());
+    const std::uint64_t said = 3;
+    std::uint64_t heard = 0;
+    co_await p.a.send(bytes_of(said), 1);
+    co_await box.recv(room_for(heard));
+    CHECK(heard == 3);
+    const auto synchronous = co_await as_result(timeout(box.ssend(id, into), 2ms));
+    CHECK(synchronous.error() == errc::timed_out);
+}
 
 template <class T>
 task<> times_out(world<T>& w) {
@@ -439,6 +639,8 @@ task<> times_out(world<T>& w) {
     CHECK(synchronous.error() == errc::timed_out);
     const auto send = co_await as_result(timeout(p.a.send(data), 2ms));
     CHECK(send.error() == errc::timed_out);
+    co_await one_sided_times_out(w);
+    co_await mailbox_times_out(w);
     const auto connecting = co_await as_result(timeout(connect<T>(w.here(), silent.address()), 2ms));
     CHECK(connecting.error() == errc::timed_out);
     auto listening = co_await listen<T>(w.there(), w.address());

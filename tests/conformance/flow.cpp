@@ -2,7 +2,12 @@
 
 #include "support/catch.hpp"
 
+#include "support/counting_new.hpp"
+
 #include <deque>
+#include <fstream>
+
+#include <unistd.h>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -19,6 +24,15 @@ constexpr std::size_t least_bytes = rdmacoro::detail::least_budget * rdmacoro::d
 
 /// What a mailbox may take for one peer: its budget, and what pools keep beyond what is in use: a slab for each class.
 constexpr std::size_t bound(std::size_t budget) { return budget + 24 * 64 * 1024; }
+
+/// What of this process is in memory, in bytes.
+std::size_t resident_bytes() {
+    std::ifstream statm("/proc/self/statm");
+    std::size_t all = 0;
+    std::size_t resident = 0;
+    statm >> all >> resident;
+    return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 
@@ -73,27 +87,51 @@ task<> a_million(world<T>& w) {
         }
         co_await from.send({}, 2);
     };
-    task_group group;
-    group.spawn(sender, std::ref(p.a));
-    // Each is unexpected: a receive is only begun when a message is known to wait.
+    constexpr std::uint32_t cost = rdmacoro::detail::message_cost(sizeof(std::uint64_t));
+    const auto& credits = p.a.connection().credits();
+    const std::size_t fit = credits.peer_budget() / cost;
+    CHECK(fit > 1000);
+    // Each is unexpected: none is received before the sender has come to wait for credit, or to its end, and everything
+    // it has sent is there.
     auto& box = p.b.connection().box();
     std::uint64_t wrong = 0;
-    std::size_t largest = 0;
+    std::size_t fullest = 0;
+    std::size_t most_kept = 0;
+    std::uint64_t blocked = 0;
+    const std::size_t resident_before = resident_bytes();
+    std::size_t most_resident = resident_before;
+    task_group group;
+    group.spawn(sender, std::ref(p.a));
     for (std::uint64_t n = 0; n < messages;) {
-        co_await p.b.probe(1);
+        for (;;) {
+            const std::size_t there = box.matching().unexpected();
+            const bool waits = p.a.counts().credit_waits > blocked && credits.available() < cost;
+            if (there > 0 && n + there >= p.a.counts().eager_sent && (waits || n + there >= messages)) break;
+            co_await yield();
+        }
+        blocked = p.a.counts().credit_waits;
+        most_kept = std::max(most_kept, box.matching().unexpected());
+        fullest = std::max(fullest, box.store().footprint());
+        most_resident = std::max(most_resident, resident_bytes());
         for (std::size_t there = box.matching().unexpected(); there > 0 && n < messages; --there, ++n) {
             std::uint64_t value = 0;
             co_await p.b.recv(room_for(value), 1);
             if (value != n) ++wrong;
         }
-        largest = std::max(largest, box.store().footprint());
     }
     CHECK(wrong == 0);
     co_await p.b.recv({}, 2);
     co_await group.join();
+    CHECK(p.b.counts().messages_received == messages + 1);
     CHECK(p.b.counts().unexpected >= messages);
-    CHECK(largest <= bound(mailbox_options{}.unexpected_bytes));
+    CHECK(most_kept == fit);  // the whole budget was used, and not one message more was let in
+    CHECK(blocked >= messages / fit);
+    constexpr std::size_t budget = mailbox_options{}.unexpected_bytes;
+    CHECK(fullest <= bound(budget));
     CHECK(box.store().live() == 0);
+    CAPTURE(resident_before, most_resident);
+    WARN("rss " << resident_before << " " << most_resident << " blocked " << blocked << " kept " << most_kept
+                << " footprint " << fullest);
 }
 TEMPLATE_LIST_TEST_CASE("a million unexpected messages are kept in order and in bounded memory", "",
                         every_real_transport) {

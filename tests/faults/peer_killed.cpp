@@ -12,29 +12,45 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t huge = std::size_t{32} << 20;
+constexpr std::byte sent_byte{0x5a};
 
-/// The child: says where its memory is, sends a message that is never finished, and dies when `stage` turns have gone by.
+/// When the child dies.
+struct moment {
+    int turns;              ///< after so many turns
+    std::size_t sent_over;  ///< and not before it has sent more of the message than this, in bytes
+};
+
+/// Much more than may be sent before the receiver has met the message with its receive, and much less than all of it.
+constexpr std::size_t under_way = huge / 4;
+static_assert(under_way > mailbox_options{}.unexpected_bytes / 4);
+
+constexpr moment stages[] = {{0, 0}, {1, 0}, {5, 0}, {40, 0}, {0, under_way}};
+
+/// The child: says where its memory is, sends a message that is never finished, and dies.
 template <class Variant>
-void die_in_mid_message(const std::string& address, int stage) {
+void die_in_mid_message(const std::string& address, moment stage) {
     using T = typename Variant::transport_type;
     scheduler on{idle::yield{}};
     const auto domain = Variant::open(on);
-    on.run([](auto& in, const std::string& where, int turns) -> task<> {
+    on.run([](auto& in, const std::string& where, moment when) -> task<> {
         auto end = co_await timeout(connect<T>(in, where), 30s);
-        std::vector<std::byte> memory(huge);
+        std::vector<std::byte> memory(huge, sent_byte);
         const region open = in.register_memory(memory, access_rights::all);
         co_await end.send(bytes_of(open.remote()), 1);
         auto sending = start(end.send(memory, 2));
         auto matched = start(end.ssend({}, 3));
-        for (int n = 0; n < turns; ++n) co_await yield();
+        for (int n = 0; n < when.turns; ++n) co_await yield();
+        const std::size_t piece = end.link_capabilities().segment_bytes;
+        while (end.counts().segments_sent * piece <= when.sent_over) co_await yield();
         ::kill(::getpid(), SIGKILL);
         co_await sending;
         co_await matched;
     }(*domain, address, stage));
 }
 
+/// Answers whether the peer died in the middle of its message: met with a receive, partly there and not whole.
 template <class T>
-task<> outlives_its_peer(typename T::domain& in, std::string where, child_process& child) {
+task<bool> outlives_its_peer(typename T::domain& in, std::string where, child_process& child) {
     auto listening = co_await listen<T>(in, where);
     child.tell(listening.address());
     endpoint<T> end = co_await timeout(listening.accept(), 30s);
@@ -67,6 +83,9 @@ task<> outlives_its_peer(typename T::domain& in, std::string where, child_proces
     CHECK(lost(e.error()));
     const auto f = co_await as_result(filling);
     if (!f) CHECK(lost(f.error()));
+    const bool begun = into.front() == sent_byte;
+    const bool whole = into.back() == sent_byte;
+    if (f) CHECK((begun && whole));
     // Those that need no peer may have ended while it lived; a peer that is half gone has no memory left to reach.
     const auto g = co_await as_result(getting);
     const auto h = co_await as_result(putting);
@@ -83,31 +102,50 @@ task<> outlives_its_peer(typename T::domain& in, std::string where, child_proces
     auto accepted = co_await p;
     co_await again.send({}, 1);
     co_await accepted.recv({}, 1);
+    co_return !f && begun && !whole;
 }
 
+struct killed {
+    bool in_the_middle;
+    std::uint64_t parks;  // of the one who lives on
+};
+
 template <class Variant, class Idle>
-void killed_at(int stage, Idle idle) {
-    CAPTURE(stage);
+killed killed_at(moment stage, Idle idle) {
+    CAPTURE(stage.turns, stage.sent_over);
     using T = typename Variant::transport_type;
     child_process child([stage](const std::string& address) { die_in_mid_message<Variant>(address, stage); });
     scheduler on(idle);
     const auto domain = Variant::open(on);
-    on.run([](auto& in, child_process& of) -> task<> {
-        co_await timeout(outlives_its_peer<T>(in, Variant::address(), of), case_limit);
+    const bool middle = on.run([](auto& in, child_process& of) -> task<bool> {
+        co_return co_await timeout(outlives_its_peer<T>(in, Variant::address(), of), case_limit);
     }(*domain, child));
+    if (stage.sent_over != 0) CHECK(middle);
     const int status = child.wait();
     CHECK(WIFSIGNALED(status));
     CHECK(WTERMSIG(status) == SIGKILL);
+    return {middle, on.parks()};
 }
 
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("a peer killed in mid-message ends everything pending, while spinning", "",
                         every_real_transport) {
-    for (const int stage : {0, 1, 5, 40}) killed_at<TestType>(stage, idle::yield{});
+    int in_the_middle = 0;
+    for (const moment stage : stages) {
+        const killed seen = killed_at<TestType>(stage, idle::spin{});
+        if (seen.in_the_middle) ++in_the_middle;
+        CHECK(seen.parks == 0);
+    }
+    CHECK(in_the_middle > 0);
 }
 TEMPLATE_LIST_TEST_CASE("a peer killed in mid-message ends everything pending, while parked", "",
                         every_real_transport) {
-    for (const int stage : {0, 5, 40})
-        killed_at<TestType>(stage, idle::adaptive(duration::zero(), duration::zero()));
+    int in_the_middle = 0;
+    for (const moment stage : stages) {
+        const killed seen = killed_at<TestType>(stage, idle::adaptive(duration::zero(), duration::zero()));
+        if (seen.in_the_middle) ++in_the_middle;
+        CHECK(seen.parks > 0);
+    }
+    CHECK(in_the_middle > 0);
 }

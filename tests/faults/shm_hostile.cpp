@@ -305,7 +305,7 @@ task<open_segment> scribbled(listener<shm>& listening, shm::domain& from, const 
 }  // namespace
 
 TEST_CASE("random words in a shared ring end that link, and another of the same domain goes on") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     on_two_domains([seed](shm::domain& here, shm::domain& there) -> task<> {
         auto listening = co_await listen<shm>(there, fresh_name());
@@ -314,6 +314,7 @@ TEST_CASE("random words in a shared ring end that link, and another of the same 
         auto good = co_await connect<shm>(here, listening.address());
         auto good_end = co_await accepting;
         std::mt19937 random(seed);
+        int violations = 0;
         for (int round = 0; round < 60; ++round) {
             CAPTURE(round);
             open_segment victim = co_await scribbled(listening, here, shape);
@@ -334,11 +335,74 @@ TEST_CASE("random words in a shared ring end that link, and another of the same 
             const bool ended = receiving.done();
             if (!ended) victim.end.abort();
             const auto got = co_await as_result(receiving);
-            if (ended && !got) CHECK(got.error() == errc::protocol_violation);
+            if (ended && !got) {
+                CHECK(got.error() == errc::protocol_violation);
+                ++violations;
+            }
             co_await good.send({}, 1);
             co_await good_end.recv({}, 1);
         }
+        CHECK(violations >= 30);  // every other round has words of the turn that is expected
     });
+}
+
+TEST_CASE("a peer that says for ever that it touches our memory holds nothing up: its link ends") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        std::vector<std::byte> memory(100);
+        {
+            open_segment liar = co_await scribbled(listening, here, shape);
+            region open = there.register_memory(memory);
+            liar.view->words(0).region_in_use.store(open.remote().key);
+            open.reset();
+            const auto got = co_await as_result(liar.end.recv({}, 1));
+            CHECK(got.error() == errc::protocol_violation);
+        }
+        {
+            open_segment liar = co_await scribbled(listening, here, shape);
+            liar.view->words(0).region_in_use.store(1);
+            liar.end.abort();
+            const auto got = co_await as_result(liar.end.recv({}, 1));
+            CHECK(got.error() == errc::closed);
+        }
+        {
+            // A mark on another region is nobody's business.
+            open_segment liar = co_await scribbled(listening, here, shape);
+            region open = there.register_memory(memory);
+            liar.view->words(0).region_in_use.store(open.remote().key + 1);
+            open.reset();
+            co_await timeout(still_serves(listening, here), case_limit);
+            liar.view->words(0).region_in_use.store(0);
+            CHECK(liar.end.is_open());
+        }
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("what a peer writes after our end was closed reaches nobody") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        open_segment victim = co_await scribbled(listening, here, shape);
+        victim.end.abort();
+        inner::ring_producer out;
+        out.attach(*victim.view, 0);
+        const rdmacoro::detail::wire_header eager{8, 0, 0, 0};
+        // The first cell holds the hello.
+        REQUIRE(out.put(inner::record_type::message, eager.store(), {}));
+        REQUIRE(out.put(inner::record_type::message, eager.store(), {}));
+        CHECK(victim.end.connection().link().poll(64) == 0);
+        CHECK(victim.end.connection().box().matching().unexpected() == 0);
+    });
+}
+
+TEST_CASE("memory of huge pages, which may not be there when it is touched, is refused") {
+    const inner::unique_fd huge(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    if (!huge) SKIP_TEST("this kernel makes no file of huge pages");
+    REQUIRE(::ftruncate(huge.get(), 2 << 20) == 0);
+    REQUIRE(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    CHECK_THROWS_AS(inner::segment::check_file(huge.get(), 4096, "a file"), error);
 }
 
 TEST_CASE("a doorbell that is no eventfd is refused") {

@@ -95,7 +95,7 @@ TEST_CASE("gather and scatter keep up to three pieces by value") {
 }
 
 TEST_CASE("random cuts, slices and copies agree with the flat bytes") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     for (int round = 0; round < 300; ++round) {

@@ -88,7 +88,7 @@ TEST_CASE("a full table says so, and has room again after a removal") {
 }
 
 TEST_CASE("random registrations agree with a map") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     std::vector<region_entry> storage(40);

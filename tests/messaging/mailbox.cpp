@@ -33,7 +33,7 @@ TEST_CASE("an endpoint may be attached in the middle of a message, matched or ke
         mailbox<loopback> box;
         std::deque<scripted_peer> peers;
         std::vector<std::byte> into(3000);
-        for (int way = 0; way < 3; ++way) {
+        for (const int way : {2, 1, 0}) {
             scripted_peer& peer = peers.emplace_back(on);
             co_await peer.open();
             peer.from_peer().announces_above = 100;

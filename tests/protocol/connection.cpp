@@ -209,6 +209,38 @@ TEST_CASE("goodbye waits for everything that was sent before") {
     });
 }
 
+TEST_CASE("goodbye is said when the last send that waited goes, or is withdrawn") {
+    for (const bool withdrawn : {false, true}) {
+        CAPTURE(withdrawn);
+        virtual_time world;
+        world.run([](scheduler& on, bool withdraw) -> task<> {
+            scripted_peer peer(on, little());
+            co_await peer.open();
+            const auto data = filled(4000, 1);
+            const std::uint32_t cost = detail::message_cost(4000);
+            std::uint32_t spent = 0;
+            for (; spent + cost <= detail::least_budget; spent += cost) co_await peer.self().send(data);
+            local_stop_source stop;
+            auto waiting = start(as_result(with_stop(peer.self().send(data), stop.get_token())));
+            auto closing = start(peer.self().close());
+            co_await turns(5);
+            for (const heard_message& m : peer.heard()) CHECK(is(m, wire_kind::eager));
+            if (withdraw) {
+                stop.request_stop();
+            } else {
+                peer.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(spent));
+            }
+            const auto sent = co_await waiting;
+            CHECK(sent.error() == (withdraw ? make_error_code(errc::canceled) : std::error_code()));
+            heard_message last = co_await peer.hear();
+            while (is(last, wire_kind::eager)) last = co_await peer.hear();
+            CHECK(is(last, wire_kind::goodbye));
+            peer.say(wire_kind::goodbye_seen);
+            co_await closing;
+        }(world.on, withdrawn));
+    }
+}
+
 TEST_CASE("receives go on while a close waits for the peer") {
     with_peer([](scripted_peer& peer) -> task<> {
         std::byte into[8];

@@ -216,3 +216,29 @@ TEST_CASE("more messages than the budget pays for end the link") {
         for (std::size_t n = 0; n < count; ++n) co_await peer.self().recv(kept, n);
     });
 }
+
+TEST_CASE("a message beyond the budget that a receive waits for ends that receive, too") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        const std::size_t count = detail::least_budget / detail::message_cost(1000);
+        for (std::size_t n = 0; n < count; ++n) peer.say(wire_kind::eager, n, filled(1000, 0));
+        auto& matching = peer.self().connection().box().matching();
+        while (matching.unexpected() < count) co_await yield();
+        std::vector<std::byte> into(1000);
+        auto receiving = start(peer.self().recv(into, 1'000'000));
+        peer.say(wire_kind::eager, 1'000'000, filled(1000, 1));
+        const auto ended = co_await as_result(receiving);
+        CHECK(ended.error() == errc::protocol_violation);
+        CHECK(matching.posted() == 0);
+    });
+}
+
+TEST_CASE("a send on a link that is broken and does not say so yet fails") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        peer.to_peer().broken = true;
+        const auto data = filled(8, 0);
+        const auto sent = co_await as_result(peer.self().send(data));
+        CHECK(sent.error() == errc::peer_lost);
+        const auto synchronous = co_await as_result(peer.self().ssend(data));
+        CHECK(synchronous.error() == errc::peer_lost);
+    });
+}

@@ -94,7 +94,7 @@ TEST_CASE("what is owed is overdue at a quarter of the budget, and paid in heade
 }
 
 TEST_CASE("two accounts that talk to each other never lose credit, whatever the order") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     constexpr std::uint32_t budget = 5000;

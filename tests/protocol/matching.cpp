@@ -227,7 +227,7 @@ void agrees_with_naive(bool many_sources, std::uint32_t seed, unsigned tags, uns
 }  // namespace
 
 TEST_CASE("random posts, arrivals, withdrawals and searches agree with a naive model") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     agrees_with_naive(false, seed, 4, 1, 4000);
     agrees_with_naive(false, seed + 1, 1000, 1, 4000);
     agrees_with_naive(true, seed + 2, 4, 3, 4000);

@@ -88,7 +88,7 @@ TEST_CASE("classes that hold nothing give their memory back") {
 
 TEST_CASE("what is kept in full use of a budget takes at most the budget and a slab for each class") {
     // Each message is charged what `message_cost` says; the sum bounds the memory.
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     owned_store own;

@@ -529,3 +529,18 @@ TEST_CASE("proceed for a message that needs none is a violation") {
         CHECK(ended.error() == errc::protocol_violation);
     });
 }
+
+TEST_CASE("an announcement beyond the budget that a receive waits for ends that receive, too") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        const std::size_t count = detail::least_budget / detail::message_cost(1000);
+        for (std::size_t n = 0; n < count; ++n) peer.say(wire_kind::eager, n, filled(1000, 0));
+        auto& matching = peer.self().connection().box().matching();
+        while (matching.unexpected() < count) co_await yield();
+        std::vector<std::byte> into(5000);
+        auto receiving = start(peer.self().recv(into, 1'000'000));
+        peer.say(wire_kind::announce, 1'000'000, announcement(0, 0, 5000));
+        const auto ended = co_await as_result(receiving);
+        CHECK(ended.error() == errc::protocol_violation);
+        CHECK(matching.posted() == 0);
+    });
+}

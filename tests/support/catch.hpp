@@ -5,6 +5,7 @@
 
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_approx.hpp>
+#include <catch2/catch_get_random_seed.hpp>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -16,6 +17,7 @@
 #include <catch2/catch.hpp>
 #endif
 
+#include <cstdint>
 #include <string>
 
 namespace rdmacoro::test {
@@ -23,7 +25,10 @@ namespace rdmacoro::test {
 #if __has_include(<catch2/catch_test_macros.hpp>)
 /// The text holds `part` somewhere (version 2 calls it Contains).
 inline auto contains(const std::string& part) { return Catch::Matchers::ContainsSubstring(part); }
+/// Of random numbers; printed and set with `--rng-seed`.
+inline std::uint32_t seed() { return Catch::getSeed(); }
 #else
+inline std::uint32_t seed() { return Catch::rngSeed(); }
 inline auto contains(const std::string& part) { return Catch::Matchers::Contains(part); }
 #endif
 

@@ -43,6 +43,7 @@ struct loopback_lane {
     std::deque<packet> packets;
     std::vector<completion*> transmitted;  ///< to be told at the writer's next poll
     bool closed = false;                   ///< by the writing end
+    bool broken = false;                   ///< posts fail, though the link is not down yet
     std::uint64_t posted = 0;              ///< messages, ever
     std::uint64_t retries = 0;
 
@@ -313,7 +314,7 @@ private:
     };
 
     post_result may_post(loopback_lane& lane) noexcept {
-        if (down_) return post_result::failed;
+        if (down_ || lane.broken) return post_result::failed;
         if (lane.packets.size() < lane.room) return post_result::done;
         ++lane.retries;
         wants_room_ = true;

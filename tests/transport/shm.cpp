@@ -1,11 +1,14 @@
 #include <rdmacoro/transport/shm.hpp>
 
-#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/messaging/messaging.hpp>
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <unistd.h>
 
@@ -52,4 +55,45 @@ TEST_CASE("a listener's address is what connect takes, and is free again when th
         CHECK(refused.error() == errc::connection_refused);
         static_cast<void>(co_await domain.listen(name));
     }(here));
+}
+
+TEST_CASE("memory of the domain's allocator is reached by plain copies, without the kernel and the peer") {
+    scheduler on;
+    shm_options without;
+    without.use_process_vm = false;
+    shm::domain here(on, without);
+    shm::domain there(on, without);
+    on.run([](shm::domain& near, shm::domain& far) -> task<> {
+        auto listening = co_await listen<shm>(far, "shm://arena-" + std::to_string(::getpid()));
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<shm>(near, listening.address());
+        auto b = co_await accepting;
+        const shared_memory memory = far.allocate_shared(3'000'000);
+        region open = far.register_memory(memory.bytes());
+        for (const std::size_t bytes :
+             {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{5000}, std::size_t{2'999'967}}) {
+            CAPTURE(bytes);
+            const std::vector<std::byte> data(bytes, static_cast<std::byte>(bytes % 251));
+            std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0xee});
+            co_await a.rdma_put(data, open.remote().part(33, bytes));
+            CHECK(std::equal(data.begin(), data.end(), memory.bytes().begin() + 33));
+            CHECK(memory.bytes()[32] == std::byte{0xee});
+            if (bytes + 33 < memory.bytes().size()) CHECK(memory.bytes()[33 + bytes] == std::byte{0xee});
+            std::vector<std::byte> back(bytes);
+            co_await a.rdma_get(open.remote().part(33, bytes), back);
+            CHECK(back == data);
+        }
+        CHECK(b.counts().messages_received == 0);
+        std::vector<std::byte> one(1);
+        const auto beyond = co_await as_result(a.rdma_get(
+            {open.remote().address + 2'999'999, 2, open.remote().key, access_rights::all}, std::span(one)));
+        CHECK(beyond.error());
+        region readable = far.register_memory(memory.bytes(), access_rights::remote_read);
+        const auto denied = co_await as_result(a.rdma_put(one, readable.remote().part(0, 1)));
+        CHECK(denied.error() == errc::access_denied);
+        const remote_region old = open.remote().part(0, 1);
+        open.reset();
+        const auto revoked = co_await as_result(a.rdma_get(old, one));
+        CHECK(revoked.error() == errc::bad_key);
+    }(here, there));
 }

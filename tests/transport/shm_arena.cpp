@@ -70,7 +70,7 @@ TEST_CASE("moving shared memory passes it on") {
 }
 
 TEST_CASE("random pieces never overlap and all of the arena comes back") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     arena from(64 * page_bytes);

@@ -87,7 +87,7 @@ TEST_CASE("a short record is these bytes of one cell") {
 
 TEST_CASE(
     "records of random sizes over many laps agree with a queue, also when their payload looks like records") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     for (const std::uint32_t cells : {64u, 128u, 1024u}) {
@@ -216,7 +216,7 @@ TEST_CASE("blocks that are kept are not written again until they are given back"
 }
 
 TEST_CASE("a consumer that reads random words never leaves the segment") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     int violations = 0;
@@ -322,7 +322,7 @@ TEST_CASE("a producer that is told nonsense notices") {
 }
 
 TEST_CASE("random words of a consumer never make a producer write outside its ring") {
-    const std::uint32_t seed = Catch::rngSeed() + 1;
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
     CAPTURE(seed);
     std::mt19937 random(seed);
     int violated = 0;

@@ -220,7 +220,9 @@ public:
         return delivery::taken;
     }
     void close(std::error_code why) noexcept {
-        if (phase_ != phase::down) link_.close(why);
+        if (phase_ == phase::down) return;
+        ending_ = why;
+        link_.close(why);
     }
 
     // ---- the sink
@@ -336,6 +338,7 @@ private:
             }
         }
         draining_ = false;
+        if (phase_ == phase::closing) maybe_goodbye();
     }
 
     [[gnu::always_inline]] void header_taken(const wire_header& h) noexcept {

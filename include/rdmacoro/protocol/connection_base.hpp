@@ -75,6 +75,11 @@ public:
     [[nodiscard]] credit_account& credits() noexcept { return credits_; }
     /// Why nothing can be sent or received any more; zero while it can.
     [[nodiscard]] std::error_code reason() const noexcept { return reason_; }
+    /// Why a post failed. The link may know before it says that it is down.
+    [[nodiscard]] std::error_code why_failed() const noexcept {
+        if (reason_) return reason_;
+        return ending_ ? ending_ : make_error_code(errc::peer_lost);
+    }
     [[nodiscard]] bool is_down() const noexcept { return phase_ == phase::down; }
     /// Whether messages may still come.
     [[nodiscard]] bool receives() const noexcept { return phase_ != phase::down && !peer_said_goodbye_; }
@@ -126,6 +131,7 @@ public:
     }
     /// A complete kept message goes to the receive that waits for it, or is announced.
     void offer(unexpected_message& m) noexcept {
+        m.source = source_;  // we may have moved to another mailbox since it began
         if (receive_request* r = match(m.tag)) {
             hand_over(m, *r);
         } else {
@@ -254,6 +260,7 @@ protected:
     metrics counts_{};
     intrusive_list<send_request> queue_;  // sends that wait for credit or room, in order
     std::error_code reason_{};
+    std::error_code ending_{};  // what we are closing the link with
 };
 
 }  // namespace detail

@@ -50,7 +50,7 @@ struct eager {
                 case post_result::retry: context_.credits().untake(cost); return start_result::wait_room;
                 case post_result::failed: break;
             }
-            r.finish(context_.reason());
+            r.finish(context_.why_failed());
             return start_result::begun;
         }
 
@@ -66,6 +66,8 @@ struct eager {
                 return keep(h.tag, payload, cost);
             if (context_.pass(cost)) [[likely]]
                 context_.fill_at_once(*r, h.tag, payload);
+            else
+                r->finish(make_error_code(errc::protocol_violation));
             return delivery::taken;
         }
 

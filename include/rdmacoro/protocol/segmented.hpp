@@ -66,7 +66,7 @@ struct segmented {
                 case post_result::done: break;
                 case post_result::failed:
                     give_out(id);
-                    r.finish(context_.reason());
+                    r.finish(context_.why_failed());
                     return start_result::begun;
                 default:
                     give_out(id);
@@ -353,7 +353,10 @@ struct segmented {
             slot.tag = h.tag;
             slot.synchronous = flags == 1;
             if (r != nullptr) {
-                if (!context_.pass(cost)) return delivery::taken;
+                if (!context_.pass(cost)) {
+                    r->finish(make_error_code(errc::protocol_violation));
+                    return delivery::taken;
+                }
                 if (context_.begin_fill(*r, total)) {
                     slot.state = in_state::filling;
                     slot.request = r;

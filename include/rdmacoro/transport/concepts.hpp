@@ -4,6 +4,7 @@
 // Does not belong here: matching, protocols, tags, credits; those are built once, above, from these concepts.
 #pragma once
 
+#include <rdmacoro/coro/awaitable.hpp>
 #include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/memory/buffers.hpp>
@@ -144,6 +145,22 @@ concept one_sided_link =
                                 std::span<const std::byte> from, completion& c) {
         { link.get(there, into, c) } noexcept -> std::same_as<post_result>;
         { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
+    };
+
+/// The awaitable face: a connected link for programs that want the bare network. `bare_link` is one over every transport.
+/// Semantic requirements:
+///  1. Messages are received in the order in which their sends began; nothing is matched. `recv` ends with the length.
+///  2. `close` ends everything pending with `errc::closed` before it returns; `reason` is zero until the link is down.
+template <class L>
+concept awaitable_link =
+    std::movable<L> && requires(L& link, const const_buffers& from, const mutable_buffers& into) {
+        { link.send(from) } -> awaitable;
+        { link.recv(into) } -> awaitable;
+        { link.close() } noexcept;
+        { link.reason() } noexcept -> std::same_as<std::error_code>;
+        { link.capabilities() } noexcept -> std::convertible_to<const capabilities&>;
+        requires std::same_as<await_result_t<decltype(link.send(from))>, void>;
+        requires std::same_as<await_result_t<decltype(link.recv(into))>, std::size_t>;
     };
 
 /// An opened device or name space of one transport, on one scheduler. Semantic requirements:

@@ -212,6 +212,26 @@ TEST_CASE("a thousand connections opened and closed leave neither descriptors no
     CHECK(world.server.chunks() == 0);
 }
 
+TEST_CASE("a socket that was accepted, and that nobody has looked at when the listener goes, is closed") {
+    tcp_pair p;
+    const std::size_t before = open_descriptors();
+    bool seen = false;
+    // How the kernel's work falls between these steps is the kernel's choice.
+    for (int round = 0; round < 50; ++round) {
+        auto listener = std::make_unique<tcp_listener>(p.listen());
+        raw_peer client = raw_peer::to(listener->address());
+        // The link's system call reaps what the kernel has accepted; nothing is served before the listener goes.
+        REQUIRE(p.b.link->post_copied(header_of(1), {}) == post_result::done);
+        p.b.link->poll(1);
+        listener.reset();
+        p.turns(3);
+        seen = seen || client.ended();
+        client.hang_up();
+    }
+    p.until([&] { return open_descriptors() == before; });
+    CHECK(seen);
+}
+
 TEST_CASE("clients beyond the limit wait in the system's queue until others have gone") {
     tcp_options few;
     few.most_waiting = 4;

@@ -48,10 +48,8 @@ class pollable : public list_node<pollable> {
 public:
     virtual unsigned poll(unsigned budget) noexcept = 0;
     virtual void set_parked(bool parked) noexcept = 0;
-    /// The key of the region of ours that the peer is touching right now, or 0.
-    [[nodiscard]] virtual std::uint64_t region_in_use() noexcept = 0;
-    /// Whether the peer's process can still run.
-    [[nodiscard]] virtual bool peer_alive() noexcept = 0;
+    /// Returns when the peer is not touching the region of ours with this key; 0: any.
+    virtual void wait_until_untouched(std::uint64_t key) noexcept = 0;
 
 protected:
     ~pollable() { unlink(); }
@@ -107,18 +105,15 @@ public:
         return region(*this, memory, regions_.add(memory, rights));
     }
 
-    /// Memory that peers can reach with a plain copy, without the kernel. Throws `errc::no_resources`.
+    /// Memory that peers can reach with a plain copy, without the kernel, once it is registered. Every peer maps all of it:
+    /// the rights of its regions bind peers that keep to them. Throws `errc::no_resources`.
     [[nodiscard]] shared_memory allocate_shared(std::size_t bytes) { return arena_.allocate(bytes); }
 
     void deregister(std::uint64_t key) noexcept override {
         regions_.remove(key);
         // A peer marks the region it is touching, then checks the table; this empties the table, then looks for marks.
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link)) {
-            for (unsigned spins = 0; link->region_in_use() == key; ++spins) {
-                if (spins % 64 == 63) ::sched_yield();
-                if (spins % 4096 == 4095 && !link->peer_alive()) break;
-            }
-        }
+        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
+            link->wait_until_untouched(key);
     }
 
     void add_link(pollable& link) noexcept { links_.push_back(link); }

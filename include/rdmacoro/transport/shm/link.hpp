@@ -5,6 +5,7 @@
 #include <rdmacoro/transport/shm/domain.hpp>
 #include <rdmacoro/transport/shm/one_sided.hpp>
 
+#include <chrono>
 #include <cstdint>
 
 #include <sys/socket.h>
@@ -62,15 +63,35 @@ public:
     }
 
     void set_parked(bool parked) noexcept final { channel_->in.set_parked(parked); }
-    [[nodiscard]] std::uint64_t region_in_use() noexcept final { return channel_->in.region_in_use(); }
-    [[nodiscard]] bool peer_alive() noexcept final {
-        if (down_ || hung_up_) return false;
+
+    /// A peer marks a region for one piece of a copy, far less than a millisecond. One that leaves its mark for `longest_mark`
+    /// was stopped in the middle, and looks at the table again before the next piece, or it lies: its link ends.
+    void wait_until_untouched(std::uint64_t key) noexcept final {
+        std::chrono::steady_clock::time_point since{};
+        for (unsigned spins = 1; !hung_up_; ++spins) {
+            const std::uint64_t marked = channel_->in.region_in_use();
+            if (marked == 0 || (key != 0 && marked != key)) return;
+            if (spins % 64 == 0) ::sched_yield();
+            if (spins % 4096 != 0) continue;
+            if (!peer_alive()) return;
+            const auto now = std::chrono::steady_clock::now();
+            if (since == std::chrono::steady_clock::time_point{}) since = now;
+            if (now - since < longest_mark) continue;
+            lies_ = true;
+            on_socket();
+        }
+    }
+
+protected:
+    static constexpr std::chrono::seconds longest_mark{1};
+
+    [[nodiscard]] bool peer_alive() noexcept {
+        if (down_) return false;
         char nothing = 0;
         const ssize_t got = ::recv(channel_->socket.get(), &nothing, 1, MSG_PEEK | MSG_DONTWAIT);
         return got < 0 && (errno == EAGAIN || errno == EINTR);
     }
 
-protected:
     link_base(channel_ref connected, const rdmacoro::capabilities& fixed)
         : channel_(std::move(connected)), one_sided_(*channel_), capabilities_(fixed) {
         capabilities_.max_message = channel_->out.max_message();
@@ -90,9 +111,7 @@ protected:
     /// Ends the link for this side; the sink is the derived class's to tell.
     void shut(std::error_code reason) noexcept {
         channel_->in.set_closed();
-        for (unsigned spins = 1; region_in_use() != 0 && (spins % 4096 != 0 || peer_alive()); ++spins) {
-            if (spins % 64 == 0) ::sched_yield();
-        }
+        wait_until_untouched(0);
         down_ = true;
         unlink();
         channel_->domain->unwatch(socket_);
@@ -131,7 +150,8 @@ protected:
     const record* current_ = nullptr;
     bool kept_ = false;
     bool down_ = false;
-    bool hung_up_ = false;
+    bool hung_up_ = false;  // the peer is gone, or we want no more of it
+    bool lies_ = false;
     bool wants_room_ = false;
     rdmacoro::capabilities capabilities_;
     socket_handler socket_;
@@ -145,6 +165,8 @@ public:
         : link_base(std::move(connected), fixed), sink_(sink) {}
 
     unsigned poll(unsigned budget) noexcept final {
+        if (down_) [[unlikely]]
+            return 0;
         unsigned moved = 0;
         ring_consumer& in = channel_->in;
         for (ring_consumer::small m; moved < budget && in.small_message(m); ++moved) {
@@ -197,12 +219,9 @@ private:
             channel_->in.advance(r, kept_);
             return true;
         }
-        switch (one_sided_.serve(r)) {
-            case one_sided_engine::served::later: return false;
-            case one_sided_engine::served::violation:
-                close(make_error_code(errc::protocol_violation));
-                return true;
-            case one_sided_engine::served::taken: break;
+        if (!one_sided_.serve(r)) {
+            close(make_error_code(errc::protocol_violation));
+            return true;
         }
         channel_->in.advance(r, false);
         return true;
@@ -210,7 +229,7 @@ private:
 
     unsigned when_empty() noexcept {
         if (hung_up_) [[unlikely]] {
-            close(make_error_code(errc::peer_lost));
+            close(make_error_code(lies_ ? errc::protocol_violation : errc::peer_lost));
             return 1;
         }
         return other_work();

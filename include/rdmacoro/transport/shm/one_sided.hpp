@@ -51,11 +51,11 @@ public:
         give_back(*job);
     }
 
-    [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
+    [[nodiscard]] bool idle() const noexcept { return active_.empty() && unsaid_count_ == 0; }
 
     /// Goes on with what we began; true when anything moved.
     bool advance() noexcept {
-        bool any = false;
+        bool any = say_answers();
         for (transfer* job = active_.front(); job != nullptr;) {
             transfer* next = active_.next(*job);
             any |= advance_one(*job);
@@ -68,18 +68,18 @@ public:
     void fail_all(std::error_code reason) noexcept {
         while (transfer* job = active_.front()) finish(*job, reason);
         for (asked& request : asked_) request.job = nullptr;
+        unsaid_count_ = 0;
     }
 
-    enum class served : std::uint8_t { taken, later, violation };
-
-    /// A record of the one-sided kinds has come.
-    [[nodiscard]] served serve(const record& r) noexcept {
+    /// A record of the one-sided kinds has come; false when the peer may not send it. It never has to wait: what stood behind
+    /// it in the ring may be what makes room for the answer.
+    [[nodiscard]] bool serve(const record& r) noexcept {
         switch (r.type) {
             case record_type::get_request: return serve_get(r.payload);
             case record_type::put_request: return serve_put(r.payload);
             case record_type::get_reply: return answered(r, true);
             case record_type::put_reply: return answered(r, false);
-            default: return served::violation;
+            default: return false;
         }
     }
 
@@ -109,6 +109,12 @@ private:
         std::uint64_t address;
         std::uint64_t length;
     };
+    /// What the peer is to be told of its request.
+    struct answer {
+        record_type type;
+        errc verdict;  // of a put; a get's is found when it is said
+        request_body of;
+    };
 
     [[nodiscard]] transfer* take() noexcept {
         if (transfer* recycled = free_.pop_front()) return recycled;
@@ -126,6 +132,10 @@ private:
 
     void finish(transfer& job, std::error_code outcome) noexcept {
         completion* c = job.done;
+        // Requests that are still out are answered to nobody.
+        for (asked& request : asked_) {
+            if (request.job == &job) request.job = nullptr;
+        }
         give_back(job);
         c->done(*c, outcome);
     }
@@ -151,7 +161,6 @@ private:
         mark.store(0, std::memory_order_release);
         if (job.status == errc::unsupported) {  // the kernel changed its mind: from here on the peer serves
             job.status = errc::ok;
-            job.asked = job.moved;
         }
     }
 
@@ -165,10 +174,6 @@ private:
             any = ask(job);
         }
         if (job.status != errc::ok) {
-            // Requests that are still out are answered to nobody.
-            for (asked& request : asked_) {
-                if (request.job == &job) request.job = nullptr;
-            }
             finish(job, make_error_code(job.status));
             return true;
         }
@@ -183,6 +188,7 @@ private:
     bool ask(transfer& job) noexcept {
         bool any = false;
         const std::size_t piece = link_.out.max_message() - sizeof(request_body);
+        if (job.asked < job.moved) job.asked = job.moved;  // so far we could reach it ourselves
         while (asked_count_ < most_asked) {
             const bool empty = job.there.length == 0 && job.asked == 0;
             if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
@@ -204,57 +210,73 @@ private:
         return any;
     }
 
-    [[nodiscard]] served serve_get(std::span<const std::byte> payload) noexcept {
+    [[nodiscard]] bool serve_get(std::span<const std::byte> payload) noexcept {
         request_body wanted{};
-        if (payload.size() != sizeof wanted) return served::violation;
+        if (payload.size() != sizeof wanted) return false;
         std::memcpy(&wanted, payload.data(), sizeof wanted);
-        if (wanted.length > link_.out.max_message()) return served::violation;
-        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length,
-                                                           access_rights::remote_read);
-        std::span<const std::byte> data;
-        if (verdict == errc::ok) {
-            data = {reinterpret_cast<const std::byte*>(wanted.address),
-                    static_cast<std::size_t>(wanted.length)};
-        }
-        return reply(record_type::get_reply, verdict, data);
+        if (wanted.length > link_.out.max_message()) return false;
+        return answer_with({record_type::get_reply, errc::ok, wanted});
     }
 
-    [[nodiscard]] served serve_put(std::span<const std::byte> payload) noexcept {
+    [[nodiscard]] bool serve_put(std::span<const std::byte> payload) noexcept {
         request_body wanted{};
-        if (payload.size() < sizeof wanted) return served::violation;
+        if (payload.size() < sizeof wanted) return false;
         std::memcpy(&wanted, payload.data(), sizeof wanted);
         const std::span<const std::byte> data = payload.subspan(sizeof wanted);
-        if (wanted.length != data.size()) return served::violation;
-        if (!link_.out.has_room()) return served::later;
+        if (wanted.length != data.size()) return false;
         const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length,
                                                            access_rights::remote_write);
         if (verdict == errc::ok && !data.empty()) {
             std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
         }
-        return reply(record_type::put_reply, verdict, {});
+        return answer_with({record_type::put_reply, verdict, wanted});
     }
 
-    [[nodiscard]] served reply(record_type type, errc verdict, std::span<const std::byte> data) noexcept {
+    /// False: the peer has asked for more at a time than it may.
+    [[nodiscard]] bool answer_with(const answer& what) noexcept {
+        if (unsaid_count_ == most_asked) return false;
+        unsaid_[(unsaid_first_ + unsaid_count_++) % most_asked] = what;
+        say_answers();
+        return true;
+    }
+
+    bool say_answers() noexcept {
+        bool any = false;
+        for (; unsaid_count_ != 0 && say(unsaid_[unsaid_first_]); --unsaid_count_) {
+            unsaid_first_ = (unsaid_first_ + 1) % most_asked;
+            any = true;
+        }
+        if (any) link_.ring_doorbell();
+        return any;
+    }
+
+    [[nodiscard]] bool say(const answer& what) noexcept {
+        errc verdict = what.verdict;
+        std::span<const std::byte> data;
+        if (what.type == record_type::get_reply) {
+            verdict = link_.domain->regions().check(what.of.key, what.of.address, what.of.length,
+                                                    access_rights::remote_read);
+            if (verdict == errc::ok)
+                data = {reinterpret_cast<const std::byte*>(what.of.address),
+                        static_cast<std::size_t>(what.of.length)};
+        }
         message_header header{};
         const auto status = static_cast<std::uint32_t>(verdict);
         std::memcpy(header.data(), &status, sizeof status);
-        if (!link_.out.put(type, header, const_buffers(data))) return served::later;
-        link_.ring_doorbell();
-        return served::taken;
+        return link_.out.put(what.type, header, const_buffers(data));
     }
 
-    [[nodiscard]] served answered(const record& r, bool read) noexcept {
-        if (asked_count_ == 0) return served::violation;
+    [[nodiscard]] bool answered(const record& r, bool read) noexcept {
+        if (asked_count_ == 0) return false;
         const asked request = asked_[asked_first_];
         std::uint32_t status = 0;
         std::memcpy(&status, r.header->data(), sizeof status);
         const bool good = status == static_cast<std::uint32_t>(errc::ok);
-        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument))
-            return served::violation;
-        if (r.payload.size() != (read && good ? request.bytes : 0)) return served::violation;
+        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return false;
+        if (r.payload.size() != (read && good ? request.bytes : 0)) return false;
         asked_first_ = (asked_first_ + 1) % most_asked;
         --asked_count_;
-        if (request.job == nullptr) return served::taken;
+        if (request.job == nullptr) return true;
         if (!good) {
             request.job->status = static_cast<errc>(status);
         } else {
@@ -263,7 +285,7 @@ private:
             request.job->moved += request.bytes;
             if (request.job->there.length == 0) request.job->asked = served_empty;
         }
-        return served::taken;
+        return true;
     }
 
     // What `asked` says of an operation of no bytes, which asks once all the same, for the key to be checked.
@@ -277,6 +299,9 @@ private:
     std::array<asked, most_asked> asked_{};
     std::size_t asked_first_ = 0;
     std::size_t asked_count_ = 0;
+    std::array<answer, most_asked> unsaid_{};  // answers that found no room yet, in order
+    std::size_t unsaid_first_ = 0;
+    std::size_t unsaid_count_ = 0;
 };
 
 }  // namespace rdmacoro::detail::shm

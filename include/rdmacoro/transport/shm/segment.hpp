@@ -12,8 +12,10 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace rdmacoro::detail::shm {
@@ -153,6 +155,11 @@ public:
         struct stat facts{};
         if (::fstat(fd, &facts) != 0) throw_errno(what);
         const int seals = ::fcntl(fd, F_GET_SEALS);
+        // One of huge pages can be mapped without memory behind it, and ends who touches it.
+        struct statfs holder{};
+        if (::fstatfs(fd, &holder) != 0) throw_errno(what);
+        if (holder.f_type != TMPFS_MAGIC)
+            throw error(errc::protocol_violation, std::string(what) + " is no file in memory");
         if (facts.st_size < static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
             throw error(errc::protocol_violation, std::string(what) + " is too short or not sealed");
         }

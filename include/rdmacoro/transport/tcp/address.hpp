@@ -15,6 +15,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 namespace rdmacoro::detail {
@@ -196,7 +197,8 @@ private:
         int flags;
         tcp_resolved answer;
         std::atomic<state> now{state::asked};
-        std::shared_ptr<question> self;  // until the post has run
+        std::atomic<bool> posted{false};  // the thread needs the scheduler no more
+        std::shared_ptr<question> self;   // until the post has run
     };
 
     static void* run(void* handed_over) noexcept {
@@ -211,6 +213,7 @@ private:
         asked.self = *own;
         asked.call = [](posted_node& node) noexcept {
             auto& answered = static_cast<question&>(node);
+            while (!answered.posted.load(std::memory_order_acquire)) ::sched_yield();
             tcp_resolve& asker = answered.asker;
             asker.answer_ = std::move(answered.answer);
             asker.question_.reset();
@@ -220,6 +223,7 @@ private:
         auto expected = question::state::asked;
         if (asked.now.compare_exchange_strong(expected, question::state::answered)) {
             asked.owner.post(asked);
+            asked.posted.store(true, std::memory_order_release);
         } else {
             asked.self.reset();
         }

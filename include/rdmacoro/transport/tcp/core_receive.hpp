@@ -307,6 +307,10 @@ inline void tcp_core::abandon() noexcept {
 
 // The descriptor is closed when the kernel has given up the last request of it.
 inline void tcp_core::let_go() noexcept {
+    if (phase_ == phase::listening) {
+        // Accepted, and nobody has looked yet.
+        if (const int accepted = take_outcome(); accepted != no_outcome && accepted >= 0) ::close(accepted);
+    }
     phase_ = phase::closed;
     broken_ = true;
     receiver_.stop();

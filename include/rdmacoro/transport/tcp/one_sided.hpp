@@ -318,7 +318,7 @@ private:
         errc outcome;
     };
 
-    [[nodiscard]] bool push(const answer& what) noexcept {
+    [[nodiscard]] bool push(const answer& what) noexcept try {
         if (count_ == most_outstanding) return false;
         if (count_ == answers_.size()) {
             // Grows to what the other side asks at a time, and no further than the limit.
@@ -331,6 +331,8 @@ private:
         }
         answers_[(first_ + count_++) % answers_.size()] = what;
         return true;
+    } catch (const std::bad_alloc&) {
+        return false;  // ends the link
     }
 
     [[nodiscard]] bool send_data(answer& front, tcp_send_queue& queue) noexcept {
