@@ -81,57 +81,66 @@ task<> a_million(world<T>& w) {
             std::deque<send_type> batch;
             for (std::size_t i = 0; i < std::size(numbers); ++i) {
                 numbers[i] = n + i;
-                batch.emplace_back(from.send(bytes_of(numbers[i]), 1));
+                batch.emplace_back(from.send(bytes_of(numbers[i]), numbers[i]));
             }
             for (send_type& sending : batch) co_await sending;
         }
-        co_await from.send({}, 2);
+        co_await from.send({}, messages);
     };
     constexpr std::uint32_t cost = rdmacoro::detail::message_cost(sizeof(std::uint64_t));
-    const auto& credits = p.a.connection().credits();
-    const std::size_t fit = credits.peer_budget() / cost;
+    const auto& from_here = p.a.connection().credits();
+    const auto& granted_there = p.b.connection().credits();
+    constexpr std::size_t budget = mailbox_options{}.unexpected_bytes;
+    const std::size_t fit = from_here.peer_budget() / cost;
+    CHECK(fit == budget / (cost * rdmacoro::detail::credit_bytes));
     CHECK(fit > 1000);
-    // Each is unexpected: none is received before the sender has come to wait for credit, or to its end, and everything
-    // it has sent is there.
+    // Each is unexpected: none is received before as many are there as the sender has credit for.
     auto& box = p.b.connection().box();
     std::uint64_t wrong = 0;
+    std::size_t largest = 0;
     std::size_t fullest = 0;
-    std::size_t most_kept = 0;
-    std::uint64_t blocked = 0;
+    int blocked = 0;
+    std::size_t resident_first = 0;
+    std::size_t resident_most = 0;
     const std::size_t resident_before = resident_bytes();
-    std::size_t most_resident = resident_before;
     task_group group;
     group.spawn(sender, std::ref(p.a));
     for (std::uint64_t n = 0; n < messages;) {
-        for (;;) {
-            const std::size_t there = box.matching().unexpected();
-            const bool waits = p.a.counts().credit_waits > blocked && credits.available() < cost;
-            if (there > 0 && n + there >= p.a.counts().eager_sent && (waits || n + there >= messages)) break;
-            co_await yield();
+        const std::uint64_t end = n + (granted_there.granted() - granted_there.payable()) / cost;
+        co_await p.b.probe(std::min(end, messages) - 1);
+        if (end <= messages) {
+            // It has more to send, and however long it is given, it sends nothing.
+            for (int turns = 0; turns < 100; ++turns) co_await yield();
+            if (from_here.available() < cost && p.a.counts().eager_sent == end) ++blocked;
         }
-        blocked = p.a.counts().credit_waits;
-        most_kept = std::max(most_kept, box.matching().unexpected());
-        fullest = std::max(fullest, box.store().footprint());
-        most_resident = std::max(most_resident, resident_bytes());
-        for (std::size_t there = box.matching().unexpected(); there > 0 && n < messages; --there, ++n) {
+        const std::size_t there = box.matching().unexpected();
+        fullest = std::max(fullest, there);
+        largest = std::max(largest, box.store().footprint());
+        resident_most = std::max(resident_most, resident_bytes());
+        if (resident_first == 0) resident_first = resident_most;
+        for (std::size_t i = 0; i < there && n < messages; ++i, ++n) {
             std::uint64_t value = 0;
-            co_await p.b.recv(room_for(value), 1);
-            if (value != n) ++wrong;
+            const received got = co_await p.b.recv(room_for(value));
+            if (value != n || got.tag != n) ++wrong;
         }
     }
     CHECK(wrong == 0);
-    co_await p.b.recv({}, 2);
+    co_await p.b.recv({}, messages);
     co_await group.join();
     CHECK(p.b.counts().messages_received == messages + 1);
     CHECK(p.b.counts().unexpected >= messages);
-    CHECK(most_kept == fit);  // the whole budget was used, and not one message more was let in
-    CHECK(blocked >= messages / fit);
-    constexpr std::size_t budget = mailbox_options{}.unexpected_bytes;
-    CHECK(fullest <= bound(budget));
+    CHECK(fullest == fit);  // the whole budget was of use, and nothing beyond it was let in
+    CHECK(blocked > 0);
+    CHECK(p.a.counts().credit_waits + p.a.counts().room_waits > 0);
+    CHECK(largest <= bound(budget));
     CHECK(box.store().live() == 0);
-    CAPTURE(resident_before, most_resident);
-    WARN("rss " << resident_before << " " << most_resident << " blocked " << blocked << " kept " << most_kept
-                << " footprint " << fullest);
+    if (counts_allocations) {  // a sanitizer keeps freed memory
+        CAPTURE(resident_before, resident_first, resident_most);
+        CHECK(resident_first <= resident_before + 2 * bound(budget));
+        // Many budgets have gone through since it was first full; what may still grow is what the transport touches of its
+        // rings as it goes around in them.
+        CHECK(resident_most <= resident_first + budget);
+    }
 }
 TEMPLATE_LIST_TEST_CASE("a million unexpected messages are kept in order and in bounded memory", "",
                         every_real_transport) {
