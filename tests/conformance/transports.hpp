@@ -101,7 +101,7 @@ using every_transport = std::tuple<
 
 /// Those whose ends can be on two threads.
 using every_real_transport = std::tuple<
-    shm_as_it_comes, shm_tiny
+    shm_as_it_comes, shm_without_membarrier, shm_tiny
 #if RDMACORO_WITH_TCP
     , tcp_as_it_comes
 #endif

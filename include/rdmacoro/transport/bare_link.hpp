@@ -128,9 +128,10 @@ public:
     /// Cancellation: at any time.
     /// Example:
     ///     co_await link.rdma_get(region_of_peer.part(0, 64), buffer);
-    [[nodiscard]] bare_transfer_operation<core>
-    rdma_get(const remote_region& there,
-             std::span<std::byte> into) noexcept requires one_sided_link<link_type> {
+    [[nodiscard]] bare_transfer_operation<core> rdma_get(const remote_region& there,
+                                                         std::span<std::byte> into) noexcept
+        requires one_sided_link<link_type>
+    {
         return {*core_, there, into, true};
     }
 
@@ -142,9 +143,10 @@ public:
     /// Cancellation: at any time; how much was written is then unknown.
     /// Example:
     ///     co_await link.rdma_put(buffer, region_of_peer);
-    [[nodiscard]] bare_transfer_operation<core>
-    rdma_put(std::span<const std::byte> from,
-             const remote_region& there) noexcept requires one_sided_link<link_type> {
+    [[nodiscard]] bare_transfer_operation<core> rdma_put(std::span<const std::byte> from,
+                                                         const remote_region& there) noexcept
+        requires one_sided_link<link_type>
+    {
         return {*core_, there, {const_cast<std::byte*>(from.data()), from.size()}, false};
     }
 

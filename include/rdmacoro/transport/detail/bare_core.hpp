@@ -15,7 +15,7 @@ namespace rdmacoro::detail {
 /// A send, a get or a put: waits for room, or is with the transport.
 class bare_request : public operation_base, public list_node<bare_request> {
 public:
-    struct hook : completion {
+    struct posted_completion : completion {
         bare_request* self;
     };
 
@@ -24,7 +24,7 @@ public:
         complete();
     }
 
-    hook posted_;
+    posted_completion posted_;
     status code_{};
 
 protected:
@@ -217,7 +217,7 @@ private:
         }
         r.posted_.self = &r;
         r.posted_.done = [](completion& c, std::error_code outcome) noexcept {
-            static_cast<bare_request::hook&>(c).self->finish(outcome);
+            static_cast<bare_request::posted_completion&>(c).self->finish(outcome);
         };
         if (!waiting.empty() || !attempt(r)) waiting.push_back(r);
     }
