@@ -7,6 +7,7 @@
 #include "support/death.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
