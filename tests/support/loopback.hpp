@@ -66,7 +66,8 @@ struct loopback_wire {
                          .one_sided_offloaded = true,
                          .needs_registration = false,
                          .atomics = false,
-                         .put_before_send = true};
+                         .put_before_send = true,
+                         .revokes_at_once = true};
 };
 
 /// A loopback link as its domain sees it.
@@ -235,6 +236,9 @@ public:
     [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there,
                                   completion& c) noexcept {
         return begin(false, there, const_cast<std::byte*>(from.data()), c);
+    }
+    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
+        return wire_->domains[side_]->register_memory(memory, rights);
     }
     [[nodiscard]] bool revoke(completion& c) noexcept {
         for (loopback_lane::packet& p : out().packets) {
@@ -418,7 +422,8 @@ struct loopback {
                                                       .one_sided_offloaded = true,
                                                       .needs_registration = false,
                                                       .atomics = false,
-                                                      .put_before_send = true};
+                                                      .put_before_send = true,
+                                                      .revokes_at_once = true};
     using domain = loopback_domain;
     using connection = loopback_connection;
     using listener = loopback_listener;

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -125,5 +126,13 @@ private:
     std::vector<std::size_t> free_;
     key_source keys_;
 };
+
+/// A registration of `owner`, which keeps `table`; empty when the table is full or memory is short.
+[[nodiscard]] inline region try_register(region_owner& owner, region_table& table,
+                                         std::span<std::byte> memory, access_rights rights) noexcept try {
+    return region(owner, memory, table.add(memory, rights));
+} catch (const std::exception&) {
+    return {};
+}
 
 }  // namespace rdmacoro::detail

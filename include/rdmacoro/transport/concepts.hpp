@@ -41,6 +41,10 @@ struct capabilities {
     bool needs_registration = false;   ///< local memory of a get or put must be registered, too
     bool atomics = false;              ///< fetch-and-add, compare-and-swap
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
+    bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
+    std::size_t rendezvous_bytes =
+        0;  ///< payload from which a get or put without staging is better than pieces
+    std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
 /// Longest payload of `post_copied`: control messages.
@@ -134,6 +138,9 @@ concept message_link = requires(L& link, const message_header& header, const con
 };
 
 /// A link with one-sided operations. Semantic requirements:
+///  0. `expose(memory, rights)`: lets the peer reach the memory until the region goes, registered anew or taken from the
+///     domain's registration cache; empty when that is not possible now. Where `capabilities().revokes_at_once` the end of
+///     the region cuts the peer off; elsewhere only the peer's word does.
 ///  1. `get(from, into, c)` and `put(from, to, c)` answer like `post`; lengths are equal (the caller checked), may be zero,
 ///     and are bounded by the address space only.
 ///  2. A wrong or revoked key, a range past the region's end or a missing right ends the operation with `errc::bad_key`,
@@ -142,9 +149,51 @@ concept message_link = requires(L& link, const message_header& header, const con
 template <class L>
 concept one_sided_link =
     message_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
-                                std::span<const std::byte> from, completion& c) {
+                                std::span<const std::byte> from, access_rights rights, completion& c) {
         { link.get(there, into, c) } noexcept -> std::same_as<post_result>;
         { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
+        { link.expose(into, rights) } noexcept -> std::same_as<region>;
+    };
+
+/// Names one block that both ends copy together.
+using shared_copy_id = std::uint32_t;
+inline constexpr shared_copy_id no_shared_copy = 0xffffffff;
+
+/// A link whose two ends can copy one block together: the receiving side from its front, by getting, the sending side from
+/// its back, by putting, until they meet. Semantic requirements:
+///  1. `open_shared_copy(bytes)`, at the sending side: a name for a block of that length, to be told to the peer, or
+///     `no_shared_copy` when all are taken. `close_shared_copy(id)` gives it back; by then the peer has said that it is done.
+///  2. `copy_from_front(id, bytes of the source there, into, c)`, at the receiving side, and `copy_from_back(id, from, bytes
+///     of the destination there, c)`, at the sending side, answer like `get` and `put`. Each copies what the other has not
+///     claimed, in pieces, and goes on at each poll. The front's completes when all bytes are in place, whoever copied
+///     them; the back's when nothing is left to claim and what it claimed is copied.
+///  3. A peer that never copies delays nobody: the other side copies all. What a peer writes to shared words is checked; a
+///     violation ends the link with `errc::protocol_violation`. `revoke(c)` works on both, for the whole of which then
+///     nothing is known.
+template <class L>
+concept shared_copy_link =
+    one_sided_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
+                                  std::span<const std::byte> from, shared_copy_id id, completion& c) {
+        { link.open_shared_copy(from.size()) } noexcept -> std::same_as<shared_copy_id>;
+        { link.close_shared_copy(id) } noexcept;
+        { link.copy_from_front(id, there, into, c) } noexcept -> std::same_as<post_result>;
+        { link.copy_from_back(id, from, there, c) } noexcept -> std::same_as<post_result>;
+    };
+
+/// A link that stages short messages in memory of its own, and can do without for memory registered before. Semantic
+/// requirements:
+///  1. `post_in_place(header, payload, c)` is `post`, but the payload is sent from where it lies, so it is `posted` until
+///     the network has read it. `payload` lies in memory for which `prepare_in_place` has answered true since it was mapped.
+///  2. `prepare_in_place(memory)`: registers it with the domain's registration cache, where that is needed; false when that
+///     is not possible. What became of it is the cache's business: memory that was unmapped is not `in_place` any more.
+///  3. `in_place(memory)`: whether `post_in_place` may be used now.
+template <class L>
+concept in_place_link =
+    message_link<L> && requires(L& link, const message_header& header, const const_buffers& payload,
+                                std::span<const std::byte> memory, completion& c) {
+        { link.post_in_place(header, payload, c) } noexcept -> std::same_as<post_result>;
+        { link.prepare_in_place(memory) } noexcept -> std::same_as<bool>;
+        { link.in_place(memory) } noexcept -> std::same_as<bool>;
     };
 
 /// The awaitable face: a connected link for programs that want the bare network. `bare_link` is one over every transport.

@@ -25,7 +25,8 @@ struct shm {
                                                       .one_sided_offloaded = false,
                                                       .needs_registration = false,
                                                       .atomics = false,
-                                                      .put_before_send = false};
+                                                      .put_before_send = false,
+                                                      .revokes_at_once = true};
 
     /// A connected link that nobody listens to yet.
     class connection {

@@ -105,6 +105,11 @@ public:
         return region(*this, memory, regions_.add(memory, rights));
     }
 
+    /// As above; empty instead of throwing.
+    [[nodiscard]] region try_register(std::span<std::byte> memory, access_rights rights) noexcept {
+        return detail::try_register(*this, regions_, memory, rights);
+    }
+
     /// Memory that peers can reach with a plain copy, without the kernel, once it is registered. Every peer maps all of it:
     /// the rights of its regions bind peers that keep to them. Throws `errc::no_resources`.
     [[nodiscard]] shared_memory allocate_shared(std::size_t bytes) { return arena_.allocate(bytes); }

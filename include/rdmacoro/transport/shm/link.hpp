@@ -36,6 +36,9 @@ public:
         return down_ ? post_result::failed
                      : one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c);
     }
+    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
+        return channel_->domain->try_register(memory, rights);
+    }
     /// Messages are never `posted` here; only a get or a put can be.
     bool revoke(completion& c) noexcept {
         one_sided_.revoke(c);

@@ -10,7 +10,7 @@ namespace rdmacoro {
 
 /// One io_uring, polled by one scheduler, and the regions that its peers may reach. Links, listeners, connections and
 /// regions must be gone before it. Make as many as you like; one for each scheduler is what is fast.
-class tcp_domain final : private progress_source, private detail::region_owner {
+class tcp_domain final : private progress_source {
 public:
     /// Throws `errc::unsupported`, `errc::permission_denied` or `errc::no_resources` when the kernel gives no io_uring.
     explicit tcp_domain(scheduler& owner, const tcp_options& options = {}) : engine_(owner, options) {
@@ -33,7 +33,7 @@ public:
 
     /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources` when 65,536 regions exist.
     [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
-        return region(*this, memory, engine_.regions().add(memory, rights));
+        return region(engine_, memory, engine_.regions().add(memory, rights));
     }
 
     [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
@@ -51,7 +51,6 @@ private:
     int wake_fd() noexcept override { return engine_.wake_fd(); }
     void arm() noexcept override { engine_.arm(); }
     void disarm() noexcept override { engine_.disarm(); }
-    void deregister(std::uint64_t key) noexcept override { engine_.regions().remove(key); }
 
     detail::tcp_engine engine_;
 };

@@ -41,7 +41,7 @@ private:
 ///  1. those who may receive say where to (asks sinks for memory);
 ///  2. all sends and receives are submitted by one system call and complete in it; what completed is recorded;
 ///  3. what was recorded is handed up (calls sinks and completions, which may post).
-class tcp_engine final : public tcp_completion_handler {
+class tcp_engine final : public tcp_completion_handler, public region_owner {
 public:
     static constexpr unsigned serve_budget = 64;  // messages of one link at a time
     static constexpr std::size_t most_batched = 64;
@@ -72,6 +72,7 @@ public:
     [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
     [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
+    void deregister(std::uint64_t key) noexcept override { regions_.remove(key); }
     [[nodiscard]] tcp_chunk_pool& chunks() noexcept { return *chunks_; }
     [[nodiscard]] std::string describe() const { return ring_.describe(); }
     /// Sockets that exist, those included that are closed but not yet out of the kernel.

@@ -26,6 +26,7 @@ inline constexpr capabilities tcp_capabilities{
     .eager_bytes = 64 * 1024,
     .segment_bytes = tcp_most_message,
     .one_sided = true,
+    .revokes_at_once = true,
 };
 
 enum class tcp_frame : std::uint32_t {

@@ -36,6 +36,9 @@ public:
     post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
         return core_.put(from, there, c);
     }
+    region expose(std::span<std::byte> memory, access_rights rights) noexcept {
+        return detail::try_register(core_.engine(), core_.engine().regions(), memory, rights);
+    }
     bool revoke(completion& c) noexcept { return core_.revoke(c); }
     unsigned poll(unsigned budget) noexcept { return core_.poll(budget); }
     lent_buffer keep() noexcept { return core_.keep(); }
