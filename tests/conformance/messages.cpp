@@ -161,6 +161,53 @@ TEMPLATE_LIST_TEST_CASE("gathered messages are received into scattered memory", 
     conform<TestType>(gathers_and_scatters<typename TestType::transport_type>);
 }
 
+template <class T>
+task<> sends_columns(world<T>& w) {
+    auto p = co_await w.connected();
+    // Rows, so that a column of 8-byte elements is short, longer than any eager limit, and longer than a piece.
+    for (const std::size_t rows : {std::size_t{2}, std::size_t{5}, std::size_t{300}, std::size_t{20000}}) {
+        constexpr std::size_t columns = 3;
+        std::vector<std::uint64_t> matrix(rows * columns);
+        for (std::size_t i = 0; i < matrix.size(); ++i) matrix[i] = i * 0x9e3779b97f4a7c15;
+        for (const bool expected : {true, false}) {
+            // A column becomes a row, and that row a column of another matrix.
+            std::vector<std::uint64_t> row(rows);
+            std::vector<std::uint64_t> other(rows * columns, 7);
+            received there;
+            received back;
+            if (expected) {
+                auto receiving = start(p.b.recv(std::as_writable_bytes(std::span(row)), 1));
+                co_await p.a.send(strided(matrix, 1, 1, columns, rows), 1);
+                there = co_await receiving;
+                auto returning = start(p.a.recv(strided(other, 2, 1, columns, rows), 2));
+                co_await p.b.send(std::as_bytes(std::span(row)), 2);
+                back = co_await returning;
+            } else {
+                auto sending = start(p.a.send(strided(matrix, 1, 1, columns, rows), 1));
+                co_await p.b.probe(1);
+                there = co_await p.b.recv(std::as_writable_bytes(std::span(row)), 1);
+                co_await sending;
+                auto returning = start(p.b.send(std::as_bytes(std::span(row)), 2));
+                co_await p.a.probe(2);
+                back = co_await p.a.recv(strided(other, 2, 1, columns, rows), 2);
+                co_await returning;
+            }
+            CHECK(there.bytes == rows * 8);
+            CHECK(back.bytes == rows * 8);
+            std::size_t wrong = 0;
+            for (std::size_t i = 0; i < rows; ++i) {
+                if (row[i] != matrix[i * columns + 1]) ++wrong;
+                if (other[i * columns + 2] != row[i]) ++wrong;
+                if (other[i * columns] != 7 || other[i * columns + 1] != 7) ++wrong;
+            }
+            CHECK(wrong == 0);
+        }
+    }
+}
+TEMPLATE_LIST_TEST_CASE("a column of a matrix is sent and received where it lies", "", every_transport) {
+    conform<TestType>(sends_columns<typename TestType::transport_type>);
+}
+
 // ---- too short
 
 template <class T>

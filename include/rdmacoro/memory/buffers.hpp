@@ -11,8 +11,19 @@
 
 namespace rdmacoro {
 
-/// A message's memory: one piece or several, in order. Borrows the memory; up to `inline_pieces` pieces are kept by
-/// value, a longer list stays in the caller's array, which must live as long as this.
+/// `count` blocks of `block_bytes` bytes that begin `stride_bytes` apart: what `strided` returns. Borrows the memory, and
+/// converts to buffers.
+template <class Byte>
+struct strided_blocks {
+    Byte* base;
+    std::size_t block_bytes;
+    std::size_t stride_bytes;
+    std::size_t count;
+};
+
+/// A message's memory: one piece or several, in order. Borrows the memory; up to `inline_pieces` pieces, and any number of
+/// blocks at equal distances, are kept by value. A longer list stays in the caller's array, which must live as long as
+/// this and its slices.
 ///
 /// `Byte` is `const std::byte` (to send from) or `std::byte` (to receive into).
 template <class Byte>
@@ -37,11 +48,29 @@ public:
     explicit constexpr basic_buffers(std::span<const piece> pieces) noexcept
         : first_{nullptr, 0}, bytes_(0), count_(pieces.size()) {
         if (count_ <= inline_pieces) {
-            for (std::size_t i = 0; i < count_; ++i) at(i) = {pieces[i].data(), pieces[i].size()};
+            for (std::size_t i = 0; i < count_; ++i) set(i, pieces[i]);
         } else {
-            more_ = pieces.data();
+            many_ = {pieces.data(), 0, 0, pieces.back().size()};
         }
         for (const piece& p : pieces) bytes_ += p.size();
+    }
+
+    /// Blocks at equal distances, from `strided`. Those that touch each other are one piece.
+    template <class Other>
+        requires(std::is_convertible_v<Other (*)[], Byte (*)[]>)
+    constexpr basic_buffers(const strided_blocks<Other>& blocks) noexcept
+        : first_{blocks.base, blocks.block_bytes},
+          bytes_(blocks.block_bytes * blocks.count),
+          count_(blocks.count) {
+        if (bytes_ == 0 || count_ == 1 || blocks.stride_bytes == blocks.block_bytes) {
+            first_.size = bytes_;
+            count_ = 1;
+        } else if (count_ <= inline_pieces) {
+            for (std::size_t i = 1; i < count_; ++i)
+                set(i, {blocks.base + i * blocks.stride_bytes, blocks.block_bytes});
+        } else {
+            many_ = {nullptr, blocks.stride_bytes, 0, 0};
+        }
     }
 
     /// The sum of the pieces' lengths, in bytes.
@@ -56,53 +85,177 @@ public:
     [[nodiscard]] constexpr piece operator[](std::size_t index) const noexcept {
         if (index == 0 && count_ <= inline_pieces) return {first_.data, first_.size};
         if (count_ <= inline_pieces) return {rest_[index - 1].data, rest_[index - 1].size};
-        return more_[index];
+        return one_of_many(index);
     }
 
-    /// The memory at `offset` as far as it is contiguous; empty at the end.
+    /// The memory at `offset` as far as it is contiguous; empty at the end. Takes time with the number of pieces before
+    /// `offset`, unless they are blocks at equal distances: walk a list with a `buffer_cursor`.
     [[nodiscard]] constexpr piece at_offset(std::size_t offset) const noexcept {
         if (count_ <= 1) return offset < bytes_ ? piece(first_.data + offset, first_.size - offset) : piece();
-        for (std::size_t i = 0; i < count_; ++i) {
-            const piece p = (*this)[i];
-            if (offset < p.size()) return p.subspan(offset);
-            offset -= p.size();
-        }
-        return {};
+        const place found = locate(offset);
+        return found.index < count_ ? (*this)[found.index].subspan(found.within) : piece();
     }
 
     /// From `offset` on, at most `most` bytes: less where that takes more than `pieces` pieces.
     [[nodiscard]] constexpr basic_buffers slice(std::size_t offset, std::size_t most,
                                                 std::size_t pieces = inline_pieces) const noexcept {
-        if (count_ <= 1)
-            return basic_buffers(at_offset(offset).first(offset + most < bytes_ ? most : bytes_ - offset));
+        if (count_ <= 1) {
+            const piece rest = at_offset(offset);
+            return basic_buffers(rest.first(most < rest.size() ? most : rest.size()));
+        }
+        place at = locate(offset);
+        if (count_ > inline_pieces && pieces > inline_pieces) {
+            const basic_buffers part = window(at, most, pieces);
+            if (part.count_ > inline_pieces) return part;
+        }
         basic_buffers cut;
-        while (cut.count_ < pieces && cut.count_ < inline_pieces && most > 0) {
-            piece next = at_offset(offset);
-            if (next.empty()) break;
+        for (; cut.count_ < pieces && cut.count_ < inline_pieces && most > 0 && at.index < count_;
+             ++at.index) {
+            piece next = (*this)[at.index].subspan(at.within);
+            at.within = 0;
             if (next.size() > most) next = next.first(most);
-            cut.at(cut.count_++) = {next.data(), next.size()};
+            if (next.empty()) continue;
+            cut.set(cut.count_++, next);
             cut.bytes_ += next.size();
-            offset += next.size();
             most -= next.size();
         }
         return cut;
     }
 
 private:
+    template <class>
+    friend class basic_buffer_cursor;
+
     struct raw_piece {
         Byte* data;
         std::size_t size;
     };
-    constexpr raw_piece& at(std::size_t index) noexcept { return index == 0 ? first_ : rest_[index - 1]; }
+    // More pieces than fit: a list of the caller's, or, without one, blocks of `first_.size` bytes from `first_.data` on.
+    // Either may begin and end within a piece.
+    struct raw_many {
+        const piece* list;
+        std::size_t stride;  // of blocks: bytes from the beginning of one to that of the next
+        std::size_t skip;    // bytes of the first piece that don't belong to it
+        std::size_t last;    // of a list: bytes of its last piece up to the end of what belongs to it
+    };
+    struct place {
+        std::size_t index;
+        std::size_t within;
+    };
+
+    constexpr void set(std::size_t index, piece p) noexcept {
+        if (index == 0) {
+            first_ = {p.data(), p.size()};
+        } else {
+            rest_[index - 1] = {p.data(), p.size()};
+        }
+    }
+
+    [[nodiscard]] constexpr piece one_of_many(std::size_t index) const noexcept {
+        piece whole;
+        if (many_.list != nullptr) {
+            whole = many_.list[index];
+            if (index == count_ - 1) whole = whole.first(many_.last);
+        } else {
+            const std::size_t left = many_.skip + bytes_ - index * first_.size;
+            whole = {first_.data + index * many_.stride, left < first_.size ? left : first_.size};
+        }
+        return index == 0 ? whole.subspan(many_.skip) : whole;
+    }
+
+    /// Where the byte at `offset` is; `index` is `count_` at the end. Precondition: there are pieces.
+    [[nodiscard]] constexpr place locate(std::size_t offset) const noexcept {
+        if (offset >= bytes_) return {count_, 0};
+        if (count_ > inline_pieces && many_.list == nullptr) {
+            const std::size_t at = offset + many_.skip;
+            const std::size_t index = at / first_.size;
+            return {index, index == 0 ? offset : at % first_.size};
+        }
+        for (std::size_t i = 0;; ++i) {
+            const std::size_t here = (*this)[i].size();
+            if (offset < here) return {i, offset};
+            offset -= here;
+        }
+    }
+
+    /// A slice that goes on referring to the list or the blocks; to be used if it has more than `inline_pieces`.
+    [[nodiscard]] constexpr basic_buffers window(place from, std::size_t most,
+                                                 std::size_t pieces) const noexcept {
+        basic_buffers part;
+        const std::size_t skip = from.within + (from.index == 0 ? many_.skip : 0);
+        if (many_.list != nullptr) {
+            part.many_ = {many_.list + from.index, 0, skip, 0};
+            for (; part.count_ < pieces && most > 0 && from.index < count_; ++from.index, ++part.count_) {
+                const std::size_t here = (*this)[from.index].size() - from.within;
+                const std::size_t used = here < most ? here : most;
+                part.many_.last = used + (part.count_ == 0 ? skip : 0);
+                from.within = 0;
+                part.bytes_ += used;
+                most -= used;
+            }
+        } else if (from.index < count_) {
+            part.first_ = {first_.data + from.index * many_.stride, first_.size};
+            part.many_ = {nullptr, many_.stride, skip, 0};
+            const std::size_t left = many_.skip + bytes_ - from.index * first_.size - skip;
+            part.bytes_ = most < left ? most : left;
+            part.count_ = (skip + part.bytes_ + first_.size - 1) / first_.size;
+            if (part.count_ > pieces) {
+                part.count_ = pieces;
+                part.bytes_ = pieces * first_.size - skip;
+            }
+        }
+        return part;
+    }
 
     raw_piece first_;
     std::size_t bytes_;
     std::size_t count_;
     union {
         raw_piece rest_[inline_pieces - 1];  // set only as far as count_ says
-        const piece* more_;
+        raw_many many_;
     };
 };
+
+/// Walks buffers from the beginning to the end, in time with the pieces that it passes. Refers to the buffers, which must
+/// live as long.
+template <class Byte>
+class basic_buffer_cursor {
+public:
+    using piece = std::span<Byte>;
+
+    constexpr explicit basic_buffer_cursor(const basic_buffers<Byte>& over, std::size_t offset = 0) noexcept
+        : over_(&over) {
+        const auto at = over.locate(offset);
+        index_ = at.index;
+        if (index_ < over.pieces()) here_ = over[index_].subspan(at.within);
+    }
+    explicit basic_buffer_cursor(const basic_buffers<Byte>&&, std::size_t = 0) = delete;  // it would dangle
+
+    /// The memory here as far as it is contiguous; empty only at the end.
+    [[nodiscard]] constexpr piece here() const noexcept { return here_; }
+    [[nodiscard]] constexpr bool at_end() const noexcept { return here_.empty(); }
+
+    /// Goes `bytes` on, at most to the end.
+    constexpr void advance(std::size_t bytes) noexcept {
+        while (bytes >= here_.size() && !here_.empty()) {
+            bytes -= here_.size();
+            do {
+                here_ = ++index_ < over_->pieces() ? (*over_)[index_] : piece();
+            } while (here_.empty() && index_ < over_->pieces());
+        }
+        if (!here_.empty()) here_ = here_.subspan(bytes);
+    }
+
+private:
+    const basic_buffers<Byte>* over_;
+    std::size_t index_;
+    piece here_;
+};
+
+/// Walks memory that is read.
+using const_buffer_cursor = basic_buffer_cursor<const std::byte>;
+/// Walks memory that is written.
+using mutable_buffer_cursor = basic_buffer_cursor<std::byte>;
 
 /// Memory a message is sent from.
 using const_buffers = basic_buffers<const std::byte>;
@@ -125,6 +278,54 @@ template <class... Ranges>
     return mutable_buffers(std::span<const std::span<std::byte>>(pieces));
 }
 
+/// `count` blocks of `block_bytes` bytes as one message; each begins `stride_bytes` after the one before, as do the parts
+/// of a matrix's column: `peer.send(strided(first, 8, row_bytes, rows))`. Kept by value, whatever `count` is. To be
+/// received into, blocks must not overlap, and even to be sent, all must lie in memory that `base` points into.
+///
+/// Throws `errc::invalid_argument` when memory to be written overlaps (`stride_bytes` under `block_bytes`), or no memory
+/// can be so long.
+template <class Byte>
+    requires(std::is_same_v<std::remove_const_t<Byte>, std::byte>)
+[[nodiscard]] constexpr strided_blocks<Byte> strided(Byte* base, std::size_t block_bytes,
+                                                     std::size_t stride_bytes, std::size_t count) {
+    if (count == 0 || block_bytes == 0) return {base, 0, 0, 0};
+    std::size_t end = 0;
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(stride_bytes, count - 1, &end) ||
+        __builtin_add_overflow(end, block_bytes, &end) || __builtin_mul_overflow(block_bytes, count, &bytes))
+        detail::throw_error(errc::invalid_argument, "strided: longer than memory can be");
+    if (!std::is_const_v<Byte> && count > 1 && stride_bytes < block_bytes)
+        detail::throw_error(errc::invalid_argument, "strided: the blocks to receive into overlap");
+    return {base, block_bytes, stride_bytes, count};
+}
+
+/// The same of elements, all counted in elements: from `whole[first]` on, `count` blocks of `block` elements that begin
+/// `stride` apart. Column `c` of a matrix: `strided(matrix, c, 1, columns, rows)`.
+///
+/// Throws `errc::invalid_argument` when a block is not within `whole`, or memory to be written overlaps.
+template <class T, std::size_t Extent>
+    requires(std::is_trivially_copyable_v<T> && !std::is_volatile_v<T>)
+[[nodiscard]] auto strided(std::span<T, Extent> whole, std::size_t first, std::size_t block,
+                           std::size_t stride, std::size_t count) {
+    std::size_t end = 0;
+    if (first > whole.size() ||
+        (count != 0 && block != 0 &&
+         (block > whole.size() - first || __builtin_mul_overflow(stride, count - 1, &end) ||
+          end > whole.size() - first - block)))
+        detail::throw_error(errc::invalid_argument, "strided: a block lies outside of the whole");
+    using byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    return strided(reinterpret_cast<byte*>(whole.data() + first), block * sizeof(T), stride * sizeof(T),
+                   count);
+}
+
+/// The same of anything contiguous, such as a `std::vector<double>&`.
+template <class Range>
+    requires(!std::is_pointer_v<std::remove_cvref_t<Range>> && requires(Range& r) { std::span(r); })
+[[nodiscard]] auto strided(Range& whole, std::size_t first, std::size_t block, std::size_t stride,
+                           std::size_t count) {
+    return strided(std::span(whole), first, block, stride, count);
+}
+
 namespace detail {
 
 /// memcpy, without the call for the short messages that latency is measured with.
@@ -142,29 +343,44 @@ namespace detail {
     }
 }
 
-/// Copies `bytes` bytes that start at `offset` of `from` to `to`.
+[[gnu::noinline]] inline void copy_out_pieces(const const_buffers& from, std::size_t offset, std::byte* to,
+                                              std::size_t bytes) noexcept {
+    for (const_buffer_cursor at(from, offset); bytes > 0 && !at.at_end();) {
+        const std::size_t now = at.here().size() < bytes ? at.here().size() : bytes;
+        copy_bytes(to, at.here().data(), now);
+        to += now;
+        bytes -= now;
+        at.advance(now);
+    }
+}
+
+[[gnu::noinline]] inline void copy_in_pieces(std::span<const std::byte> from, const mutable_buffers& to,
+                                             std::size_t offset) noexcept {
+    for (mutable_buffer_cursor at(to, offset); !from.empty() && !at.at_end();) {
+        const std::size_t now = at.here().size() < from.size() ? at.here().size() : from.size();
+        copy_bytes(at.here().data(), from.data(), now);
+        from = from.subspan(now);
+        at.advance(now);
+    }
+}
+
+/// Copies `bytes` bytes that start at `offset` of `from` to `to`. Precondition: `from` has so many there.
 inline void copy_out(const const_buffers& from, std::size_t offset, std::byte* to,
                      std::size_t bytes) noexcept {
-    while (bytes > 0) {
-        const std::span<const std::byte> piece = from.at_offset(offset);
-        const std::size_t now = piece.size() < bytes ? piece.size() : bytes;
-        std::memcpy(to, piece.data(), now);
-        to += now;
-        offset += now;
-        bytes -= now;
-    }
+    if (bytes == 0) return;
+    if (!from.contiguous()) [[unlikely]]
+        return copy_out_pieces(from, offset, to, bytes);
+    std::memcpy(to, from.front().data() + offset, bytes);
 }
 
 /// Copies `from` into `to` from `offset` on, as far as it fits.
 inline void copy_in(std::span<const std::byte> from, const mutable_buffers& to, std::size_t offset) noexcept {
-    while (!from.empty()) {
-        const std::span<std::byte> piece = to.at_offset(offset);
-        if (piece.empty()) return;
-        const std::size_t now = piece.size() < from.size() ? piece.size() : from.size();
-        std::memcpy(piece.data(), from.data(), now);
-        from = from.subspan(now);
-        offset += now;
-    }
+    if (from.empty()) return;
+    if (!to.contiguous()) [[unlikely]]
+        return copy_in_pieces(from, to, offset);
+    const std::span<std::byte> here = to.at_offset(offset);
+    if (!here.empty())
+        std::memcpy(here.data(), from.data(), here.size() < from.size() ? here.size() : from.size());
 }
 
 }  // namespace detail

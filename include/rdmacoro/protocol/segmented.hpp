@@ -266,7 +266,8 @@ struct segmented {
             const std::size_t allowed = r.answered_ ? total : std::min(total, unasked_by_peer());
             while (r.sent_ < allowed) {
                 const const_buffers part = r.from_.slice(
-                    r.sent_, std::min(context_.link_capabilities().segment_bytes, allowed - r.sent_));
+                    r.sent_, std::min(context_.link_capabilities().segment_bytes, allowed - r.sent_),
+                    r.from_.pieces());
                 switch (context_.template post<segmented>(piece, 0, r.stream_, part, r)) {
                     case post_result::done: r.sent_ += part.size(); break;
                     case post_result::posted:

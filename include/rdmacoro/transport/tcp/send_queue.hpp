@@ -220,16 +220,21 @@ private:
                                          memory.size(), access_rights::remote_read) != errc::ok;
         }
         unsigned count = 0;
-        for (std::size_t offset = item.sent; offset < item.data.size() && count < limit;) {
-            std::span<const std::byte> piece;
-            if (item.filler) {
-                piece = {zeros_, std::min(zeros_bytes, item.data.size() - offset)};
-            } else {
-                piece = item.data.at_offset(offset);
-            }
+        const auto add = [&](std::span<const std::byte> piece) {
             pieces[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
             bytes += piece.size();
-            offset += piece.size();
+        };
+        if (item.filler) {
+            for (std::size_t left = item.data.size() - item.sent; left > 0 && count < limit;) {
+                const std::size_t now = std::min(zeros_bytes, left);
+                add({zeros_, now});
+                left -= now;
+            }
+            return count;
+        }
+        for (const_buffer_cursor at(item.data, item.sent); !at.at_end() && count < limit;) {
+            add(at.here());
+            at.advance(at.here().size());
         }
         return count;
     }
