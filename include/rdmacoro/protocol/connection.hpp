@@ -131,6 +131,19 @@ public:
             credits_.paid(credits);
         return answer;
     }
+    /// `post` of memory for which the link has answered that it is `in_place`.
+    template <class Policy>
+    post_result post_in_place(unsigned kind, std::uint8_t flags, tag_type tag, const const_buffers& payload,
+                              send_request& r) noexcept {
+        r.posted_.done = &connection::on_transmitted;
+        r.posted_.self = &r;
+        const std::uint16_t credits = credits_.payable();
+        const wire_header h{static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags,
+                            credits, tag};
+        const post_result answer = link_.post_in_place(h.store(), payload, r.posted_);
+        if (answer == post_result::done || answer == post_result::posted) credits_.paid(credits);
+        return answer;
+    }
     template <class Policy>
     post_result post_copied(unsigned kind, std::uint8_t flags, tag_type tag,
                             std::span<const std::byte> payload) noexcept {

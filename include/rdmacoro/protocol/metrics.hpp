@@ -11,16 +11,18 @@ struct metrics {
     std::uint64_t bytes_sent = 0;
     std::uint64_t messages_received = 0;
     std::uint64_t bytes_received = 0;
-    std::uint64_t eager_sent = 0;       ///< messages sent by the `eager` policy
-    std::uint64_t segmented_sent = 0;   ///< messages sent by the `segmented` policy
-    std::uint64_t segments_sent = 0;    ///< pieces of those
-    std::uint64_t unexpected = 0;       ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;   ///< copies of payload made above the transport, received or kept
-    std::uint64_t bytes_copied = 0;     ///< in those copies
-    std::uint64_t lent = 0;             ///< messages handed to the user without a copy
-    std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit
-    std::uint64_t room_waits = 0;       ///< sends that had to wait for the transport
-    std::uint64_t credit_messages = 0;  ///< messages sent only to give credit back
+    std::uint64_t eager_sent = 0;     ///< messages sent by `eager`, or by `reuse_aware_eager` as `eager` does
+    std::uint64_t in_place_sent = 0;  ///< messages sent from memory that `reuse_aware_eager` had prepared
+    std::uint64_t reuse_registrations = 0;  ///< times it prepared memory
+    std::uint64_t segmented_sent = 0;       ///< messages sent by the `segmented` policy
+    std::uint64_t segments_sent = 0;        ///< pieces of those
+    std::uint64_t unexpected = 0;           ///< messages that came before their receive was posted
+    std::uint64_t payload_copies = 0;       ///< copies of payload made above the transport, received or kept
+    std::uint64_t bytes_copied = 0;         ///< in those copies
+    std::uint64_t lent = 0;                 ///< messages handed to the user without a copy
+    std::uint64_t credit_waits = 0;         ///< sends that had to wait for credit
+    std::uint64_t room_waits = 0;           ///< sends that had to wait for the transport
+    std::uint64_t credit_messages = 0;      ///< messages sent only to give credit back
 };
 
 }  // namespace rdmacoro
