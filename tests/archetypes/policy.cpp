@@ -37,7 +37,7 @@ struct least {
         void matched(detail::unexpected_message& m, detail::receive_request& r) noexcept {
             context_.hand_over(m, r);
         }
-        void forget_receive(detail::receive_request&) noexcept {}
+        bool forget_receive(detail::receive_request&) noexcept { return true; }
         void writable() noexcept {}
         void fail(detail::status) noexcept {}
 

@@ -29,7 +29,7 @@ class bare final : public connection_base {
 public:
     explicit bare(mailbox_base& of) : connection_base(of, 7) {}
     void matched(unexpected_message&, detail::receive_request&) noexcept override { ++matches; }
-    void forget_receive(detail::receive_request&) noexcept override {}
+    bool forget_receive(detail::receive_request&) noexcept override { return true; }
     unsigned poll(unsigned) noexcept override { return 0; }
     void say_credit() noexcept override { ++credits_said; }
     void end(std::error_code why) noexcept {

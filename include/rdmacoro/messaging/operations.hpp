@@ -61,7 +61,7 @@ public:
     }
     void cancel() noexcept {
         if (this->filling_ != nullptr) {
-            this->filling_->forget_receive(*this);
+            if (!this->filling_->forget_receive(*this)) return;  // a device or the peer still writes to it
         } else {
             poller_->box().matching().withdraw(*this);
         }
@@ -177,6 +177,7 @@ public:
         if (answer == post_result::retry) end(make_error_code(errc::no_resources));
     }
     void cancel() noexcept {
+        if (!link_->capabilities().revokes_at_once) return;  // ends when the device is done with the memory
         static_cast<void>(link_->revoke(hook_));
         end(make_error_code(errc::canceled));
     }

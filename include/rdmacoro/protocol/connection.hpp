@@ -75,13 +75,14 @@ public:
         engines_.with(r.policy_, [&](auto& engine) noexcept { engine.cancel_send(r); });
     }
 
-    void forget_receive(receive_request& r) noexcept override {
-        engines_.each([&](auto& engine) noexcept { engine.forget_receive(r); });
-        if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
+    bool forget_receive(receive_request& r) noexcept override {
+        bool now = true;
+        engines_.each([&](auto& engine) noexcept { now = engine.forget_receive(r) && now; });
+        if (now && r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
+        return now;
     }
 
     void matched(unexpected_message& m, receive_request& r) noexcept override {
-        count_received(0);
         engines_.with(m.policy, [&](auto& engine) noexcept { engine.matched(m, r); });
     }
 
@@ -158,8 +159,19 @@ public:
         return errc::no_resources;
     }
 
-    /// A send that has begun will end later, by `finish_send`.
+    /// Opens memory to the peer, or answers an empty region.
+    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
+        ++counts_.regions_exposed;
+        return link_.expose(memory, rights);
+    }
+
+    /// A send that has begun will end later, by `finish_send`. Or: something must be said before a goodbye; `settled` ends
+    /// that.
     void under_way() noexcept { ++active_sends_; }
+    void settled() noexcept {
+        --active_sends_;
+        if (phase_ == phase::closing) maybe_goodbye();
+    }
     /// A send has ended while it began.
     [[gnu::always_inline]] void sent_at_once(send_request& r) noexcept {
         ++counts_.messages_sent;
@@ -490,7 +502,7 @@ private:
         }
         r.finish({});
     }
-    typename Protocols::template engines<connection> engines_;
+    typename Protocols::template engines<connection, Transport::static_capabilities.one_sided> engines_;
     bool said_goodbye_ = false;
     bool draining_ = false;
     std::uint8_t incoming_ = 0;

@@ -86,8 +86,8 @@ public:
 
     /// A receive met a message that is still coming here.
     virtual void matched(unexpected_message& m, receive_request& r) noexcept = 0;
-    /// A receive that is being filled is canceled.
-    virtual void forget_receive(receive_request& r) noexcept = 0;
+    /// A receive that is being filled is canceled. False: its memory is not free yet, and it ends later.
+    [[nodiscard]] virtual bool forget_receive(receive_request& r) noexcept = 0;
     virtual unsigned poll(unsigned budget) noexcept = 0;
     virtual void say_credit() noexcept = 0;
 
@@ -200,6 +200,11 @@ public:
                                                ? std::span<std::byte>(r.block_->payload() + at, most)
                                                : r.into_.at_offset(at);
         return piece.first(std::min(piece.size(), most));
+    }
+    /// Where all of its `bytes` go, at least. Precondition: `begin_fill` answered true.
+    [[nodiscard]] mutable_buffers destination(receive_request& r, std::size_t bytes) noexcept {
+        if (r.block_ != nullptr) return std::span<std::byte>(r.block_->payload(), bytes);
+        return r.into_;
     }
     void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept {
         if (payload.empty()) return;

@@ -16,13 +16,19 @@ struct metrics {
     std::uint64_t reuse_registrations = 0;  ///< times it prepared memory
     std::uint64_t segmented_sent = 0;       ///< messages sent by the `segmented` policy
     std::uint64_t segments_sent = 0;        ///< pieces of those
-    std::uint64_t unexpected = 0;           ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;       ///< copies of payload made above the transport, received or kept
-    std::uint64_t bytes_copied = 0;         ///< in those copies
-    std::uint64_t lent = 0;                 ///< messages handed to the user without a copy
-    std::uint64_t credit_waits = 0;         ///< sends that had to wait for credit
-    std::uint64_t room_waits = 0;           ///< sends that had to wait for the transport
-    std::uint64_t credit_messages = 0;      ///< messages sent only to give credit back
+    std::uint64_t get_sent = 0;             ///< messages sent by `get_rendezvous`
+    std::uint64_t put_sent = 0;             ///< messages sent by `put_rendezvous`
+    std::uint64_t cooperative_sent = 0;     ///< messages sent by `cooperative_rendezvous`
+    std::uint64_t switched_to_put =
+        0;  ///< messages whose source could be got, and that were put, seen by each side
+    std::uint64_t regions_exposed = 0;  ///< pieces of memory opened to the peer for messages
+    std::uint64_t unexpected = 0;       ///< messages that came before their receive was posted
+    std::uint64_t payload_copies = 0;   ///< copies of payload made above the transport, received or kept
+    std::uint64_t bytes_copied = 0;     ///< in those copies
+    std::uint64_t lent = 0;             ///< messages handed to the user without a copy
+    std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit
+    std::uint64_t room_waits = 0;       ///< sends that had to wait for the transport
+    std::uint64_t credit_messages = 0;  ///< messages sent only to give credit back
 };
 
 }  // namespace rdmacoro

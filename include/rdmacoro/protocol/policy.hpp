@@ -31,6 +31,7 @@ enum class start_result : std::uint8_t {
 ///  2. `kinds` is how many message kinds it puts on the wire; the list gives each policy its own numbers, in order.
 ///  3. `admits(facts, capabilities)` is a pure function: whether it carries such a message over such a link. For the
 ///     same facts but more bytes it may change from true to false once, at `longest(capabilities)`.
+///     `needs_one_sided`, where it is there and true: only for links with get and put.
 ///  4. `engine<Context>` is what the policy keeps for each connection. Its functions (all `noexcept`):
 ///     - `start(request)` → `start_result`: a send begins. After `begun` it has ended already (`context.sent_at_once`, or
 ///       `request.finish` with an error), or the engine has called `context.under_way` and will call
@@ -41,7 +42,8 @@ enum class start_result : std::uint8_t {
 ///     - `matched(message, request)`: a receive met a message that this engine had kept; the message is out of the
 ///       matcher, and the engine frees it.
 ///     - `cancel_send(request)`: gives the caller's memory up and ends the send, now or later.
-///     - `forget_receive(request)`: a receive that it is filling is canceled: from now on its memory is not touched.
+///     - `forget_receive(request)` → `bool`: a receive that it may be filling is canceled. True: from now on its memory is
+///       not touched. False: it still is; `context.fail_fill` ends it with `errc::canceled` when it is free.
 ///     - `transmitted(request, outcome)`: what it posted for this send is over.
 ///     - `writable()`: the transport has room again.
 ///     - `fail(reason)`: the link is down: ends every send and every receive it holds.

@@ -1,8 +1,12 @@
 // protocols<...>: an ordered list of policies; the first that admits a message carries it.
 #pragma once
 
+#include <rdmacoro/protocol/cooperative_rendezvous.hpp>
 #include <rdmacoro/protocol/eager.hpp>
+#include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/policy.hpp>
+#include <rdmacoro/protocol/put_rendezvous.hpp>
+#include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>
 
 #include <cstddef>
@@ -12,6 +16,19 @@
 #include <utility>
 
 namespace rdmacoro {
+
+namespace detail {
+/// The engine of a policy; on links that lack what the policy needs, one that carries nothing.
+template <class Policy, class Context, bool OneSided>
+struct engine_of {
+    using type = typename Policy::template engine<Context>;
+};
+template <class Policy, class Context>
+    requires(Policy::needs_one_sided)
+struct engine_of<Policy, Context, false> {
+    using type = absent_engine<Context>;
+};
+}  // namespace detail
 
 /// How messages travel, as a type. The choice is made for each message by size and capabilities, in the order of the
 /// list, and folded by the compiler; a policy that is not listed generates no code. Both ends of a link must have the
@@ -89,8 +106,8 @@ struct protocols {
         return bytes;
     }
 
-    /// What the policies keep for one connection.
-    template <class Context>
+    /// What the policies keep for one connection. `OneSided`: its link has get and put.
+    template <class Context, bool OneSided>
     class engines {
     public:
         explicit engines(Context& context) noexcept : all_(for_each<Policies>(context)...) {}
@@ -135,7 +152,7 @@ struct protocols {
             return true;
         }
 
-        std::tuple<typename Policies::template engine<Context>...> all_;
+        std::tuple<typename detail::engine_of<Policies, Context, OneSided>::type...> all_;
     };
 };
 

@@ -168,12 +168,13 @@ struct segmented {
             if (slot.arrived == slot.total) after_piece(id);
         }
 
-        void forget_receive(detail::receive_request& r) noexcept {
+        bool forget_receive(detail::receive_request& r) noexcept {
             for (in_slot& slot : in_) {
                 if (slot.state != in_state::filling || slot.request != &r) continue;
                 slot.state = in_state::discarding;
                 slot.request = nullptr;
             }
+            return true;
         }
 
         void writable() noexcept {

@@ -1,0 +1,43 @@
+// cooperative_rendezvous: both sides copy one message at once.
+//
+//   sender                                      receiver
+//     | -- request (source's region, a claim) ---> |   matched, or kept
+//     | <----------- ready (destination's region) - |
+//     | ===== put, from the back ====>              |   whenever the sender makes progress
+//     |              <===== get, from the front === |   until they meet
+//     | <----------------------------- received --- |
+//
+//   A busy sender costs nothing: the receiver then copies all of it.
+//   Buffers of several pieces, and links that have no claim to spare, go by get. Canceled as in get_rendezvous.hpp.
+#pragma once
+
+#include <rdmacoro/protocol/detail/rendezvous_engine.hpp>
+#include <rdmacoro/protocol/metrics.hpp>
+
+namespace rdmacoro {
+
+/// For transports whose copies are made by the two ends' own processors, such as shared memory: two cores copy twice as
+/// fast as one. Where the transport cannot, it is `get_rendezvous`. Carries messages of any length, synchronous ones
+/// included. `Limit` is `up_to<Bytes>`.
+template <class Limit = up_to_transport>
+struct cooperative_rendezvous {
+    static constexpr std::string_view name = "cooperative_rendezvous";
+    static constexpr std::string_view description = "both sides copy it, from its two ends";
+    static constexpr std::uint8_t kinds = detail::rendezvous_kinds;
+    static constexpr std::uint64_t metrics::* sent_counter = &metrics::cooperative_sent;
+    static constexpr bool needs_one_sided = true;
+
+    [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
+        static_cast<void>(link);
+        return Limit::bytes == 0 ? static_cast<std::size_t>(-1) : Limit::bytes;
+    }
+    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
+        return link.one_sided && link.one_sided_offloaded && m.bytes <= longest(link);
+    }
+    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
+
+    template <class Context, class Listed = cooperative_rendezvous>
+    using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::together, Context>;
+};
+
+}  // namespace rdmacoro

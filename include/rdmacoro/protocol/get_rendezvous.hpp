@@ -1,0 +1,49 @@
+// get_rendezvous: the receiver gets the message from the sender's memory.
+//
+//   sender                             receiver
+//     | -- request (source's region) ---> |   matched, or kept: a few bytes, whatever the message's length
+//     | <=============== get ============ |   straight to its place
+//     | <--------------------- received - |   the send has ended
+//
+//   where a get is not possible (its alignment, or more pieces than can be named), decided by either side:
+//     | -- request ---------------------> |
+//     | <--- ready (destination's regions) |
+//     | =============== put ============> |
+//     | -- sent ------------------------> |
+//
+//   send canceled:     | -- abandon --> | <-- gone --- |
+//   receive canceled:  | <-- received - |   or, while the sender may be putting:  | <-- withdraw -- | -- sent -> |
+#pragma once
+
+#include <rdmacoro/protocol/detail/rendezvous_engine.hpp>
+#include <rdmacoro/protocol/metrics.hpp>
+
+namespace rdmacoro {
+
+/// Carries messages of any length without a copy above the transport, synchronous ones included: a send ends when the
+/// receiver has the message. The sender does nothing between its request and the receiver's answer. `Limit` is
+/// `up_to<Bytes>`; left out, the transport's `get_bytes`.
+///
+/// Sources: RGET of MPI libraries; its alternation with PUT after FastMPJ's ugnidev (Exposito et al., "Low-latency Java
+/// communication devices on RDMA-enabled networks", 2015).
+template <class Limit = up_to_transport>
+struct get_rendezvous {
+    static constexpr std::string_view name = "get_rendezvous";
+    static constexpr std::string_view description = "the receiver gets it from the sender's memory";
+    static constexpr std::uint8_t kinds = detail::rendezvous_kinds;
+    static constexpr std::uint64_t metrics::* sent_counter = &metrics::get_sent;
+    static constexpr bool needs_one_sided = true;
+
+    [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
+        return Limit::bytes == 0 ? link.get_bytes : Limit::bytes;
+    }
+    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
+        return link.one_sided && m.bytes <= longest(link);
+    }
+    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
+
+    template <class Context, class Listed = get_rendezvous>
+    using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::get, Context>;
+};
+
+}  // namespace rdmacoro
