@@ -20,6 +20,8 @@ struct channel {
     ring_producer out;
     ring_consumer in;
     direction_words* out_words = nullptr;
+    shared_copy_words* out_copies = nullptr;  ///< of blocks that this side opens
+    shared_copy_words* in_copies = nullptr;
     peer_memory peer;
     unique_fd socket;         ///< says when the peer is gone
     unique_fd peer_doorbell;  ///< wakes the peer when it sleeps
@@ -34,6 +36,22 @@ struct channel {
         out.attach(shared, connecting ? 0 : 1);
         in.attach(shared, connecting ? 1 : 0);
         out_words = &shared.words(connecting ? 0 : 1);
+        out_copies = shared.copies(connecting ? 0 : 1);
+        in_copies = shared.copies(connecting ? 1 : 0);
+    }
+
+    /// Calls `copy`, which touches the peer's memory, if that is allowed, and answers what it does. The mark tells the owner
+    /// of the memory that we are in it: deregistering the region, or closing the link, waits for us.
+    template <class Copy>
+    [[nodiscard]] errc touch(const remote_region& there, access_rights wanted, Copy copy) noexcept {
+        auto& mark = out_words->region_in_use;
+        mark.store(there.key, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        errc outcome = out_words->closed.load(std::memory_order_relaxed) != 0 ? errc::peer_lost
+                                                                              : peer.check(there, wanted);
+        if (outcome == errc::ok) outcome = copy();
+        mark.store(0, std::memory_order_release);
+        return outcome;
     }
 
     void release() noexcept {

@@ -20,7 +20,7 @@ namespace rdmacoro::detail::shm {
 /// What each side says of itself. The descriptors go with it, in the order of `descriptors`.
 struct hello {
     static constexpr std::uint64_t magic_value = 0x316d68732d636472;  // "rdc-shm1"
-    static constexpr std::uint32_t version_value = 1;
+    static constexpr std::uint32_t version_value = 2;
 
     std::uint64_t magic = magic_value;
     std::uint32_t version = version_value;

@@ -4,6 +4,7 @@
 #include <rdmacoro/transport/shm/channel.hpp>
 #include <rdmacoro/transport/shm/domain.hpp>
 #include <rdmacoro/transport/shm/one_sided.hpp>
+#include <rdmacoro/transport/shm/shared_copy.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -39,9 +40,21 @@ public:
     [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         return channel_->domain->try_register(memory, rights);
     }
-    /// Messages are never `posted` here; only a get or a put can be.
+    [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept {
+        return down_ ? no_shared_copy : copies_.open(bytes);
+    }
+    void close_shared_copy(shared_copy_id id) noexcept { copies_.close(id); }
+    [[nodiscard]] post_result copy_from_front(shared_copy_id id, const remote_region& there,
+                                              std::span<std::byte> into, completion& c) noexcept {
+        return down_ ? post_result::failed : copies_.begin_front(id, there, into.data(), c);
+    }
+    [[nodiscard]] post_result copy_from_back(shared_copy_id id, std::span<const std::byte> from,
+                                             const remote_region& there, completion& c) noexcept {
+        return down_ ? post_result::failed : copies_.begin_back(id, from.data(), there, c);
+    }
+    /// Messages are never `posted` here; only what touches the peer's memory can be.
     bool revoke(completion& c) noexcept {
-        one_sided_.revoke(c);
+        if (!copies_.revoke(c)) one_sided_.revoke(c);
         return false;
     }
 
@@ -96,7 +109,10 @@ protected:
     }
 
     link_base(channel_ref connected, const rdmacoro::capabilities& fixed)
-        : channel_(std::move(connected)), one_sided_(*channel_), capabilities_(fixed) {
+        : channel_(std::move(connected)),
+          one_sided_(*channel_),
+          copies_(*channel_, one_sided_),
+          capabilities_(fixed) {
         capabilities_.max_message = channel_->out.max_message();
         capabilities_.segment_bytes = channel_->out.max_message();
         capabilities_.one_sided_offloaded = channel_->peer.vm_allowed();
@@ -119,8 +135,10 @@ protected:
         unlink();
         channel_->domain->unwatch(socket_);
         channel_->socket.reset();  // tells the peer
+        copies_.fail_all(reason);
         one_sided_.fail_all(reason);
     }
+    [[nodiscard]] bool touches_nothing() const noexcept { return one_sided_.idle() && copies_.idle(); }
 
     struct socket_handler : fd_handler {
         link_base* self = nullptr;
@@ -150,6 +168,7 @@ protected:
 
     channel_ref channel_;
     one_sided_engine one_sided_;
+    shared_copy_engine copies_;
     const record* current_ = nullptr;
     bool kept_ = false;
     bool down_ = false;
@@ -180,7 +199,7 @@ public:
         }
         if (moved != 0) return moved + other_work();
         // Nothing: the way that is taken most often. Nonsense in the word is looked for now and then.
-        if (in.nothing_new() && !hung_up_ && !wants_room_ && one_sided_.idle() && ++quiet_polls_ % 256 != 0)
+        if (in.nothing_new() && !hung_up_ && !wants_room_ && touches_nothing() && ++quiet_polls_ % 256 != 0)
             return 0;
         return poll_rest(0, budget);
     }
@@ -241,18 +260,22 @@ private:
     [[gnu::always_inline]] unsigned other_work() noexcept {
         if (channel_->in.take_gave_back()) [[unlikely]]
             channel_->ring_doorbell();
-        return one_sided_.idle() && !wants_room_ ? 0 : do_other_work();
+        return touches_nothing() && !wants_room_ ? 0 : do_other_work();
     }
 
     [[gnu::noinline]] unsigned do_other_work() noexcept {
         unsigned moved = 0;
-        if (!one_sided_.idle()) [[unlikely]] {
+        if (!touches_nothing()) [[unlikely]] {
             if (hung_up_) {
+                copies_.fail_all(make_error_code(errc::peer_lost));
                 one_sided_.fail_all(make_error_code(errc::peer_lost));
                 ++moved;
             } else {
                 moved += one_sided_.advance() ? 1u : 0u;
+                moved += copies_.advance() ? 1u : 0u;
+                if (copies_.violated()) close(make_error_code(errc::protocol_violation));
             }
+            if (down_) return moved;
         }
         if (wants_room_) [[unlikely]] {
             if (channel_->out.has_room()) {

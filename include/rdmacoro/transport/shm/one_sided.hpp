@@ -140,28 +140,20 @@ private:
         c->done(*c, outcome);
     }
 
-    /// Copies the next piece. The mark tells the owner of the memory that we are in it: deregistering the region, or closing
-    /// the link, waits for us.
+    /// Copies the next piece.
     void step_directly(transfer_fields& job) noexcept {
-        auto& mark = link_.out_words->region_in_use;
-        mark.store(job.there.key, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-        job.status = link_.out_words->closed.load(std::memory_order_relaxed) != 0
-                         ? errc::peer_lost
-                         : link_.peer.check(job.there, job.read ? access_rights::remote_read
-                                                                : access_rights::remote_write);
-        if (job.status == errc::ok) {
-            const std::uint64_t left = job.there.length - job.moved;
-            const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
-            job.status = now == 0 ? errc::ok
-                                  : link_.peer.copy(job.read, job.there.address + job.moved,
-                                                    job.local + job.moved, now);
-            if (job.status == errc::ok) job.moved += now;
-        }
-        mark.store(0, std::memory_order_release);
-        if (job.status == errc::unsupported) {  // the kernel changed its mind: from here on the peer serves
-            job.status = errc::ok;
-        }
+        job.status =
+            link_.touch(job.there, job.read ? access_rights::remote_read : access_rights::remote_write, [&] {
+                const std::uint64_t left = job.there.length - job.moved;
+                const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
+                const errc outcome = now == 0 ? errc::ok
+                                              : link_.peer.copy(job.read, job.there.address + job.moved,
+                                                                job.local + job.moved, now);
+                if (outcome == errc::ok) job.moved += now;
+                return outcome;
+            });
+        // The kernel changed its mind: from here on the peer serves.
+        if (job.status == errc::unsupported) job.status = errc::ok;
     }
 
     bool advance_one(transfer& job) noexcept {

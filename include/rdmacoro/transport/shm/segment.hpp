@@ -85,11 +85,22 @@ struct direction_words {
     alignas(64) std::atomic<std::uint16_t> freed_blocks[geometry::most_blocks];
 };
 
-/// The first page of a segment.
+/// The words of one block that both ends copy; see shared_copy.hpp.
+struct shared_copy_words {
+    /// Written by both, with compare-and-swap: pieces claimed from the front, and from the back.
+    alignas(64) std::atomic<std::uint64_t> claimed;
+    /// Written by the producer: how many pieces from the back are in place.
+    alignas(64) std::atomic<std::uint64_t> finished;
+};
+inline constexpr unsigned shared_copies_open = 64;  ///< of each direction
+
+/// What a segment begins with.
 struct segment_header {
     direction_words words[2];  ///< [0]: from the connecting side to the accepting side
+    shared_copy_words copies[2][shared_copies_open];
 };
-static_assert(sizeof(segment_header) <= page_bytes);
+inline constexpr std::size_t segment_header_bytes =
+    (sizeof(segment_header) + page_bytes - 1) / page_bytes * page_bytes;
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint16_t>::is_always_lock_free);
 
@@ -104,7 +115,7 @@ public:
     }
 
     [[nodiscard]] static std::size_t file_bytes(const geometry& g) noexcept {
-        return page_bytes + 2 * g.ring_bytes() + 2 * g.block_area_bytes();
+        return segment_header_bytes + 2 * g.ring_bytes() + 2 * g.block_area_bytes();
     }
 
     /// A new segment's file: zeroed, of its final size, sealed so that nobody can take pages from under a mapping.
@@ -129,25 +140,29 @@ public:
         base_ = static_cast<std::byte*>(reserved);
         shape_ = g;
         std::byte* at = base_;
-        place(at, fd, 0, page_bytes);
-        at += page_bytes;
+        place(at, fd, 0, segment_header_bytes);
+        at += segment_header_bytes;
         for (std::size_t i = 0; i < 2; ++i) {
-            place(at, fd, page_bytes + i * ring, ring);
-            place(at + ring, fd, page_bytes + i * ring, ring);
+            place(at, fd, segment_header_bytes + i * ring, ring);
+            place(at + ring, fd, segment_header_bytes + i * ring, ring);
             at += 2 * ring;
         }
-        place(at, fd, page_bytes + 2 * ring, 2 * g.block_area_bytes());
+        place(at, fd, segment_header_bytes + 2 * ring, 2 * g.block_area_bytes());
     }
 
     [[nodiscard]] const geometry& shape() const noexcept { return shape_; }
     [[nodiscard]] direction_words& words(unsigned direction) noexcept {
         return reinterpret_cast<segment_header*>(base_)->words[direction];
     }
+    /// An array of `shared_copies_open`: the blocks that the producer of that direction has opened.
+    [[nodiscard]] shared_copy_words* copies(unsigned direction) noexcept {
+        return reinterpret_cast<segment_header*>(base_)->copies[direction];
+    }
     [[nodiscard]] std::byte* ring(unsigned direction) noexcept {
-        return base_ + page_bytes + direction * 2 * shape_.ring_bytes();
+        return base_ + segment_header_bytes + direction * 2 * shape_.ring_bytes();
     }
     [[nodiscard]] std::byte* blocks(unsigned direction) noexcept {
-        return base_ + page_bytes + 4 * shape_.ring_bytes() + direction * shape_.block_area_bytes();
+        return base_ + segment_header_bytes + 4 * shape_.ring_bytes() + direction * shape_.block_area_bytes();
     }
 
     /// Throws unless the file has at least this size and can't be made shorter.
@@ -167,7 +182,7 @@ public:
 
 private:
     [[nodiscard]] static std::size_t mapped_bytes(const geometry& g) noexcept {
-        return page_bytes + 4 * g.ring_bytes() + 2 * g.block_area_bytes();
+        return segment_header_bytes + 4 * g.ring_bytes() + 2 * g.block_area_bytes();
     }
     static void place(std::byte* at, int fd, std::size_t offset, std::size_t bytes) {
         if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
