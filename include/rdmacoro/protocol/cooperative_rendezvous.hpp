@@ -37,7 +37,11 @@ struct cooperative_rendezvous {
     [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
 
     template <class Context, class Listed = cooperative_rendezvous>
-    using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::together, Context>;
+    using engine = detail::rendezvous_engine<Listed,
+                                             shared_copy_link<typename Context::link_type>
+                                                 ? detail::rendezvous_way::together
+                                                 : detail::rendezvous_way::get,
+                                             Context>;
 };
 
 }  // namespace rdmacoro
