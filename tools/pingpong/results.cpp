@@ -2,6 +2,7 @@
 
 #include "failure.hpp"
 #include "machine.hpp"
+#include "output.hpp"
 #include "sizes.hpp"
 #include "text.hpp"
 #include "watch.hpp"
@@ -9,34 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <memory>
 
 namespace pingpong {
 
 namespace {
-
-/// Four significant digits and a unit: "187.3 ns".
-std::string time_text(double ns) {
-    constexpr std::array<const char*, 4> units{"ns", "us", "ms", "s "};
-    std::size_t unit = 0;
-    while (ns >= 1000 && unit + 1 < units.size()) {
-        ns /= 1000;
-        ++unit;
-    }
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.*f %s", ns < 10 ? 3 : ns < 100 ? 2 : 1, ns, units[unit]);
-    return text.data();
-}
-
-std::string number_text(double number, int digits) {
-    std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), "%.*f", digits, number);
-    return text.data();
-}
 
 /// The cells of a line, right-aligned below each other.
 template <std::size_t N>
@@ -50,13 +28,6 @@ std::string line_of(const std::array<std::string, N>& cells) {
         line += cells[i];
     }
     return line + '\n';
-}
-
-/// A figure for files: enough digits for any use, no more.
-double rounded(double value) {
-    std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), "%.6g", value);
-    return std::strtod(text.data(), nullptr);
 }
 
 nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, const options& asked) {
@@ -82,35 +53,6 @@ nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, cons
 
 nlohmann::ordered_json cpu_entry(int cpu) {
     return cpu < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(cpu);
-}
-
-[[noreturn]] void refuse_file(const std::string& path) {
-    throw run_error("cannot write " + path + ": " + std::strerror(errno));
-}
-
-struct close_file {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-};
-using open_file = std::unique_ptr<std::FILE, close_file>;
-
-void write_to(const std::string& path, const std::string& text) {
-    if (path.empty()) return;
-    open_file own;
-    std::FILE* file = stdout;
-    if (path != "-") {
-        own.reset(std::fopen(path.c_str(), "we"));
-        file = own.get();
-        if (file == nullptr) refuse_file(path);
-    }
-    if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
-        refuse_file(path);
-}
-
-/// Leaves what is there alone until there is something to write.
-void check_writable(const std::string& path) {
-    if (path.empty() || path == "-") return;
-    const open_file tried(std::fopen(path.c_str(), "ae"));
-    if (!tried) refuse_file(path);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// Two processes on two CPUs that exchange messages, and what they say to each other around those.
+#pragma once
+
+#include "settings.hpp"
+
+#include "../../tools/pingpong/watch.hpp"
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+
+namespace bench {
+
+using pingpong::watch;
+
+inline constexpr rc::tag_type data_tag = 1;
+inline constexpr rc::tag_type go_tag = 2;
+inline constexpr rc::tag_type command_tag = 3;
+
+/// Starts the other side as a child, and is the measuring side itself; returns when both are done. Throws `run_error` when
+/// either failed. Precondition: no scheduler and no other thread exists.
+void run_pair(const settings& asked, const link_entry& link, const side& measuring, const side& other);
+
+// Both sides are one program on one machine: what they say are plain values.
+
+template <class Value>
+rc::task<> tell(peer& to, Value value, rc::tag_type tag) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    std::array<std::byte, sizeof(Value)> raw;
+    std::memcpy(raw.data(), &value, sizeof value);
+    pending sending = pending::send(to, raw, tag);
+    co_await sending;
+}
+
+template <class Value>
+rc::task<Value> hear(peer& from, rc::tag_type tag) {
+    static_assert(std::is_trivially_copyable_v<Value>);
+    std::array<std::byte, sizeof(Value)> raw{};
+    pending receiving = pending::recv(from, raw, tag);
+    const rc::received got = co_await receiving;
+    if (got.bytes != raw.size()) throw run_error("the two sides misunderstand each other");
+    Value value;
+    std::memcpy(&value, raw.data(), sizeof value);
+    co_return value;
+}
+
+inline rc::task<> tell_go(peer& to) { return tell<std::uint64_t>(to, 0, go_tag); }
+rc::task<> hear_go(peer& from);
+
+/// The same, begun but not awaited: `co_await message.sent` later.
+struct go_message {
+    explicit go_message(peer& to) : sent(pending::send(to, word, go_tag)) {}
+    std::array<std::byte, 8> word{};
+    pending sent;
+};
+
+/// Throws `run_error` when what came is not as long as what was sent.
+void check_length(const rc::received& got, std::size_t bytes);
+
+/// Throws `run_error` when the list carries no such message.
+void check_size(peer& other, const link_entry& link, std::size_t bytes);
+
+}  // namespace bench
