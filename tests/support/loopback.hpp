@@ -4,6 +4,7 @@
 // that a test can look into. It does what any transport may do, on demand: holds messages back, has no room, finishes
 // posts later, announces long messages before their payload comes, lends or does not.
 
+#include <rdmacoro/coro/clock.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/memory/region_table.hpp>
@@ -14,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +35,14 @@ struct loopback_lane {
     std::size_t piece = 1000;                 ///< bytes of such a piece; one comes at each poll
     bool lends = true;                        ///< `keep` gives memory
     bool defers_one_sided = false;  ///< get and put of the writing end are done at its polls, unless `held`
+    std::size_t one_sided_steps = unlimited;  ///< so many of those are still done, at one poll or several
+    std::size_t one_sided_room = unlimited;   ///< gets and puts that may be under way; more are answered `retry`
+    std::size_t exposures = unlimited;        ///< the writing end can expose so many more pieces of memory
+    std::size_t claims = 4;                   ///< shared copies that the writing end may have open
+    bool helps = true;                        ///< the writing end copies its part of shared copies
+    std::uint64_t gets = 0;                   ///< of the writing end, ever
+    std::uint64_t puts = 0;
+    std::uint64_t copied_together = 0;  ///< bytes that the writing end copied as its part of shared copies
 
     struct packet {
         message_header header{};
@@ -47,15 +57,49 @@ struct loopback_lane {
     std::uint64_t posted = 0;              ///< messages, ever
     std::uint64_t retries = 0;
 
+    // Of the writing end, as an `in_place_link`.
+    struct prepared_memory {
+        const std::byte* first;
+        std::size_t bytes;
+    };
+    std::vector<prepared_memory> prepared;
+    bool refuses_to_prepare = false;
+    duration prepare_takes{};  ///< on `prepare_clock`
+    manual_clock* prepare_clock = nullptr;
+    std::uint64_t staged = 0;    ///< messages by `post`
+    std::uint64_t in_place = 0;  ///< messages by `post_in_place`
+
+    [[nodiscard]] bool is_prepared(std::span<const std::byte> memory) const noexcept {
+        return std::any_of(prepared.rbegin(), prepared.rend(), [&](const prepared_memory& p) {
+            return memory.data() >= p.first && memory.data() + memory.size() <= p.first + p.bytes;
+        });
+    }
+    /// Memory was unmapped: nothing of it is prepared any more.
+    void unmapped(std::span<const std::byte> memory) {
+        std::erase_if(prepared, [&](const prepared_memory& p) {
+            return p.first < memory.data() + memory.size() && memory.data() < p.first + p.bytes;
+        });
+    }
+
     static void copy_out_of(packet& p) {
         p.data.resize(p.borrowed.size());
         rdmacoro::detail::copy_out(p.borrowed, 0, p.data.data(), p.data.size());
     }
 };
 
+/// One block that both ends copy: `front` and `back` bytes are claimed from its two ends.
+struct loopback_shared_copy {
+    std::size_t bytes = 0;
+    std::size_t front = 0;
+    std::size_t back = 0;
+    bool open = false;
+    [[nodiscard]] std::size_t left() const noexcept { return bytes - front - back; }
+};
+
 /// Both directions of a loopback link, and who is at the ends. Lane 0: from the connecting end.
 struct loopback_wire {
     loopback_lane lanes[2];
+    std::vector<loopback_shared_copy> shared[2];  ///< opened by that end
     loopback_domain* domains[2] = {nullptr, nullptr};
     capabilities offered{.inline_bytes = 48,
                          .max_message = 16384,
@@ -214,10 +258,32 @@ public:
         const post_result answer = may_post(lane);
         if (answer != post_result::done) return answer;
         ++lane.posted;
+        ++lane.staged;
         lane.packets.push_back({header, {}, payload, lane.defers ? &c : nullptr});
         if (lane.defers) return post_result::posted;
         loopback_lane::copy_out_of(lane.packets.back());
         return post_result::done;
+    }
+    /// The payload stays borrowed until it is handed up.
+    [[nodiscard]] post_result post_in_place(const message_header& header, const const_buffers& payload,
+                                            completion& c) noexcept {
+        loopback_lane& lane = out();
+        const post_result answer = may_post(lane);
+        if (answer != post_result::done) return answer;
+        ++lane.posted;
+        ++lane.in_place;
+        lane.packets.push_back({header, {}, payload, &c});
+        return post_result::posted;
+    }
+    [[nodiscard]] bool prepare_in_place(std::span<const std::byte> memory) noexcept {
+        loopback_lane& lane = out();
+        if (lane.prepare_clock != nullptr) lane.prepare_clock->advance(lane.prepare_takes);
+        if (lane.refuses_to_prepare) return false;
+        if (!lane.is_prepared(memory)) lane.prepared.push_back({memory.data(), memory.size()});
+        return true;
+    }
+    [[nodiscard]] bool in_place(std::span<const std::byte> memory) noexcept {
+        return out().is_prepared(memory);
     }
     [[nodiscard]] post_result post_copied(const message_header& header,
                                           const const_buffers& payload) noexcept {
@@ -231,15 +297,42 @@ public:
     }
     [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into,
                                   completion& c) noexcept {
-        return begin(true, there, into.data(), c);
+        ++out().gets;
+        return begin({true, there, into.data(), &c});
     }
     [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there,
                                   completion& c) noexcept {
-        return begin(false, there, const_cast<std::byte*>(from.data()), c);
+        ++out().puts;
+        return begin({false, there, const_cast<std::byte*>(from.data()), &c});
     }
     [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        return wire_->domains[side_]->register_memory(memory, rights);
+        if (out().exposures == 0) return {};
+        if (out().exposures != loopback_lane::unlimited) --out().exposures;
+        loopback_domain& mine = *wire_->domains[side_];
+        return rdmacoro::detail::try_register(mine, mine.regions(), memory, rights);
     }
+
+    [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept {
+        auto& all = wire_->shared[side_];
+        const auto is_free = [](const loopback_shared_copy& c) { return !c.open; };
+        auto at = std::find_if(all.begin(), all.end(), is_free);
+        if (at == all.end()) {
+            if (all.size() >= out().claims) return no_shared_copy;
+            at = all.emplace(all.end());
+        }
+        *at = {bytes, 0, 0, true};
+        return static_cast<shared_copy_id>(at - all.begin());
+    }
+    void close_shared_copy(shared_copy_id id) noexcept { wire_->shared[side_][id].open = false; }
+    [[nodiscard]] post_result copy_from_front(shared_copy_id id, const remote_region& there,
+                                              std::span<std::byte> into, completion& c) noexcept {
+        return begin_together({true, there, into.data(), &c, 1 - side_, id});
+    }
+    [[nodiscard]] post_result copy_from_back(shared_copy_id id, std::span<const std::byte> from,
+                                             const remote_region& there, completion& c) noexcept {
+        return begin_together({false, there, const_cast<std::byte*>(from.data()), &c, side_, id});
+    }
+
     [[nodiscard]] bool revoke(completion& c) noexcept {
         for (loopback_lane::packet& p : out().packets) {
             if (p.waiting != &c) continue;
@@ -260,18 +353,25 @@ public:
             c->done(*c, {});
             ++moved;
         }
-        while (!down_ && moved < budget && !transfers_.empty() && !out().held) {
-            const transfer t = transfers_.front();
+        while (!down_ && moved < budget && !transfers_.empty() && !out().held && out().one_sided_steps != 0) {
+            if (out().one_sided_steps != loopback_lane::unlimited) --out().one_sided_steps;
+            transfer t = transfers_.front();
             transfers_.erase(transfers_.begin());
-            t.done->done(*t.done, make_error_code(move(t)));
             ++moved;
+            const std::optional<errc> verdict = t.copy == no_shared_copy ? move(t) : copy_some(t);
+            if (!verdict) {
+                transfers_.push_back(t);
+                break;  // as much as is copied at one poll
+            }
+            t.done->done(*t.done, make_error_code(*verdict));
         }
         while (!down_ && moved < budget && !in().held && !in().packets.empty()) {
             if (!hand_up()) break;
             ++moved;
             if (announced_) break;  // the next piece comes at the next poll
         }
-        if (!down_ && wants_room_ && out().packets.size() < out().room) {
+        if (!down_ && wants_room_ && out().packets.size() < out().room &&
+            transfers_.size() < out().one_sided_room) {
             wants_room_ = false;
             sink_.writable();
             ++moved;
@@ -315,7 +415,11 @@ private:
         remote_region there;
         std::byte* local;
         completion* done;
+        unsigned claim_of = 0;  // the end that opened `copy`
+        shared_copy_id copy = no_shared_copy;
+        bool admitted = false;
     };
+    static constexpr std::size_t copied_at_once = 1000;
 
     post_result may_post(loopback_lane& lane) noexcept {
         if (down_ || lane.broken) return post_result::failed;
@@ -325,15 +429,44 @@ private:
         return post_result::retry;
     }
 
-    post_result begin(bool read, const remote_region& there, std::byte* local, completion& c) noexcept {
-        if (down_) return post_result::failed;
-        const transfer t{read, there, local, &c};
+    post_result begin(const transfer& t) noexcept {
+        if (down_ || out().broken) return post_result::failed;
+        if (transfers_.size() >= out().one_sided_room) {
+            ++out().retries;
+            wants_room_ = true;
+            return post_result::retry;
+        }
         if (!out().defers_one_sided && check(t) == errc::ok) {
             move(t);
             return post_result::done;
         }
         transfers_.push_back(t);
+        // Where the end of a region stops nothing, what is under way goes on whatever becomes of it.
+        transfers_.back().admitted = !wire_->offered.revokes_at_once && check(t) == errc::ok;
         return post_result::posted;
+    }
+    post_result begin_together(const transfer& t) noexcept {
+        if (down_ || out().broken) return post_result::failed;
+        if (transfers_.size() >= out().one_sided_room) return post_result::retry;
+        transfers_.push_back(t);
+        return post_result::posted;
+    }
+    /// One piece of a shared copy. Nothing: there is more to come.
+    std::optional<errc> copy_some(transfer& t) noexcept {
+        auto& all = wire_->shared[t.claim_of];
+        if (t.copy >= all.size() || !all[t.copy].open || all[t.copy].bytes != t.there.length)
+            return errc::bad_key;
+        loopback_shared_copy& shared = all[t.copy];
+        if (const errc verdict = check(t); verdict != errc::ok) return verdict;
+        if (!t.read && !out().helps) return {};
+        const std::size_t now = std::min(shared.left(), copied_at_once);
+        if (now == 0) return errc::ok;
+        const std::size_t at = t.read ? shared.front : shared.bytes - shared.back - now;
+        (t.read ? shared.front : shared.back) += now;
+        auto* there = reinterpret_cast<std::byte*>(t.there.address) + at;
+        std::memcpy(t.read ? t.local + at : there, t.read ? there : t.local + at, now);
+        out().copied_together += now;
+        return shared.left() == 0 ? std::optional(errc::ok) : std::nullopt;
     }
     errc check(const transfer& t) noexcept {
         return wire_->domains[1 - side_]->regions().check(t.there.key, t.there.address, t.there.length,
@@ -341,7 +474,7 @@ private:
                                                                  : access_rights::remote_write);
     }
     errc move(const transfer& t) noexcept {
-        const errc verdict = check(t);
+        const errc verdict = t.admitted ? errc::ok : check(t);
         if (verdict != errc::ok || t.there.length == 0) return verdict;
         auto* there = reinterpret_cast<std::byte*>(t.there.address);
         std::memcpy(t.read ? t.local : there, t.read ? there : t.local, t.there.length);
@@ -433,5 +566,7 @@ struct loopback {
 
 static_assert(transport<loopback>);
 static_assert(one_sided_link<loopback::link<rdmacoro::detail::sink_archetype>>);
+static_assert(in_place_link<loopback::link<rdmacoro::detail::sink_archetype>>);
+static_assert(shared_copy_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 
 }  // namespace rdmacoro::test

@@ -26,5 +26,6 @@ struct tcp {
 
 static_assert(transport<tcp>);
 static_assert(one_sided_link<tcp::link<detail::sink_archetype>>);
+static_assert(in_place_link<tcp::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro

@@ -79,7 +79,7 @@ public:
         set& home = sets_[index_of(address, length)];
         for (entry& e : home.entries) {
             if (e.address == address && e.length_class == length) [[likely]] {
-                if (e.uses != most_uses) ++e.uses;
+                ++e.uses;
                 if (e.ready()) ++ready_uses_;
                 return &e;
             }
@@ -115,6 +115,7 @@ private:
     };
     static_assert(sizeof(set) == 64);
     static_assert(window % uses_per_ageing == 0);
+    static_assert(2 * sets * uses_per_ageing < most_uses);  // ageing keeps counts below that
 
     [[nodiscard]] static std::size_t index_of(std::uintptr_t address, std::uint8_t length) noexcept {
         constexpr std::uint64_t golden = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio

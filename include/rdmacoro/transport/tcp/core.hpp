@@ -65,7 +65,9 @@ public:
     enum class phase : std::uint8_t { opening, greeting, ready, listening, closed };
 
     static constexpr std::size_t copy_limit = 2 * 1024;  // payload up to this is copied, longer is gathered
+    static constexpr std::size_t in_place_limit = 128;   // payload from this on may be gathered if asked for
     static constexpr unsigned most_pieces = 64;          // of one send
+    static constexpr unsigned steady_burst = 8;          // polls in a row that found several new messages
 
     inline tcp_core(tcp_engine& engine, int fd) noexcept;
     tcp_core(const tcp_core&) = delete;
@@ -75,6 +77,8 @@ public:
     // What a link does.
     inline post_result post(const message_header& header, const const_buffers& payload,
                             completion& c) noexcept;
+    inline post_result post_in_place(const message_header& header, const const_buffers& payload,
+                                     completion& c) noexcept;
     inline post_result post_copied(const message_header& header, const const_buffers& payload) noexcept;
     inline post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept;
     inline post_result put(std::span<const std::byte> from, const remote_region& there,
@@ -127,6 +131,7 @@ private:
     inline void fill_queue() noexcept;
     inline void flush() noexcept;
     [[nodiscard]] inline bool lets_wait() noexcept;
+    [[nodiscard]] inline bool in_steady_burst() const noexcept;
     inline void submit_send() noexcept;
     inline void sent(int outcome) noexcept;
     inline void send_failed() noexcept;

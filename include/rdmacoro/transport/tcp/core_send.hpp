@@ -6,7 +6,8 @@
 //
 // A system call costs as much as dozens of messages. So while several come at every poll, and only then, a few polls let
 // them gather. Their senders go on meanwhile, all but the last one's: who waits for all that it has sent waits for the
-// flush, and nothing is left behind when senders turn to other work.
+// flush, and nothing is left behind when senders turn to other work. What is sent in place never waits so: its sender
+// can't go on before the kernel has it.
 #pragma once
 
 #include <rdmacoro/transport/tcp/engine.hpp>
@@ -38,6 +39,14 @@ inline post_result tcp_core::post(const message_header& header, const const_buff
     if (answer != post_result::posted) return answer;
     copied_.push_back(c);
     return post_result::posted;
+}
+
+/// While messages gather over several polls short ones are copied all the same: a system call for each poll would cost
+/// more than their copies do.
+inline post_result tcp_core::post_in_place(const message_header& header, const const_buffers& payload,
+                                           completion& c) noexcept {
+    if (payload.size() < in_place_limit || in_steady_burst()) return post(header, payload, c);
+    return gather_and_post(header, payload, c);
 }
 
 /// Answers `posted` when the message waits for the turn's end; its memory is not needed any more.
@@ -162,14 +171,17 @@ inline void tcp_core::flush() noexcept {
     engine_.submit_and_reap();
 }
 
+inline bool tcp_core::in_steady_burst() const noexcept {
+    return burst_polls_ >= steady_burst && burst_epoch_ == engine_.epoch_;
+}
+
 inline bool tcp_core::lets_wait() noexcept {
-    constexpr unsigned steady = 8;            // polls
     constexpr unsigned most_waited = 8;       // polls
     constexpr std::size_t enough = 8 * 1024;  // bytes
     const unsigned fresh = unflushed_ - seen_unflushed_;
     seen_unflushed_ = unflushed_;
     burst_polls_ = fresh > 1 && (burst_polls_ == 0 || burst_epoch_ == engine_.epoch_) ? burst_polls_ + 1 : 0;
-    if (burst_polls_ < steady || waited_polls_ == most_waited || queue_.copied_bytes() >= enough ||
+    if (burst_polls_ < steady_burst || waited_polls_ == most_waited || queue_.copied_bytes() >= enough ||
         queue_.has_items() || operations_.wants_to_send() || server_.wants_to_send()) {
         return false;
     }

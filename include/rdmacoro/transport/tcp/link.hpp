@@ -7,8 +7,8 @@
 
 namespace rdmacoro {
 
-/// Models `one_sided_link`. May be destroyed at any time outside a call to its sink. `Sink` may still be incomplete here: a
-/// sink that holds its link by value.
+/// Models `one_sided_link` and `in_place_link`. May be destroyed at any time outside a call to its sink. `Sink` may still be
+/// incomplete here: a sink that holds its link by value.
 template <class Sink>
 class tcp_link final : private detail::tcp_upper {
 public:
@@ -39,6 +39,13 @@ public:
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         return detail::try_register(core_.engine(), core_.engine().regions(), memory, rights);
     }
+    post_result post_in_place(const message_header& header, const const_buffers& payload,
+                              completion& c) noexcept {
+        return core_.post_in_place(header, payload, c);
+    }
+    /// The kernel reads any memory: there is nothing to prepare.
+    bool prepare_in_place(std::span<const std::byte>) noexcept { return true; }
+    [[nodiscard]] bool in_place(std::span<const std::byte>) const noexcept { return true; }
     bool revoke(completion& c) noexcept { return core_.revoke(c); }
     unsigned poll(unsigned budget) noexcept { return core_.poll(budget); }
     lent_buffer keep() noexcept { return core_.keep(); }
