@@ -110,6 +110,14 @@ struct block {
           id(p.sender.link->open_shared_copy(length)) {
         REQUIRE(id != no_shared_copy);
     }
+    block(const block&) = delete;
+    block& operator=(const block&) = delete;
+    /// What is still under way refers to the completions here.
+    ~block() {
+        const bool over = front_over() && back_over();
+        if (!over) p.sender.link->close(make_error_code(errc::closed));
+        if (!over) p.receiver.link->close(make_error_code(errc::closed));
+    }
     void begin_front() {
         front_answer = p.receiver.link->copy_from_front(id, readable.remote().part(margin, bytes),
                                                         std::span(destination).subspan(margin, bytes), front);

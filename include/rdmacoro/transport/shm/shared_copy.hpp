@@ -18,8 +18,8 @@ struct shared_pieces {
     static constexpr std::size_t longest =
         65536;  // measured: longer ones gain nothing, and the ends meet later
     static constexpr std::size_t shortest =
-        16384;                                 // measured: a claim and a system call for less cost too much
-    static constexpr std::size_t wanted = 16;  // so that both find work in a short block
+        16384;                                // measured: a claim and a system call for less cost too much
+    static constexpr std::size_t wanted = 8;  // so that both find work in a short block
 
     std::size_t block = 0;  ///< bytes
     std::size_t piece = 0;  ///< bytes; the last piece may be shorter
