@@ -37,7 +37,7 @@ struct fake_device {
 
     std::optional<handle> register_memory(std::span<std::byte> pages, access_rights rights) noexcept {
         if (live.size() >= most || pages.size() > longest) return std::nullopt;
-        live.push_back({++made, pages, rights, pages[0]});
+        live.push_back({++made, pages, rights, peek(pages.data())});
         return live.back();
     }
     void deregister(handle& gone) noexcept {
@@ -50,6 +50,11 @@ struct fake_device {
         std::size_t sum = 0;
         for (const handle& h : live) sum += h.pages.size();
         return sum;
+    }
+
+    /// Whole pages have more in them than AddressSanitizer gave to the program.
+    [[gnu::no_sanitize_address, gnu::noinline]] static std::byte peek(const std::byte* at) noexcept {
+        return *at;
     }
 
     std::size_t most = 1000;
