@@ -52,6 +52,15 @@ public:
         }
     }
 
+    // As a receiving operation's poller; see `connection`. Receives from any source are never announced.
+    static constexpr bool speculates = connection_type::speculates;
+    void posted(receive_request& r) noexcept {
+        if (r.source_ != any_source) find(r.source_)->posted(r);
+    }
+    [[nodiscard]] bool cancel_posted(receive_request& r) noexcept {
+        return r.source_ == any_source || find(r.source_)->cancel_posted(r);
+    }
+
     /// Takes `made` over; leaves it alone when it throws.
     [[nodiscard]] peer_id attach(std::unique_ptr<endpoint_core<T, P>>& made) {
         if (!made || &made->link.box().owner() != &box_.owner()) {

@@ -58,11 +58,18 @@ public:
         }
         box.matching().post(*this);
         poller_->poll_for(this->source_);
+        if constexpr (Poller::speculates) {
+            if (!this->done() && this->filling_ == nullptr) poller_->posted(*this);
+        }
     }
     void cancel() noexcept {
         if (this->filling_ != nullptr) {
             if (!this->filling_->forget_receive(*this)) return;  // a device or the peer still writes to it
         } else {
+            if constexpr (Poller::speculates) {
+                if (!poller_->cancel_posted(*this))
+                    return;  // its buffer was announced, or one that counts on it
+            }
             poller_->box().matching().withdraw(*this);
         }
         this->finish(errc::canceled);

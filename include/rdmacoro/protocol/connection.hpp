@@ -54,8 +54,12 @@ public:
 
     // ---- for operations
 
+    /// Whether receives are told of when they are posted, and asked for when they are canceled.
+    static constexpr bool speculates = Protocols::speculates && Transport::static_capabilities.one_sided;
+
     /// Begins a send, in its turn.
     [[gnu::always_inline]] void send(send_request& r) noexcept {
+        if constexpr (speculates) look_for_announcement(r);
         if (phase_ != phase::open || !queue_.empty()) [[unlikely]] {
             send_later(r);
             return;
@@ -87,6 +91,17 @@ public:
     }
 
     unsigned poll(unsigned budget) noexcept override { return link_.poll(budget); }
+
+    /// A receive was posted and has found nothing.
+    void posted(receive_request& r) noexcept {
+        speculation([&](auto& engine) noexcept { engine.posted(r); });
+    }
+    /// A posted receive is canceled. False: it ends later, when no announcement of its buffer, or of one behind it, is left.
+    [[nodiscard]] bool cancel_posted(receive_request& r) noexcept {
+        bool now = true;
+        speculation([&](auto& engine) noexcept { now = engine.cancel_posted(r); });
+        return now;
+    }
 
     /// As a receiving operation's poller: why no message can come any more, and one try to find one.
     [[nodiscard]] status why_not_from(peer_id) const noexcept {
@@ -128,8 +143,10 @@ public:
         const wire_header h{static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags,
                             credits, tag};
         const post_result answer = link_.post(h.store(), payload, r.posted_);
-        if (answer == post_result::done || answer == post_result::posted) [[likely]]
+        if (answer == post_result::done || answer == post_result::posted) [[likely]] {
             credits_.paid(credits);
+            if (kind == 0) message_begun(tag);
+        }
         return answer;
     }
     /// `post` of memory for which the link has answered that it is `in_place`.
@@ -142,14 +159,20 @@ public:
         const wire_header h{static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags,
                             credits, tag};
         const post_result answer = link_.post_in_place(h.store(), payload, r.posted_);
-        if (answer == post_result::done || answer == post_result::posted) credits_.paid(credits);
+        if (answer == post_result::done || answer == post_result::posted) {
+            credits_.paid(credits);
+            if (kind == 0) message_begun(tag);
+        }
         return answer;
     }
     template <class Policy>
     post_result post_copied(unsigned kind, std::uint8_t flags, tag_type tag,
                             std::span<const std::byte> payload) noexcept {
-        return say(static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags, tag,
-                   const_buffers(payload));
+        const post_result answer =
+            say(static_cast<std::uint8_t>(Protocols::template first_kind<Policy>() + kind), flags, tag,
+                const_buffers(payload));
+        if (kind == 0 && answer == post_result::done) message_begun(tag);
+        return answer;
     }
     /// Takes memory back from the transport. True: what was posted counts as sent. False: the link is down, and the
     /// send has ended.
@@ -157,6 +180,45 @@ public:
         if (link_.revoke(r.posted_)) return {};
         close(make_error_code(errc::no_resources));
         return errc::no_resources;
+    }
+
+    // The order of messages, which announcements are told by: each side counts the messages of a direction alike, the
+    // sender when the first message of a policy (its kind 0) is posted, the receiver when it met its receive or was kept.
+
+    [[gnu::always_inline]] void message_begun([[maybe_unused]] tag_type tag) noexcept {
+        speculation([&](auto& engine) noexcept { engine.begun(tag); });
+    }
+    void message_seen() noexcept { ++messages_seen_; }
+    [[nodiscard]] std::uint64_t messages_seen() const noexcept { return messages_seen_; }
+    [[nodiscard]] bool can_send() const noexcept { return phase_ == phase::open; }
+    /// Whether messages of this length go by the policy that announces receives.
+    [[nodiscard]] bool speculates_on(std::size_t bytes) noexcept {
+        return Protocols::choose({bytes, false}, link_.capabilities()) == Protocols::speculative_index;
+    }
+
+    /// As in the base, and counted.
+    [[nodiscard, gnu::always_inline]] receive_request* match(tag_type tag) noexcept {
+        receive_request* r = connection_base::match(tag);
+        if constexpr (speculates) {
+            if (r != nullptr) {
+                message_seen();
+                if (r->announcement_ != receive_request::not_announced)
+                    speculation([&](auto& engine) noexcept { engine.superseded(*r); });
+            }
+        }
+        return r;
+    }
+    void announce(unexpected_message& m) noexcept {
+        if constexpr (speculates) message_seen();
+        connection_base::announce(m);
+    }
+    void offer(unexpected_message& m) noexcept {
+        m.source = source_;  // we may have moved to another mailbox since it began
+        if (receive_request* r = match(m.tag)) {
+            hand_over(m, *r);
+        } else {
+            announce(m);
+        }
     }
 
     /// Opens memory to the peer, or answers an empty region.
@@ -320,6 +382,19 @@ private:
         self.engines_.with(r.policy_, [&](auto& engine) noexcept { engine.transmitted(r, outcome); });
     }
 
+    /// Calls `visit(engine)` for the policy that announces receives, where the list has one.
+    template <class Visit>
+    [[gnu::always_inline]] void speculation(Visit visit) noexcept {
+        if constexpr (speculates) visit(engines_.template at<Protocols::speculative_index>());
+    }
+    /// What has arrived may spare a long message its request.
+    void look_for_announcement(send_request& r) noexcept {
+        if (phase_ != phase::open || !queue_.empty() || !speculates_on(r.from_.size())) return;
+        bool known = false;
+        speculation([&](auto& engine) noexcept { known = engine.may_use(r.tag_); });
+        if (!known) static_cast<void>(link_.poll(most_looked_at));
+    }
+
     [[gnu::always_inline]] start_result begin(send_request& r) noexcept {
         const std::size_t policy = Protocols::choose({r.from_.size(), r.synchronous_}, link_.capabilities());
         r.via_ = this;
@@ -463,6 +538,7 @@ private:
                 owes_goodbye_seen_ = true;
                 say_what_is_owed();
                 while (send_request* r = queue_.pop_front()) r->finish(make_error_code(errc::closed));
+                speculation([](auto& engine) noexcept { engine.peer_leaves(); });
                 fail_receives();
                 return;
             case control_kind::goodbye_seen:
@@ -502,7 +578,10 @@ private:
         }
         r.finish({});
     }
+    static constexpr unsigned most_looked_at = 8;  // messages, before a long send begins
+
     typename Protocols::template engines<connection, Transport::static_capabilities.one_sided> engines_;
+    std::uint64_t messages_seen_ = 0;  // of the peer; counted where the list speculates
     bool said_goodbye_ = false;
     bool draining_ = false;
     std::uint8_t incoming_ = 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 
 namespace rdmacoro::detail {
 
@@ -156,6 +157,39 @@ public:
     }
 
     void add_probe(probe_request& p) noexcept { probes_.push_back(p); }
+
+    /// How many receives posted before `r` will take messages with its tag from its source; nothing when that can't be told,
+    /// as one of them takes other messages, too. Precondition: `r` is posted last, for one tag and one source.
+    [[nodiscard]] std::optional<std::uint32_t> ahead_of(const receive_request& r) noexcept {
+        if (sole_ != nullptr) return 0;
+        if (any_source_posted_ != 0 && first_exact(any_source, r.wanted_.tag) != nullptr) return {};
+        for (receive_request* w = wildcards_.front(); w != nullptr; w = wildcards_.next(*w)) {
+            if (w->wants(r.source_, r.wanted_.tag)) return {};
+        }
+        std::uint32_t count = 0;
+        each_posted(r.source_, r.wanted_.tag, [&](receive_request& other) noexcept {
+            if (&other != &r) ++count;
+        });
+        return count;
+    }
+
+    /// Calls `visit` for each posted receive with this tag from this source alone, oldest first; it may withdraw it.
+    template <class Visit>
+    void each_posted(peer_id source, tag_type tag, Visit visit) noexcept {
+        const auto fits = [&](const receive_request& r) noexcept {
+            return r.wanted_.exact() && r.wanted_.tag == tag && r.source_ == source;
+        };
+        if (sole_ != nullptr) {
+            if (fits(*sole_)) visit(*sole_);
+            return;
+        }
+        auto& list = receives_.bucket(mix(tag, source));
+        for (receive_request* r = list.front(); r != nullptr;) {
+            receive_request* after = list.next(*r);
+            if (fits(*r)) visit(*r);
+            r = after;
+        }
+    }
 
     /// Calls `visit` for each posted receive and each probe that only `source` could serve, taken out.
     template <class VisitReceive, class VisitProbe>

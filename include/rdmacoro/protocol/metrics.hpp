@@ -22,7 +22,17 @@ struct metrics {
     std::uint64_t switched_to_put =
         0;  ///< messages whose source could be got, and that were put, seen by each side
     std::uint64_t regions_exposed = 0;  ///< pieces of memory opened to the peer for messages
-    std::uint64_t unexpected = 0;       ///< messages that came before their receive was posted
+    std::uint64_t speculative_sent =
+        0;  ///< messages sent by `speculative`, into announced buffers or by its fallback
+    std::uint64_t announcements_used = 0;     ///< of those, into buffers that the peer had announced
+    std::uint64_t announced = 0;              ///< buffers that this side announced
+    std::uint64_t announcements_met = 0;      ///< of those, used
+    std::uint64_t announcements_crossed = 0;  ///< of those, whose message asked for a rendezvous all the same
+    std::uint64_t announcements_mispredicted = 0;  ///< of those, whose message came by another policy
+    std::uint64_t announcements_withdrawn = 0;     ///< of those, taken back when a receive was canceled
+    std::uint64_t speculation_stopped = 0;         ///< times announcing did not pay
+    std::uint64_t speculation_resumed = 0;         ///< times it was tried again
+    std::uint64_t unexpected = 0;                  ///< messages that came before their receive was posted
     std::uint64_t payload_copies = 0;   ///< copies of payload made above the transport, received or kept
     std::uint64_t bytes_copied = 0;     ///< in those copies
     std::uint64_t lent = 0;             ///< messages handed to the user without a copy

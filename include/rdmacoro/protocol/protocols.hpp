@@ -8,6 +8,7 @@
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>
+#include <rdmacoro/protocol/speculative.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,11 @@ template <class Policy, class Context>
 struct engine_of<Policy, Context, false> {
     using type = absent_engine<Context>;
 };
+template <class Policy>
+inline constexpr bool is_speculative = false;
+template <class Policy>
+    requires(Policy::speculates)
+inline constexpr bool is_speculative<Policy> = true;
 }  // namespace detail
 
 /// How messages travel, as a type. The choice is made for each message by size and capabilities, in the order of the
@@ -38,6 +44,15 @@ template <protocol_policy... Policies>
 struct protocols {
     static constexpr std::size_t count = sizeof...(Policies);
     static constexpr std::size_t none = count;
+    /// The index of the policy that announces receives; `none` when none does. At most one may.
+    static constexpr std::size_t speculative_index = [] {
+        std::size_t index = 0;
+        static_cast<void>(((detail::is_speculative<Policies> ? true : (++index, false)) || ...));
+        return index;
+    }();
+    static constexpr bool speculates = speculative_index != none;
+    static_assert((std::size_t{detail::is_speculative<Policies>} + ... + 0) <= 1,
+                  "a protocol list has at most one speculative policy");
 
     /// The index of the policy that carries such a message over a link with these capabilities; `none` when none does.
     [[nodiscard]] static constexpr std::size_t choose(const message_facts& m,
@@ -111,6 +126,11 @@ struct protocols {
     class engines {
     public:
         explicit engines(Context& context) noexcept : all_(for_each<Policies>(context)...) {}
+
+        template <std::size_t Index>
+        [[nodiscard]] auto& at() noexcept {
+            return std::get<Index>(all_);
+        }
 
         /// Calls `visit(engine)` for policy `index`.
         template <class Visit>

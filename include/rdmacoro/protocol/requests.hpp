@@ -62,7 +62,12 @@ public:
 
     tag_match wanted_;
     peer_id source_;
-    lent_buffer* loan_;  ///< where to put a message that is to be lent; nullptr: it goes `into_` memory
+    static constexpr std::uint16_t not_announced = 0xffff;
+    static constexpr std::uint16_t watched = 0xfffe;
+    std::uint16_t announcement_ =
+        not_announced;        ///< the number its buffer was announced by; `watched`: it might have been
+    bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
+    lent_buffer* loan_;       ///< where to put a message that is to be lent; nullptr: it goes `into_` memory
     connection_base* filling_ = nullptr;   ///< who is putting bytes into it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< what a lent message is being gathered in
     mutable_buffers into_;

@@ -1,0 +1,78 @@
+// What receivers and senders say about buffers that are announced before a message is sent.
+//
+// An announcement has a number of the receiver's choice, below `most_announcements`; in all messages but `announce` the
+// header's tag is that number.
+//
+//   announce   receiver   tag: the receive's; payload: number (32 bits), ahead (32), seen (64), pieces of the destination
+//   claim      sender     this message takes the announced buffer; payload: length (64 bits). Takes its place in the order
+//                         of messages
+//   finish     sender     claimed buffer: flag 0: all is there; 1: given up as `revoke` asked; 2: the send was canceled
+//   withdraw   receiver   forget the announcement, if nothing has claimed it
+//   withdrawn  sender     answer to `withdraw`, and only to it
+//   revoke     receiver   the claimed buffer is not there any more; answered by `finish`
+//
+// An announcement names one message: of those with its tag that the sender begins after the first `seen` messages of this
+// direction, the one with `ahead` others before it. The receiver knows it, as messages of one tag and one sender meet
+// receives in order: `ahead` are the receives posted before. So nothing has to be acknowledged, and an announcement that
+// crosses its message is recognised by the sender, who drops it. The published rules (Rashti, Afsahi, "A speculative and
+// adaptive MPI rendezvous protocol over RDMA-enabled interconnects", 2009) with acknowledgements and flags are unsafe in two
+// cases; tests/protocol/speculation_model.cpp shows both.
+#pragma once
+
+#include <rdmacoro/protocol/detail/rendezvous_wire.hpp>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace rdmacoro::detail {
+
+/// Kinds of a speculative policy behind those of its fallback.
+enum speculation_kind : unsigned {
+    speculation_announce,
+    speculation_claim,
+    speculation_finish,
+    speculation_withdraw,
+    speculation_withdrawn,
+    speculation_revoke,
+    speculation_kinds,
+};
+
+/// Announcements of one side that may be out at a time.
+inline constexpr std::uint32_t most_announcements = 64;
+
+/// How many messages a sender looks back on; an announcement that has seen less is too late for any of them.
+inline constexpr std::uint32_t remembered_sends = 1024;
+
+/// Flags of `finish`.
+enum : std::uint8_t { finish_done = 0, finish_revoked = 1, finish_canceled = 2 };
+
+/// The payload of `announce`.
+struct announcement_body {
+    static constexpr std::size_t fixed_bytes = 16;
+    static constexpr std::size_t most_bytes = fixed_bytes + remote_pieces::most * remote_pieces::wire_bytes;
+    static_assert(most_bytes <= most_copied);
+
+    std::uint32_t number = 0;
+    std::uint32_t ahead = 0;
+    std::uint64_t seen = 0;
+    remote_pieces destination;
+
+    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept {
+        store_number(raw.data(), number);
+        store_number(raw.data() + 4, ahead);
+        store_number(raw.data() + 8, seen);
+        return raw.first(fixed_bytes + destination.store(raw.data() + fixed_bytes));
+    }
+    /// False: this can't be.
+    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept {
+        if (raw.size() < fixed_bytes || !destination.load(raw.subspan(fixed_bytes))) return false;
+        number = load_number<std::uint32_t>(raw.data());
+        ahead = load_number<std::uint32_t>(raw.data() + 4);
+        seen = load_number<std::uint64_t>(raw.data() + 8);
+        return number < most_announcements && destination.count != 0 && destination.bytes() != 0 &&
+               destination.bytes() <= std::uint64_t{1} << 62;
+    }
+};
+
+}  // namespace rdmacoro::detail
