@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timer.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <system_error>
@@ -30,10 +31,17 @@ public:
     }
     ~refusal_timer() { stop(); }
 
-    void start(scheduler& on) noexcept {
+    /// Something was refused now. Answers until when the peer may say why.
+    time_point start(scheduler& on) noexcept {
+        const time_point until = deadline_after(on.now(), grace);
+        start(on, until);
+        return until;
+    }
+    /// Nothing happens where it runs already: `refusal_expired` starts it anew for those that have time left.
+    void start(scheduler& on, time_point until) noexcept {
         if (queued()) return;
         on_ = &on;
-        deadline = deadline_after(on.now(), grace);
+        deadline = until;
         try {
             on.add_timer(*this);
         } catch (const std::bad_alloc&) {
@@ -42,6 +50,18 @@ public:
     }
     void stop() noexcept {
         if (queued()) on_->remove_timer(*this);
+    }
+    /// For `refusal_expired`: of the slots that are `refused(slot)` one has been so for too long.
+    template <class Slots, class Refused>
+    [[nodiscard]] bool overdue(Slots& slots, Refused refused) noexcept {
+        time_point first = time_point::max();
+        for (auto& s : slots) {
+            if (refused(s)) first = std::min(first, s.refused_until);
+        }
+        if (first == time_point::max()) return false;
+        if (first <= on_->now()) return true;
+        start(*on_, first);
+        return false;
     }
 
 private:

@@ -27,7 +27,7 @@ public:
 
     delivery requested(const wire_header& h, std::span<const std::byte> payload) noexcept {
         rendezvous_request_body body;
-        if (!body.load(payload)) return context_.violation();
+        if (h.flags > 1 || !body.load(payload)) return context_.violation();
         if (!slots_.reach(body.stream)) {
             context_.close(make_error_code(errc::no_resources));
             return delivery::taken;
@@ -40,6 +40,8 @@ public:
         s.total = static_cast<std::size_t>(body.length);
         s.tag = h.tag;
         s.position = 0;
+        s.turn = h.flags;
+        s.leavable = true;
         s.copy = body.copy;
         s.gets.there = body.source;
         s.gets.owner = this;
@@ -81,6 +83,7 @@ public:
                 say_where(id);
             } else {
                 s->now = state::none;
+                s->leavable = false;
                 context_.end_fill(*std::exchange(s->request, nullptr), s->tag, s->total);
             }
             return delivery::taken;
@@ -91,6 +94,7 @@ public:
         s->regions.clear();
         s->owed = 0;
         s->now = state::none;
+        s->leavable = false;
         if (receive_request* r = std::exchange(s->request, nullptr))
             context_.fail_fill(*r, make_error_code(errc::canceled));
         return delivery::taken;
@@ -98,7 +102,7 @@ public:
 
     delivery abandoned(const wire_header& h, std::span<const std::byte> payload) noexcept {
         slot* s = slot_of(h);
-        if (s == nullptr || !payload.empty() || (s->owed & owes_gone) != 0 || s->abandoned)
+        if (s == nullptr || !payload.empty() || !std::exchange(s->leavable, false))
             return context_.violation();
         const auto id = static_cast<std::uint32_t>(h.tag);
         switch (s->now) {
@@ -131,6 +135,8 @@ public:
             }
             s.request = nullptr;
             s.regions.clear();
+            s.withdrawn = false;
+            s.owed = 0;
             s.now = state::none;
             owe(id, owes_received);
             return true;
@@ -143,8 +149,8 @@ public:
             say(id);
             context_.settled();
         });
-        for (slot& s : slots_) {
-            if (s.stalled) go_on(s.gets.name);
+        for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+            if (slots_[id].stalled) go_on(id);
         }
     }
 
@@ -165,11 +171,8 @@ public:
 
     /// The peer had time to say why its memory was refused.
     void refusal_expired() noexcept {
-        for (slot& s : slots_) {
-            if (s.now != state::refused) continue;
+        if (refusal_.overdue(slots_, [](const slot& s) noexcept { return s.now == state::refused; }))
             static_cast<void>(context_.violation());
-            return;
-        }
     }
 
 private:
@@ -198,9 +201,12 @@ private:
         state now = state::none;
         std::uint8_t owed = 0;
         std::uint8_t ready_flags = 0;
+        std::uint8_t turn = 0;  ///< the request's flag
         bool stalled = false;
         bool abandoned = false;  ///< by the sender, while gets are under way that can't be stopped
         bool withdrawn = false;  ///< by us, in the same situation
+        bool leavable = false;   ///< the sender may still abandon it: its last word has not come
+        time_point refused_until{};
         std::uint32_t next_free = 0;
         shared_copy_id copy = no_shared_copy;
         std::vector<region> regions;
@@ -313,12 +319,13 @@ private:
         slot& s = slots_[id];
         if (s.abandoned || s.withdrawn) {
             const bool by_peer = std::exchange(s.abandoned, false);
-            s.withdrawn = false;
+            const bool by_us = std::exchange(s.withdrawn, false);
             if (by_peer) {
-                let_go(id, errc::peer_canceled);
+                let_go(id, by_us ? errc::canceled : errc::peer_canceled);
                 return;
             }
             s.now = state::none;
+            s.owed = 0;
             s.regions.clear();
             context_.fail_fill(*std::exchange(s.request, nullptr), make_error_code(errc::canceled));
             owe(id, owes_received);
@@ -326,9 +333,9 @@ private:
         }
         if (outcome && is_refusal(outcome)) {
             s.now = state::refused;
-            refusal_.start(context_.box().owner());
+            s.refused_until = refusal_.start(context_.box().owner());
         } else if (outcome) {
-            context_.close(outcome);
+            context_.close(outcome == errc::closed ? context_.why_failed() : outcome);
         } else {
             s.now = state::none;
             s.regions.clear();
@@ -424,7 +431,7 @@ private:
             if (!said(s, rendezvous_ready, s.ready_flags, id, body.store(raw), owes_ready)) return;
         }
         if ((s.owed & owes_withdraw) != 0) {
-            if (!said(s, rendezvous_withdraw, 0, id, {}, owes_withdraw)) return;
+            if (!said(s, rendezvous_withdraw, s.turn, id, {}, owes_withdraw)) return;
             // Said first: a sender that is refused the memory finds the reason behind it.
             if (context_.link_capabilities().revokes_at_once) {
                 s.regions.clear();

@@ -47,7 +47,7 @@ public:
         if constexpr (Way != rendezvous_way::put) expose(r, s, body);
         std::array<std::byte, rendezvous_request_body::most_bytes> raw;
         const post_result said =
-            context_.template post_copied<Listed>(rendezvous_request, 0, r.tag_, body.store(raw));
+            context_.template post_copied<Listed>(rendezvous_request, s.turn, r.tag_, body.store(raw));
         if (said != post_result::done) {
             release(s);
             slots_.give(id);
@@ -121,7 +121,8 @@ public:
 
     delivery withdrawn(const wire_header& h, std::span<const std::byte> payload) noexcept {
         slot* s = slot_of(h);
-        if (s == nullptr || !payload.empty()) return context_.violation();
+        if (s == nullptr || !payload.empty() || h.flags > 1) return context_.violation();
+        if (h.flags != s->turn) return delivery::taken;  // it crossed the last `sent`
         const auto id = static_cast<std::uint32_t>(h.tag);
         switch (s->now) {
             case state::putting:
@@ -146,8 +147,8 @@ public:
 
     void writable() noexcept {
         slots_.say_all([&](std::uint32_t id) noexcept { say(id); });
-        for (slot& s : slots_) {
-            if (s.stalled) go_on(s.puts.name);
+        for (std::uint32_t id = 0; id < slots_.size(); ++id) {  // sends that begin meanwhile add slots
+            if (slots_[id].stalled) go_on(id);
         }
     }
 
@@ -166,11 +167,8 @@ public:
 
     /// The peer had time to say why its memory was refused.
     void refusal_expired() noexcept {
-        for (slot& s : slots_) {
-            if (s.now != state::refused) continue;
+        if (refusal_.overdue(slots_, [](const slot& s) noexcept { return s.now == state::refused; }))
             static_cast<void>(context_.violation());
-            return;
-        }
     }
 
 private:
@@ -196,9 +194,11 @@ private:
         bool stalled = false;
         bool helping = false;  ///< the receiver's `ready` to copy together has come
         std::uint8_t sent_flags = 0;
+        std::uint8_t turn = 0;  ///< changes with each message
         std::uint32_t next_free = 0;
         shared_copy_id copy = no_shared_copy;
         std::size_t round = 0;  ///< bytes that are being put
+        time_point refused_until{};
         std::vector<region> regions;
         piecewise_transfer<const std::byte> puts;
         helper_hook helper;
@@ -255,6 +255,7 @@ private:
         send_request* r = std::exchange(s.request, nullptr);
         release(s);
         s.now = state::free;
+        s.turn ^= 1;
         slots_.give(id);
         if (r != nullptr) context_.finish_send(*r, outcome);
         context_.room_for_sends();
@@ -327,12 +328,12 @@ private:
     void refused(std::uint32_t id, std::error_code outcome) noexcept {
         slot& s = slots_[id];
         if (!is_refusal(outcome)) {
-            context_.close(outcome);
+            context_.close(outcome == errc::closed ? context_.why_failed() : outcome);
         } else if (s.withdrawn) {
             give_up(id);
         } else {
             s.now = state::refused;
-            refusal_.start(context_.box().owner());
+            s.refused_until = refusal_.start(context_.box().owner());
         }
     }
 

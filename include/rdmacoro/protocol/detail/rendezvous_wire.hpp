@@ -3,13 +3,15 @@
 // A message is named by its stream, a small number that its sender chose; in all but the request the header's tag is the
 // stream. Numbers are little-endian.
 //
-//   request   sender     tag: the message's; payload: stream (32 bits), shared copy (32), length (64), pieces of the source
+//   request   sender     tag: the message's; payload: stream (32 bits), shared copy (32), length (64), pieces of the source;
+//                        flag 1: every other message of this stream
 //   ready     receiver   payload: offset (64 bits), pieces of the destination; flag 1: the receiver is copying, too
 //   received  receiver   the source is free: all has been got, or is not wanted
 //   sent      sender     the destination is free: all that was asked for has been put; flag 1: no more will be
 //   abandon   sender     the send was canceled, the source is not there any more
 //   gone      receiver   answer to `abandon`, and only to it: the stream's number is free again
-//   withdraw  receiver   the destination is not there any more; answered by `sent`
+//   withdraw  receiver   the destination is not there any more; answered by `sent`; flag as in the request, for it may cross
+//                        the last `sent` and find the stream in use again
 #pragma once
 
 #include <rdmacoro/memory/region.hpp>

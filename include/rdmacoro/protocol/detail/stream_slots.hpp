@@ -60,7 +60,7 @@ public:
     /// Calls `say(id)` for each that was remembered, oldest first; it may remember it again.
     template <class Say>
     void say_all(Say say) noexcept {
-        for (std::size_t n = unsaid_.size(); n > 0; --n) {
+        for (std::size_t n = unsaid_.size(); n > 0 && !unsaid_.empty(); --n) {
             const std::uint32_t id = unsaid_.front();
             unsaid_.erase(unsaid_.begin());
             say(id);
