@@ -3,10 +3,9 @@
 
 #include <rdmacoro/protocol/metrics.hpp>
 
-#include <array>
 #include <cstdint>
-#include <string>
 #include <string_view>
+#include <vector>
 
 namespace pingpong {
 
@@ -16,16 +15,28 @@ struct carried_by {
     std::uint64_t messages;
 };
 
-/// Every policy that a link's counts know, in a fixed order.
-[[nodiscard]] inline auto carried(const rdmacoro::metrics& counts) {
-    return std::array{
-        carried_by{"eager", counts.eager_sent},
-        carried_by{"reuse_aware_eager, in place", counts.in_place_sent},
-        carried_by{"get_rendezvous", counts.get_sent},
-        carried_by{"put_rendezvous", counts.put_sent},
-        carried_by{"cooperative_rendezvous", counts.cooperative_sent},
-        carried_by{"segmented", counts.segmented_sent},
+/// The policies that have sent something between two readings of a link's counts.
+[[nodiscard]] inline std::vector<carried_by> carried(const rdmacoro::metrics& before,
+                                                     const rdmacoro::metrics& after) {
+    using rdmacoro::metrics;
+    struct counter {
+        std::string_view policy;
+        std::uint64_t metrics::* messages;
     };
+    static constexpr counter counters[] = {
+        {"eager", &metrics::eager_sent},
+        {"reuse_aware_eager, in place", &metrics::in_place_sent},
+        {"get_rendezvous", &metrics::get_sent},
+        {"put_rendezvous", &metrics::put_sent},
+        {"cooperative_rendezvous", &metrics::cooperative_sent},
+        {"segmented", &metrics::segmented_sent},
+    };
+    std::vector<carried_by> sent;
+    for (const counter& one : counters) {
+        const std::uint64_t messages = after.*one.messages - before.*one.messages;
+        if (messages != 0) sent.push_back({one.policy, messages});
+    }
+    return sent;
 }
 
 }  // namespace pingpong
