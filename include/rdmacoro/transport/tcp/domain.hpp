@@ -43,6 +43,8 @@ public:
 
     /// Sockets that are open, those included that the kernel has not let go of yet.
     [[nodiscard]] std::size_t sockets() const noexcept { return engine_.sockets(); }
+    /// Regions that peers can reach now.
+    [[nodiscard]] std::size_t registered() noexcept { return engine_.regions().registered(); }
     /// Blocks of memory in use by links and by readers of kept messages, 64 KiB each.
     [[nodiscard]] std::size_t chunks() noexcept { return engine_.chunks().in_use(); }
 
