@@ -78,7 +78,7 @@ starts_measuring() {
     client=$!
     started="$started $client"
     exec 4<"$work/client.pipe"
-    read_line_like 'protocol default' 4 >/dev/null || fail "pingpong $*"
+    read_line_like 'protocol auto' 4 >/dev/null || fail "pingpong $*"
 }
 
 # ends_with STATUS PID: a process in the background ends with this status; its time limit is its own.
@@ -122,7 +122,7 @@ results = document["results"]
 assert [(r["test"], r["bytes"]) for r in results] == [(t, s) for t in tests for s in sizes]
 for r in results:
     assert set(keys) <= set(r), set(keys) - set(r)
-    assert r["transport"] == scheme and r["protocol"] == "default", r
+    assert r["transport"] == scheme and r["protocol"] == "auto", r
     window = 1 if r["test"] == "latency" else 8
     assert r["window"] == window, r
     assert r["iterations"] == (42 if window == 1 else 48), r
@@ -170,14 +170,14 @@ done
 # ---- protocol lists, idle strategies
 
 for url in $urls; do
-    for protocol in default eager segmented; do
+    for protocol in auto eager get put cooperative reuse eager-only segmented; do
         for idle in spin yield adaptive; do
             succeeds --pair "$url" --protocol "$protocol" --idle "$idle" --test latency,bandwidth --sizes 8,2000 \
                 --iterations 50 --warmup 10 --verify
         done
     done
-    refuses 1 'carries no message of 64M' --pair "$url" --protocol eager --sizes 8,64M --iterations 4
-    refuses 2 'compiled in are default, eager' --pair "$url" --protocol no-such-list
+    refuses 1 'carries no message of 64M' --pair "$url" --protocol eager-only --sizes 8,64M --iterations 4
+    refuses 2 'compiled in are auto, eager' --pair "$url" --protocol no-such-list
 
     succeeds --explain --pair "$url"
     grep -q eager "$work/out" && grep -q segmented "$work/out" || fail "--explain names no policies"
@@ -194,7 +194,7 @@ for url in $urls; do
 
     starts_listening "$url" --forever
     for _ in 1 2 3; do succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 "$address"; done
-    refuses 1 'give both sides the same --protocol' --protocol eager "$address"
+    refuses 1 'give both sides the same --protocol' --protocol eager-only "$address"
     refuses 1 'arrived wrong' --test rate --sizes 8 --iterations 100 --verify --spoil 3 "$address"
     succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 "$address"
     refuses 1 'listens' --listen "$address"

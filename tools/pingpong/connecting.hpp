@@ -109,7 +109,9 @@ private:
         watch::expect(doing_, plan.windows());
         co_await say(peer_, plan);
         const auto ready = co_await hear<ready_message>(peer_);
+        const rdmacoro::metrics before = peer_.counts();
         const tick_count took = co_await ask(peer_, exchange_, ready.remote());
+        carried_ = carried(before, peer_.counts());
         const auto done = co_await hear<done_message>(peer_);
         watch::rest();
         if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
@@ -130,6 +132,7 @@ private:
             is_one_sided(row.test)
                 ? std::string(facts_of(row.test).name)
                 : std::string(list::name_of(list::choose({row.bytes, false}, peer_.link_capabilities())));
+        if (!is_one_sided(row.test)) done.carried = carried_;
         done.bytes = row.bytes;
         done.iterations = count;
         done.window = row.window;
@@ -144,6 +147,7 @@ private:
     const options& asked_;
     tick_facts ticks_;
     exchange exchange_;
+    std::vector<carried_by> carried_;
     std::uint64_t phase_ = 0;
     std::string doing_ = "the greeting";
 };

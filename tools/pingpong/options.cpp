@@ -187,7 +187,7 @@ std::optional<options> parse_options(int argc, char** argv) {
                    "Operations outstanding; default 64, but 1 for get and put; latency has always 1")
         ->type_name("N");
     app.add_option("--protocol", parsed.protocol,
-                   "How messages travel, the same on both sides: " + list_names() + ". Default: default")
+                   "How messages travel, the same on both sides: " + list_names() + ". Default: auto")
         ->type_name("NAME");
     app.add_option("--idle", raw.idle,
                    "What a side does when nothing moves: spin, yield, or adaptive (spin, yield, then sleep), "

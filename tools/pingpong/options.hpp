@@ -27,7 +27,7 @@ struct options {
     std::optional<std::uint64_t> window;      ///< none: each test's own
     std::optional<std::uint64_t> iterations;  ///< none: what takes about a second
     std::optional<std::uint64_t> warmup;      ///< none: some 30 ms
-    std::string protocol = "default";
+    std::string protocol = "auto";
     std::optional<idle_kind> idle;
     std::vector<int>
         cpus;  ///< the connecting side's and the listening side's; or one, of whichever side this is

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdio>
+#include <utility>
 
 namespace pingpong {
 
@@ -19,7 +20,7 @@ namespace {
 /// The cells of a line, right-aligned below each other.
 template <std::size_t N>
 std::string line_of(const std::array<std::string, N>& cells) {
-    constexpr std::array<std::size_t, 11> widths{6, 11, 10, 10, 10, 10, 10, 10, 10, 9, 9};
+    constexpr std::array<std::size_t, 12> widths{6, 11, 10, 10, 10, 10, 10, 10, 10, 9, 9, 10};
     static_assert(N == widths.size());
     std::string line;
     for (std::size_t i = 0; i < N; ++i) {
@@ -28,6 +29,16 @@ std::string line_of(const std::array<std::string, N>& cells) {
         line += cells[i];
     }
     return line + '\n';
+}
+
+/// "eager", or "eager 12, get_rendezvous 88" where there were several.
+std::string carried_text(const result_row& row) {
+    if (row.carried.empty()) return row.policy;
+    if (row.carried.size() == 1) return std::string(row.carried.front().policy);
+    std::string text;
+    for (const carried_by& one : row.carried)
+        append_item(text, std::string(one.policy) + " " + std::to_string(one.messages));
+    return text;
 }
 
 nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, const options& asked) {
@@ -87,14 +98,14 @@ void reporter::add(const result_row& row) {
         title.append(test.name).append(" (times: ").append(test.sample).append(")");
         if (row.window != 1) title.append(", window ").append(std::to_string(row.window));
         say(title + "\n" +
-            line_of(std::array<std::string, 11>{"size", "iterations", "min", "median", "mean", "p95", "p99",
-                                                "p99.9", "max", "GB/s", "M msg/s"}));
+            line_of(std::array<std::string, 12>{"size", "iterations", "min", "median", "mean", "p95", "p99",
+                                                "p99.9", "max", "GB/s", "M msg/s", "carried by"}));
     }
     const summary& t = row.times;
-    say(line_of(std::array<std::string, 11>{
+    say(line_of(std::array<std::string, 12>{
         size_text(row.bytes), std::to_string(row.iterations), time_text(t.min), time_text(t.median),
         time_text(t.mean), time_text(t.p95), time_text(t.p99), time_text(t.p999), time_text(t.max),
-        number_text(row.bytes_per_s / 1e9, 3), number_text(row.messages_per_s / 1e6, 4)}));
+        number_text(row.bytes_per_s / 1e9, 3), number_text(row.messages_per_s / 1e6, 4), carried_text(row)}));
 }
 
 std::string reporter::json() const {
@@ -112,7 +123,12 @@ std::string reporter::json() const {
         {"rdmacoro", PINGPONG_VERSION},
         {"date", machine.date}};
     document["results"] = nlohmann::ordered_json::array();
-    for (const result_row& row : rows_) document["results"].push_back(entry(row, facts_, asked_));
+    for (const result_row& row : rows_) {
+        nlohmann::ordered_json fields = entry(row, facts_, asked_);
+        fields["carried"] = nlohmann::ordered_json::object();
+        for (const carried_by& one : row.carried) fields["carried"][std::string(one.policy)] = one.messages;
+        document["results"].push_back(std::move(fields));
+    }
     return document.dump(2) + "\n";
 }
 

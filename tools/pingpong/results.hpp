@@ -1,6 +1,7 @@
 // What was measured, and how it is told: a table, JSON, CSV.
 #pragma once
 
+#include "carried.hpp"
 #include "options.hpp"
 #include "samples.hpp"
 
@@ -12,7 +13,9 @@ namespace pingpong {
 
 struct result_row {
     test_kind test{};
-    std::string policy;  ///< of the protocol list, that carried these messages
+    std::string policy;  ///< of the protocol list, that is chosen for such messages
+    std::vector<carried_by>
+        carried;  ///< what the connecting side's messages were sent by, as the link counted
     std::uint64_t bytes = 0;
     std::uint64_t iterations = 0;
     std::uint64_t window = 1;

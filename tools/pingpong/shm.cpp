@@ -4,6 +4,6 @@
 
 namespace pingpong {
 
-const transport_entry shm_transport{rdmacoro::shm::name, "shm://NAME", lists_over<rdmacoro::shm>};
+const transport_entry shm_transport{rdmacoro::shm::name, "shm://NAME", lists_over<rdmacoro::shm>()};
 
 }  // namespace pingpong

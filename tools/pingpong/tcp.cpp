@@ -6,7 +6,7 @@
 
 namespace pingpong {
 
-const transport_entry tcp_transport{rdmacoro::tcp::name, "tcp://HOST:PORT", lists_over<rdmacoro::tcp>};
+const transport_entry tcp_transport{rdmacoro::tcp::name, "tcp://HOST:PORT", lists_over<rdmacoro::tcp>()};
 
 }  // namespace pingpong
 

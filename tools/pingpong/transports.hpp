@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pingpong {
 
@@ -26,7 +27,7 @@ struct protocol_entry {
 struct transport_entry {
     std::string_view scheme;
     std::string_view form;  ///< of its addresses
-    std::span<const protocol_entry> lists;
+    std::vector<protocol_entry> lists;
 };
 
 [[nodiscard]] std::span<const transport_entry* const> all_transports();
