@@ -42,7 +42,7 @@ results = json.load(open(sys.argv[1]))["results"]
 transports = {r["transport"] for r in results}
 assert transports == {"shm"} | ({"tcp"} if os.environ.get("RDMACORO_WITH_TCP") == "1" else set()), transports
 protocols = {r["protocol"] for r in results}
-assert {"auto", "eager", "get", "put", "cooperative", "reuse"} <= protocols, protocols
+assert {"auto", "eager", "get", "put", "speculative", "cooperative", "reuse"} <= protocols, protocols
 wanted = {(t, p, n, m, x) for t in transports for p in protocols for n in (64, 128 << 10) for m in ("1", "2")
           for x in (None, 0.5, 1)}
 assert {(r["transport"], r["protocol"], r["bytes"], r["model"], r["comm_over_comp"]) for r in results} == wanted

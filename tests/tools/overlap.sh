@@ -45,7 +45,7 @@ results = document["results"]
 transports = {r["transport"] for r in results}
 assert transports == {"shm"} | ({"tcp"} if os.environ.get("RDMACORO_WITH_TCP") == "1" else set()), transports
 protocols = {r["protocol"] for r in results}
-assert {"auto", "eager", "get", "put", "cooperative", "reuse"} <= protocols, protocols
+assert {"auto", "eager", "get", "put", "speculative", "cooperative", "reuse"} <= protocols, protocols
 wanted = {(t, p, side, order, n) for t in transports for p in protocols for side in ("send", "receive")
           for order in ("sender-first", "receiver-first") for n in (64, 128 << 10)}
 assert {(r["transport"], r["protocol"], r["test"], r["order"], r["bytes"]) for r in results} == wanted

@@ -42,7 +42,7 @@ results = json.load(open(sys.argv[1]))["results"]
 transports = {r["transport"] for r in results}
 assert transports == {"shm"} | ({"tcp"} if os.environ.get("RDMACORO_WITH_TCP") == "1" else set()), transports
 protocols = {r["protocol"] for r in results}
-assert {"auto", "eager", "get", "put", "cooperative", "reuse"} <= protocols, protocols
+assert {"auto", "eager", "get", "put", "speculative", "cooperative", "reuse"} <= protocols, protocols
 sweeps = {}
 for r in results:
     sweeps.setdefault(tuple(r[k] for k in ("transport", "protocol", "test", "order", "delay", "bytes")), []).append(r)

@@ -43,7 +43,7 @@ results = json.load(open(sys.argv[1]))["results"]
 transports = {r["transport"] for r in results}
 assert transports == {"shm"} | ({"tcp"} if os.environ.get("RDMACORO_WITH_TCP") == "1" else set()), transports
 protocols = {r["protocol"] for r in results}
-assert {"auto", "eager", "get", "put", "cooperative", "reuse"} <= protocols, protocols
+assert {"auto", "eager", "get", "put", "speculative", "cooperative", "reuse"} <= protocols, protocols
 assert len(results) == len(transports) * len(protocols) * 2
 for r in results:
     assert r["iterations"] == 6 and min(r["reuse_0_ns"], r["reuse_50_ns"], r["reuse_100_ns"]) > 0, r

@@ -29,6 +29,7 @@ struct carried_by {
         {"get_rendezvous", &metrics::get_sent},
         {"put_rendezvous", &metrics::put_sent},
         {"cooperative_rendezvous", &metrics::cooperative_sent},
+        {"speculative", &metrics::speculative_sent},
         {"segmented", &metrics::segmented_sent},
     };
     std::vector<carried_by> sent;

@@ -6,6 +6,7 @@
 #include <rdmacoro/protocol/protocols.hpp>
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
+#include <rdmacoro/protocol/speculative.hpp>
 
 #include <string_view>
 
@@ -29,6 +30,8 @@ constexpr void for_each_list(Visit&& visit) {
         list_name{"get", "the receiver gets long messages"});
     visit.template operator()<protocols<eager<>, put_rendezvous<>, segmented<>>>(
         list_name{"put", "the sender puts long messages where the receiver says"});
+    visit.template operator()<protocols<eager<>, speculative<get_rendezvous<>>, segmented<>>>(list_name{
+        "speculative", "the sender puts long messages where the receiver said before it was asked"});
     visit.template operator()<protocols<eager<>, cooperative_rendezvous<>, segmented<>>>(
         list_name{"cooperative", "both sides copy long messages together"});
     visit.template operator()<protocols<reuse_aware_eager<>, segmented<>>>(
