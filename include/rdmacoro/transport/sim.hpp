@@ -96,7 +96,7 @@ struct sim {
 
     /// A link that hands up to `Sink`. Models `one_sided_link` and `in_place_link`.
     template <class Sink>
-    class link : public detail::sim::link<Sink> {
+    class link final : public detail::sim::link<Sink> {
     public:
         link(connection made, Sink& sink) noexcept
             : detail::sim::link<Sink>(*std::exchange(made.wire_, nullptr), made.side_, sink) {}

@@ -101,6 +101,7 @@ protected:
     link_base(wire& connected, unsigned side) noexcept : wire_(&connected), side_(side) {
         wire_->ends[side_] = this;
         if (!wire_->into(side_).arrived.empty()) world().ready(*this);
+        wire_->resume_transfers();
     }
     ~link_base() {
         shut(make_error_code(errc::closed));
@@ -282,10 +283,16 @@ private:
         return t;
     }
 
+    /// Whether gets and puts need the peer's scheduler, and nothing there polls the link yet.
+    [[nodiscard]] bool unserved() const noexcept {
+        return !capabilities().one_sided_offloaded && wire_->ends[1 - side_] == nullptr &&
+               !wire_->ended[1 - side_];
+    }
+
     void happened(transfer& t) noexcept {
         if (event_key::kind(t.key) == event_kind::transmitted) {
             if (t.sent != nullptr) wire_->copy_payload(*t.sent);
-        } else if (wire_->silent()) {
+        } else if (wire_->silent() || unserved()) {
             return;  // until somebody speaks again
         } else {
             wire_->move(t);
@@ -306,7 +313,10 @@ inline void wire::silence_changed() noexcept {
         if (silent()) world.unschedule(l.delivery);
         schedule(l);
     }
-    if (silent()) return;
+    if (!silent()) resume_transfers();
+}
+
+inline void wire::resume_transfers() noexcept {
     for (link_base* end : ends) {
         if (end == nullptr) continue;
         for (transfer* t = end->transfers().front(); t != nullptr; t = end->transfers().next(*t)) {

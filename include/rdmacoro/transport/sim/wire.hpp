@@ -81,6 +81,8 @@ struct wire {
     }
     /// One of the nodes fell silent, or speaks again.
     void silence_changed() noexcept;
+    /// What could not be served can be now.
+    void resume_transfers() noexcept;
     [[nodiscard]] bool silent() const noexcept { return nodes[0]->silent() || nodes[1]->silent(); }
 
     /// The writer may try again at `at`.
@@ -184,8 +186,10 @@ private:
     [[nodiscard]] static lane& from_room(event& e) noexcept {
         return *reinterpret_cast<lane*>(reinterpret_cast<std::byte*>(&e) - offsetof(lane, room));
     }
+    /// Whether an arrival has to do with the writer's state.
     [[nodiscard]] bool limited(const lane& l) const noexcept {
-        return nodes[l.writer]->options().room != sim_options::unlimited;
+        const sim_options& o = nodes[l.writer]->options();
+        return o.room != sim_options::unlimited || o.offered.put_before_send;
     }
     [[nodiscard]] std::size_t piece(const lane& l) const noexcept {
         return std::min(nodes[l.writer]->options().piece_bytes, l.arriving->bytes - l.arriving->visible);

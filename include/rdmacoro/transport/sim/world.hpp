@@ -196,11 +196,21 @@ private:
             set_timer();
             return any;
         }
-        if (queue_.empty() || (owner_->has_ready() && ++busy_ < most_busy)) return any;
-        busy_ = 0;
-        fire(chooser_ != nullptr ? choose() : *queue_.front());
-        static_cast<void>(poll_links());
-        return true;
+        if (chooser_ != nullptr) {
+            // Every node does all it can between two events. A program that waits in a loop sees them all the same.
+            if (queue_.empty() || (owner_->has_ready() && ++busy_ < most_busy)) return any;
+            busy_ = 0;
+            fire(choose());
+            static_cast<void>(poll_links());
+            return true;
+        }
+        for (unsigned n = 0; n < events_in_a_poll && !queue_.empty(); ++n) {
+            fire(*queue_.front());
+            static_cast<void>(poll_links());
+            any = true;
+            if (owner_->has_ready() && n >= events_while_busy) break;
+        }
+        return any;
     }
 
     bool poll_links() noexcept {
@@ -263,6 +273,8 @@ public:
 private:
     static constexpr unsigned links_budget = 64;
     static constexpr unsigned most_busy = 64;  // turns
+    static constexpr unsigned events_in_a_poll = 64;
+    static constexpr unsigned events_while_busy = 4;
 
     sim_world_options options_;
     sim_random random_;
