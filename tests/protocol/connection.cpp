@@ -41,6 +41,15 @@ void with_peer(task<> (*body)(scripted_peer&), bool opened = true) {
     }(world.on, body, opened));
 }
 
+/// Whom a receive asks when it begins, where nothing can come.
+struct no_network {
+    static constexpr bool speculates = false;
+    detail::mailbox_base* box_;
+    detail::mailbox_base& box() noexcept { return *box_; }
+    std::error_code why_not_from(peer_id) noexcept { return {}; }
+    void poll_for(peer_id) noexcept {}
+};
+
 }  // namespace
 
 // ---- hello
@@ -56,7 +65,7 @@ TEST_CASE("the first message is a hello: header, budget, fingerprint, and the pr
             REQUIRE(hello.has_value());
             CHECK(hello->budget == detail::least_budget);
             CHECK(hello->version == 1);
-            CHECK(hello->fingerprint == default_protocols<loopback>::fingerprint);
+            CHECK(hello->fingerprint == scripted_peer::endpoint_type::protocols_type::fingerprint);
             const std::string text(reinterpret_cast<const char*>(m.payload.data()) + 32,
                                    m.payload.size() - 32);
             CHECK(text == "eager, segmented");
@@ -89,7 +98,7 @@ TEST_CASE("a hello that finds no room is said when there is some, and before any
         wire->lanes[0].room = 0;
         noting_sink told;
         loopback_link<noting_sink> link(loopback_connection(wire, 1), told);
-        endpoint<loopback> self(on, loopback_connection(wire, 0));
+        scripted_peer::endpoint_type self(on, loopback_connection(wire, 0));
         co_await turns(5);
         CHECK(told.heard.empty());
         wire->lanes[0].room = loopback_lane::unlimited;
@@ -102,7 +111,7 @@ TEST_CASE("a hello that finds no room is said when there is some, and before any
 TEST_CASE("text of a peer's protocol list is printed without what it may do to a terminal") {
     with_peer(
         [](scripted_peer& peer) -> task<> {
-            detail::open_operation<typename endpoint<loopback>::connection_type> opening(
+            detail::open_operation<typename scripted_peer::endpoint_type::connection_type> opening(
                 peer.self().connection());
             auto raw_hello = detail::wire_hello{.budget = detail::least_budget, .fingerprint = 5}.store();
             std::vector<std::byte> payload(raw_hello.begin(), raw_hello.end());
@@ -258,7 +267,7 @@ TEST_CASE("sends end closed after the peer's goodbye, those that wait included")
     with_peer([](scripted_peer& peer) -> task<> {
         // No credit is left for the second.
         const auto data = filled(4000, 1);
-        std::deque<started<send_operation<typename endpoint<loopback>::connection_type>>> sends;
+        std::deque<started<send_operation<typename scripted_peer::endpoint_type::connection_type>>> sends;
         do sends.emplace_back(peer.self().send(data));
         while (sends.back().done());
         peer.say(wire_kind::goodbye);
@@ -386,14 +395,9 @@ TEST_CASE("a connection that moves takes its waiting messages along, and receive
             detail::mailbox_base box(on, little(), true);
             std::byte second[8];
             std::byte fourth[8];
-            struct poller {
-                detail::mailbox_base* box_;
-                detail::mailbox_base& box() noexcept { return *box_; }
-                std::error_code why_not_from(peer_id) noexcept { return {}; }
-                void poll_for(peer_id) noexcept {}
-            } poll{&box};
-            auto wants_second = start(receive_operation<poller>(poll, second, 2, any_source));
-            auto wants_fourth = start(receive_operation<poller>(poll, fourth, 4, 9));
+            no_network poll{&box};
+            auto wants_second = start(receive_operation<no_network>(poll, second, 2, any_source));
+            auto wants_fourth = start(receive_operation<no_network>(poll, fourth, 4, 9));
             connection.move_to(box, 9);
             CHECK(before.matching().unexpected() == 0);
             CHECK(box.matching().unexpected() == 2);
@@ -405,7 +409,7 @@ TEST_CASE("a connection that moves takes its waiting messages along, and receive
             CHECK(fourth[7] == std::byte{4});
             const heard_message proceed = co_await peer.hear();
             CHECK(is(proceed, wire_kind::proceed));
-            const received first = co_await receive_operation<poller>(poll, second, any_tag, any_source);
+            const received first = co_await receive_operation<no_network>(poll, second, any_tag, any_source);
             CHECK(first.tag == 1);
             // New messages come to the new mailbox.
             peer.say(wire_kind::eager, 7, filled(8, 7));

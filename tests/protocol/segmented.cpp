@@ -155,7 +155,7 @@ TEST_CASE("a sender that gives up says abandon once and frees its number at gone
 
 TEST_CASE("more streams than there are numbers wait for one to be free, in order") {
     with_peer([](scripted_peer& peer) -> task<> {
-        using connection = typename endpoint<loopback>::connection_type;
+        using connection = typename scripted_peer::endpoint_type::connection_type;
         std::deque<started<send_operation<connection>>> sends;
         for (unsigned n = 0; n < segmented<>::most_streams + 3; ++n)
             sends.emplace_back(peer.self().ssend({}, n));
@@ -333,7 +333,7 @@ TEST_CASE("pieces whose payload comes in parts go straight to their place") {
         peer.from_peer().piece = 77;
         for (const bool expected : {true, false}) {
             std::vector<std::byte> into(3000);
-            std::optional<started<receive_operation<typename endpoint<loopback>::connection_type>>> receiving;
+            std::optional<started<receive_operation<typename scripted_peer::endpoint_type::connection_type>>> receiving;
             if (expected) receiving.emplace(peer.self().recv(into, 1));
             const std::uint64_t copies = peer.self().counts().payload_copies;
             peer.say(wire_kind::announce, 1, announcement(0, 0, 3000));

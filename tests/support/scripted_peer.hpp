@@ -61,7 +61,7 @@ inline std::vector<std::byte> announcement(std::uint32_t stream, std::uint32_t f
     return raw;
 }
 
-template <protocol_list P = default_protocols<loopback>>
+template <protocol_list P = protocols<eager<>, segmented<>>>
 class basic_scripted_peer {
 public:
     using endpoint_type = endpoint<loopback, P>;

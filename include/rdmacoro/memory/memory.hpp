@@ -1,6 +1,6 @@
 // The whole memory room.
 //
-// Belongs here: what describes, holds or registers memory: gathered buffers, regions, pools.
+// Belongs here: what describes, holds or registers memory: gathered buffers, regions, pools, the registration cache.
 // Does not belong here: anything that moves bytes between processes.
 #pragma once
 
@@ -8,4 +8,5 @@
 #include <rdmacoro/memory/lent_buffer.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/memory/region_table.hpp>
+#include <rdmacoro/memory/registration_cache.hpp>
 #include <rdmacoro/memory/slab_pool.hpp>

@@ -19,6 +19,10 @@ public:
 
     connection(mailbox_base& box, peer_id source, typename Transport::connection made)
         : connection_base(box, source), engines_(*this), link_(std::move(made), *this) {
+        if (box.options().limits.any()) {
+            tuned_ = box.options().limits.applied_to(link_.capabilities());
+            limits_ = &tuned_;
+        }
         owes_hello_ = true;
         say_what_is_owed();
     }
@@ -132,7 +136,9 @@ public:
 
     // ---- for policies
 
-    [[nodiscard]] const capabilities& link_capabilities() noexcept { return link_.capabilities(); }
+    [[nodiscard]] const capabilities& link_capabilities() noexcept {
+        return limits_ != nullptr ? *limits_ : link_.capabilities();
+    }
 
     template <class Policy>
     [[gnu::always_inline]] post_result post(unsigned kind, std::uint8_t flags, tag_type tag,
@@ -193,7 +199,7 @@ public:
     [[nodiscard]] bool can_send() const noexcept { return phase_ == phase::open; }
     /// Whether messages of this length go by the policy that announces receives.
     [[nodiscard]] bool speculates_on(std::size_t bytes) noexcept {
-        return Protocols::choose({bytes, false}, link_.capabilities()) == Protocols::speculative_index;
+        return Protocols::choose({bytes, false}, link_capabilities()) == Protocols::speculative_index;
     }
 
     /// As in the base, and counted.
@@ -396,7 +402,7 @@ private:
     }
 
     [[gnu::always_inline]] start_result begin(send_request& r) noexcept {
-        const std::size_t policy = Protocols::choose({r.from_.size(), r.synchronous_}, link_.capabilities());
+        const std::size_t policy = Protocols::choose({r.from_.size(), r.synchronous_}, link_capabilities());
         r.via_ = this;
         r.policy_ = static_cast<std::uint8_t>(policy);
         start_result begun = start_result::begun;
@@ -588,6 +594,8 @@ private:
     phase_waiter* opener_ = nullptr;
     phase_waiter* closer_ = nullptr;
     std::string refusal_;
+    const capabilities* limits_ = nullptr;  // what this run says of the link, if anything
+    capabilities tuned_{};
     link_type link_;
 };
 

@@ -6,6 +6,7 @@
 #include <rdmacoro/protocol/message_store.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 #include <rdmacoro/protocol/requests.hpp>
+#include <rdmacoro/protocol/tuning.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,6 +23,8 @@ struct mailbox_options {
     std::size_t lent_bytes = 64u << 20;
     /// How long a new peer may take to say who it is.
     duration handshake_limit = std::chrono::seconds(10);
+    /// Limits of protocols that this run sets; those of the environment unless set otherwise.
+    tuning limits = tuning::of_environment();
 };
 
 namespace detail {

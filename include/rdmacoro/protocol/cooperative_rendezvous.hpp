@@ -18,8 +18,9 @@ namespace rdmacoro {
 
 /// For transports whose copies are made by the two ends' own processors, such as shared memory: two cores copy twice as
 /// fast as one. Where the transport cannot, it is `get_rendezvous`. Carries messages of any length, synchronous ones
-/// included. `Limit` is `up_to<Bytes>`.
-template <class Limit = up_to_transport>
+/// included. `Limit` is `up_to<Bytes>`; `From` is `from<Bytes>` or
+/// `from_transport`.
+template <class Limit = up_to_transport, class From = from<0>>
 struct cooperative_rendezvous {
     static constexpr std::string_view name = "cooperative_rendezvous";
     static constexpr std::string_view description = "both sides copy it, from its two ends";
@@ -31,10 +32,16 @@ struct cooperative_rendezvous {
         static_cast<void>(link);
         return Limit::bytes == 0 ? static_cast<std::size_t>(-1) : Limit::bytes;
     }
-    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
-        return link.one_sided && link.one_sided_offloaded && m.bytes <= longest(link);
+    [[nodiscard]] static constexpr std::size_t shortest(const capabilities& link) noexcept {
+        return From::bytes(link);
     }
-    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
+    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
+        return link.one_sided && link.one_sided_offloaded && m.bytes >= shortest(link) &&
+               m.bytes <= longest(link);
+    }
+    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept {
+        return Limit::bytes ^ From::parameter << 32;
+    }
 
     template <class Context, class Listed = cooperative_rendezvous>
     using engine = detail::rendezvous_engine<Listed,

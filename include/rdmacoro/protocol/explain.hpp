@@ -35,6 +35,9 @@ template <protocol_list Protocols>
                 if (limit >= first && limit < last &&
                     Protocols::choose({limit + 1, synchronous}, link) != policy)
                     last = limit;
+                const std::size_t from = Protocols::shortest_of(i, link);
+                if (from > first && from - 1 < last && Protocols::choose({from, synchronous}, link) != policy)
+                    last = from - 1;
             }
             ranges.push_back({first, last, synchronous, policy, std::string(Protocols::name_of(policy)),
                               std::string(Protocols::description_of(policy))});

@@ -22,11 +22,11 @@ namespace rdmacoro {
 
 /// Carries messages of any length without a copy above the transport, synchronous ones included: a send ends when the
 /// receiver has the message. The sender does nothing between its request and the receiver's answer. `Limit` is
-/// `up_to<Bytes>`; left out, the transport's `get_bytes`.
+/// `up_to<Bytes>`; left out, the transport's `get_bytes`. `From` is `from<Bytes>` or `from_transport`; left out, from no bytes on.
 ///
 /// Sources: RGET of MPI libraries; its alternation with PUT after FastMPJ's ugnidev (Exposito et al., "Low-latency Java
 /// communication devices on RDMA-enabled networks", 2015).
-template <class Limit = up_to_transport>
+template <class Limit = up_to_transport, class From = from<0>>
 struct get_rendezvous {
     static constexpr std::string_view name = "get_rendezvous";
     static constexpr std::string_view description = "the receiver gets it from the sender's memory";
@@ -37,10 +37,15 @@ struct get_rendezvous {
     [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
         return Limit::bytes == 0 ? link.get_bytes : Limit::bytes;
     }
-    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
-        return link.one_sided && m.bytes <= longest(link);
+    [[nodiscard]] static constexpr std::size_t shortest(const capabilities& link) noexcept {
+        return From::bytes(link);
     }
-    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
+    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
+        return link.one_sided && m.bytes >= shortest(link) && m.bytes <= longest(link);
+    }
+    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept {
+        return Limit::bytes ^ From::parameter << 32;
+    }
 
     template <class Context, class Listed = get_rendezvous>
     using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::get, Context>;

@@ -30,7 +30,8 @@ enum class start_result : std::uint8_t {
 ///  1. `name` and `description` are for people; `name` is part of the list's fingerprint, as is `parameter()`.
 ///  2. `kinds` is how many message kinds it puts on the wire; the list gives each policy its own numbers, in order.
 ///  3. `admits(facts, capabilities)` is a pure function: whether it carries such a message over such a link. For the
-///     same facts but more bytes it may change from true to false once, at `longest(capabilities)`.
+///     same facts but more bytes it may change from true to false once, behind `longest(capabilities)`, and before that from
+///     false to true once, at `shortest(capabilities)` where there is one.
 ///     `needs_one_sided`, where it is there and true: only for links with get and put.
 ///  4. `engine<Context>` is what the policy keeps for each connection. Its functions (all `noexcept`):
 ///     - `start(request)` → `start_result`: a send begins. After `begun` it has ended already (`context.sent_at_once`, or
@@ -64,6 +65,19 @@ struct up_to {
 };
 struct up_to_transport {
     static constexpr std::size_t bytes = 0;
+};
+
+/// The other end of a policy's sizes: from `Bytes` on, or from where the transport's capabilities say (`rendezvous_bytes`).
+template <std::size_t Bytes>
+struct from {
+    [[nodiscard]] static constexpr std::size_t bytes(const capabilities&) noexcept { return Bytes; }
+    static constexpr std::uint64_t parameter = Bytes;
+};
+struct from_transport {
+    [[nodiscard]] static constexpr std::size_t bytes(const capabilities& link) noexcept {
+        return link.rendezvous_bytes;
+    }
+    static constexpr std::uint64_t parameter = ~std::uint64_t{0};
 };
 
 namespace literals {

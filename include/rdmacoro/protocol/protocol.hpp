@@ -5,8 +5,14 @@
 #pragma once
 
 #include <rdmacoro/protocol/connection.hpp>
+#include <rdmacoro/protocol/cooperative_rendezvous.hpp>
 #include <rdmacoro/protocol/eager.hpp>
 #include <rdmacoro/protocol/explain.hpp>
+#include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 #include <rdmacoro/protocol/protocols.hpp>
+#include <rdmacoro/protocol/put_rendezvous.hpp>
+#include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>
+#include <rdmacoro/protocol/speculative.hpp>
+#include <rdmacoro/protocol/tuning.hpp>

@@ -30,6 +30,15 @@ struct engine_of<Policy, Context, false> {
     using type = absent_engine<Context>;
 };
 template <class Policy>
+[[nodiscard]] constexpr std::size_t shortest(const capabilities& link) noexcept {
+    if constexpr (requires { Policy::shortest(link); }) {
+        return Policy::shortest(link);
+    } else {
+        static_cast<void>(link);
+        return 0;
+    }
+}
+template <class Policy>
 inline constexpr bool is_speculative = false;
 template <class Policy>
     requires(Policy::speculates)
@@ -121,8 +130,17 @@ struct protocols {
         return bytes;
     }
 
+    /// The other place where it may change; 0 where the policy has none.
+    [[nodiscard]] static std::size_t shortest_of(std::size_t index, const capabilities& link) noexcept {
+        std::size_t bytes = 0;
+        std::size_t at = 0;
+        static_cast<void>(
+            ((at++ == index ? (bytes = detail::shortest<Policies>(link), true) : false) || ...));
+        return bytes;
+    }
+
     /// What the policies keep for one connection. `OneSided`: its link has get and put.
-    template <class Context, bool OneSided>
+    template <class Context, bool OneSided = true>
     class engines {
     public:
         explicit engines(Context& context) noexcept : all_(for_each<Policies>(context)...) {}
@@ -176,9 +194,30 @@ struct protocols {
     };
 };
 
-/// The list that endpoints use when given none.
+namespace detail {
 template <class Transport>
-using default_protocols = protocols<eager<>, segmented<>>;
+struct default_list {
+    using type = protocols<eager<>, segmented<>>;
+};
+/// Where both ends' processors copy, they copy together.
+template <class Transport>
+    requires shared_copy_link<typename Transport::template link<sink_archetype>>
+struct default_list<Transport> {
+    using type = protocols<eager<>, cooperative_rendezvous<up_to_transport, from_transport>, segmented<>>;
+};
+/// Where adapters copy, long messages go by them; the alignment that gets may ask for is their affair.
+template <class Transport>
+    requires(Transport::static_capabilities.one_sided_offloaded &&
+             !shared_copy_link<typename Transport::template link<sink_archetype>>)
+struct default_list<Transport> {
+    using type = protocols<eager<>, get_rendezvous<up_to_transport, from_transport>,
+                           put_rendezvous<up_to_transport, from_transport>, segmented<>>;
+};
+}  // namespace detail
+
+/// The list that endpoints use when given none, with limits that were measured for the transport.
+template <class Transport>
+using default_protocols = typename detail::default_list<Transport>::type;
 
 namespace detail {
 template <class T>

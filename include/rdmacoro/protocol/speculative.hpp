@@ -41,6 +41,9 @@ struct speculative {
     [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
         return Fallback::longest(link);
     }
+    [[nodiscard]] static constexpr std::size_t shortest(const capabilities& link) noexcept {
+        return Fallback::shortest(link);
+    }
     [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
         return Fallback::admits(m, link);
     }

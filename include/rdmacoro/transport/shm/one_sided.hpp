@@ -56,16 +56,18 @@ public:
     /// Goes on with what we began; true when anything moved.
     bool advance() noexcept {
         bool any = say_answers();
-        for (transfer* job = active_.front(); job != nullptr;) {
-            transfer* next = active_.next(*job);
+        // A completion that is called here may revoke another operation, begin one, or close the link.
+        turn_.splice_back(active_);
+        while (transfer* job = turn_.pop_front()) {
+            active_.push_back(*job);
             any |= advance_one(*job);
-            job = next;
         }
         return any;
     }
 
     /// Ends everything we began with `reason`.
     void fail_all(std::error_code reason) noexcept {
+        active_.splice_back(turn_);
         while (transfer* job = active_.front()) finish(*job, reason);
         for (asked& request : asked_) request.job = nullptr;
         unsaid_count_ = 0;
@@ -286,6 +288,7 @@ private:
 
     channel& link_;
     intrusive_list<transfer> active_;
+    intrusive_list<transfer> turn_;  // of those, not looked at yet by the poll that is going on
     intrusive_list<transfer> free_;
     std::vector<std::unique_ptr<transfer>> owned_;
     std::array<asked, most_asked> asked_{};
