@@ -4,7 +4,7 @@
 
 #include <rdmacoro/transport/sim.hpp>
 
-#include "transports.hpp"
+#include "conformance/transports.hpp"
 
 #include "support/catch.hpp"
 
@@ -160,9 +160,19 @@ private:
     std::vector<std::span<const std::byte>> read_;
 };
 
+/// When the receive of a message is posted.
+enum class posted { late, together, early };
+inline constexpr std::array posted_when{posted::late, posted::together, posted::early};
+
+inline task<> pass_turns(int count) {
+    for (int n = 0; n < count; ++n) co_await yield();
+}
+/// So many turns that what one side has said is heard by the other, nearly always.
+inline constexpr int soon = 20;
+
 /// How one message is sent and met.
 struct manner {
-    bool expected;     ///< its receive is posted before it is sent
+    posted receive;
     tag_match wanted;  ///< the receive's
     bool synchronous;
 };
@@ -176,8 +186,9 @@ task<> exchange(endpoint<T, P>& from, endpoint<T, P>& to, laid_out& data, laid_o
     const auto send = [&] {
         return how.synchronous ? from.ssend(data.from(), 3) : from.send(data.from(), 3);
     };
-    if (how.expected) {
+    if (how.receive != posted::late) {
         auto receiving = start(to.recv(into.into(), how.wanted));
+        if (how.receive == posted::early) co_await pass_turns(soon);
         co_await send();
         got = co_await receiving;
     } else {
@@ -202,13 +213,13 @@ task<> carries_all_sizes(world<T>& w) {
         for (const auto from : {laid_out::as::whole, laid_out::as::odd}) {
             for (const auto to : {laid_out::as::whole, laid_out::as::odd}) {
                 laid_out data(bytes, from);
-                for (const bool expected : {true, false}) {
+                for (const posted when : posted_when) {
                     for (const tag_match wanted : {tag_match(3), any_tag}) {
-                        CAPTURE(bytes, from, to, expected, wanted.exact());
+                        CAPTURE(bytes, from, to, when, wanted.exact());
                         laid_out there(bytes, to);
-                        co_await exchange(p.a, p.b, data, there, {expected, wanted, false});
+                        co_await exchange(p.a, p.b, data, there, {when, wanted, false});
                         laid_out back(bytes, to);
-                        co_await exchange(p.b, p.a, data, back, {expected, wanted, true});
+                        co_await exchange(p.b, p.a, data, back, {when, wanted, true});
                     }
                 }
             }
@@ -223,12 +234,14 @@ task<> carries_pieces(world<T>& w) {
     for (const std::size_t bytes : {std::size_t{40}, std::size_t{3000}, std::size_t{200000}}) {
         for (const auto from : laid_out::all) {
             for (const auto to : laid_out::all) {
-                for (const bool expected : {true, false}) {
-                    CAPTURE(bytes, from, to, expected);
+                for (const posted when : posted_when) {
+                    CAPTURE(bytes, from, to, when);
                     laid_out data(bytes, from);
                     laid_out into(bytes, to);
                     if (data.size() > into.size()) continue;
-                    co_await exchange(p.a, p.b, data, into, {expected, any_tag, !expected});
+                    co_await exchange(p.a, p.b, data, into, {when, tag_match(3), false});
+                    laid_out wild(bytes, to);
+                    co_await exchange(p.a, p.b, data, wild, {when, any_tag, true});
                 }
             }
         }
@@ -267,15 +280,16 @@ task<> truncates_all(world<T>& w) {
     for (const std::size_t bytes :
          {std::size_t{8}, std::size_t{5000}, std::size_t{100000}, std::size_t{2} << 20}) {
         const auto data = pattern(bytes, 1);
-        for (const bool expected : {true, false}) {
+        for (const posted when : posted_when) {
             for (const bool synchronous : {false, true}) {
-                CAPTURE(bytes, expected, synchronous);
+                CAPTURE(bytes, when, synchronous);
                 std::vector<std::byte> into(bytes, std::byte{0x11});
                 const auto most = std::span(into).first(bytes - 1);
                 const auto send = [&] { return synchronous ? p.a.ssend(data, 1) : p.a.send(data, 1); };
                 result<received> got = errc::ok;
-                if (expected) {
+                if (when != posted::late) {
                     auto receiving = start(p.b.recv(most, 1));
+                    if (when == posted::early) co_await pass_turns(soon);
                     co_await send();
                     got = co_await as_result(receiving);
                 } else {
@@ -405,10 +419,6 @@ private:
     int late_ = 0;
 };
 
-inline task<> pass_turns(int count) {
-    for (int n = 0; n < count; ++n) co_await yield();
-}
-
 /// Whether a long message takes several turns of the scheduler, so that some moment is in the middle of it.
 template <class T>
 inline constexpr bool takes_turns = !std::is_same_v<T, sim> && !std::is_same_v<T, loopback>;
@@ -419,12 +429,12 @@ inline constexpr std::size_t cancel_bytes = (std::size_t{4} << 20) + 3;
 template <class T, class P>
 task<> still_good(world<T>& w, joined<T, P>& p) {
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{600000}}) {
-        for (const bool expected : {false, true}) {
+        for (const posted when : posted_when) {
             laid_out data(bytes, laid_out::as::whole);
             laid_out there(bytes, laid_out::as::whole);
             laid_out back(bytes, laid_out::as::whole);
-            co_await exchange(p.a, p.b, data, there, {expected, tag_match(3), false});
-            co_await exchange(p.b, p.a, data, back, {expected, tag_match(3), true});
+            co_await exchange(p.a, p.b, data, there, {when, tag_match(3), false});
+            co_await exchange(p.b, p.a, data, back, {when, tag_match(3), true});
         }
     }
     nothing_left(w, p);
@@ -439,17 +449,19 @@ template <class P, class T>
 task<> sender_stops(world<T>& w) {
     auto p = co_await join<P>(w);
     const auto data = pattern(cancel_bytes, 1);
-    for (const bool expected : {true, false}) {
+    for (const posted receive : posted_when) {
+        const bool expected = receive != posted::late;
         int cut = 0;
         for (moments when; when.go_on(); when.next()) {
-            CAPTURE(expected, when.turn());
+            CAPTURE(receive, when.turn());
             std::vector<std::byte> from = data;
             std::vector<std::byte> into(cancel_bytes);
             local_stop_source stop;
             auto early =
                 start(p.b.recv(expected ? std::span(into) : std::span<std::byte>(), expected ? 1 : 2));
+            if (receive == posted::early) co_await pass_turns(soon);
             auto sending = stoppable(p.a.send(from, 1), stop);
-            if (!expected) co_await pass_turns(10);
+            if (!expected) co_await pass_turns(soon);
             auto late =
                 start(p.b.recv(expected ? std::span<std::byte>() : std::span(into), expected ? 2 : 1));
             co_await pass_turns(when.turn());
@@ -487,7 +499,7 @@ task<> sender_stops(world<T>& w) {
             co_await marking;
             co_await ending;
         }
-        CAPTURE(expected, cut);
+        CAPTURE(receive, cut);
         if (takes_turns<T>) CHECK(cut > 0);
     }
     co_await still_good(w, p);
@@ -497,14 +509,17 @@ template <class P, class T>
 task<> receiver_stops(world<T>& w) {
     auto p = co_await join<P>(w);
     const auto data = pattern(cancel_bytes, 1);
-    for (const bool lent : {false, true}) {
+    for (const int kind : {0, 1, 2}) {
+        const bool early = kind == 2;
+        const bool lent = kind == 1;
         int cut = 0;
         for (moments when; when.go_on(); when.next()) {
-            CAPTURE(lent, when.turn());
+            CAPTURE(kind, when.turn());
             std::vector<std::byte> into(lent ? 0 : cancel_bytes);
             local_stop_source stop;
             auto receiving = stoppable(p.b.recv(into, lent ? 2 : 1), stop);
             auto lending = stoppable(p.b.recv_lent(lent ? 1 : 2), stop);
+            if (early) co_await pass_turns(soon);
             auto sending = start(p.a.send(data, 1));
             co_await pass_turns(when.turn());
             stop.request_stop();
@@ -537,7 +552,7 @@ task<> receiver_stops(world<T>& w) {
                     std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
             }
         }
-        CAPTURE(lent, cut);
+        CAPTURE(kind, cut);
         if (takes_turns<T>) CHECK(cut > 0);
     }
     co_await still_good(w, p);
@@ -556,6 +571,8 @@ inline constexpr std::size_t cancel_race_bytes = (std::size_t{2} << 20) + 1;
 /// Who gives up in a round, and after how many turns.
 inline bool sender_gives_up(int round) { return round % 3 != 0; }
 inline bool receiver_gives_up(int round) { return round % 3 != 1; }
+/// Whether the sender waits until the receive is posted.
+inline bool waits_for_receive(int round) { return round % 4 >= 2; }
 inline int patience(int round, int other) { return (round * 37 + other) % (round % 2 == 0 ? 30 : 400); }
 
 template <class P, class T>
@@ -564,6 +581,7 @@ task<> sends_and_gives_up(endpoint<T, P>& end, typename T::domain& domain) {
         const auto seed = static_cast<std::uint64_t>(round);
         auto from = pattern(cancel_race_bytes, seed);
         local_stop_source stop;
+        if (waits_for_receive(round)) co_await end.recv({}, 5);
         auto sending = stoppable(end.send(from, 1), stop);
         if (sender_gives_up(round)) {
             co_await pass_turns(patience(round, 0));
@@ -574,6 +592,7 @@ task<> sends_and_gives_up(endpoint<T, P>& end, typename T::domain& domain) {
         // The memory is ours again: what is written to it now, nobody receives.
         std::fill(from.begin(), from.end(), std::byte{0xdd});
         co_await end.send({}, 2);
+        if (!waits_for_receive(round)) co_await end.recv({}, 5);
         co_await end.recv({}, 3);
         demand(regions_of(domain) == 0, "the sender left memory open");
     }
@@ -588,6 +607,7 @@ task<> receives_and_gives_up(endpoint<T, P>& end, typename T::domain& domain) {
         local_stop_source stop;
         auto receiving = stoppable(end.recv(into, 1), stop);
         auto over = start(end.recv({}, 2));
+        auto saying = start(end.send({}, 5));
         bool given_up = false;
         const auto settle = [&](const result<received>& got) {
             if (got) {
@@ -613,6 +633,7 @@ task<> receives_and_gives_up(endpoint<T, P>& end, typename T::domain& domain) {
             co_await yield();
         }
         co_await over;
+        co_await saying;
         if (!receiver_gives_up(round)) {
             stop.request_stop();  // the message may have been taken back before it was met
             settle(co_await receiving);
