@@ -12,6 +12,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t huge = std::size_t{32} << 20;
+/// Messages whose bytes the sender sends; peer_killed_rendezvous.cpp has those that go from memory to memory.
+using in_pieces = protocols<eager<>, segmented<>>;
+
 constexpr std::byte sent_byte{0x5a};
 
 /// When the child dies.
@@ -33,7 +36,7 @@ void die_in_mid_message(const std::string& address, moment stage) {
     scheduler on{idle::yield{}};
     const auto domain = Variant::open(on);
     on.run([](auto& in, const std::string& where, moment when) -> task<> {
-        auto end = co_await timeout(connect<T>(in, where), 30s);
+        auto end = co_await timeout(connect<T, in_pieces>(in, where), 30s);
         std::vector<std::byte> memory(huge, sent_byte);
         const region open = in.register_memory(memory, access_rights::all);
         co_await end.send(bytes_of(open.remote()), 1);
@@ -51,9 +54,9 @@ void die_in_mid_message(const std::string& address, moment stage) {
 /// Answers whether the peer died in the middle of its message: met with a receive, partly there and not whole.
 template <class T>
 task<bool> outlives_its_peer(typename T::domain& in, std::string where, child_process& child) {
-    auto listening = co_await listen<T>(in, where);
+    auto listening = co_await listen<T, in_pieces>(in, where);
     child.tell(listening.address());
-    endpoint<T> end = co_await timeout(listening.accept(), 30s);
+    endpoint<T, in_pieces> end = co_await timeout(listening.accept(), 30s);
     remote_region there;
     const auto told = co_await as_result(timeout(end.recv(room_for(there), 1), 30s));
     std::vector<std::byte> into(huge);
@@ -98,7 +101,7 @@ task<bool> outlives_its_peer(typename T::domain& in, std::string where, child_pr
     co_await end.close();
     // The listener and the domain go on.
     auto p = start(listening.accept());
-    auto again = co_await timeout(connect<T>(in, listening.address()), 30s);
+    auto again = co_await timeout(connect<T, in_pieces>(in, listening.address()), 30s);
     auto accepted = co_await p;
     co_await again.send({}, 1);
     co_await accepted.recv({}, 1);

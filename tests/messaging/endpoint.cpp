@@ -10,7 +10,7 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
-using end = endpoint<loopback>;
+using end = scripted_peer::endpoint_type;
 
 template <class Buffers>
 concept sendable = requires(end& e, Buffers b) { e.send(b); };

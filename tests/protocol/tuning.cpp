@@ -72,6 +72,18 @@ TEST_CASE("what is no size is refused by name") {
     }
 }
 
+TEST_CASE("what a program sets goes before the environment") {
+    tuning program;
+    program.eager_limit = 1;
+    tuning environment;
+    environment.eager_limit = 2;
+    environment.get_limit = 3;
+    const tuning both = program.or_else(environment);
+    CHECK(both.eager_limit == 1);
+    CHECK(both.get_limit == 3);
+    CHECK(both.segment_bytes == tuning::unset);
+}
+
 TEST_CASE("limits stay within what the link can carry") {
     capabilities link{.max_message = 100, .eager_bytes = 10, .segment_bytes = 50};
     tuning t;

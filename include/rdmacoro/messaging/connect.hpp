@@ -178,6 +178,7 @@ private:
 namespace detail {
 template <transport T, protocol_list P>
 task<listener<T, P>> listen_in(typename T::domain& domain, std::string address, mailbox_options options) {
+    static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
     co_return listener<T, P>(domain, co_await domain.listen(address), options);
 }
 template <transport T, protocol_list P>

@@ -19,8 +19,9 @@ public:
 
     connection(mailbox_base& box, peer_id source, typename Transport::connection made)
         : connection_base(box, source), engines_(*this), link_(std::move(made), *this) {
-        if (box.options().limits.any()) {
-            tuned_ = box.options().limits.applied_to(link_.capabilities());
+        const tuning limits = box.options().limits.or_else(tuning::of_environment());
+        if (limits.any()) {
+            tuned_ = limits.applied_to(link_.capabilities());
             limits_ = &tuned_;
         }
         owes_hello_ = true;
@@ -46,7 +47,7 @@ public:
             if (m->from == this) {
                 before.remove(*m);
                 m->source = source;
-                if (receive_request* r = match(m->tag)) {
+                if (receive_request* r = connection_base::match(m->tag)) {  // counted when it was kept
                     meet(*m, *r);
                 } else {
                     box.matching().add(*m);

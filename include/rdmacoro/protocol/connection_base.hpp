@@ -23,8 +23,8 @@ struct mailbox_options {
     std::size_t lent_bytes = 64u << 20;
     /// How long a new peer may take to say who it is.
     duration handshake_limit = std::chrono::seconds(10);
-    /// Limits of protocols that this run sets; those of the environment unless set otherwise.
-    tuning limits = tuning::of_environment();
+    /// Limits of protocols that this run sets; what is unset here is taken from the environment.
+    tuning limits{};
 };
 
 namespace detail {

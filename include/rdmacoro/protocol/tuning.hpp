@@ -31,6 +31,13 @@ struct tuning {
                segment_bytes != unset;
     }
 
+    /// These, and `others` where these are unset.
+    [[nodiscard]] tuning or_else(const tuning& others) const noexcept {
+        const auto pick = [](std::size_t a, std::size_t b) { return a != unset ? a : b; };
+        return {pick(eager_limit, others.eager_limit), pick(rendezvous_limit, others.rendezvous_limit),
+                pick(get_limit, others.get_limit), pick(segment_bytes, others.segment_bytes)};
+    }
+
     /// What a link with capabilities `link` is to be taken for.
     [[nodiscard]] capabilities applied_to(capabilities link) const noexcept {
         if (eager_limit != unset) link.eager_bytes = eager_limit;
