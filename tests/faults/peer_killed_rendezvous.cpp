@@ -22,15 +22,22 @@ enum class phase {
     request_unmatched,  ///< its request is here, and no receive
     met_while_stopped,  ///< it was stopped before the receive was posted: what we said, it never read
     being_received,     ///< a part of its message is here
+    met_at_once,        ///< the receive was there first, and it knows; it has not begun to send
+    put_at_once,        ///< likewise, and a part of its message is here
     // the peer receives
     nobody_receives,  ///< it has our request, and no receive
     just_met,         ///< its receive has met our request: it gets, or has said where to put
     being_sent,       ///< it has a part of our message
     all_there,        ///< it has all of our message, and perhaps not said so
+    waiting,          ///< its receive was there first, and we know; it has a part of our message
 };
-constexpr phase peer_sends[] = {phase::request_unmatched, phase::met_while_stopped, phase::being_received};
+constexpr phase peer_sends[] = {phase::request_unmatched, phase::met_while_stopped, phase::being_received,
+                                phase::met_at_once, phase::put_at_once};
 constexpr phase peer_receives[] = {phase::nobody_receives, phase::just_met, phase::being_sent,
-                                   phase::all_there};
+                                   phase::all_there, phase::waiting};
+
+/// Long enough to be killed in the middle of; shorter where all of it has to come, in turns with a peer that spins.
+std::size_t message_bytes(phase when) { return when == phase::all_there ? std::size_t{1} << 20 : huge; }
 
 template <class Domain>
 std::size_t regions_of(Domain& domain) {
@@ -60,9 +67,11 @@ void peer(const std::string& address, phase when) {
     const auto domain = Variant::open(on);
     on.run([](auto& in, const std::string& where, phase moment) -> task<> {
         auto end = co_await timeout(connect<T, P>(in, where), 30s);
-        std::vector<std::byte> memory(huge);
+        std::vector<std::byte> memory(message_bytes(moment));
         if (std::find(std::begin(peer_sends), std::end(peer_sends), moment) != std::end(peer_sends)) {
             std::fill(memory.begin(), memory.end(), sent_byte);
+            if (moment == phase::met_at_once || moment == phase::put_at_once) co_await end.recv({}, 7);
+            if (moment == phase::met_at_once) ::kill(::getpid(), SIGKILL);
             co_await end.send(memory, 2);
             co_await end.recv({}, 1234);
             co_return;
@@ -71,11 +80,13 @@ void peer(const std::string& address, phase when) {
             co_await end.probe(2);
             ::kill(::getpid(), SIGKILL);
         }
-        co_await end.probe(2);
+        if (moment != phase::waiting) co_await end.probe(2);
         auto receiving = start(end.recv(memory, 2));
+        if (moment == phase::waiting) co_await end.send({}, 7);
         const auto arrived = [&] {
             switch (moment) {
                 case phase::just_met: return true;
+                case phase::waiting:
                 case phase::being_sent: return has_begun(memory);
                 default: return receiving.done();
             }
@@ -143,8 +154,26 @@ task<bool> receives_from_the_dying(endpoint<T, P>& end, typename T::domain& doma
                                    phase when) {
     std::vector<std::byte> into(huge);
     bystanders<T, P> beside(end);
-    co_await timeout(end.probe(2), 30s);
     bool middle = false;
+    if (when == phase::met_at_once || when == phase::put_at_once) {
+        auto receiving = start(end.recv(into, 2));
+        auto telling = start(end.send({}, 7));
+        while (when == phase::put_at_once && !has_begun(into) && !receiving.done()) co_await yield();
+        if (when == phase::put_at_once) child.kill();
+        const auto got = co_await as_result(receiving);
+        if (got) {
+            CHECK(is_whole(into));
+        } else {
+            CHECK(lost(got.error()));
+            middle = has_begun(into);
+        }
+        static_cast<void>(co_await as_result(telling));
+        co_await beside.end_as_they_should();
+        if (when == phase::met_at_once) CHECK_FALSE(got);
+        CHECK(regions_of(domain) == 0);
+        co_return middle;
+    }
+    co_await timeout(end.probe(2), 30s);
     if (when == phase::request_unmatched) {
         child.kill();
         co_await beside.end_as_they_should();
@@ -178,7 +207,8 @@ task<bool> receives_from_the_dying(endpoint<T, P>& end, typename T::domain& doma
 
 template <class T, class P>
 task<bool> sends_to_the_dying(endpoint<T, P>& end, typename T::domain& domain, phase when) {
-    const std::vector<std::byte> data(huge, sent_byte);
+    const std::vector<std::byte> data(message_bytes(when), sent_byte);
+    if (when == phase::waiting) co_await timeout(end.recv({}, 7), 30s);
     auto sending = start(end.send(data, 2));
     bystanders<T, P> beside(end);
     const auto sent = co_await as_result(sending);
@@ -241,7 +271,7 @@ void kill_in_every_phase(Idle idle) {
     constexpr int most_tries = 10;
     for (const phase when : peer_sends) {
         CAPTURE(static_cast<int>(when));
-        const bool to_the_middle = when == phase::being_received;
+        const bool to_the_middle = when == phase::being_received || when == phase::put_at_once;
         bool middle = killed_at<Variant, P>(when, idle);
         for (int n = 1; n < most_tries && to_the_middle && !middle; ++n)
             middle = killed_at<Variant, P>(when, idle);
@@ -263,6 +293,7 @@ idle::adaptive sleepy() { return idle::adaptive(duration::zero(), duration::zero
 using get_list = protocols<get_rendezvous<>>;
 using put_list = protocols<put_rendezvous<>>;
 using cooperative_list = protocols<cooperative_rendezvous<>, put_rendezvous<>>;
+using speculative_list = protocols<eager<>, speculative<get_rendezvous<>>>;
 
 }  // namespace
 
@@ -280,4 +311,9 @@ TEMPLATE_LIST_TEST_CASE("a peer killed in any phase of cooperative_rendezvous le
                         every_real_transport) {
     SECTION("spinning") { kill_in_every_phase<TestType, cooperative_list>(idle::spin{}); }
     SECTION("parking") { kill_in_every_phase<TestType, cooperative_list>(sleepy()); }
+}
+TEMPLATE_LIST_TEST_CASE("a peer killed in any phase of speculative leaves nothing pending", "",
+                        every_real_transport) {
+    SECTION("spinning") { kill_in_every_phase<TestType, speculative_list>(idle::spin{}); }
+    SECTION("parking") { kill_in_every_phase<TestType, speculative_list>(sleepy()); }
 }
