@@ -209,6 +209,8 @@ public:
         if constexpr (speculates) {
             if (r != nullptr) {
                 message_seen();
+                if (r->canceling_) [[unlikely]]
+                    leaving_ = r;
                 if (r->announcement_ != receive_request::not_announced)
                     speculation([&](auto& engine) noexcept { engine.superseded(*r); });
             }
@@ -332,6 +334,7 @@ public:
             h.kind, [&](auto& engine, unsigned kind) noexcept { answer = engine.arrived(kind, h, payload); });
         if (!known) [[unlikely]]
             control_arrived(h, payload);
+        let_go();
         if (answer == delivery::taken) [[likely]]
             header_taken(h);
         return answer;
@@ -346,6 +349,7 @@ public:
                 answer = engine.begin_payload(kind, h, bytes);
             });
         if (!known) return violation();
+        let_go();
         if (answer == delivery::taken) header_taken(h);
         return answer;
     }
@@ -393,6 +397,16 @@ private:
     template <class Visit>
     [[gnu::always_inline]] void speculation(Visit visit) noexcept {
         if constexpr (speculates) visit(engines_.template at<Protocols::speculative_index>());
+    }
+    /// A receive that is being canceled has met a message: it does not wait for the whole of it.
+    [[gnu::always_inline]] void let_go() noexcept {
+        if constexpr (speculates) {
+            if (leaving_ == nullptr) [[likely]]
+                return;
+            receive_request& r = *std::exchange(leaving_, nullptr);
+            if (!r.done() && r.filling_ != nullptr && forget_receive(r))
+                r.finish(make_error_code(errc::canceled));
+        }
     }
     /// What has arrived may spare a long message its request.
     void look_for_announcement(send_request& r) noexcept {
@@ -588,7 +602,8 @@ private:
     static constexpr unsigned most_looked_at = 8;  // messages, before a long send begins
 
     typename Protocols::template engines<connection, Transport::static_capabilities.one_sided> engines_;
-    std::uint64_t messages_seen_ = 0;  // of the peer; counted where the list speculates
+    std::uint64_t messages_seen_ = 0;     // of the peer; counted where the list speculates
+    receive_request* leaving_ = nullptr;  // it met what is being looked at while it was being canceled
     bool said_goodbye_ = false;
     bool draining_ = false;
     std::uint8_t incoming_ = 0;

@@ -93,7 +93,6 @@ public:
             if (s.now == state::announced) {
                 s.now = state::withdrawing;
                 s.awaits_answer = true;
-                ++context_.counts().announcements_withdrawn;
                 owe(id, owes_withdraw);
             }
             if (s.now == state::withdrawing) wait = true;
@@ -166,8 +165,10 @@ public:
         s->awaits_answer = false;
         const tag_type tag = s->tag;
         if (s->now == state::withdrawing) {
-            if (s->request != nullptr) s->request->announcement_ = receive_request::not_announced;
-            s->request = nullptr;
+            if (receive_request* r = std::exchange(s->request, nullptr)) {  // no message met it meanwhile
+                r->announcement_ = receive_request::not_announced;
+                ++context_.counts().announcements_withdrawn;
+            }
             s->regions.clear();
             s->now = state::announced;  // as far as `free` is concerned
             free(static_cast<std::uint32_t>(h.tag));

@@ -51,6 +51,7 @@ public:
         slot& s = slots_[id];
         offered_ &= ~bit(id);
         s.now = state::claimed;
+        s.revocable = true;
         s.request = &r;
         context_.message_begun(r.tag_);
         ++context_.counts().announcements_used;
@@ -97,6 +98,8 @@ public:
         slot& s = slots_[body.number];
         if (s.now != state::free || s.owed != 0) return context_.violation();
         seen_ = body.seen;
+        s.withdrawable = true;
+        s.revocable = false;
         if (begun_ - body.seen > remembered_sends) return delivery::taken;  // too late for its message
         std::uint32_t passed = 0;
         for (std::uint64_t i = body.seen; i < begun_; ++i) {
@@ -117,7 +120,7 @@ public:
         const auto id = static_cast<std::uint32_t>(h.tag);
         if (id >= slots_.size()) return context_.violation();
         slot& s = slots_[id];
-        if ((s.owed & owes_withdrawn) != 0) return context_.violation();
+        if (!std::exchange(s.withdrawable, false)) return context_.violation();
         if (s.now == state::offered) drop(id);
         owe(id, owes_withdrawn);
         return delivery::taken;
@@ -127,16 +130,15 @@ public:
         if (h.tag >= slots_.size() || !payload.empty()) return context_.violation();
         const auto id = static_cast<std::uint32_t>(h.tag);
         slot& s = slots_[id];
+        if (!std::exchange(s.revocable, false)) return context_.violation();
         switch (s.now) {
             case state::claimed:
-                if (s.revoked) return context_.violation();
                 s.revoked = true;
                 if (!context_.link_capabilities().revokes_at_once) return delivery::taken;  // to its end
                 s.puts.revoke(context_.link());
                 over(id, finish_revoked);
                 return delivery::taken;
             case state::refused: over(id, finish_revoked); return delivery::taken;
-            case state::offered: return context_.violation();
             default: return delivery::taken;  // it crossed `finish`
         }
     }
@@ -164,17 +166,15 @@ public:
             s.puts.forget();
             if (send_request* r = std::exchange(s.request, nullptr)) context_.finish_send(*r, reason);
             s.owed = 0;
-            s.stalled = s.revoked = false;
+            s.stalled = s.revoked = s.withdrawable = s.revocable = false;
             s.now = state::free;
         }
     }
 
+    /// The peer had time to say why its memory was refused.
     void refusal_expired() noexcept {
-        for (slot& s : slots_) {
-            if (s.now != state::refused) continue;
+        if (refusal_.overdue(slots_, [](const slot& s) noexcept { return s.now == state::refused; }))
             static_cast<void>(context_.violation());
-            return;
-        }
     }
 
 private:
@@ -195,6 +195,9 @@ private:
         std::uint8_t finish_flags = 0;
         bool stalled = false;
         bool revoked = false;
+        bool withdrawable = false;  ///< announced, and not withdrawn yet, whatever has become of it
+        bool revocable = false;     ///< claimed, and neither revoked nor announced anew
+        time_point refused_until{};
         piecewise_transfer<const std::byte> puts;
     };
 
@@ -248,7 +251,7 @@ private:
             over(id, finish_revoked);
         } else {
             s.now = state::refused;
-            refusal_.start(context_.box().owner());
+            s.refused_until = refusal_.start(context_.box().owner());
         }
     }
 
