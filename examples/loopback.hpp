@@ -108,7 +108,7 @@ struct loopback {
     };
 
     template <class Sink>
-    class link final : public pollable {
+    class link : public pollable {
     public:
         link(connection made, Sink& sink) : end_(std::move(made)), sink_(sink) {
             end_.home->links.push_back(this);

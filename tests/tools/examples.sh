@@ -57,6 +57,12 @@ says 'sum 40002400000.000000' overlap
 says 'the squares of 1 to 100 add up to 338350' any_source
 says "$(timeout 60 "$examples/own_transport" | head -n -1)
 all bytes came back" own_transport
+says "$(timeout 60 "$examples/custom_protocol" | head -n -4)
+got 3 bytes: one
+got 100000 bytes
+got 3 bytes: two
+ended: Bad message" custom_protocol
+timeout 60 "$examples/custom_protocol" | grep -q 'protocols: checked_eager, segmented$'
 timeout 60 "$examples/own_transport" | grep -q '^loopback (two ends in one scheduler), protocols: '
 
 urls=("shm://examples-$$")
