@@ -144,6 +144,26 @@ TEST_CASE("sim: a get and a put take what the model says, and registration delay
     }
 }
 
+TEST_CASE("sim: registrations of local memory go through a cache where a node has one") {
+    sim_options nodes;
+    nodes.offered.needs_registration = true;
+    nodes.caches_registrations = true;
+    pair_of_nodes p(costing(round_costs), nodes);
+    std::vector<std::byte> there = pattern(4096, 3);
+    std::vector<std::byte> here(4096);
+    const region open = p.b->register_memory(there);
+    for (int round = 0; round < 3; ++round) {
+        ended got(p.world);
+        CHECK(p.to_b->get(open.remote(), here, got) == post_result::posted);
+        p.settle();
+        CHECK(here == there);
+    }
+    const registration_cache_statistics seen = p.a->cached();
+    CHECK(seen.hits + seen.misses == 3);
+    CHECK(p.a->counts().registrations == seen.misses);
+    CHECK(seen.misses == (seen.unwatchable == 0 ? 1u : 3u));
+}
+
 namespace {
 /// What happens in a world with chance in it.
 std::uint64_t trace_of(std::uint64_t seed) {

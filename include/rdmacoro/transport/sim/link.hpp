@@ -130,6 +130,7 @@ protected:
     void recycle(transfer& t) noexcept {
         world().unschedule(t);
         t.unlink();
+        t.registration.reset();
         if (t.sent != nullptr) std::exchange(t.sent, nullptr)->borrows = nullptr;
         world().transfers().give_back(t);
     }
@@ -227,7 +228,7 @@ private:
                 wire_->schedule_room(out, world().clock_now() + world().options().faults.no_room_for);
             return want_room(out);
         }
-        if (can.needs_registration) from.registered_now(local.size());
+        local_cache::lease registration = from.register_local(local);
         from.count(kind == event_kind::get ? &sim_counts::gets : &sim_counts::puts);
         from.count(&sim_counts::one_sided_bytes, local.size());
         const sim_costs& cost = world().options().costs;
@@ -236,6 +237,7 @@ private:
         t.there = there;
         t.there.length = local.size();
         t.here = local;
+        t.registration = std::move(registration);
         t.after = out.posted;
         const duration served = can.one_sided_offloaded ? duration{} : 2 * cost.overhead;
         const bool reads = kind == event_kind::get;

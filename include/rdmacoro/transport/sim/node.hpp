@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,6 +73,7 @@ public:
         world_.attach(owner);
         number_ = world_.next_node();
         lingering_owner_.of = this;
+        if (options_.offered.needs_registration && options_.caches_registrations) cache_.emplace(registrar_);
     }
     node(const node&) = delete;
     node& operator=(const node&) = delete;
@@ -176,14 +178,31 @@ public:
             std::max(world_.clock_now(), processor_free_) + cost.registration + cost.per_page * pages;
     }
 
+    /// The node's own memory, for a get or put.
+    [[nodiscard]] local_cache::lease register_local(std::span<std::byte> memory) noexcept {
+        if (cache_) return cache_->acquire(memory, access_rights::all);
+        if (options_.offered.needs_registration) registered_now(memory.size());
+        return {};
+    }
+    /// Of local memory; zeros without a cache.
+    [[nodiscard]] registration_cache_statistics cached() const noexcept {
+        return cache_ ? cache_->statistics() : registration_cache_statistics{};
+    }
+
     [[nodiscard]] bool prepare_in_place(std::span<const std::byte> memory) {
         if (resources_fail()) return false;
+        if (cache_) {
+            static_cast<void>(register_local({const_cast<std::byte*>(memory.data()), memory.size()}));
+            return in_place(memory);
+        }
         if (prepared_.contains(memory)) return true;
         if (options_.offered.needs_registration) registered_now(memory.size());
         prepared_.add(memory);
         return true;
     }
-    [[nodiscard]] bool in_place(std::span<const std::byte> memory) const noexcept {
+    [[nodiscard]] bool in_place(std::span<const std::byte> memory) noexcept {
+        if (cache_)
+            return cache_->holds({const_cast<std::byte*>(memory.data()), memory.size()}, access_rights::all);
         return prepared_.contains(memory);
     }
 
@@ -208,6 +227,10 @@ private:
     lingering_owner lingering_owner_;
     std::deque<std::uint64_t> lingering_;  // keys, the oldest first
     memory_watch prepared_;
+    local_registrar registrar_{
+        [](void* self, std::size_t bytes) noexcept { static_cast<node*>(self)->registered_now(bytes); },
+        this};
+    std::optional<local_cache> cache_;
     time_point processor_free_{};
     time_point card_free_{};
     std::uint32_t number_ = 0;

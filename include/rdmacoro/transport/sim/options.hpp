@@ -66,6 +66,8 @@ struct sim_options {
     std::size_t room = unlimited;             ///< messages of one direction that may be under way
     bool lends = true;                        ///< `keep` gives memory
     std::size_t max_regions = 65536;          ///< registered at once; at most 65,536
+    /// With `offered.needs_registration`: through a cache. What is registered then depends on addresses, and so does time.
+    bool caches_registrations = false;
     /// Without `offered.revokes_at_once`: exposed memory that stays registered after the end of its region.
     std::size_t lingering_regions = 64;
 };

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/sim/event.hpp>
+#include <rdmacoro/transport/sim/local_memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,7 @@ struct transfer : event, list_node<transfer> {
     std::uint64_t after = 0;  ///< messages of its lane posted before it
     bool moved = false;
     std::error_code outcome{};
+    local_cache::lease registration{};  ///< of `here`, where the node caches
 };
 
 /// Owns what is given back to be used again, and makes more when there is none.

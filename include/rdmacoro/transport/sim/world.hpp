@@ -204,11 +204,14 @@ private:
             static_cast<void>(poll_links());
             return true;
         }
+        // While coroutines run, one arrival, get or put a turn: a program that yields sees each stage.
         for (unsigned n = 0; n < events_in_a_poll && !queue_.empty(); ++n) {
-            fire(*queue_.front());
+            detail::sim::event& e = *queue_.front();
+            const bool a_stage = detail::sim::event_key::kind(e.key) != detail::sim::event_kind::transmitted;
+            fire(e);
             static_cast<void>(poll_links());
             any = true;
-            if (owner_->has_ready() && n >= events_while_busy) break;
+            if (a_stage && owner_->has_ready()) break;
         }
         return any;
     }
@@ -274,7 +277,6 @@ private:
     static constexpr unsigned links_budget = 64;
     static constexpr unsigned most_busy = 64;  // turns
     static constexpr unsigned events_in_a_poll = 64;
-    static constexpr unsigned events_while_busy = 4;
 
     sim_world_options options_;
     sim_random random_;
