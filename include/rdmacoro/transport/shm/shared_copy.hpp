@@ -13,23 +13,23 @@
 
 namespace rdmacoro::detail::shm {
 
-/// How a block is divided. Both ends work it out from the length that each of them knows.
+/// How a block is divided, and how much of it a side claims at a time: a quarter of what is left, so that there are few
+/// claims, and little to wait for where the two sides meet.
 struct shared_pieces {
-    static constexpr std::size_t longest =
-        65536;  // measured: longer ones gain nothing, and the ends meet later
-    static constexpr std::size_t shortest =
-        16384;                                // measured: a claim and a system call for less cost too much
-    static constexpr std::size_t wanted = 8;  // so that both find work in a short block
+    static constexpr std::size_t piece = 16384;  // bytes; the last piece may be shorter
+    static constexpr std::uint64_t most_claimed = 32;
+    static constexpr std::uint64_t least_claimed = 2;  // a claim and a system call for less cost too much
 
     std::size_t block = 0;  ///< bytes
-    std::size_t piece = 0;  ///< bytes; the last piece may be shorter
     std::uint64_t count = 0;
 
     explicit constexpr shared_pieces(std::size_t bytes) noexcept
-        : block(bytes),
-          piece(std::clamp((bytes / wanted + page_bytes - 1) / page_bytes * page_bytes, shortest, longest)),
-          count(bytes / piece + (bytes % piece != 0 ? 1u : 0u)) {}
+        : block(bytes), count(bytes / piece + (bytes % piece != 0 ? 1u : 0u)) {}
 
+    /// How many of `left` pieces to claim.
+    [[nodiscard]] static constexpr std::uint64_t share_of(std::uint64_t left) noexcept {
+        return std::min(left, std::clamp(left / 4, least_claimed, most_claimed));
+    }
     /// Where piece `n` begins; where the last ends for `count`.
     [[nodiscard]] constexpr std::size_t offset(std::uint64_t n) const noexcept {
         return n < count ? static_cast<std::size_t>(n) * piece : block;
@@ -209,13 +209,14 @@ private:
                 one.over = true;
                 break;
             }
-            const bool enough = moved >= bytes_a_step;
+            const std::uint64_t room = (bytes_a_step - std::min(moved, bytes_a_step)) / shared_pieces::piece;
+            const bool enough = room == 0;
             if (one.next < one.until) {
                 if (enough) return any;
-                const std::size_t now = copy_piece(one);
+                const std::size_t now = copy_claimed(one, room);
                 if (now == 0) return any || one.over || one.fetching;
                 moved += now;
-            } else if (!find_work(one, enough)) {
+            } else if (!find_work(one, room)) {
                 return any || one.over;
             }
             any = true;
@@ -223,22 +224,24 @@ private:
         return any;
     }
 
-    /// Copies the next of this side's pieces; answers its length, or 0 when there is nothing more to do in this step.
-    [[nodiscard]] std::size_t copy_piece(job& one) noexcept {
+    /// Copies this side's pieces, as many as it claims at a time; answers how many bytes that were, or 0 when there is nothing
+    /// more to do in this step.
+    [[nodiscard]] std::size_t copy_claimed(job& one, std::uint64_t room) noexcept {
         if (!link_.peer.reaches(one.there.address, one.there.length)) {
             fetch_served(one);
             return 0;
         }
-        const std::uint64_t piece = one.front ? one.next : one.pieces.count - 1 - one.next;
-        const std::size_t offset = one.pieces.offset(piece);
-        const std::size_t bytes = one.pieces.offset(piece + 1) - offset;
+        const std::uint64_t now = std::min({one.until - one.next, room, shared_pieces::most_claimed});
+        const std::uint64_t first = one.front ? one.next : one.pieces.count - one.next - now;
+        const std::size_t offset = one.pieces.offset(first);
+        const std::size_t bytes = one.pieces.offset(first + now) - offset;
         const errc outcome =
             link_.touch(one.there, one.front ? access_rights::remote_read : access_rights::remote_write, [&] {
                 return link_.peer.copy(one.front, one.there.address + offset, one.local + offset, bytes);
             });
         if (outcome == errc::ok) {
-            ++one.next;
-            if (!one.front) say_finished(one, ++one.back_finished);
+            one.next += now;
+            if (!one.front) say_finished(one, one.back_finished += static_cast<std::uint32_t>(now));
             return bytes;
         }
         if (one.front && outcome == errc::unsupported) {
@@ -272,7 +275,7 @@ private:
 
     /// Finds pieces to copy, or that there are none; false when there is nothing to do in this step. Between two steps nothing
     /// is claimed that is not copied, but what the peer serves; so a claim is made only when its copy follows.
-    [[nodiscard]] bool find_work(job& one, bool enough) noexcept {
+    [[nodiscard]] bool find_work(job& one, std::uint64_t room) noexcept {
         if (!one.rescues) {
             for (unsigned tries = 0; tries < most_tries; ++tries) {
                 const std::uint64_t word = one.words->claimed.load(std::memory_order_acquire);
@@ -280,11 +283,12 @@ private:
                 if (!plausible(one, seen)) return false;
                 const std::uint64_t left = one.pieces.count - seen.both();
                 if (left == 0) return one.front ? wait_for_back(one) : nothing_left(one);
-                if (enough) return false;
+                if (room == 0) return false;
                 // Where the peer must serve, what it puts meanwhile would be no gain.
                 const bool all = !link_.peer.reaches(one.there.address, one.there.length);
                 if (all && !one.front) return nothing_left(one);
-                const auto claim = static_cast<std::uint32_t>(all ? left : 1);
+                const auto claim =
+                    static_cast<std::uint32_t>(all ? left : std::min(room, shared_pieces::share_of(left)));
                 (one.front ? seen.front : seen.back) += claim;
                 std::uint64_t expected = word;
                 if (!one.words->claimed.compare_exchange_strong(
