@@ -42,8 +42,8 @@ struct capabilities {
     bool atomics = false;              ///< fetch-and-add, compare-and-swap
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
     bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
-    std::size_t rendezvous_bytes =
-        0;  ///< payload from which a get or put without staging is better than pieces
+    /// Payload from which a get or put without staging is better than pieces; the largest number: never.
+    std::size_t rendezvous_bytes = 0;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
