@@ -39,23 +39,7 @@ public:
 
     /// Moves to another mailbox, with the messages that wait; receives posted there may meet them. Precondition: no
     /// receive or probe of the old mailbox is pending.
-    void move_to(mailbox_base& box, peer_id source) noexcept {
-        matcher& before = std::exchange(box_, &box)->matching();
-        source_ = source;
-        for (unexpected_message* m = before.oldest(); m != nullptr;) {
-            unexpected_message* after = before.after(*m);
-            if (m->from == this) {
-                before.remove(*m);
-                m->source = source;
-                if (receive_request* r = connection_base::match(m->tag)) {  // counted when it was kept
-                    meet(*m, *r);
-                } else {
-                    box.matching().add(*m);
-                }
-            }
-            m = after;
-        }
-    }
+    void move_to(mailbox_base& box, peer_id source) noexcept;
 
     // ---- for operations
 
@@ -129,6 +113,9 @@ public:
         }
         phase_ = phase::closing;
         closer_ = &closer;
+        engines_.each([](auto& engine) noexcept {
+            if constexpr (requires { engine.leaving(); }) engine.leaving();
+        });
         maybe_goodbye();
     }
 
@@ -370,16 +357,7 @@ public:
         if (phase_ == phase::closing) maybe_goodbye();
     }
 
-    void link_down(std::error_code why) noexcept {
-        const bool in_good_order = peer_said_goodbye_ || phase_ == phase::closing;
-        phase_ = phase::down;
-        reason_ = in_good_order && why == errc::peer_lost ? make_error_code(errc::closed) : why;
-        engines_.each([&](auto& engine) noexcept { engine.fail(reason_); });
-        while (send_request* r = queue_.pop_front()) r->finish(reason_);
-        fail_receives();
-        tell(opener_, reason_);
-        tell(closer_, {});
-    }
+    void link_down(std::error_code why) noexcept;
 
     void say_credit() noexcept override {
         owes_credit_ = true;
@@ -484,25 +462,7 @@ private:
     }
 
     /// Says what belongs to no policy and could not be said before.
-    void say_what_is_owed() noexcept {
-        if (owes_hello_) {
-            const wire_hello own{.budget = credits_.granted(), .fingerprint = Protocols::fingerprint};
-            const auto fixed = own.store();
-            const std::string text = Protocols::text().substr(0, wire_hello::most_text);
-            const std::span<const std::byte> pieces[] = {fixed, std::as_bytes(std::span(text))};
-            if (say(static_cast<std::uint8_t>(control_kind::hello), 0, 0, const_buffers(std::span(pieces))) !=
-                post_result::done)
-                return;
-            owes_hello_ = false;
-        }
-        if (owes_credit_) {
-            // A header gives back 65,535 at most, which may be far less than a message cost.
-            while (credits_.overdue() && say(control_kind::credit)) ++counts_.credit_messages;
-            owes_credit_ = credits_.overdue();
-        }
-        if (owes_goodbye_seen_ && say(control_kind::goodbye_seen)) owes_goodbye_seen_ = false;
-        if (owes_goodbye_ && say(control_kind::goodbye)) owes_goodbye_ = false;
-    }
+    void say_what_is_owed() noexcept;
 
     void maybe_goodbye() noexcept {
         if (said_goodbye_ || active_sends_ != 0 || !queue_.empty()) return;
@@ -511,94 +471,14 @@ private:
         say_what_is_owed();
     }
 
-    void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept {
-        const auto hello = wire_hello::load(payload);
-        if (h.kind != static_cast<std::uint8_t>(control_kind::hello) || h.credits != 0 || !hello) {
-            violation();
-        } else if (hello->version != wire_version) {
-            refusal_ = std::string("this side speaks version ") + std::to_string(wire_version) +
-                       " of the wire protocol, " + link_.peer_name() + " version " +
-                       std::to_string(hello->version);
-            close(make_error_code(errc::version_mismatch));
-        } else if (hello->fingerprint != Protocols::fingerprint) {
-            const auto text = payload.subspan(wire_hello::wire_bytes);
-            refusal_ = std::string("this side has the protocols \"") + Protocols::text() + "\", " +
-                       link_.peer_name() + " has \"" + printable(text) + "\"";
-            close(make_error_code(errc::protocol_mismatch));
-        } else if (hello->budget < least_budget) {
-            violation();
-        } else {
-            credits_.opened(hello->budget);
-            phase_ = phase::open;
-            tell(opener_, {});
-            drain();  // what was sent before the peer had said what it grants
-        }
-    }
+    void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
 
-    [[nodiscard]] static std::string printable(std::span<const std::byte> raw) {
-        std::string text;
-        for (const std::byte b : raw) {
-            const char c = static_cast<char>(b);
-            text += c >= ' ' && c <= '~' ? c : '?';
-        }
-        return text;
-    }
+    [[nodiscard]] static std::string printable(std::span<const std::byte> raw);
 
-    [[gnu::noinline]] void control_arrived(const wire_header& h,
-                                           std::span<const std::byte> payload) noexcept {
-        if (!payload.empty()) {
-            violation();
-            return;
-        }
-        switch (static_cast<control_kind>(h.kind)) {
-            case control_kind::credit: return;
-            case control_kind::goodbye:
-                if (peer_said_goodbye_) break;
-                peer_said_goodbye_ = true;
-                if (phase_ == phase::open) phase_ = phase::half_closed;
-                owes_goodbye_seen_ = true;
-                say_what_is_owed();
-                while (send_request* r = queue_.pop_front()) r->finish(make_error_code(errc::closed));
-                speculation([](auto& engine) noexcept { engine.peer_leaves(); });
-                fail_receives();
-                return;
-            case control_kind::goodbye_seen:
-                if (phase_ != phase::closing || !said_goodbye_ || owes_goodbye_) break;
-                close(make_error_code(errc::closed));
-                return;
-            case control_kind::hello: break;
-        }
-        violation();
-    }
+    [[gnu::noinline]] void control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
 
-    [[gnu::noinline]] void fill_unusual(receive_request& r, std::span<const std::byte> payload) noexcept {
-        if (r.is_lent()) {
-            lend_at_once(r, payload);
-        } else if (payload.size() > r.into_.size()) {
-            r.finish(errc::truncated, payload.size());
-        } else {
-            copy_in(payload, r.into_, 0);
-            count_copy(payload.size());
-            r.finish({});
-        }
-    }
-    void lend_at_once(receive_request& r, std::span<const std::byte> payload) noexcept {
-        *r.loan_ = link_.keep();
-        if (!*r.loan_) {
-            unexpected_message* m = box_->store().make(payload.size());
-            if (m == nullptr) {
-                r.finish(make_error_code(errc::no_resources));
-                return;
-            }
-            if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
-            m->stored = payload.size();
-            count_copy(payload.size());
-            *r.loan_ = message_store::lend(*m);
-        } else {
-            ++counts_.lent;
-        }
-        r.finish({});
-    }
+    [[gnu::noinline]] void fill_unusual(receive_request& r, std::span<const std::byte> payload) noexcept;
+    void lend_at_once(receive_request& r, std::span<const std::byte> payload) noexcept;
     static constexpr unsigned most_looked_at = 8;  // messages, before a long send begins
 
     typename Protocols::template engines<connection, Transport::static_capabilities.one_sided> engines_;
@@ -616,3 +496,5 @@ private:
 };
 
 }  // namespace rdmacoro::detail
+
+#include <rdmacoro/protocol/detail/connection_control.hpp>
