@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <random>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -593,4 +592,745 @@ TEST_CASE(
         co_await receiving;
         CHECK(pair.at_rest());
     });
+}
+
+// ---- the published counter-examples
+
+TEST_CASE(
+    "the first published counter-example: a receive that says nothing is met before two that are announced") {
+    with_pair<list>([](pair_type& pair) -> task<> {
+        std::vector<std::byte> into[3];
+        for (auto& memory : into) memory.resize(2000);
+        const std::vector<std::byte> from[3] = {pattern(2000, 1), pattern(2000, 2), pattern(2000, 3)};
+        pair.hold(true);
+        pair.from_b().defers_one_sided = true;
+        auto send0 = start(pair.a.send(from[0], 1));        // says its request
+        auto recv0 = start(pair.b.recv(into[0], any_tag));  // waits, and announces nothing
+        step_to_b(pair);                                    // the request finds receive 0
+        auto recv1 = start(pair.b.recv(into[1], 1));
+        auto recv2 = start(pair.b.recv(into[2], 1));
+        CHECK(pair.b.counts().announced == 2);
+        step_to_a(pair);  // announcement 1, while send 0 is not done
+        step_to_a(pair);  // announcement 2
+        CHECK_FALSE(send0.done());
+        auto send1 = start(pair.a.send(from[1], 1));
+        CHECK(into[1] == from[1]);
+        CHECK(all_are(into[2], 0));
+        auto send2 = start(pair.a.send(from[2], 1));
+        CHECK(into[2] == from[2]);
+        pair.hold(false);
+        co_await send0;
+        co_await send1;
+        co_await send2;
+        co_await recv0;
+        co_await recv1;
+        co_await recv2;
+        for (unsigned n = 0; n < 3; ++n) CHECK(into[n] == from[n]);
+        CHECK(pair.at_rest());
+    });
+}
+
+TEST_CASE("the second published counter-example: a send that passed an announcement by takes no later one") {
+    with_pair<mixed>([](mixed_pair& pair) -> task<> {
+        std::vector<std::byte> into[5];
+        std::vector<std::byte> from[5];
+        for (unsigned n = 0; n < 5; ++n) {
+            into[n].resize(2000);
+            from[n] = pattern(n == 0 ? 50 : 2000, n + 1);
+        }
+        pair.hold(true);
+        pair.from_b().defers_one_sided = true;
+        auto send0 = start(pair.a.send(from[0], 1));  // eager
+        auto recv0 = start(pair.b.recv(into[0], any_tag));
+        step_to_b(pair);
+        auto recv1 = start(pair.b.recv(into[1], 1));
+        auto recv2 = start(pair.b.recv(into[2], 1));
+        auto send1 = start(pair.a.send(from[1], 1));  // asks, while announcement 1 is on its way
+        step_to_a(pair);
+        step_to_a(pair);
+        step_to_b(pair);  // request 1 finds receive 1
+        pair.from_b().held = false;
+        co_await turns(5);  // send 1 is done
+        CHECK(send1.done());
+        pair.from_b().held = true;
+        auto recv3 = start(pair.b.recv(into[3], 1));
+        auto recv4 = start(pair.b.recv(into[4], 1));
+        pair.from_a().defers_one_sided = true;
+        auto send2 = start(pair.a.send(from[2], 1));  // where announcement 2 said; its put takes a while
+        CHECK_FALSE(send2.done());
+        step_to_a(pair);
+        step_to_a(pair);
+        pair.from_a().defers_one_sided = false;
+        auto send3 = start(pair.a.send(from[3], 1));
+        CHECK(into[3] == from[3]);
+        CHECK(all_are(into[4], 0));
+        auto send4 = start(pair.a.send(from[4], 1));
+        CHECK(into[4] == from[4]);
+        pair.hold(false);
+        co_await send0;
+        co_await send1;
+        co_await send2;
+        co_await send3;
+        co_await send4;
+        co_await recv0;
+        co_await recv1;
+        co_await recv2;
+        co_await recv3;
+        co_await recv4;
+        for (unsigned n = 0; n < 5; ++n) CHECK(std::equal(from[n].begin(), from[n].end(), into[n].begin()));
+        CHECK(pair.a.counts().announcements_used == 3);
+        CHECK(pair.b.counts().announcements_crossed == 1);
+        CHECK(pair.at_rest());
+    });
+}
+
+// ---- cancellation
+
+TEST_CASE("canceling a receive takes back the announcements that count on it, before it ends") {
+    with_rendezvous_peer<mixed>([](mixed_peer& peer) -> task<> {
+        constexpr int announce = 16, claim = 17, finish = 18, withdraw = 19, withdrawn = 20;
+        const auto data = pattern(1000);
+        std::vector<std::byte> little(50);
+        std::vector<std::byte> into[3];
+        for (auto& memory : into) memory.resize(1000);
+        local_stop_source stop;
+        auto first = start(as_result(with_stop(peer.self().recv(little, 1), stop.get_token())));
+        auto other = start(peer.self().recv(into[2], 2));
+        auto r1 = start(peer.self().recv(into[0], 1));
+        auto r2 = start(peer.self().recv(into[1], 1));
+        co_await turns(3);
+        REQUIRE(peer.heard().size() == 3);
+        for (const heard_message& m : peer.heard()) CHECK(m.header.kind == announce);
+        const remote_region where = pieces_of(peer.heard()[1], 16)[0];
+        CHECK(peer.heard()[1].payload == announce_body(1, 1, 0, {where}));
+        CHECK(detail::load_number<std::uint32_t>(peer.heard()[2].payload.data() + 4) == 2);
+        peer.heard().clear();
+        stop.request_stop();
+        co_await turns(3);
+        REQUIRE(peer.heard().size() == 2);
+        for (const heard_message& m : peer.heard()) CHECK(m.header.kind == withdraw);
+        CHECK_FALSE(first.done());
+        peer.heard().clear();
+        // No receive of the tag is announced meanwhile.
+        std::vector<std::byte> more(1000);
+        auto r3 = start(peer.self().recv(more, 1));
+        co_await turns(3);
+        CHECK(peer.heard().empty());
+        peer.say_raw(withdrawn, 1, {});
+        co_await turns(3);
+        CHECK_FALSE(first.done());
+        peer.say_raw(withdrawn, 2, {});
+        const auto ended = co_await first;
+        CHECK(ended.error() == errc::canceled);
+        std::fill(little.begin(), little.end(), std::byte{0xaa});
+        // From now on they take messages one earlier, by request.
+        for (int n = 0; n < 3; ++n) peer.say_raw(8, 1, pattern(100, static_cast<unsigned>(n)));
+        co_await r1;
+        co_await r2;
+        co_await r3;
+        CHECK(std::equal(into[0].begin(), into[0].begin() + 100, pattern(100, 0).begin()));
+        CHECK(all_are(little, 0xaa));
+        peer.say_raw(claim, 0, length(7));
+        peer.say_raw(finish, 0, {});
+        co_await other;
+        CHECK(peer.self().counts().announcements_withdrawn == 2);
+        CHECK(peer.self().is_open());
+    });
+}
+
+TEST_CASE("what comes before the answer to withdraw counts: a message, or a claim that is then revoked") {
+    with_rendezvous_peer<list>([](peer_type& peer) -> task<> {
+        auto data = pattern(1000);
+        const region source = peer.link().expose(data, access_rights::remote_read);
+        for (const bool claims : {false, true}) {
+            std::vector<std::byte> into(1000);
+            std::vector<std::byte> behind(1000);
+            local_stop_source stop;
+            auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+            auto second = start(peer.self().recv(behind, 1));
+            const heard_message announced = co_await peer.hear();
+            const heard_message announced2 = co_await peer.hear();
+            const auto id = detail::load_number<std::uint32_t>(announced.payload.data());
+            const auto id2 = detail::load_number<std::uint32_t>(announced2.payload.data());
+            stop.request_stop();
+            CHECK(is(co_await peer.hear(), sp::withdraw));
+            CHECK(is(co_await peer.hear(), sp::withdraw));
+            if (claims) {
+                say(peer, sp::claim, id, length(1000));
+                CHECK(is(co_await peer.hear(), sp::revoke));
+                const auto ended = co_await receiving;
+                CHECK(ended.error() == errc::canceled);
+                std::fill(into.begin(), into.end(), std::byte{0xaa});
+                say(peer, sp::withdrawn, id);
+                say(peer, sp::finish, id, {}, 1);
+            } else {
+                say(peer, rv::request, 1, request_body(0, 1000, {source.remote()}));
+                const auto got = co_await receiving;
+                REQUIRE(got);
+                CHECK(into == data);
+                CHECK(is(co_await peer.hear(), rv::received));
+                say(peer, sp::withdrawn, id);
+            }
+            say(peer, sp::withdrawn, id2);
+            co_await turns(3);
+            CHECK_FALSE(second.done());
+            say(peer, rv::request, 1, request_body(1, 1000, {source.remote()}));
+            co_await second;
+            CHECK(behind == data);
+            CHECK(is(co_await peer.hear(), rv::received));
+            if (claims) CHECK(all_are(into, 0xaa));
+        }
+        CHECK(peer.self().is_open());
+        const metrics& m = peer.self().counts();
+        CHECK(m.announced == 4);
+        CHECK(m.announcements_met == 1);
+        CHECK(m.announcements_crossed == 1);
+        CHECK(m.announcements_withdrawn == 2);
+    });
+}
+
+TEST_CASE("a canceled receive does not wait for the whole of a message that it meets meanwhile") {
+    with_rendezvous_peer<list>([](peer_type& peer) -> task<> {
+        std::vector<std::byte> into(1000);
+        local_stop_source stop;
+        auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        co_await peer.hear();
+        stop.request_stop();
+        CHECK(is(co_await peer.hear(), sp::withdraw));
+        say(peer, rv::request, 1, request_body(0, 1000));  // and then the peer never puts
+        CHECK(is(co_await peer.hear(), rv::ready));
+        const auto ended = co_await receiving;
+        CHECK(ended.error() == errc::canceled);
+        CHECK(is(co_await peer.hear(), rv::withdraw));
+        say(peer, sp::withdrawn, 0);
+        say(peer, rv::sent, 0, {}, 1);
+        co_await turns(3);
+        CHECK(peer.self().is_open());
+        CHECK(peer.self().connection().box().matching().posted() == 0);
+    });
+}
+
+TEST_CASE("time limits on announced receives give the buffer back for good, wherever the message is") {
+    for (const bool at_once : {true, false}) {
+        for (const bool defers : {true, false}) {
+            for (int step = 0; step < 6; ++step) {
+                CAPTURE(at_once);
+                CAPTURE(defers);
+                CAPTURE(step);
+                virtual_time world;
+                world.run([](scheduler& on, bool at_once, bool defers, int step) -> task<> {
+                    pair_type pair(on);
+                    pair.wire->offered.revokes_at_once = at_once;
+                    co_await pair.open();
+                    const auto data = pattern(3000);
+                    std::vector<std::byte> into(3000);
+                    pair.from_a().defers_one_sided = defers;
+                    local_stop_source stop;
+                    pair.hold(true);
+                    auto receiving = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
+                    if (step > 0) step_to_a(pair);  // announced
+                    auto sending = start(pair.a.send(data, 1));
+                    if (step > 1) step_to_b(pair);  // the claim
+                    if (step > 2) step_to_b(pair);  // finish, where the put was done at once
+                    stop.request_stop();
+                    if (step > 3) step_to_a(pair);  // withdraw, or revoke
+                    if (step > 4) {
+                        pair.from_a().held = false;
+                        pair.a.connection().poll(1);  // the put
+                        pair.from_a().held = true;
+                    }
+                    if (!receiving.done()) pair.hold(false);
+                    const auto ended = co_await receiving;
+                    if (ended) {
+                        CHECK(into == data);
+                    } else {
+                        CHECK(ended.error() == errc::canceled);
+                    }
+                    std::fill(into.begin(), into.end(), std::byte{0xaa});
+                    pair.hold(false);
+                    co_await turns(10);
+                    if (!sending.done()) {  // it did not meet the receive that was canceled
+                        std::vector<std::byte> other(3000);
+                        co_await pair.b.recv(other, 1);
+                        CHECK(other == data);
+                    }
+                    co_await sending;
+                    CHECK(all_are(into, 0xaa));
+                    CHECK(pair.a.is_open());
+                    CHECK(pair.b.is_open());
+                    CHECK(pair.at_rest());
+                    // The count of messages is the same at both ends: the next announcement is used.
+                    pair.from_a().defers_one_sided = false;
+                    const std::uint64_t used = pair.a.counts().announcements_used;
+                    auto again = start(pair.b.recv(into, 1));
+                    co_await pair.a.send(data, 1);
+                    co_await again;
+                    CHECK(into == data);
+                    CHECK(pair.a.counts().announcements_used == used + 1);
+                    CHECK(ended_of(pair) == pair.b.counts().announced);
+                }(world.on, at_once, defers, step));
+            }
+        }
+    }
+}
+
+TEST_CASE("control messages that find no room are said when there is some") {
+    for (int what = 0; what < 4; ++what) {
+        CAPTURE(what);
+        virtual_time world;
+        world.run([](scheduler& on, int what) -> task<> {
+            pair_type pair(on);
+            co_await pair.open();
+            co_await turns(3);
+            const auto data = pattern(3000);
+            std::vector<std::byte> into(3000);
+            local_stop_source stop;
+            if (what == 0) pair.from_b().room = 0;  // nothing is announced, nor owed
+            auto receiving = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
+            CHECK(pair.b.counts().announced == (what == 0 ? 0u : 1u));
+            if (what == 0) pair.from_b().room = loopback_lane::unlimited;
+            co_await turns(3);
+            if (what == 1) {  // withdraw
+                pair.from_b().room = 0;
+                stop.request_stop();
+                co_await turns(5);
+                CHECK_FALSE(receiving.done());
+                pair.from_b().room = loopback_lane::unlimited;
+                CHECK_FALSE(co_await receiving);
+            } else if (what == 2) {  // claim, then finish
+                pair.from_a().room = 0;
+                auto sending = start(pair.a.send(data, 1));
+                co_await turns(3);
+                CHECK(pair.a.counts().room_waits == 1);
+                CHECK(all_are(into, 0));
+                pair.from_a().held = true;
+                pair.from_a().room = 1;
+                co_await turns(3);
+                CHECK(into == data);
+                CHECK_FALSE(sending.done());
+                auto closing = start(pair.a.close());  // its goodbye waits, too
+                pair.from_a().held = false;
+                co_await sending;
+                CHECK(co_await receiving);
+                co_await closing;
+                co_return;
+            } else if (what == 3) {  // revoke
+                pair.from_a().defers_one_sided = true;
+                auto sending = start(pair.a.send(data, 1));
+                pair.from_a().one_sided_steps = 0;
+                co_await turns(3);
+                pair.from_b().room = 0;
+                stop.request_stop();
+                co_await turns(3);
+                CHECK_FALSE(receiving.done());
+                pair.from_b().room = loopback_lane::unlimited;
+                CHECK_FALSE(co_await receiving);
+                std::fill(into.begin(), into.end(), std::byte{0xaa});
+                pair.from_a().one_sided_steps = loopback_lane::unlimited;
+                co_await sending;
+                CHECK(all_are(into, 0xaa));
+            } else {
+                co_await pair.a.send(data, 1);
+                CHECK(co_await receiving);
+                CHECK(into == data);
+            }
+            co_await turns(5);
+            CHECK(pair.at_rest());
+            CHECK(ended_of(pair) == pair.b.counts().announced);
+            co_await when_all(pair.a.close(), pair.b.close());
+        }(world.on, what));
+    }
+}
+
+// ---- endings
+
+TEST_CASE("a goodbye from either side ends announced receives") {
+    for (const bool receiver_leaves : {true, false}) {
+        virtual_time world;
+        world.run([](scheduler& on, bool receiver_leaves) -> task<> {
+            pair_type pair(on);
+            co_await pair.open();
+            std::vector<std::byte> into(3000);
+            std::vector<std::byte> more(3000);
+            local_stop_source stop;
+            auto first = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
+            auto second = start(as_result(pair.b.recv(more, 1)));
+            co_await turns(3);
+            pair.from_a().held = true;
+            stop.request_stop();  // not answered before the goodbye
+            if (receiver_leaves) {
+                auto closing = start(pair.b.close());
+                co_await turns(3);
+                pair.from_a().held = false;
+                co_await closing;
+            } else {
+                auto closing = start(pair.a.close());
+                co_await turns(3);
+                pair.from_a().held = false;
+                co_await closing;
+            }
+            CHECK_FALSE(co_await first);
+            const auto ended = co_await second;
+            CHECK(ended.error() == errc::closed);
+            CHECK(pair.domain.regions().registered() == 0);
+        }(world.on, receiver_leaves));
+    }
+}
+
+TEST_CASE("a link that goes down ends what is announced, claimed, withdrawn and revoked, at both ends") {
+    for (int step = 0; step < 5; ++step) {
+        for (const bool at_once : {true, false}) {
+            CAPTURE(step);
+            CAPTURE(at_once);
+            virtual_time world;
+            world.run([](scheduler& on, int step, bool at_once) -> task<> {
+                pair_type pair(on);
+                pair.wire->offered.revokes_at_once = at_once;
+                co_await pair.open();
+                const auto data = pattern(3000);
+                std::vector<std::byte> into(3000);
+                std::vector<std::byte> more(3000);
+                local_stop_source stop;
+                pair.from_a().defers_one_sided = true;
+                auto first = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
+                auto second = start(as_result(pair.b.recv(more, 1)));
+                co_await turns(3);
+                pair.hold(true);
+                std::optional<started<task<result<void>>>> sending;
+                if (step > 1) {
+                    sending.emplace(
+                        [](pair_type& p, const std::vector<std::byte>& from) -> task<result<void>> {
+                            co_return co_await as_result(p.a.send(from, 1));
+                        }(pair, data));
+                }
+                if (step > 2) step_to_b(pair);  // the claim
+                if (step % 2 == 1) stop.request_stop();
+                if (step == 4) {
+                    stop.request_stop();
+                    step_to_a(pair);  // revoke
+                }
+                pair.b.abort();
+                std::fill(into.begin(), into.end(), std::byte{0xaa});
+                pair.hold(false);
+                CHECK_FALSE(co_await first);
+                CHECK_FALSE(co_await second);
+                if (sending) static_cast<void>(co_await *sending);
+                co_await turns(5);
+                CHECK_FALSE(pair.a.is_open());
+                CHECK(pair.domain.regions().registered() == 0);
+                if (at_once) CHECK(all_are(into, 0xaa));
+            }(world.on, step, at_once));
+        }
+    }
+}
+
+// ---- adaptation
+
+TEST_CASE("announcing stops where it does not pay and comes back when the program changes") {
+    with_pair<mixed>([](mixed_pair& pair) -> task<> {
+        const auto data = pattern(1000);
+        std::vector<std::byte> into(1000);
+        for (int phase = 1; phase <= 2; ++phase) {
+            for (int n = 0; n < 64; ++n) {  // receives far longer than their messages
+                auto receiving = start(pair.b.recv(into, 1));
+                co_await pair.a.send(std::span(data).first(10), 1);
+                co_await receiving;
+            }
+            CHECK(pair.b.counts().speculation_stopped == static_cast<unsigned>(phase));
+            const std::uint64_t announced = pair.b.counts().announced;
+            for (int n = 0; n < 100; ++n) {  // what they were announced for
+                auto receiving = start(pair.b.recv(into, 1));
+                co_await turns(2);
+                auto sending = start(pair.a.send(data, 1));
+                co_await receiving;
+                co_await sending;
+            }
+            CHECK(pair.b.counts().speculation_resumed == static_cast<unsigned>(phase));
+            CHECK(pair.b.counts().announced > announced + 50);
+        }
+        CHECK(pair.b.counts().announcements_mispredicted > 16);
+        CHECK(pair.b.counts().announcements_met == pair.a.counts().announcements_used);
+        CHECK(ended_of(pair) == pair.b.counts().announced);
+        CHECK(pair.at_rest());
+    });
+}
+
+TEST_CASE("announcements that always cross are given up, and tried ever more rarely") {
+    with_pair<list>([](pair_type& pair) -> task<> {
+        const auto data = pattern(1000);
+        std::vector<std::byte> into(1000);
+        for (int n = 0; n < 2000; ++n) {
+            pair.hold(true);
+            auto sending = start(pair.a.send(data, 1));
+            auto receiving = start(pair.b.recv(into, 1));
+            pair.hold(false);
+            co_await receiving;
+            co_await sending;
+        }
+        const metrics& m = pair.b.counts();
+        CHECK(m.announcements_met == 0);
+        CHECK(m.announcements_crossed == m.announced);
+        CHECK(m.speculation_stopped >= 4);
+        CHECK(m.speculation_stopped <= 8);
+        CHECK(m.announced <= 8 * 16);
+    });
+}
+
+// ---- mailboxes
+
+TEST_CASE(
+    "in a mailbox receives from one peer are announced to it; those from any are not, nor behind them") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        mailbox<loopback, list> box(on);
+        std::deque<pair_type> pairs;
+        peer_id ids[2];
+        const auto data = pattern(1000);
+        std::vector<std::byte> into[4];
+        for (auto& memory : into) memory.resize(1000);
+        for (peer_id& id : ids) {
+            pair_type& pair = pairs.emplace_back(on);
+            co_await pair.open();
+            // A message that waits is counted once, here and in the mailbox.
+            auto early = start(pair.a.send({}, 9));
+            co_await turns(5);
+            id = box.attach(std::move(pair.b));
+            co_await box.recv({}, 9, id);
+            co_await early;
+        }
+        auto from_first = start(box.recv(into[0], 1, ids[0]));
+        auto from_second = start(box.recv(into[1], 1, ids[1]));
+        CHECK(box.counts(ids[0]).announced == 1);
+        CHECK(box.counts(ids[1]).announced == 1);
+        co_await turns(3);
+        auto s1 = start(pairs[1].a.send(data, 1));
+        CHECK(s1.done());
+        CHECK(into[1] == data);
+        co_await s1;
+        co_await from_second;
+        CHECK(all_are(into[0], 0));
+        auto any = start(box.recv(into[2], 2));
+        auto behind = start(box.recv(into[3], 2, ids[0]));
+        CHECK(box.counts(ids[0]).announced == 1);
+        // Canceling what is announced to one leaves the others alone.
+        local_stop_source stop;
+        std::vector<std::byte> more(1000);
+        auto canceled = start(as_result(with_stop(box.recv(more, 1, ids[0]), stop.get_token())));
+        stop.request_stop();
+        CHECK_FALSE(co_await canceled);
+        co_await pairs[0].a.send(data, 1);
+        co_await from_first;
+        auto s2 = start(pairs[1].a.send(data, 2));
+        co_await any;
+        co_await s2;
+        auto s3 = start(pairs[0].a.send(data, 2));
+        co_await behind;
+        co_await s3;
+        for (const auto& memory : into) CHECK(memory == data);
+        CHECK(pairs[0].a.counts().announcements_used == 1);
+        co_await box.close();
+    }(world.on));
+}
+
+// ---- what a hostile peer says
+
+namespace {
+
+/// The link has ended as it should, and quickly.
+template <class Peer>
+task<> ends(Peer& peer, std::error_code why = make_error_code(errc::protocol_violation)) {
+    co_await turns(5);
+    CHECK_FALSE(peer.self().is_open());
+    CHECK(peer.self().connection().reason() == why);
+}
+
+}  // namespace
+
+TEST_CASE("announcements that cannot be end the link") {
+    struct wrong {
+        std::uint32_t number;
+        std::uint64_t seen;
+        std::uint64_t bytes;
+        std::uint32_t pieces;
+    };
+    for (const wrong w : {wrong{64, 0, 100, 1}, wrong{0xffffffff, 0, 100, 1}, wrong{0, 1, 100, 1},
+                          wrong{0, ~std::uint64_t{0}, 100, 1}, wrong{0, 0, 0, 1}, wrong{0, 0, 100, 0},
+                          wrong{0, 0, std::uint64_t{1} << 63, 1}, wrong{0, 0, std::uint64_t{1} << 63, 2},
+                          wrong{0, 0, 100, 17}}) {
+        virtual_time world;
+        world.run([](scheduler& on, wrong w) -> task<> {
+            peer_type peer(on);
+            co_await peer.open();
+            auto body = announce_body(w.number, 0, w.seen, {});
+            for (std::uint32_t n = 0; n < w.pieces; ++n) append(body, {remote_region{4096, w.bytes, 1}});
+            say(peer, sp::announce, 1, body);
+            co_await ends(peer);
+        }(world.on, w));
+    }
+    for (const std::size_t bytes : {0u, 15u, 17u, 39u, 41u}) {
+        virtual_time world;
+        world.run([](scheduler& on, std::size_t bytes) -> task<> {
+            peer_type peer(on);
+            co_await peer.open();
+            auto body = announce_body(0, 0, 0, {remote_region{4096, 100, 1}, remote_region{4096, 100, 1}});
+            body.resize(bytes);
+            say(peer, sp::announce, 1, body);
+            co_await ends(peer);
+        }(world.on, bytes));
+    }
+}
+
+TEST_CASE("a number that is in use, and an announcement that has seen less than the last, end the link") {
+    for (int what = 0; what < 4; ++what) {
+        CAPTURE(what);
+        virtual_time world;
+        world.run([](scheduler& on, int what) -> task<> {
+            peer_type peer(on);
+            co_await peer.open(1u << 20);
+            std::vector<std::byte> there(100);
+            const region open = peer.link().expose(there, access_rights::remote_write);
+            auto first = start(as_result(peer.self().send({}, 3)));
+            co_await turns(3);
+            say(peer, rv::received, 0);
+            CHECK(co_await first);
+            say(peer, sp::announce, 1, announce_body(0, 0, 1, {open.remote()}));
+            std::optional<started<task<result<void>>>> sending;
+            if (what >= 2) {  // claimed, and being put
+                co_await turns(3);
+                peer.to_peer().defers_one_sided = true;
+                peer.to_peer().one_sided_steps = 0;
+                sending.emplace([](peer_type& p, std::span<const std::byte> from) -> task<result<void>> {
+                    co_return co_await as_result(p.self().send(from, 1));
+                }(peer, std::span(there)));
+            }
+            say(peer, sp::announce, 2,
+                announce_body(what == 1 ? 1 : 0, 0, what == 1 ? 0 : 1, {open.remote()}));
+            co_await ends(peer);
+            if (sending) CHECK_FALSE(co_await *sending);
+        }(world.on, what));
+    }
+}
+
+TEST_CASE("an announcement of memory that is not the peer's is refused, and the link ends a second later") {
+    virtual_time world;
+    world.run([](scheduler& on, virtual_time& w) -> task<> {
+        peer_type peer(on);
+        co_await peer.open();
+        std::vector<std::byte> there(100);
+        const auto data = pattern(200);
+        const region open = peer.link().expose(std::span(there).first(50), access_rights::remote_write);
+        const remote_region honest = open.remote();
+        say(peer, sp::announce, 1, announce_body(0, 0, 0, {remote_region{honest.address, 100, honest.key}}));
+        co_await turns(3);
+        const duration before = w.now();
+        auto sending = start(as_result(peer.self().send(std::span(data).first(100), 1)));
+        const auto ended = co_await sending;
+        CHECK(ended.error() == errc::protocol_violation);
+        CHECK(w.now() - before == std::chrono::seconds(1));
+        CHECK(all_are(there, 0));
+        CHECK_FALSE(peer.self().is_open());
+    }(world.on, world));
+}
+
+TEST_CASE("each refused put has its own second") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        peer_type peer(on);
+        co_await peer.open();
+        std::vector<std::byte> there(100);
+        const auto data = pattern(100);
+        for (const std::uint32_t number : {0u, 1u}) {
+            region open = peer.link().expose(there, access_rights::remote_write);
+            say(peer, sp::announce, 1, announce_body(number, 0, number, {open.remote()}));
+            co_await turns(3);
+            open.reset();
+            auto sending = start(as_result(peer.self().send(data, 1)));
+            co_await sleep_for(std::chrono::milliseconds(700));
+            CHECK_FALSE(sending.done());
+            say(peer, sp::revoke, number);
+            CHECK(co_await sending);
+        }
+        CHECK(peer.self().is_open());
+        CHECK(all_are(there, 0));
+    }(world.on));
+}
+
+TEST_CASE("claims, finishes and answers of what was never asked for end the link") {
+    struct words {
+        sp kind;
+        tag_type number;
+        std::uint64_t bytes;  ///< of the claim; others have no payload
+        std::uint8_t flags;
+    };
+    using script = std::vector<words>;
+    const script scripts[] = {
+        {{sp::claim, 1, 10, 0}},                         // never announced
+        {{sp::claim, ~tag_type{0}, 10, 0}},              //
+        {{sp::claim, 0, 101, 0}},                        // longer than the buffer
+        {{sp::claim, 0, 0, 0}},                          //
+        {{sp::claim, 0, ~std::uint64_t{0}, 0}},          //
+        {{sp::claim, 0, 10, 0}, {sp::claim, 0, 10, 0}},  // twice
+        {{sp::finish, 0, 0, 0}},                         // never started
+        {{sp::finish, 5, 0, 0}},                         //
+        {{sp::claim, 0, 10, 0}, {sp::finish, 0, 0, 1}},  // not revoked
+        {{sp::claim, 0, 10, 0}, {sp::finish, 0, 0, 3}},  //
+        {{sp::claim, 0, 10, 0}, {sp::finish, 0, 0, 0}, {sp::finish, 0, 0, 0}},
+        {{sp::claim, 0, 10, 0}, {sp::finish, 0, 0, 0}, {sp::claim, 0, 10, 0}},
+        {{sp::withdrawn, 0, 0, 0}},            // not asked
+        {{sp::withdrawn, 77, 0, 0}},           //
+        {{sp::withdraw, 0, 0, 0}},             // never announced by the peer
+        {{sp::withdraw, ~tag_type{0}, 0, 0}},  //
+        {{sp::revoke, 0, 0, 0}},               //
+        {{sp::revoke, 63, 0, 0}},              //
+    };
+    for (const script& s : scripts) {
+        CAPTURE(&s - scripts);
+        virtual_time world;
+        world.run([](scheduler& on, const script& s) -> task<> {
+            peer_type peer(on);
+            co_await peer.open();
+            std::vector<std::byte> memory(300, std::byte{0x55});
+            auto receiving = start(as_result(peer.self().recv(std::span(memory).subspan(100, 100), 1)));
+            co_await turns(3);
+            for (const words& w : s)
+                say(peer, w.kind, w.number, w.kind == sp::claim ? length(w.bytes) : std::vector<std::byte>{},
+                    w.flags);
+            co_await ends(peer);
+            static_cast<void>(co_await receiving);
+            CHECK(all_are(memory, 0x55));
+        }(world.on, s));
+    }
+}
+
+TEST_CASE("an announcement is withdrawn once, and a claimed one revoked once") {
+    for (int what = 0; what < 5; ++what) {
+        CAPTURE(what);
+        virtual_time world;
+        world.run([](scheduler& on, int what) -> task<> {
+            peer_type peer(on);
+            co_await peer.open();
+            std::vector<std::byte> there(100);
+            const auto data = pattern(100);
+            const region open = peer.link().expose(there, access_rights::remote_write);
+            say(peer, sp::announce, 1, announce_body(0, 0, 0, {open.remote()}));
+            co_await turns(3);
+            if (what == 0) {  // answered, and asked again
+                say(peer, sp::withdraw, 0);
+                co_await turns(3);
+                say(peer, sp::withdraw, 0);
+            } else if (what == 1) {  // revoked before it was claimed
+                say(peer, sp::revoke, 0);
+            } else {
+                co_await peer.self().send(data, 1);
+                say(peer, sp::revoke, 0);    // crosses finish: harmless
+                say(peer, sp::withdraw, 0);  // crosses the claim: harmless
+                co_await turns(3);
+                CHECK(peer.self().is_open());
+                if (what == 2) say(peer, sp::revoke, 0);
+                if (what == 3) say(peer, sp::withdraw, 0);
+                if (what == 4) say(peer, sp::withdraw, 0, length(1));
+            }
+            co_await ends(peer);
+        }(world.on, what));
+    }
 }
