@@ -812,12 +812,12 @@ TEST_CASE("a canceled receive does not wait for the whole of a message that it m
 }
 
 TEST_CASE("time limits on announced receives give the buffer back for good, wherever the message is") {
-    for (const bool at_once : {true, false}) {
-        for (const bool defers : {true, false}) {
-            for (int step = 0; step < 6; ++step) {
-                CAPTURE(at_once);
-                CAPTURE(defers);
-                CAPTURE(step);
+    for (const bool the_at_once : {true, false}) {
+        for (const bool the_defers : {true, false}) {
+            for (int the_step = 0; the_step < 6; ++the_step) {
+                CAPTURE(the_at_once);
+                CAPTURE(the_defers);
+                CAPTURE(the_step);
                 virtual_time world;
                 world.run([](scheduler& on, bool at_once, bool defers, int step) -> task<> {
                     pair_type pair(on);
@@ -869,15 +869,15 @@ TEST_CASE("time limits on announced receives give the buffer back for good, wher
                     CHECK(into == data);
                     CHECK(pair.a.counts().announcements_used == used + 1);
                     CHECK(ended_of(pair) == pair.b.counts().announced);
-                }(world.on, at_once, defers, step));
+                }(world.on, the_at_once, the_defers, the_step));
             }
         }
     }
 }
 
 TEST_CASE("control messages that find no room are said when there is some") {
-    for (int what = 0; what < 4; ++what) {
-        CAPTURE(what);
+    for (int the_what = 0; the_what < 4; ++the_what) {
+        CAPTURE(the_what);
         virtual_time world;
         world.run([](scheduler& on, int what) -> task<> {
             pair_type pair(on);
@@ -939,14 +939,14 @@ TEST_CASE("control messages that find no room are said when there is some") {
             CHECK(pair.at_rest());
             CHECK(ended_of(pair) == pair.b.counts().announced);
             co_await when_all(pair.a.close(), pair.b.close());
-        }(world.on, what));
+        }(world.on, the_what));
     }
 }
 
 // ---- endings
 
 TEST_CASE("a goodbye from either side ends announced receives") {
-    for (const bool receiver_leaves : {true, false}) {
+    for (const bool the_receiver_leaves : {true, false}) {
         virtual_time world;
         world.run([](scheduler& on, bool receiver_leaves) -> task<> {
             pair_type pair(on);
@@ -974,15 +974,15 @@ TEST_CASE("a goodbye from either side ends announced receives") {
             const auto ended = co_await second;
             CHECK(ended.error() == errc::closed);
             CHECK(pair.domain.regions().registered() == 0);
-        }(world.on, receiver_leaves));
+        }(world.on, the_receiver_leaves));
     }
 }
 
 TEST_CASE("a link that goes down ends what is announced, claimed, withdrawn and revoked, at both ends") {
-    for (int step = 0; step < 5; ++step) {
-        for (const bool at_once : {true, false}) {
-            CAPTURE(step);
-            CAPTURE(at_once);
+    for (int the_step = 0; the_step < 5; ++the_step) {
+        for (const bool the_at_once : {true, false}) {
+            CAPTURE(the_step);
+            CAPTURE(the_at_once);
             virtual_time world;
             world.run([](scheduler& on, int step, bool at_once) -> task<> {
                 pair_type pair(on);
@@ -1020,7 +1020,7 @@ TEST_CASE("a link that goes down ends what is announced, claimed, withdrawn and 
                 CHECK_FALSE(pair.a.is_open());
                 CHECK(pair.domain.regions().registered() == 0);
                 if (at_once) CHECK(all_are(into, 0xaa));
-            }(world.on, step, at_once));
+            }(world.on, the_step, the_at_once));
         }
     }
 }
@@ -1154,10 +1154,10 @@ TEST_CASE("announcements that cannot be end the link") {
         std::uint64_t bytes;
         std::uint32_t pieces;
     };
-    for (const wrong w : {wrong{64, 0, 100, 1}, wrong{0xffffffff, 0, 100, 1}, wrong{0, 1, 100, 1},
-                          wrong{0, ~std::uint64_t{0}, 100, 1}, wrong{0, 0, 0, 1}, wrong{0, 0, 100, 0},
-                          wrong{0, 0, std::uint64_t{1} << 63, 1}, wrong{0, 0, std::uint64_t{1} << 63, 2},
-                          wrong{0, 0, 100, 17}}) {
+    for (const wrong each : {wrong{64, 0, 100, 1}, wrong{0xffffffff, 0, 100, 1}, wrong{0, 1, 100, 1},
+                             wrong{0, ~std::uint64_t{0}, 100, 1}, wrong{0, 0, 0, 1}, wrong{0, 0, 100, 0},
+                             wrong{0, 0, std::uint64_t{1} << 63, 1}, wrong{0, 0, std::uint64_t{1} << 63, 2},
+                             wrong{0, 0, 100, 17}}) {
         virtual_time world;
         world.run([](scheduler& on, wrong w) -> task<> {
             peer_type peer(on);
@@ -1166,9 +1166,9 @@ TEST_CASE("announcements that cannot be end the link") {
             for (std::uint32_t n = 0; n < w.pieces; ++n) append(body, {remote_region{4096, w.bytes, 1}});
             say(peer, sp::announce, 1, body);
             co_await ends(peer);
-        }(world.on, w));
+        }(world.on, each));
     }
-    for (const std::size_t bytes : {0u, 15u, 17u, 39u, 41u}) {
+    for (const std::size_t the_bytes : {0u, 15u, 17u, 39u, 41u}) {
         virtual_time world;
         world.run([](scheduler& on, std::size_t bytes) -> task<> {
             peer_type peer(on);
@@ -1177,13 +1177,13 @@ TEST_CASE("announcements that cannot be end the link") {
             body.resize(bytes);
             say(peer, sp::announce, 1, body);
             co_await ends(peer);
-        }(world.on, bytes));
+        }(world.on, the_bytes));
     }
 }
 
 TEST_CASE("a number that is in use, and an announcement that has seen less than the last, end the link") {
-    for (int what = 0; what < 4; ++what) {
-        CAPTURE(what);
+    for (int the_what = 0; the_what < 4; ++the_what) {
+        CAPTURE(the_what);
         virtual_time world;
         world.run([](scheduler& on, int what) -> task<> {
             peer_type peer(on);
@@ -1208,7 +1208,7 @@ TEST_CASE("a number that is in use, and an announcement that has seen less than 
                 announce_body(what == 1 ? 1 : 0, 0, what == 1 ? 0 : 1, {open.remote()}));
             co_await ends(peer);
             if (sending) CHECK_FALSE(co_await *sending);
-        }(world.on, what));
+        }(world.on, the_what));
     }
 }
 
@@ -1284,8 +1284,8 @@ TEST_CASE("claims, finishes and answers of what was never asked for end the link
         {{sp::revoke, 0, 0, 0}},               //
         {{sp::revoke, 63, 0, 0}},              //
     };
-    for (const script& s : scripts) {
-        CAPTURE(&s - scripts);
+    for (const script& each : scripts) {
+        CAPTURE(&each - scripts);
         virtual_time world;
         world.run([](scheduler& on, const script& s) -> task<> {
             peer_type peer(on);
@@ -1299,13 +1299,13 @@ TEST_CASE("claims, finishes and answers of what was never asked for end the link
             co_await ends(peer);
             static_cast<void>(co_await receiving);
             CHECK(all_are(memory, 0x55));
-        }(world.on, s));
+        }(world.on, each));
     }
 }
 
 TEST_CASE("an announcement is withdrawn once, and a claimed one revoked once") {
-    for (int what = 0; what < 5; ++what) {
-        CAPTURE(what);
+    for (int the_what = 0; the_what < 5; ++the_what) {
+        CAPTURE(the_what);
         virtual_time world;
         world.run([](scheduler& on, int what) -> task<> {
             peer_type peer(on);
@@ -1332,7 +1332,7 @@ TEST_CASE("an announcement is withdrawn once, and a claimed one revoked once") {
                 if (what == 4) say(peer, sp::withdraw, 0, length(1));
             }
             co_await ends(peer);
-        }(world.on, what));
+        }(world.on, the_what));
     }
 }
 
