@@ -84,3 +84,23 @@ TEST_CASE("splicing moves everything to the end and leaves the other list usable
     list.splice_back(more);
     CHECK(numbers(list) == std::vector<int>{1, 2, 3, 4});
 }
+
+TEST_CASE("a node takes the place of another, wherever that sat") {
+    using node = list_node<item>;
+    for (const int at : {1, 2, 3}) {
+        items list;
+        item a(1), b(2), c(3), other(4);
+        for (item* i : {&a, &b, &c}) list.push_back(*i);
+        node& was = at == 1 ? a : at == 2 ? b : c;
+        static_cast<node&>(other).take_place_of(was);
+        CHECK_FALSE(was.linked());
+        std::vector<int> expected{1, 2, 3};
+        expected[static_cast<std::size_t>(at) - 1] = 4;
+        CHECK(numbers(list) == expected);
+        static_cast<node&>(other).unlink();
+        CHECK(numbers(list).size() == 2);
+    }
+    item alone(1), other(2);
+    static_cast<node&>(other).take_place_of(alone);
+    CHECK_FALSE(static_cast<node&>(other).linked());
+}

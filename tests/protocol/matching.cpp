@@ -267,3 +267,24 @@ TEST_CASE("receives and messages with one tag keep their order while the tables 
         m.remove(*found);
     }
 }
+
+TEST_CASE("a message that replaces another is found where that was") {
+    for (const bool many : {false, true}) {
+        matcher m(many);
+        kept first(1, 0), second(1, 0), third(2, 0), whole(1, 0);
+        for (kept* one : {&first, &second, &third}) m.add(*one);
+        m.replace(first, whole);
+        CHECK(m.unexpected() == 3);
+        CHECK(m.oldest() == &whole);
+        CHECK(m.find(0, 1) == &whole);
+        CHECK(m.find(any_source, 1) == &whole);
+        CHECK(m.find(0, any_tag) == &whole);
+        CHECK(m.after(whole) == &second);
+        m.remove(whole);
+        CHECK(m.find(0, 1) == &second);
+        CHECK(m.find(any_source, 1) == &second);
+        m.remove(second);
+        m.remove(third);
+        CHECK(m.unexpected() == 0);
+    }
+}

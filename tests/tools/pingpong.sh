@@ -170,7 +170,7 @@ done
 # ---- protocol lists, idle strategies
 
 for url in $urls; do
-    for protocol in auto eager get put speculative cooperative reuse eager-only segmented; do
+    for protocol in auto eager staged get put speculative cooperative reuse eager-only segmented; do
         for idle in spin yield adaptive; do
             succeeds --pair "$url" --protocol "$protocol" --idle "$idle" --test latency,bandwidth --sizes 8,2000 \
                 --iterations 50 --warmup 10 --verify

@@ -26,6 +26,7 @@ struct carried_by {
     static constexpr counter counters[] = {
         {"eager", &metrics::eager_sent},
         {"reuse_aware_eager, in place", &metrics::in_place_sent},
+        {"staged_get", &metrics::staged_sent},
         {"get_rendezvous", &metrics::get_sent},
         {"put_rendezvous", &metrics::put_sent},
         {"cooperative_rendezvous", &metrics::cooperative_sent},

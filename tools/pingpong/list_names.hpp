@@ -7,6 +7,7 @@
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/speculative.hpp>
+#include <rdmacoro/protocol/staged_get.hpp>
 
 #include <string_view>
 
@@ -28,6 +29,8 @@ constexpr void for_each_list(Visit&& visit) {
         list_name{"eager", "copied when short, announced and in pieces when long"});
     visit.template operator()<protocols<eager<>, get_rendezvous<>, segmented<>>>(
         list_name{"get", "the receiver gets long messages"});
+    visit.template operator()<protocols<eager<>, staged_get<>, get_rendezvous<>, segmented<>>>(
+        list_name{"staged", "the receiver gets medium messages from the sender's pool, and long ones"});
     visit.template operator()<protocols<eager<>, put_rendezvous<>, segmented<>>>(
         list_name{"put", "the sender puts long messages where the receiver says"});
     visit.template operator()<protocols<eager<>, speculative<get_rendezvous<>>, segmented<>>>(list_name{

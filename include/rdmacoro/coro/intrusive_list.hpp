@@ -24,6 +24,15 @@ struct list_node {
         prev->next = next;
         next = prev = nullptr;
     }
+
+    /// Sits where `other` sat, which is in no list then. Precondition: this is in none.
+    void take_place_of(list_node& other) noexcept {
+        if (other.next == nullptr) return;
+        next = other.next;
+        prev = other.prev;
+        next->prev = prev->next = this;
+        other.next = other.prev = nullptr;
+    }
 };
 
 /// A circular doubly linked list of `T`, which derives from `list_node<Tag>`. Owns nothing; must be empty, or its nodes

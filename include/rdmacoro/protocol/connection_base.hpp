@@ -145,6 +145,24 @@ public:
         give_back(m.cost);
         message_store::release(m);
     }
+    /// The payload of a message that is in the matcher, and of which only the beginning was kept, is here: it is kept
+    /// whole from now on, in its place. False: memory is short.
+    [[nodiscard]] bool complete(unexpected_message& m, std::span<const std::byte> payload) noexcept {
+        unexpected_message* whole = box_->store().make(payload.size());
+        if (whole == nullptr) return false;
+        whole->from = m.from;
+        whole->source = m.source;
+        whole->cost = m.cost;
+        whole->tag = m.tag;
+        whole->bytes = whole->stored = payload.size();
+        whole->policy = m.policy;
+        box_->matching().replace(m, *whole);
+        message_store::release(m);
+        if (payload.empty()) return true;
+        std::memcpy(whole->payload(), payload.data(), payload.size());
+        count_copy(payload.size());
+        return true;
+    }
     /// Takes a message back out of the matcher.
     void withdraw(unexpected_message& m) noexcept {
         box_->matching().remove(m);

@@ -156,6 +156,13 @@ public:
         --unexpected_;
     }
 
+    /// Puts `m` in the place of `was`, whose source and tag it has.
+    void replace(unexpected_message& was, unexpected_message& m) noexcept {
+        static_cast<list_node<by_key>&>(m).take_place_of(was);
+        static_cast<list_node<by_tag>&>(m).take_place_of(was);
+        static_cast<list_node<by_arrival>&>(m).take_place_of(was);
+    }
+
     void add_probe(probe_request& p) noexcept { probes_.push_back(p); }
 
     /// How many receives posted before `r` will take messages with its tag from its source; nothing when that can't be told,

@@ -19,6 +19,7 @@ struct metrics {
     std::uint64_t get_sent = 0;             ///< messages sent by `get_rendezvous`
     std::uint64_t put_sent = 0;             ///< messages sent by `put_rendezvous`
     std::uint64_t cooperative_sent = 0;     ///< messages sent by `cooperative_rendezvous`
+    std::uint64_t staged_sent = 0;          ///< messages sent by `staged_get`
     std::uint64_t switched_to_put =
         0;  ///< messages whose source could be got, and that were put, seen by each side
     std::uint64_t regions_exposed = 0;  ///< pieces of memory opened to the peer for messages
@@ -33,7 +34,7 @@ struct metrics {
     std::uint64_t speculation_stopped = 0;         ///< times announcing did not pay
     std::uint64_t speculation_resumed = 0;         ///< times it was tried again
     std::uint64_t unexpected = 0;                  ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;   ///< copies of payload made above the transport, received or kept
+    std::uint64_t payload_copies = 0;   ///< copies made above the transport: received, kept, staged
     std::uint64_t bytes_copied = 0;     ///< in those copies
     std::uint64_t lent = 0;             ///< messages handed to the user without a copy
     std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit

@@ -47,6 +47,7 @@ enum class start_result : std::uint8_t {
 ///       not touched. False: it still is; `context.fail_fill` ends it with `errc::canceled` when it is free.
 ///     - `transmitted(request, outcome)`: what it posted for this send is over.
 ///     - `writable()`: the transport has room again.
+///     - `leaving()`, where it is there: this side has begun to close, and says goodbye when nothing is `under_way`.
 ///     - `fail(reason)`: the link is down: ends every send and every receive it holds.
 template <class P>
 concept protocol_policy = requires(const message_facts& facts, const capabilities& link) {

@@ -9,6 +9,7 @@
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>
 #include <rdmacoro/protocol/speculative.hpp>
+#include <rdmacoro/protocol/staged_get.hpp>
 
 #include <cstddef>
 #include <cstdint>
