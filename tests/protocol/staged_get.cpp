@@ -573,6 +573,72 @@ TEST_CASE("what nobody wants yet when its sender closes is got then, and receive
     }
 }
 
+TEST_CASE("what comes behind leaving is paid for like a message that is kept whole") {
+    const auto cost = detail::message_cost(16384);
+    virtual_time world;
+    world.run([](scheduler& on, std::uint32_t each) -> task<> {
+        peer_type peer(on);
+        co_await peer.open();  // the least budget there is
+        const auto data = pattern(16384);
+        std::deque<send_type> sends;
+        const std::uint32_t more = (detail::least_budget - blocks * detail::message_cost(0)) / each;
+        for (std::uint32_t n = 0; n < blocks + more + 1; ++n) sends.emplace_back(peer.self().send(data, n));
+        auto closing = start(peer.self().close());
+        std::uint32_t asked = 0;
+        for (int n = 0; n < 2000; ++n) {
+            co_await yield();
+            while (!peer.heard().empty()) {
+                const heard_message said = co_await peer.hear();
+                if (said.header.kind != request) continue;
+                ++asked;
+                const auto block = detail::load_number<std::uint32_t>(said.payload.data());
+                peer.say_raw(received_kind, block, {});
+            }
+        }
+        CHECK(asked == blocks + more);
+        CHECK_FALSE(sends.back().done());
+        peer.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(each));
+        co_await sends.back();
+        const heard_message last = co_await peer.hear();
+        CHECK(last.header.kind == request);
+        CHECK_FALSE(closing.done());
+        peer.self().abort();
+        co_await closing;
+        for (auto& s : sends) co_await s;
+    }(world.on, cost));
+}
+
+TEST_CASE("a peer that leaves cannot have more kept than it was granted") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        mailbox_options options;
+        options.unexpected_bytes = 256_KiB;
+        peer_type peer(on, options);
+        co_await peer.open();
+        const peer_block from(peer);
+        peer.say_raw(leaving, 0, {});
+        const std::uint32_t most = detail::least_budget / detail::message_cost(16384);
+        for (std::uint32_t n = 0; n < most; ++n) {
+            from.ask(peer, 0, 16384, 1);
+            const heard_message said = co_await peer.hear();
+            REQUIRE(said.header.kind == received_kind);
+        }
+        auto& box = peer.self().connection().box();
+        CHECK(box.matching().unexpected() == most);
+        CHECK(peer.self().is_open());
+        from.ask(peer, 0, 16384, 1);
+        while (peer.self().is_open()) co_await yield();
+        const auto later = co_await as_result(peer.self().send({}, 1));
+        CHECK(later.error() == errc::protocol_violation);
+        // What was kept whole is there all the same.
+        std::vector<std::byte> into(16384);
+        for (std::uint32_t n = 0; n < most; ++n) {
+            co_await peer.self().recv(into, 1);
+            CHECK(from.holds(into));
+        }
+    }(world.on));
+}
+
 TEST_CASE("both sides may close with messages that nobody wants") {
     with_pair<list>([](pair_type& pair) -> task<> {
         co_await pair.a.send(pattern(1000), 1);

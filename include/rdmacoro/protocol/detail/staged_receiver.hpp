@@ -38,7 +38,7 @@ public:
         }
         slot& s = slots_[body.block];
         if (s.now != state::none || s.owed) return context_.violation();
-        const std::uint32_t cost = message_cost(0);
+        const std::uint32_t cost = staged_cost(body.length, peer_leaves_, context_.credits().granted());
         receive_request* r = context_.match(h.tag);
         if (r == nullptr && context_.better_later()) return delivery::later;
         s.total = body.length;

@@ -22,7 +22,8 @@ public:
 
     start_result start(send_request& r) noexcept {
         if (slots_.exhausted(most_staged)) return start_result::wait_room;
-        const std::uint32_t cost = message_cost(0);
+        const std::size_t bytes = r.from_.size();
+        const std::uint32_t cost = staged_cost(bytes, said_leaving_, context_.credits().peer_budget());
         if (!context_.credits().take(cost)) return start_result::wait_credit;
         const std::uint32_t id = slots_.take();
         if (id == slots_.none || !prepare(slots_[id])) {
@@ -33,7 +34,6 @@ public:
             return start_result::begun;
         }
         slot& s = slots_[id];
-        const std::size_t bytes = r.from_.size();
         copy_out(r.from_, 0, s.memory, bytes);
         const staged_request_body body{id, static_cast<std::uint32_t>(bytes), s.open.remote().address,
                                        s.open.remote().key};
@@ -86,7 +86,6 @@ public:
             blocks_.give(std::exchange(s.memory, nullptr));
         }
         busy_ = 0;
-        leaving_ = false;
         blocks_.trim();
     }
 
@@ -116,17 +115,17 @@ private:
 
     /// Once, and only where a message waits or one was sent while closing.
     void say_leaving() noexcept {
-        if (!leaving_ || busy_ == 0) [[likely]]
+        if (!leaving_ || said_leaving_ || busy_ == 0) [[likely]]
             return;
-        if (context_.template post_copied<Listed>(staged_leaving, 0, 0, {}) == post_result::done)
-            leaving_ = false;
+        said_leaving_ = context_.template post_copied<Listed>(staged_leaving, 0, 0, {}) == post_result::done;
     }
 
     Context& context_;
     slab_pool blocks_{Limit, 1, most_staged};  // the memory before what is open of it
     stream_slots<slot> slots_;
     std::uint32_t busy_ = 0;
-    bool leaving_ = false;  ///< to be said
+    bool leaving_ = false;
+    bool said_leaving_ = false;
 };
 
 }  // namespace rdmacoro::detail

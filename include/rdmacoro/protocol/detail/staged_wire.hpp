@@ -9,9 +9,11 @@
 #pragma once
 
 #include <rdmacoro/memory/slab_pool.hpp>
+#include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/detail/one_sided_wire.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +32,13 @@ inline constexpr std::size_t staging_alignment = slab_pool::alignment;
 
 [[nodiscard]] constexpr std::size_t staged_bytes(std::size_t bytes) noexcept {
     return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+}
+
+/// What a request costs. As long as its data stays at the sender, what an empty message does; behind `leaving` the receiver
+/// keeps all of it, so that it costs what it would by `eager`, though never more than the budget.
+[[nodiscard]] constexpr std::uint32_t staged_cost(std::size_t bytes, bool leaving,
+                                                  std::uint32_t budget) noexcept {
+    return leaving ? std::min(message_cost(bytes), budget) : message_cost(0);
 }
 
 /// The payload of `request`.
