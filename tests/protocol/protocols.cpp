@@ -72,6 +72,10 @@ static_assert(1_KiB == 1024 && 2_MiB == 2097152);
 TEST_CASE("a list says its policies and their limits") {
     CHECK(usual::text() == "eager, segmented");
     CHECK(fixed::text() == "eager<512>, segmented<1048576>");
+    using mixed = protocols<speculative<put_rendezvous<>>, get_rendezvous<up_to<65536>, from<4096>>,
+                            put_rendezvous<up_to_transport, from_transport>>;
+    CHECK(mixed::text() == "speculative<put_rendezvous>, get_rendezvous<up to 65536, from 4096>, "
+                           "put_rendezvous<from the transport's limit>");
     CHECK(usual::name_of(0) == "eager");
     CHECK(usual::name_of(1) == "segmented");
     CHECK(usual::name_of(usual::none) == "none");

@@ -43,6 +43,8 @@ struct cooperative_rendezvous {
         return Limit::bytes ^ From::parameter << 32;
     }
 
+    [[nodiscard]] static std::string text() { return detail::limits_text<Limit, From>(name); }
+
     template <class Context, class Listed = cooperative_rendezvous>
     using engine = detail::rendezvous_engine<Listed,
                                              shared_copy_link<typename Context::link_type>

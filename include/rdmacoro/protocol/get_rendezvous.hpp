@@ -47,6 +47,8 @@ struct get_rendezvous {
         return Limit::bytes ^ From::parameter << 32;
     }
 
+    [[nodiscard]] static std::string text() { return detail::limits_text<Limit, From>(name); }
+
     template <class Context, class Listed = get_rendezvous>
     using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::get, Context>;
 };

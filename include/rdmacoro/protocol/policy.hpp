@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace rdmacoro {
@@ -27,7 +28,8 @@ enum class start_result : std::uint8_t {
 };
 
 /// A protocol policy. Semantic requirements:
-///  1. `name` and `description` are for people; `name` is part of the list's fingerprint, as is `parameter()`.
+///  1. `name` and `description` are for people; `name` is part of the list's fingerprint, as is `parameter()`. `text()`, where
+///     it is there, says the parameters better than their number.
 ///  2. `kinds` is how many message kinds it puts on the wire; the list gives each policy its own numbers, in order.
 ///  3. `admits(facts, capabilities)` is a pure function: whether it carries such a message over such a link. For the
 ///     same facts but more bytes it may change from true to false once, behind `longest(capabilities)`, and before that from
@@ -80,6 +82,39 @@ struct from_transport {
     }
     static constexpr std::uint64_t parameter = ~std::uint64_t{0};
 };
+
+namespace detail {
+
+/// A policy and its parameters for people: what its `text()` says, or its name and `<parameter>`.
+template <class Policy>
+[[nodiscard]] std::string policy_text() {
+    if constexpr (requires { Policy::text(); }) {
+        return Policy::text();
+    } else {
+        std::string text(Policy::name);
+        if (Policy::parameter() != 0)
+            text.append("<").append(std::to_string(Policy::parameter())).append(">");
+        return text;
+    }
+}
+
+/// The text of a policy with both limits: "get_rendezvous<up to 65536, from 4096>".
+template <class Limit, class From>
+[[nodiscard]] std::string limits_text(std::string_view name) {
+    std::string limits;
+    if constexpr (Limit::bytes != 0) limits.append("up to ").append(std::to_string(Limit::bytes));
+    if constexpr (From::parameter != 0) {
+        if (!limits.empty()) limits += ", ";
+        limits += "from ";
+        limits +=
+            From::parameter == ~std::uint64_t{0} ? "the transport's limit" : std::to_string(From::parameter);
+    }
+    std::string text(name);
+    if (!limits.empty()) text.append("<").append(limits).append(">");
+    return text;
+}
+
+}  // namespace detail
 
 namespace literals {
 [[nodiscard]] consteval std::size_t operator""_KiB(unsigned long long n) {

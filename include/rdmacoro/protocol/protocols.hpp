@@ -102,12 +102,11 @@ struct protocols {
     /// The list for people, such as "eager, segmented".
     [[nodiscard]] static std::string text() {
         std::string names;
-        const auto add = [&](std::string_view name, std::uint64_t limit) {
+        const auto add = [&](const std::string& text) {
             if (!names.empty()) names += ", ";
-            names += name;
-            if (limit != 0) names.append("<").append(std::to_string(limit)).append(">");
+            names += text;
         };
-        (add(Policies::name, Policies::parameter()), ...);
+        (add(detail::policy_text<Policies>()), ...);
         return names;
     }
 

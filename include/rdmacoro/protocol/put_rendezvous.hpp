@@ -41,6 +41,8 @@ struct put_rendezvous {
         return Limit::bytes ^ From::parameter << 32;
     }
 
+    [[nodiscard]] static std::string text() { return detail::limits_text<Limit, From>(name); }
+
     template <class Context, class Listed = put_rendezvous>
     using engine = detail::rendezvous_engine<Listed, detail::rendezvous_way::put, Context>;
 };

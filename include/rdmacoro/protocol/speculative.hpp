@@ -51,6 +51,10 @@ struct speculative {
         return detail::fingerprint_of(Fallback::name) ^ Fallback::parameter();
     }
 
+    [[nodiscard]] static std::string text() {
+        return std::string(name) + "<" + detail::policy_text<Fallback>() + ">";
+    }
+
     template <class Context>
     class engine {
     public:
