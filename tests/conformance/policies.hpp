@@ -53,8 +53,11 @@ void nothing_left(world<T>& w, joined<T, P>& p) {
     CHECK(p.a.connection().box().store().live() == 0);
     CHECK(p.b.connection().box().store().live() == 0);
     if (!p.a.link_capabilities().revokes_at_once) return;  // registrations may linger
-    CHECK(regions_of(w.here()) == 0);
-    CHECK(regions_of(w.there()) == 0);
+    // Blocks that messages are staged in stay open.
+    const bool staged = p.a.counts().staged_sent + p.b.counts().staged_sent != 0;
+    const std::size_t most = staged ? std::size_t{rdmacoro::detail::most_staged} : 0;
+    CHECK(regions_of(w.here()) <= most);
+    CHECK(regions_of(w.there()) <= most);
 }
 
 /// Both sides of every limit, as far as a test has time for them.
