@@ -40,6 +40,7 @@ constexpr named_list<protocols<eager<up_to<16>>, speculative<put_rendezvous<>>>>
     "eager+speculative<put>"};
 constexpr named_list<protocols<eager<up_to<16>>, cooperative_rendezvous<up_to<48>>, segmented<>>> cooperative{
     "eager+cooperative+segmented"};
+constexpr named_list<protocols<eager<up_to<16>>, staged_get<>, get_rendezvous<>>> staged{"eager+staged+get"};
 constexpr named_list<protocols<eager<up_to<16>>, segmented<>>> eager_segmented{"eager+segmented"};
 
 template <class Visit>
@@ -50,6 +51,7 @@ void each_list(Visit visit) {
     visit(speculative_get);
     visit(speculative_put);
     visit(cooperative);
+    visit(staged);
     visit(eager_segmented);
 }
 
