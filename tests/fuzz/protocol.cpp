@@ -6,49 +6,23 @@
 #include <rdmacoro/messaging/endpoint.hpp>
 
 #include "fuzz/script.hpp"
+#include "fuzz/user.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <deque>
-#include <optional>
-#include <vector>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
 
-/// An operation, with a token of its own, and the memory it borrows.
-struct pending {
-    local_stop_source stop;
-    std::vector<std::byte> memory;
-    task_group group;
-};
-
-task<> end_quietly_receive(endpoint<loopback>& at, pending& self, tag_match wanted) {
-    static_cast<void>(co_await as_result(with_stop(at.recv(self.memory, wanted), self.stop.get_token())));
-}
-task<> end_quietly_lent(endpoint<loopback>& at, pending& self, tag_match wanted) {
-    static_cast<void>(co_await as_result(with_stop(at.recv_lent(wanted), self.stop.get_token())));
-}
-task<> end_quietly_probe(endpoint<loopback>& at, pending& self, tag_match wanted) {
-    static_cast<void>(co_await as_result(with_stop(at.probe(wanted), self.stop.get_token())));
-}
-task<> end_quietly_send(endpoint<loopback>& at, pending& self, tag_type tag) {
-    static_cast<void>(co_await as_result(with_stop(at.send(self.memory, tag), self.stop.get_token())));
-}
-task<> end_quietly_ssend(endpoint<loopback>& at, pending& self, tag_type tag) {
-    static_cast<void>(co_await as_result(with_stop(at.ssend(self.memory, tag), self.stop.get_token())));
-}
-
 task<> play(scheduler& on, script& input) {
     mailbox_options least;
     least.unexpected_bytes = 1;
     least.lent_bytes = 100000;
     scripted_peer peer(on, least);
-    std::deque<pending> operations;
+    fuzz_user user(peer.self(), 100'000);
     if (input.byte() % 8 != 0) peer.say_hello();
     for (int step = 0; step < 400 && !input.over(); ++step) {
         const std::uint8_t what = input.byte();
@@ -90,29 +64,8 @@ task<> play(scheduler& on, script& input) {
                 break;
             }
             case 11:
-            case 12: {
-                pending& p = operations.emplace_back();
-                p.memory.resize(input.number() % 100000);
-                const tag_type tag = input.byte() % 4;
-                const tag_match wanted = input.byte() % 3 == 0 ? tag_match(any_tag) : tag_match(tag);
-                switch (input.byte() % 5) {
-                    case 0:
-                        p.group.spawn(end_quietly_receive, std::ref(peer.self()), std::ref(p), wanted);
-                        break;
-                    case 1:
-                        p.group.spawn(end_quietly_lent, std::ref(peer.self()), std::ref(p), wanted);
-                        break;
-                    case 2:
-                        p.group.spawn(end_quietly_probe, std::ref(peer.self()), std::ref(p), wanted);
-                        break;
-                    case 3: p.group.spawn(end_quietly_send, std::ref(peer.self()), std::ref(p), tag); break;
-                    default: p.group.spawn(end_quietly_ssend, std::ref(peer.self()), std::ref(p), tag); break;
-                }
-                break;
-            }
-            case 13:
-                if (!operations.empty()) operations[input.byte() % operations.size()].stop.request_stop();
-                break;
+            case 12: user.begin(input); break;
+            case 13: user.stop_one(input); break;
             case 14: {
                 if (input.byte() % 8 == 0) peer.self().abort();
                 break;
@@ -122,13 +75,14 @@ task<> play(scheduler& on, script& input) {
         }
         // What is kept for nobody is bounded by the budget, whatever the peer says.
         const std::size_t budget = detail::least_budget * detail::credit_bytes;
-        const std::size_t lent = operations.size() * 2 * least.lent_bytes;
-        if (peer.self().connection().box().store().footprint() > 4 * budget + (std::size_t{8} << 20) + lent)
-            std::abort();
+        const std::size_t lent = user.operations() * 2 * least.lent_bytes;
+        demand(peer.self().connection().box().store().footprint() <=
+               4 * budget + (std::size_t{8} << 20) + lent);
     }
     peer.self().abort();
-    for (pending& p : operations) co_await p.group.join();
-    if (peer.self().connection().box().matching().posted() != 0) std::abort();
+    co_await user.all_ended();
+    demand(peer.self().connection().box().matching().posted() == 0);
+    user.check();
 }
 
 }  // namespace

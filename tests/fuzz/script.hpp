@@ -4,9 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 namespace rdmacoro::test {
+
+inline void demand(bool holds) {
+    if (!holds) std::abort();
+}
 
 /// Gives zeros after its end.
 class script {
@@ -26,6 +31,11 @@ public:
         std::uint64_t value = 0;
         for (int i = 0; i < (width & 7) + 1; ++i) value = value << 8 | byte();
         return value;
+    }
+    /// From nothing to some 32,000, about as often of a few bytes, of hundreds and of thousands.
+    std::size_t length() {
+        const std::uint8_t drawn = byte();
+        return (std::size_t{drawn} & 63) << (drawn >> 6) * 3;
     }
     /// A payload; the script's own bytes first, zeros behind them.
     std::vector<std::byte> bytes() {

@@ -6,20 +6,16 @@
 #include "fuzz/script.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
+using rdmacoro::test::demand;
 using rdmacoro::test::script;
 
 namespace {
 
 constexpr geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
-
-void demand(bool holds) {
-    if (!holds) std::abort();
-}
 
 class machine {
 public:

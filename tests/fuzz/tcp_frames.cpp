@@ -7,7 +7,6 @@
 #include "fuzz/script.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -15,13 +14,10 @@
 
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
+using rdmacoro::test::demand;
 using rdmacoro::test::script;
 
 namespace {
-
-void demand(bool holds) {
-    if (!holds) std::abort();
-}
 
 class sink final : public tcp_upper {
 public:
