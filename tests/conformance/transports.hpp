@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/messaging/messaging.hpp>
 #include <rdmacoro/transport/shm.hpp>
+#include <rdmacoro/transport/sim.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
@@ -91,12 +92,62 @@ struct in_memory {
     static constexpr bool crosses_threads = false;
 };
 
+/// A simulated network whose time passes while nothing else can run, whatever the scheduler's clock says.
+struct sim_plain {
+    using transport_type = sim;
+    static std::unique_ptr<sim::domain> open(scheduler& on) { return std::make_unique<sim::domain>(on); }
+    static std::string address() { return fresh_name(); }
+    static constexpr bool crosses_threads = false;
+};
+
+struct sim_that_announces : sim_plain {
+    static std::unique_ptr<sim::domain> open(scheduler& on) {
+        sim_options o;
+        o.announces_above = 700;
+        o.piece_bytes = 301;
+        o.room = 5;
+        o.lends = false;
+        o.offered.put_before_send = true;
+        return std::make_unique<sim::domain>(on, o);
+    }
+};
+
+struct sim_that_registers : sim_plain {
+    static std::unique_ptr<sim::domain> open(scheduler& on) {
+        sim_options o;
+        o.staged_bytes = 0;
+        o.offered.needs_registration = true;
+        o.offered.one_sided_offloaded = false;
+        return std::make_unique<sim::domain>(on, o);
+    }
+};
+
+struct sim_of_aligned_gets : sim_plain {
+    static std::unique_ptr<sim::domain> open(scheduler& on) {
+        sim_options o;
+        o.offered.get_alignment = 4;
+        o.offered.max_message = o.offered.segment_bytes = 4000;
+        o.offered.eager_bytes = 1000;
+        return std::make_unique<sim::domain>(on, o);
+    }
+};
+
+struct sim_that_revokes_late : sim_plain {
+    static std::unique_ptr<sim::domain> open(scheduler& on) {
+        sim_options o;
+        o.offered.revokes_at_once = false;
+        o.offered.needs_registration = true;
+        return std::make_unique<sim::domain>(on, o);
+    }
+};
+
 // clang-format off
 using every_transport = std::tuple<
     shm_as_it_comes, shm_without_process_vm, shm_without_membarrier, shm_tiny,
 #if RDMACORO_WITH_TCP
     tcp_as_it_comes, tcp_of_an_old_kernel,
 #endif
+    sim_plain, sim_that_announces, sim_that_registers, sim_of_aligned_gets, sim_that_revokes_late,
     in_memory>;
 
 /// Those whose ends can be on two threads.
