@@ -162,6 +162,16 @@ struct protocols {
             return dispatch_indices(wire_kind, visit, std::make_index_sequence<count>{});
         }
 
+        /// The same for the first policy alone, and for all others.
+        template <class Visit>
+        [[gnu::always_inline]] bool dispatch_first(std::uint8_t wire_kind, Visit visit) noexcept {
+            return dispatch_indices(wire_kind, visit, std::index_sequence<0>{});
+        }
+        template <class Visit>
+        [[gnu::always_inline]] bool dispatch_others(std::uint8_t wire_kind, Visit visit) noexcept {
+            return dispatch_behind_first(wire_kind, visit, std::make_index_sequence<count - 1>{});
+        }
+
         template <class Visit>
         void each(Visit visit) noexcept {
             std::apply([&](auto&... engine) { (visit(engine), ...); }, all_);
@@ -180,7 +190,16 @@ struct protocols {
         template <class Visit, std::size_t... I>
         [[gnu::always_inline]] bool dispatch_indices(std::uint8_t wire_kind, Visit& visit,
                                                      std::index_sequence<I...>) noexcept {
-            return (dispatch_one<I, Policies>(wire_kind, visit) || ...);
+            return (dispatch_one<I, std::tuple_element_t<I, std::tuple<Policies...>>>(wire_kind, visit) ||
+                    ...);
+        }
+        template <class Visit, std::size_t... I>
+        [[gnu::always_inline]] bool dispatch_behind_first([[maybe_unused]] std::uint8_t wire_kind,
+                                                          [[maybe_unused]] Visit& visit,
+                                                          std::index_sequence<I...>) noexcept {
+            return (
+                dispatch_one<I + 1, std::tuple_element_t<I + 1, std::tuple<Policies...>>>(wire_kind, visit) ||
+                ... || false);
         }
         template <std::size_t I, class Policy, class Visit>
         [[gnu::always_inline]] bool dispatch_one(std::uint8_t wire_kind, Visit& visit) noexcept {

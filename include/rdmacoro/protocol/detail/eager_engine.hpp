@@ -17,7 +17,8 @@ public:
 
     void transmitted(send_request& r, std::error_code outcome) noexcept { context_.finish_send(r, outcome); }
 
-    delivery arrived(unsigned, const wire_header& h, std::span<const std::byte> payload) noexcept {
+    [[gnu::always_inline]] delivery arrived(unsigned, const wire_header& h,
+                                            std::span<const std::byte> payload) noexcept {
         const std::uint32_t cost = message_cost(payload.size());
         receive_request* r = context_.match(h.tag);
         if (r == nullptr) [[unlikely]]

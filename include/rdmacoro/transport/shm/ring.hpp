@@ -175,7 +175,8 @@ private:
         std::memcpy(cell + 8, header.data() + 4, 8);
     }
 
-    void publish(std::byte* cell, record_type type, std::size_t bytes, std::uint32_t cells) noexcept {
+    [[gnu::always_inline]] void publish(std::byte* cell, record_type type, std::size_t bytes,
+                                        std::uint32_t cells) noexcept {
         const std::uint32_t after = tail_ + cells;
         if (any_middle_ && is_middle(after)) [[unlikely]]
             clear(after);
