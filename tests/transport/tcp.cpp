@@ -114,6 +114,79 @@ TEST_CASE("a link that is not read takes only so much and says when there is roo
     for (const auto& c : completions) CHECK(c.calls <= 1);
 }
 
+TEST_CASE("a message sent in place borrows its memory until the kernel has it, a short one only as long as a "
+          "copy takes") {
+    tcp_pair p;
+    p.b.sink.refuse_all = true;
+    const auto filler = pattern(1'000'000);
+    std::deque<recording_completion> completions;
+    // Until the socket is full, and what is posted stays behind.
+    for (bool stays = false; !stays;) {
+        recording_completion& c = completions.emplace_back();
+        const post_result answer = p.a.link->post(header_of(completions.size() - 1), filler, c);
+        REQUIRE((answer == post_result::done || answer == post_result::posted));
+        p.turns(20);
+        stays = answer == post_result::posted && c.calls == 0;
+    }
+    const auto bytes = GENERATE(128u, 1000u, 2048u);
+    auto memory = pattern(bytes, 3);
+    CHECK(p.a.link->prepare_in_place(memory));
+    CHECK(p.a.link->in_place(memory));
+    const std::uint64_t before = completions.size();
+    recording_completion in_place;
+    CHECK(p.a.link->post_in_place(header_of(before), memory, in_place) == post_result::posted);
+    p.turns(20);
+    CHECK(in_place.calls == 0);
+    memory = pattern(bytes, 4);  // nobody has read it
+    recording_completion revoked;
+    auto other = pattern(bytes, 5);
+    CHECK(p.a.link->post_in_place(header_of(before + 1), other, revoked) == post_result::posted);
+    CHECK(p.a.link->revoke(revoked));
+    std::fill(other.begin(), other.end(), std::byte{0});
+    p.b.sink.refuse_all = false;
+    p.until([&] { return p.b.sink.count == before + 2 && in_place.calls == 1; });
+    CHECK(p.b.sink.messages[before].payload == pattern(bytes, 4));
+    CHECK(p.b.sink.messages[before + 1].payload == pattern(bytes, 5));
+    CHECK_FALSE(in_place.outcome);
+    CHECK(revoked.calls == 0);
+    const auto tiny = pattern(127, 6);
+    recording_completion copied;
+    p.turns(50);
+    CHECK(p.a.link->post_in_place(header_of(before + 2), tiny, copied) == post_result::done);
+    p.until([&] { return p.b.sink.count == before + 3; });
+    CHECK(p.b.sink.messages[before + 2].payload == tiny);
+}
+
+TEST_CASE("messages in place and copied ones arrive in the order posted, many at every poll, too") {
+    tcp_pair p;
+    constexpr unsigned rounds = 100;
+    constexpr unsigned burst = 20;
+    std::vector<std::vector<std::byte>> memory;
+    for (unsigned i = 0; i < burst; ++i) memory.push_back(pattern(i * 60, i));
+    unsigned posted = 0;
+    for (unsigned round = 0; round < rounds; ++round) {
+        std::deque<recording_completion> completions;
+        unsigned over = 0;
+        for (unsigned i = 0; i < burst; ++i, ++posted) {
+            recording_completion& c = completions.emplace_back();
+            const post_result answer = i % 3 == 0 ? p.a.link->post(header_of(posted), memory[i], c)
+                                                  : p.a.link->post_in_place(header_of(posted), memory[i], c);
+            REQUIRE((answer == post_result::done || answer == post_result::posted));
+            if (answer == post_result::done) ++over;
+        }
+        p.until([&] {
+            unsigned called = 0;
+            for (const auto& c : completions) called += c.calls;
+            return over + called == burst;
+        });
+    }
+    p.until([&] { return p.b.sink.count == posted; });
+    for (unsigned n = 0; n < posted; ++n) {
+        CHECK(p.b.sink.messages[n].number == n);
+        CHECK(p.b.sink.messages[n].payload == memory[n % burst]);
+    }
+}
+
 TEST_CASE("what the sink does not take now is offered again before anything behind it") {
     tcp_pair p;
     const auto first_bytes = GENERATE(8u, 5000u, 200'000u);

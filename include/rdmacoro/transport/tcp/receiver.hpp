@@ -37,6 +37,7 @@ public:
     static constexpr std::size_t whole_limit = 4096;  // message data up to this is handed up whole, always
     static constexpr std::size_t tail_bytes = 512;    // read along behind long data
     static constexpr std::size_t least_read = 8192;
+    static constexpr std::size_t least_direct = 1024;  // shorter pieces of long data come by way of the chunk
     static constexpr std::size_t discard_bytes = 64 * 1024;
 
     enum class state : std::uint8_t {
@@ -61,14 +62,12 @@ public:
     /// the last `parse` answered `hungry`.
     [[nodiscard]] unsigned space(tcp_upper& up, iovec (&pieces)[2]) noexcept {
         if (!ready_chunk()) return 0;
-        if (target_ == target::none) {
-            pieces[0] = {chunk_->bytes() + end_, std::min(tcp_chunk::capacity - end_, read_size_)};
-            direct_ = 0;
-            return 1;
-        }
+        if (target_ == target::none) return space_in_chunk(pieces);
         const std::span<std::byte> destination = next_destination(up);
         if (stopped_) [[unlikely]]
             return 0;
+        if (!destination.empty() && destination.size() < std::min(least_direct, remaining_))
+            return space_in_chunk(pieces);
         if (destination.empty()) {
             static std::byte nowhere[discard_bytes];
             direct_ = std::min(remaining_, discard_bytes);
@@ -198,6 +197,12 @@ private:
         target_ = to;
         remaining_ = bytes;
         read_size_ = least_read;  // what follows is often long, too, and should not come by way of the chunk
+    }
+
+    [[nodiscard]] unsigned space_in_chunk(iovec (&pieces)[2]) noexcept {
+        pieces[0] = {chunk_->bytes() + end_, std::min(tcp_chunk::capacity - end_, read_size_)};
+        direct_ = 0;
+        return 1;
     }
 
     // Memory for the next bytes of long data, as far as it is contiguous; empty: throw them away.
