@@ -333,7 +333,8 @@ TEST_CASE("pieces whose payload comes in parts go straight to their place") {
         peer.from_peer().piece = 77;
         for (const bool expected : {true, false}) {
             std::vector<std::byte> into(3000);
-            std::optional<started<receive_operation<typename scripted_peer::endpoint_type::connection_type>>> receiving;
+            std::optional<started<receive_operation<typename scripted_peer::endpoint_type::connection_type>>>
+                receiving;
             if (expected) receiving.emplace(peer.self().recv(into, 1));
             const std::uint64_t copies = peer.self().counts().payload_copies;
             peer.say(wire_kind::announce, 1, announcement(0, 0, 3000));

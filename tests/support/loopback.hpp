@@ -36,11 +36,12 @@ struct loopback_lane {
     bool lends = true;                        ///< `keep` gives memory
     bool defers_one_sided = false;  ///< get and put of the writing end are done at its polls, unless `held`
     std::size_t one_sided_steps = unlimited;  ///< so many of those are still done, at one poll or several
-    std::size_t one_sided_room = unlimited;   ///< gets and puts that may be under way; more are answered `retry`
-    std::size_t exposures = unlimited;        ///< the writing end can expose so many more pieces of memory
-    std::size_t claims = 4;                   ///< shared copies that the writing end may have open
-    bool helps = true;                        ///< the writing end copies its part of shared copies
-    std::uint64_t gets = 0;                   ///< of the writing end, ever
+    std::size_t one_sided_room =
+        unlimited;                      ///< gets and puts that may be under way; more are answered `retry`
+    std::size_t exposures = unlimited;  ///< the writing end can expose so many more pieces of memory
+    std::size_t claims = 4;             ///< shared copies that the writing end may have open
+    bool helps = true;                  ///< the writing end copies its part of shared copies
+    std::uint64_t gets = 0;             ///< of the writing end, ever
     std::uint64_t puts = 0;
     std::uint64_t copied_together = 0;  ///< bytes that the writing end copied as its part of shared copies
 

@@ -408,31 +408,11 @@ private:
     }
 
     // What is not the list's first policy, which carries the shortest messages, stands apart from its way.
-    [[gnu::noinline]] void begin_other(send_request& r, start_result& begun) noexcept {
-        if (r.policy_ == Protocols::none) {
-            r.finish(errc::message_too_long);
-        } else {
-            engines_.with(r.policy_, [&](auto& engine) noexcept { begun = engine.start(r); });
-        }
-    }
+    [[gnu::noinline]] void begin_other(send_request& r, start_result& begun) noexcept;
     [[gnu::noinline]] delivery deliver_other(const wire_header& h,
-                                             std::span<const std::byte> payload) noexcept {
-        delivery answer = delivery::taken;
-        const bool known = engines_.dispatch_others(
-            h.kind, [&](auto& engine, unsigned kind) noexcept { answer = engine.arrived(kind, h, payload); });
-        if (!known) control_arrived(h, payload);
-        return answer;
-    }
+                                             std::span<const std::byte> payload) noexcept;
 
-    [[gnu::noinline]] void send_later(send_request& r) noexcept {
-        if (phase_ == phase::down) {
-            r.finish(reason_);
-        } else if (phase_ == phase::closing || peer_said_goodbye_) {
-            r.finish(make_error_code(errc::closed));
-        } else {
-            queue_.push_back(r);
-        }
-    }
+    [[gnu::noinline]] void send_later(send_request& r) noexcept;
 
     [[gnu::noinline]] void wait(send_request& r, start_result why) noexcept {
         if (why == start_result::wait_credit) {

@@ -158,4 +158,34 @@ void connection<Transport, Protocols>::lend_at_once(receive_request& r,
     r.finish({});
 }
 
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::begin_other(send_request& r, start_result& begun) noexcept {
+    if (r.policy_ == Protocols::none) {
+        r.finish(errc::message_too_long);
+    } else {
+        engines_.with(r.policy_, [&](auto& engine) noexcept { begun = engine.start(r); });
+    }
+}
+
+template <class Transport, class Protocols>
+delivery connection<Transport, Protocols>::deliver_other(const wire_header& h,
+                                                         std::span<const std::byte> payload) noexcept {
+    delivery answer = delivery::taken;
+    const bool known = engines_.dispatch_others(
+        h.kind, [&](auto& engine, unsigned kind) noexcept { answer = engine.arrived(kind, h, payload); });
+    if (!known) control_arrived(h, payload);
+    return answer;
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::send_later(send_request& r) noexcept {
+    if (phase_ == phase::down) {
+        r.finish(reason_);
+    } else if (phase_ == phase::closing || peer_said_goodbye_) {
+        r.finish(make_error_code(errc::closed));
+    } else {
+        queue_.push_back(r);
+    }
+}
+
 }  // namespace rdmacoro::detail

@@ -11,7 +11,7 @@ namespace rdmacoro {
 
 class sim_actor;
 
-/// What `sim_actor::step` gives.
+/// A step. Described at `sim_actor::step`.
 class [[nodiscard]] sim_step : public basic_operation<sim_step, void> {
 public:
     explicit sim_step(sim_actor& of) noexcept : sim_step::basic_operation(nullptr), of_(&of) {}
