@@ -108,6 +108,16 @@ public:
         peer_.heard().clear();
     }
 
+    /// None of the endpoint's memory for which `is_over(address)` is open to us.
+    template <class IsOver>
+    void check_exposed(IsOver is_over) {
+        const auto& regions = peer_.wire().domains[1]->regions();
+        for (const remote_region& r : exposed_) {
+            const bool open = regions.check(r.key, r.address, r.length, access_rights::none) == errc::ok;
+            demand(!open || !is_over(r.address));
+        }
+    }
+
     /// The regions that are left in the domain of both are ours, and around ours nothing was touched, nor in what we have
     /// taken back.
     void check() {
@@ -379,6 +389,8 @@ private:
                           static_cast<std::uint16_t>(input_.number()), input_.byte());
         } else if (how % 4 == 1) {
             peer_.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(input_.byte() % 4));
+        } else if (how % 4 == 2) {
+            say(rendezvous_abandon, input_.byte() % 3);
         } else {
             say(input_.byte() % kinds, input_.byte() % 3, {}, input_.byte() % 3 == 2 ? 1 : 0);
         }
@@ -533,6 +545,7 @@ task<> play(virtual_time& world, script& input) {
         } else {
             for (int n = input.byte() % 4; n >= 0; --n) co_await yield();
         }
+        peer.check_exposed([&](std::uint64_t address) { return user.is_over(address); });
         // What is kept for nobody is bounded by the budget, whatever the peer says.
         const std::size_t budget = least_budget * credit_bytes;
         const std::size_t lent = user.operations() * 2 * least.lent_bytes;

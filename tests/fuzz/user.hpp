@@ -44,6 +44,10 @@ public:
         return const_buffers(std::span<const std::span<const std::byte>>(const_pieces_));
     }
 
+    [[nodiscard]] bool reaches_over(std::uint64_t address) const noexcept {
+        return address - reinterpret_cast<std::uint64_t>(all_.data()) < all_.size();
+    }
+
     void fill(std::byte with) noexcept {
         for (const auto piece : pieces_) std::fill(piece.begin(), piece.end(), with);
     }
@@ -86,7 +90,7 @@ public:
         made.wanted = how % 4 == 3 ? tag_match(any_tag) : tag_match(made.tag);
         made.frees = how % 8 >= 4;
         const std::uint8_t what = input.byte() % 16;
-        const std::size_t pieces = (what & 1) != 0 && how >= 128 ? 1 + input.byte() % 20 : 1;
+        const std::size_t pieces = (what & 1) != 0 && how >= 128 ? 1 + input.byte() % 40 : 1;
         made.memory.emplace(input.length() % longest_ / pieces, pieces, 24 + how % 4);
         made.memory->fill(sent);
         switch (what) {
@@ -121,6 +125,12 @@ public:
         for (operation& o : operations_) o.stop.request_stop();
     }
 
+    /// Whether this memory belongs to an operation that has ended.
+    [[nodiscard]] bool is_over(std::uint64_t address) const noexcept {
+        return std::any_of(operations_.begin(), operations_.end(), [=](const operation& o) {
+            return o.over && o.memory && o.memory->reaches_over(address);
+        });
+    }
     [[nodiscard]] std::size_t operations() const noexcept { return operations_.size(); }
     [[nodiscard]] task_group::join_operation all_ended() noexcept { return running_.join(); }
 
