@@ -48,7 +48,7 @@ bool run_seed(const named_list<List>& list, std::uint64_t seed, std::size_t& ope
     received += done.received;
     if (done.failure.empty()) return true;
     FAIL_CHECK("seed " << seed << ", " << list.name << ": " << done.failure << "\nagain: RDMACORO_RANDOM='"
-                       << list.name << " " << seed << "' test_protocol '[.replay_random]'");
+                       << list.name << " " << seed << "' test_protocol 'the random program that RDMACORO_RANDOM names'");
     return false;
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("a random program does the same each time") {
 
 TEST_CASE("long random programs, 10,000 seeds for each list", "[.nightly]") { run_seeds(1, 10'000); }
 
-TEST_CASE("the random program that RDMACORO_RANDOM names", "[.replay_random]") {
+TEST_CASE("the random program that RDMACORO_RANDOM names", "[.replay]") {
     const char* asked = std::getenv("RDMACORO_RANDOM");
     const std::string_view text(asked != nullptr ? asked : "");
     const std::size_t space = text.find(' ');

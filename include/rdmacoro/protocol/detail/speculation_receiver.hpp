@@ -136,6 +136,8 @@ public:
         ++context_.counts().announcements_met;
         judge(true);
         if (r.canceling_ && forget(r)) context_.fail_fill(r, make_error_code(errc::canceled));
+        // Now, and not with the answer to its withdrawal: announcements made meanwhile would count on them.
+        if (!withdrawing(s->tag)) end_canceled(s->tag);
         return delivery::taken;
     }
 
