@@ -9,10 +9,12 @@
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
+using scripted_mailbox = mailbox<loopback, scripted_peer::endpoint_type::protocols_type>;
+
 TEST_CASE("a mailbox needs a scheduler") {
-    CHECK_THROWS_AS(mailbox<loopback>(), error);
+    CHECK_THROWS_AS(scripted_mailbox(), error);
     virtual_time world;
-    mailbox<loopback> box(world.on);
+    scripted_mailbox box(world.on);
     CHECK(&box.owner() == &world.on);
     CHECK(box.size() == 0);
     CHECK_FALSE(box.is_open(0));
@@ -22,15 +24,15 @@ TEST_CASE("an endpoint of another scheduler is not attached") {
     virtual_time one;
     virtual_time other;
     scripted_peer peer(one.on);
-    mailbox<loopback> box(other.on);
+    scripted_mailbox box(other.on);
     CHECK_THROWS_AS(box.attach(std::move(peer.self())), error);
-    CHECK_THROWS_AS(box.attach(endpoint<loopback>()), error);
+    CHECK_THROWS_AS(box.attach(scripted_peer::endpoint_type()), error);
 }
 
 TEST_CASE("an endpoint may be attached in the middle of a message, matched or kept") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
-        mailbox<loopback> box;
+        scripted_mailbox box;
         std::deque<scripted_peer> peers;
         std::vector<std::byte> into(3000);
         for (const int way : {2, 1, 0}) {
@@ -60,7 +62,7 @@ TEST_CASE("an endpoint may be attached in the middle of a message, matched or ke
 TEST_CASE("a message of which a part was lent out before attaching lives on") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
-        mailbox<loopback> box;
+        scripted_mailbox box;
         scripted_peer peer(on);
         co_await peer.open();
         const std::vector<std::byte> data(100, std::byte{5});
@@ -77,7 +79,7 @@ TEST_CASE("a message of which a part was lent out before attaching lives on") {
 TEST_CASE("any-source receives look at every link in turn") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
-        mailbox<loopback> box;
+        scripted_mailbox box;
         std::deque<scripted_peer> peers;
         for (int n = 0; n < 4; ++n) {
             scripted_peer& peer = peers.emplace_back(on);
@@ -100,7 +102,7 @@ TEST_CASE("any-source receives look at every link in turn") {
 TEST_CASE("a peer that is removed while all are being closed holds nobody up") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
-        mailbox<loopback> box;
+        scripted_mailbox box;
         std::deque<scripted_peer> peers;
         for (int n = 0; n < 3; ++n) {
             scripted_peer& peer = peers.emplace_back(on);

@@ -48,7 +48,8 @@ bool run_seed(const named_list<List>& list, std::uint64_t seed, std::size_t& ope
     received += done.received;
     if (done.failure.empty()) return true;
     FAIL_CHECK("seed " << seed << ", " << list.name << ": " << done.failure << "\nagain: RDMACORO_RANDOM='"
-                       << list.name << " " << seed << "' test_protocol 'the random program that RDMACORO_RANDOM names'");
+                       << list.name << " " << seed
+                       << "' test_protocol 'the random program that RDMACORO_RANDOM names'");
     return false;
 }
 
