@@ -489,7 +489,7 @@ TEST_CASE("whatever makes no sense ends the link with protocol_violation") {
     }
 }
 
-TEST_CASE("answers that make no sense to a sender end the link with protocol_violation") {
+TEST_CASE("answers that make no sense to the sender of pieces end the link with protocol_violation") {
     const forbidden all[] = {
         {"proceed with a payload", [](scripted_peer& p) { p.say(wire_kind::proceed, 0, filled(1, 0)); }},
         {"proceed twice",

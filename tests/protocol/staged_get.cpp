@@ -176,7 +176,7 @@ TEST_CASE("what nobody wants stays at the sender, and costs no more than an empt
     });
 }
 
-TEST_CASE("a request is paid for, and waits when the peer gives no credit back") {
+TEST_CASE("a staged request is paid for, and waits when the peer gives no credit back") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         peer_type peer(on);

@@ -94,7 +94,8 @@ task<> in_order(world<T>& w) {
     auto p = co_await bare(w);
     CHECK_FALSE(p.a.reason());
     CHECK(&p.a.owner() == &w.on());
-    CHECK(p.a.capabilities().max_message >= T::static_capabilities.max_message);
+    if constexpr (!std::is_same_v<T, sim>)  // a simulated network offers what a test asks of it
+        CHECK(p.a.capabilities().max_message >= T::static_capabilities.max_message);
     CHECK_FALSE(p.a.peer_name().empty());
     constexpr std::uint64_t count = 300;
     auto sending = start([](bare_link<T>& a) -> task<> {
@@ -148,6 +149,7 @@ task<> lengths(world<T>& w) {
     std::vector<std::size_t> sizes{0, 1, 8, 47, 48, 49, 4096, long_message(p.a)};
     if (most <= std::size_t{64} << 20) sizes.push_back(most);
     for (const std::size_t bytes : sizes) {
+        if (bytes > most) continue;
         CAPTURE(bytes);
         const auto sent = pattern(bytes, bytes);
         std::vector<std::byte> into(bytes + 10, std::byte{0x5a});
@@ -210,7 +212,7 @@ TEMPLATE_LIST_TEST_CASE("bare messages from and into several pieces", "", every_
     conform<TestType>(gathered<typename TestType::transport_type>);
 }
 
-/// Sends until one has to wait. The transport in memory has room for all: there it ends at the limit.
+/// Sends until one has to wait. The transport in memory has room for all: there it ends at the limit. Simulated ones may.
 template <class L>
 task<> fill(L& a, std::span<const std::byte> data, std::deque<started<send_of<L>>>& sends) {
     constexpr std::size_t limit = 4000;
@@ -228,14 +230,14 @@ task<> late_receives(world<T>& w) {
     const auto data = pattern(std::min(p.a.capabilities().max_message, std::size_t{64} << 10), 4);
     std::deque<started<send_of<bare_link<T>>>> sends;
     co_await fill(p.a, data, sends);
-    CHECK(sends.back().done() == std::is_same_v<T, loopback>);
+    if constexpr (!std::is_same_v<T, sim>) CHECK(sends.back().done() == std::is_same_v<T, loopback>);
 
     local_stop_source stop;
     auto withdrawn = begin(p.a.send(std::span(data).first(1)), stop);
     auto behind = start(p.a.send(std::span(data).first(2)));
     // Withdrawn if it waits for room; sent if the network had it already.
     const bool was_pending = !withdrawn.done();
-    CHECK(was_pending == !std::is_same_v<T, loopback>);
+    if constexpr (!std::is_same_v<T, sim>) CHECK(was_pending == !std::is_same_v<T, loopback>);
     stop.request_stop();
     const auto ended = co_await withdrawn;
     if (!ended) {
@@ -266,7 +268,9 @@ TEMPLATE_LIST_TEST_CASE("without receives bare sends wait, and can be withdrawn"
 template <class T>
 task<> one_sided(world<T>& w) {
     auto p = co_await bare(w);
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, (std::size_t{3} << 20) + 5}) {
+    const std::size_t alignment = p.a.capabilities().get_alignment;
+    for (const std::size_t about : {std::size_t{0}, std::size_t{8}, (std::size_t{3} << 20) + 5}) {
+        const std::size_t bytes = about / alignment * alignment;
         std::vector<std::byte> memory = pattern(bytes + 64, 5);
         const region open = w.there().register_memory(memory, access_rights::all);
         std::vector<std::byte> here(bytes);
@@ -278,14 +282,14 @@ task<> one_sided(world<T>& w) {
     }
     std::vector<std::byte> memory(100);
     const region open = w.there().register_memory(memory, access_rights::remote_read);
-    std::vector<std::byte> here(10);
+    std::vector<std::byte> here(12);
     const auto longer = co_await as_result(p.a.rdma_get(open.remote(), here));
     CHECK(longer.error() == errc::invalid_argument);
     const auto shorter = co_await as_result(p.a.rdma_put(here, open.remote()));
     CHECK(shorter.error() == errc::invalid_argument);
-    const auto forbidden = co_await as_result(p.a.rdma_put(here, open.remote().part(0, 10)));
+    const auto forbidden = co_await as_result(p.a.rdma_put(here, open.remote().part(0, 12)));
     CHECK(forbidden.error() == errc::access_denied);
-    remote_region wrong = open.remote().part(0, 10);
+    remote_region wrong = open.remote().part(0, 12);
     wrong.key ^= 1;
     const auto unknown = co_await as_result(p.a.rdma_get(wrong, here));
     CHECK(unknown.error() == errc::bad_key);
@@ -424,7 +428,7 @@ template <class T>
 task<> gone(world<T>& w) {
     std::optional<bare_pair<T>> p;
     p.emplace(co_await bare(w));
-    std::vector<std::byte> here(10);
+    std::vector<std::byte> here(12);
     std::vector<std::byte> there(10);
     auto receiving = start(as_result(p->a.recv(here)));
     auto at_the_peer = start(as_result(p->b.recv(there)));
