@@ -178,7 +178,8 @@ TEST_CASE("a canceled receive says withdraw, and ends with the answer") {
         CHECK(done.outcome == errc::bad_key);
         // The number is free again.
         auto next = start(peer.self().recv(into, 2));
-        CHECK(detail::load_number<std::uint32_t>((co_await peer.hear()).payload.data()) == 0);
+        auto answer_1 = co_await peer.hear();
+        CHECK(detail::load_number<std::uint32_t>(answer_1.payload.data()) == 0);
         say(peer, rv::request, 2, request_body(0, 0));
         co_await next;
     });
@@ -206,7 +207,8 @@ TEST_CASE("a receive that was claimed and is canceled says revoke; its buffer is
         CHECK(all_are(into, 0xaa));
         // The number is free when the peer has said finish, of whatever kind.
         auto next = start(peer.self().recv(into, 2));
-        CHECK(detail::load_number<std::uint32_t>((co_await peer.hear()).payload.data()) == 1);
+        auto answer_2 = co_await peer.hear();
+        CHECK(detail::load_number<std::uint32_t>(answer_2.payload.data()) == 1);
         say(peer, sp::finish, 0, {}, 1);
         say(peer, rv::request, 2, request_body(0, 0));
         co_await next;
@@ -225,7 +227,8 @@ TEST_CASE("withdraw is answered with withdrawn, revoke with finish") {
         CHECK(bytes_of(said) == raw({0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
         // It is used no more.
         auto sending = start(peer.self().send(data, 1));
-        CHECK(is(co_await peer.hear(), rv::request));
+        auto answer_3 = co_await peer.hear();
+        CHECK(is(answer_3, rv::request));
         say(peer, rv::received, 0);
         co_await sending;
         // Claimed, refused and then revoked: the memory was taken back in between.
@@ -233,7 +236,8 @@ TEST_CASE("withdraw is answered with withdrawn, revoke with finish") {
         co_await turns(3);
         open.reset();
         auto second = start(peer.self().send(data, 1));
-        CHECK(is(co_await peer.hear(), sp::claim));
+        auto answer_4 = co_await peer.hear();
+        CHECK(is(answer_4, sp::claim));
         co_await turns(5);
         CHECK_FALSE(second.done());
         say(peer, sp::revoke, 0);
@@ -291,7 +295,8 @@ TEST_CASE("receiver first: the data lands though the receiver does nothing after
             CHECK_FALSE(receiving.done());
             co_await sending;
             pair.from_a().held = false;
-            CHECK((co_await receiving).bytes == bytes);
+            auto answer_5 = co_await receiving;
+            CHECK(answer_5.bytes == bytes);
         }
         CHECK(pair.a.counts().announcements_used == 3);
         CHECK(pair.b.counts().announcements_met == 3);
@@ -386,9 +391,11 @@ TEST_CASE("a message that crosses its announcement in pieces is counted once") {
         co_await sending;
         CHECK(second == data);
         pair.from_a().held = false;
-        CHECK((co_await r1).bytes == 90);
+        auto answer_6 = co_await r1;
+        CHECK(answer_6.bytes == 90);
         CHECK(std::equal(little.begin(), little.end(), first.begin()));
-        CHECK((co_await r2).bytes == 5000);
+        auto answer_7 = co_await r2;
+        CHECK(answer_7.bytes == 5000);
         CHECK(pair.b.counts().announcements_mispredicted == 1);
         CHECK(pair.b.counts().announcements_met == 1);
         CHECK(pair.at_rest());
@@ -754,11 +761,14 @@ TEST_CASE("what comes before the answer to withdraw counts: a message, or a clai
             const auto id = detail::load_number<std::uint32_t>(announced.payload.data());
             const auto id2 = detail::load_number<std::uint32_t>(announced2.payload.data());
             stop.request_stop();
-            CHECK(is(co_await peer.hear(), sp::withdraw));
-            CHECK(is(co_await peer.hear(), sp::withdraw));
+            auto answer_8 = co_await peer.hear();
+            CHECK(is(answer_8, sp::withdraw));
+            auto answer_9 = co_await peer.hear();
+            CHECK(is(answer_9, sp::withdraw));
             if (claims) {
                 say(peer, sp::claim, id, length(1000));
-                CHECK(is(co_await peer.hear(), sp::revoke));
+                auto answer_10 = co_await peer.hear();
+                CHECK(is(answer_10, sp::revoke));
                 const auto ended = co_await receiving;
                 CHECK(ended.error() == errc::canceled);
                 std::fill(into.begin(), into.end(), std::byte{0xaa});
@@ -769,7 +779,8 @@ TEST_CASE("what comes before the answer to withdraw counts: a message, or a clai
                 const auto got = co_await receiving;
                 REQUIRE(got);
                 CHECK(into == data);
-                CHECK(is(co_await peer.hear(), rv::received));
+                auto answer_11 = co_await peer.hear();
+                CHECK(is(answer_11, rv::received));
                 say(peer, sp::withdrawn, id);
             }
             say(peer, sp::withdrawn, id2);
@@ -778,7 +789,8 @@ TEST_CASE("what comes before the answer to withdraw counts: a message, or a clai
             say(peer, rv::request, 1, request_body(1, 1000, {source.remote()}));
             co_await second;
             CHECK(behind == data);
-            CHECK(is(co_await peer.hear(), rv::received));
+            auto answer_12 = co_await peer.hear();
+            CHECK(is(answer_12, rv::received));
             if (claims) CHECK(all_are(into, 0xaa));
         }
         CHECK(peer.self().is_open());
@@ -797,12 +809,15 @@ TEST_CASE("a canceled receive does not wait for the whole of a message that it m
         auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
         co_await peer.hear();
         stop.request_stop();
-        CHECK(is(co_await peer.hear(), sp::withdraw));
+        auto answer_13 = co_await peer.hear();
+        CHECK(is(answer_13, sp::withdraw));
         say(peer, rv::request, 1, request_body(0, 1000));  // and then the peer never puts
-        CHECK(is(co_await peer.hear(), rv::ready));
+        auto answer_14 = co_await peer.hear();
+        CHECK(is(answer_14, rv::ready));
         const auto ended = co_await receiving;
         CHECK(ended.error() == errc::canceled);
-        CHECK(is(co_await peer.hear(), rv::withdraw));
+        auto answer_15 = co_await peer.hear();
+        CHECK(is(answer_15, rv::withdraw));
         say(peer, sp::withdrawn, 0);
         say(peer, rv::sent, 0, {}, 1);
         co_await turns(3);
@@ -897,7 +912,8 @@ TEST_CASE("control messages that find no room are said when there is some") {
                 co_await turns(5);
                 CHECK_FALSE(receiving.done());
                 pair.from_b().room = loopback_lane::unlimited;
-                CHECK_FALSE(co_await receiving);
+                auto answer_16 = co_await receiving;
+                CHECK_FALSE(answer_16);
             } else if (what == 2) {  // claim, then finish
                 pair.from_a().room = 0;
                 auto sending = start(pair.a.send(data, 1));
@@ -912,7 +928,8 @@ TEST_CASE("control messages that find no room are said when there is some") {
                 auto closing = start(pair.a.close());  // its goodbye waits, too
                 pair.from_a().held = false;
                 co_await sending;
-                CHECK(co_await receiving);
+                auto answer_17 = co_await receiving;
+                CHECK(answer_17);
                 co_await closing;
                 co_return;
             } else if (what == 3) {  // revoke
@@ -925,14 +942,16 @@ TEST_CASE("control messages that find no room are said when there is some") {
                 co_await turns(3);
                 CHECK_FALSE(receiving.done());
                 pair.from_b().room = loopback_lane::unlimited;
-                CHECK_FALSE(co_await receiving);
+                auto answer_18 = co_await receiving;
+                CHECK_FALSE(answer_18);
                 std::fill(into.begin(), into.end(), std::byte{0xaa});
                 pair.from_a().one_sided_steps = loopback_lane::unlimited;
                 co_await sending;
                 CHECK(all_are(into, 0xaa));
             } else {
                 co_await pair.a.send(data, 1);
-                CHECK(co_await receiving);
+                auto answer_19 = co_await receiving;
+                CHECK(answer_19);
                 CHECK(into == data);
             }
             co_await turns(5);
@@ -970,7 +989,8 @@ TEST_CASE("a goodbye from either side ends announced receives") {
                 pair.from_a().held = false;
                 co_await closing;
             }
-            CHECK_FALSE(co_await first);
+            auto answer_20 = co_await first;
+            CHECK_FALSE(answer_20);
             const auto ended = co_await second;
             CHECK(ended.error() == errc::closed);
             CHECK(pair.domain.regions().registered() == 0);
@@ -1013,8 +1033,10 @@ TEST_CASE("a link that goes down ends what is announced, claimed, withdrawn and 
                 pair.b.abort();
                 std::fill(into.begin(), into.end(), std::byte{0xaa});
                 pair.hold(false);
-                CHECK_FALSE(co_await first);
-                CHECK_FALSE(co_await second);
+                auto answer_21 = co_await first;
+                CHECK_FALSE(answer_21);
+                auto answer_22 = co_await second;
+                CHECK_FALSE(answer_22);
                 if (sending) static_cast<void>(co_await *sending);
                 co_await turns(5);
                 CHECK_FALSE(pair.a.is_open());
@@ -1118,7 +1140,8 @@ TEST_CASE(
         std::vector<std::byte> more(1000);
         auto canceled = start(as_result(with_stop(box.recv(more, 1, ids[0]), stop.get_token())));
         stop.request_stop();
-        CHECK_FALSE(co_await canceled);
+        auto answer_23 = co_await canceled;
+        CHECK_FALSE(answer_23);
         co_await pairs[0].a.send(data, 1);
         co_await from_first;
         auto s2 = start(pairs[1].a.send(data, 2));
@@ -1193,7 +1216,8 @@ TEST_CASE("a number that is in use, and an announcement that has seen less than 
             auto first = start(as_result(peer.self().send({}, 3)));
             co_await turns(3);
             say(peer, rv::received, 0);
-            CHECK(co_await first);
+            auto answer_24 = co_await first;
+            CHECK(answer_24);
             say(peer, sp::announce, 1, announce_body(0, 0, 1, {open.remote()}));
             std::optional<started<task<result<void>>>> sending;
             if (what >= 2) {  // claimed, and being put
@@ -1207,7 +1231,10 @@ TEST_CASE("a number that is in use, and an announcement that has seen less than 
             say(peer, sp::announce, 2,
                 announce_body(what == 1 ? 1 : 0, 0, what == 1 ? 0 : 1, {open.remote()}));
             co_await ends(peer);
-            if (sending) CHECK_FALSE(co_await *sending);
+            if (sending) {
+                auto answer_25 = co_await *sending;
+                CHECK_FALSE(answer_25);
+            }
         }(world.on, the_what));
     }
 }
@@ -1249,7 +1276,8 @@ TEST_CASE("each refused put has its own second") {
             co_await sleep_for(std::chrono::milliseconds(700));
             CHECK_FALSE(sending.done());
             say(peer, sp::revoke, number);
-            CHECK(co_await sending);
+            auto answer_26 = co_await sending;
+            CHECK(answer_26);
         }
         CHECK(peer.self().is_open());
         CHECK(all_are(there, 0));

@@ -391,7 +391,8 @@ task<> closing(world<T>& w) {
         const bool last = &s == &sends.back();
         const auto ended = co_await as_result(s);
         if (!last) continue;
-        CHECK(ended.error() == (std::is_same_v<T, loopback> ? errc::ok : errc::closed));
+        if constexpr (!std::is_same_v<T, sim>)  // may have had room
+            CHECK(ended.error() == (std::is_same_v<T, loopback> ? errc::ok : errc::closed));
     }
     const auto ended_here = co_await receiving_here;
     CHECK(ended_here.error() == errc::closed);

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <algorithm>
 #include <deque>
 
 using namespace rdmacoro;
@@ -137,7 +138,8 @@ TEST_CASE("a message sent in place borrows its memory until the kernel has it, a
     CHECK(p.a.link->post_in_place(header_of(before), memory, in_place) == post_result::posted);
     p.turns(20);
     CHECK(in_place.calls == 0);
-    memory = pattern(bytes, 4);  // nobody has read it
+    const auto changed = pattern(bytes, 4);
+    std::copy(changed.begin(), changed.end(), memory.begin());  // nobody has read it
     recording_completion revoked;
     auto other = pattern(bytes, 5);
     CHECK(p.a.link->post_in_place(header_of(before + 1), other, revoked) == post_result::posted);
