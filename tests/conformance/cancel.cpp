@@ -34,12 +34,12 @@ task<> still_talks(endpoint<T>& a, endpoint<T>& b) {
         auto to_b = start(b.recv(into, 4711));
         co_await a.send(data, 4711);
         co_await to_b;
-        CHECK(into == data);
+        CHECK(same_bytes(into, data));
         std::fill(into.begin(), into.end(), std::byte{0});
         auto to_a = start(a.recv(into, 4711));
         co_await b.send(data, 4711);
         co_await to_a;
-        CHECK(into == data);
+        CHECK(same_bytes(into, data));
     }
     CHECK(a.connection().box().matching().posted() == 0);
     CHECK(b.connection().box().matching().posted() == 0);
@@ -231,7 +231,7 @@ task<> sender_stops_anywhere(world<T>& w) {
         if (got) {
             if (ended) ++through;
             CHECK(got->bytes == long_bytes);
-            CHECK(into == data);
+            CHECK(same_bytes(into, data));
         } else {
             CHECK(got.error() == errc::peer_canceled);
             CHECK_FALSE(ended);
@@ -320,7 +320,7 @@ task<> receiver_stops_anywhere(world<T>& w) {
             } else {
                 const auto got = co_await *receiving;
                 ended = got.error();
-                if (got) CHECK(into == data);
+                if (got) CHECK(same_bytes(into, data));
             }
             if (!ended && through++ == 0) soonest = stage;
             if (ended) {
@@ -343,8 +343,7 @@ task<> receiver_stops_anywhere(world<T>& w) {
             co_await sending;
             if (ended && matched) ++cut;
             if (ended) {
-                CHECK(
-                    std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+                CHECK(all_are(std::byte{0x11}, into));
             }
         }
         CAPTURE(lent, cut, through, soonest);
@@ -397,8 +396,7 @@ task<> one_sided_stops_anywhere(world<T>& w) {
             if (read) {
                 std::fill(here.begin(), here.end(), std::byte{0x11});
                 co_await turns(20);
-                CHECK(
-                    std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+                CHECK(all_are(std::byte{0x11}, here));
             }
         }
         CAPTURE(read, canceled, through, at_once);

@@ -46,17 +46,15 @@ task<> all_sizes(world<T>& w) {
             std::vector<std::byte> here(bytes);
             if (may_get(link, open.remote().part(offset, bytes), here)) {
                 co_await p.a.rdma_get(open.remote().part(offset, bytes), here);
-                CHECK(std::equal(here.begin(), here.end(),
-                                 memory.begin() + static_cast<std::ptrdiff_t>(offset)));
+                CHECK(same_bytes(here, std::span(memory).subspan(offset, bytes)));
             }
             const auto data = pattern(bytes, bytes + offset);
             const std::vector<std::byte> before = memory;
             co_await p.a.rdma_put(data, open.remote().part(offset, bytes));
             CHECK(is_pattern(std::span(memory).subspan(offset, bytes), bytes + offset));
-            CHECK(std::equal(memory.begin(), memory.begin() + static_cast<std::ptrdiff_t>(offset),
-                             before.begin()));
-            CHECK(std::equal(memory.begin() + static_cast<std::ptrdiff_t>(offset + bytes), memory.end(),
-                             before.begin() + static_cast<std::ptrdiff_t>(offset + bytes)));
+            const auto behind = offset + bytes;
+            CHECK(same_bytes(std::span(memory).first(offset), std::span(before).first(offset)));
+            CHECK(same_bytes(std::span(memory).subspan(behind), std::span(before).subspan(behind)));
         }
     }
 }
@@ -113,11 +111,11 @@ task<> refusals(world<T>& w) {
             CHECK(got.error() == r.get);
         }
         if (r.get != errc::ok) {
-            CHECK(std::all_of(here.begin(), here.end(), [&](std::byte b) { return b == untouched; }));
+            CHECK(all_are(untouched, here));
         }
         const auto put = co_await as_result(p.a.rdma_put(std::span(original).first(here.size()), r.there));
         CHECK(put.error() == r.put);
-        CHECK(memory == original);
+        CHECK(same_bytes(memory, original));
     }
     // Lengths that differ.
     std::vector<std::byte> here(10);
@@ -132,7 +130,7 @@ task<> refusals(world<T>& w) {
     CHECK(late_get.error() == errc::bad_key);
     const auto late_put = co_await as_result(p.a.rdma_put(here, good));
     CHECK(late_put.error() == errc::bad_key);
-    CHECK(memory == original);
+    CHECK(same_bytes(memory, original));
     // The place in the table is used again, under another key.
     const region again = w.there().register_memory(memory, access_rights::all);
     CHECK(again.remote().key != good.key);

@@ -109,22 +109,23 @@ public:
     void fill(std::uint64_t seed) {
         std::size_t at = 0;
         for (const auto piece : pieces_) {
-            for (std::byte& b : piece) b = pattern_at(at++, seed);
+            write_pattern(piece, at, seed);
+            at += piece.size();
         }
     }
     /// Whether it holds the first `bytes` of this pattern, and nothing beside it was written to.
     [[nodiscard]] bool holds(std::uint64_t seed, std::size_t bytes) const {
         std::size_t at = 0;
         const std::byte* gap = memory_.data();
-        for (const auto piece : pieces_) {
-            if (!std::all_of(gap, static_cast<const std::byte*>(piece.data()), is_between)) return false;
-            for (const std::byte b : piece) {
-                if (b != (at < bytes ? pattern_at(at, seed) : between)) return false;
-                ++at;
-            }
+        for (const std::span<const std::byte> piece : pieces_) {
+            const std::size_t whole = std::min(piece.size(), bytes - std::min(at, bytes));
+            if (!all_are(between, {gap, piece.data()}) || !is_pattern(piece.first(whole), seed, at) ||
+                !all_are(between, piece.subspan(whole)))
+                return false;
+            at += piece.size();
             gap = piece.data() + piece.size();
         }
-        return std::all_of(gap, memory_.data() + memory_.size(), is_between);
+        return all_are(between, {gap, memory_.data() + memory_.size()});
     }
     [[nodiscard]] mutable_buffers into() {
         if (how_ == as::strided)
@@ -143,8 +144,6 @@ private:
     static constexpr std::size_t blocks = 40;    // more than a message names at a time
     static constexpr std::size_t gap_bytes = 5;  // so that most pieces begin at odd addresses
     static constexpr std::size_t lead = 64;
-
-    static bool is_between(std::byte b) noexcept { return b == between; }
 
     void cut(const std::vector<std::size_t>& cuts) {
         memory_.resize(lead + bytes_ + gap_bytes * (cuts.size() + 1));
@@ -489,7 +488,7 @@ task<> sender_stops(world<T>& w) {
             }
             if (got) {
                 CHECK(got->bytes == cancel_bytes);
-                CHECK(into == data);
+                CHECK(same_bytes(into, data));
                 when.too_late();
             } else {
                 CHECK(got.error() == errc::peer_canceled);
@@ -531,7 +530,7 @@ task<> receiver_stops(world<T>& w) {
             const std::error_code ended = lent ? borrowed.error() : whole.error();
             if (!ended) {
                 when.too_late();
-                CHECK((lent ? is_pattern(borrowed->bytes(), 1) : into == data));
+                CHECK((lent ? is_pattern(borrowed->bytes(), 1) : same_bytes(into, data)));
             } else {
                 CHECK(ended == errc::canceled);
                 // Not touched any more, though the rest of the message may still be coming.
@@ -551,8 +550,7 @@ task<> receiver_stops(world<T>& w) {
             co_await sending;
             if (ended) {
                 if (matched) ++cut;
-                CHECK(
-                    std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+                CHECK(all_are(std::byte{0x11}, into));
             }
         }
         CAPTURE(kind, cut);
@@ -641,9 +639,7 @@ task<> receives_and_gives_up(endpoint<T, P>& end, typename T::domain& domain) {
             stop.request_stop();  // the message may have been taken back before it was met
             settle(co_await receiving);
         }
-        demand(!given_up ||
-                   std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }),
-               "a buffer was written to after its receive");
+        demand(!given_up || all_are(std::byte{0x11}, into), "a buffer was written to after its receive");
         co_await end.send({}, 3);
         demand(regions_of(domain) == 0, "the receiver left memory open");
     }
@@ -730,7 +726,7 @@ task<> carries_huge_message(world<T>& w) {
     co_await p.a.send(data, 1);
     const received got = co_await receiving;
     CHECK(got.bytes == bytes);
-    CHECK(into == data);
+    CHECK(same_bytes(into, data));
     nothing_left(w, p);
 }
 

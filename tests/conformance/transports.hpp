@@ -12,6 +12,7 @@
 #endif
 
 #include "support/loopback.hpp"
+#include "support/pattern.hpp"
 #include "support/run.hpp"
 
 #include <memory>
@@ -206,23 +207,6 @@ void conform(task<> (*body)(world<typename Variant::transport_type>&)) {
     world<typename Variant::transport_type> both(on, Variant::open, Variant::address);
     on.run(
         [](auto* run_body, auto* w) -> task<> { co_await timeout(run_body(*w), case_limit); }(body, &both));
-}
-
-/// Bytes that say where they belong: every piece of `pattern(n, seed)` differs from that of another seed or place.
-inline std::byte pattern_at(std::size_t offset, std::uint64_t seed) noexcept {
-    return static_cast<std::byte>((offset * 131 + (offset >> 8) * 17 + (offset >> 16) * 7 + seed * 29 + 1) &
-                                  0xff);
-}
-inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
-    std::vector<std::byte> made(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) made[i] = pattern_at(i, seed);
-    return made;
-}
-inline bool is_pattern(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        if (bytes[i] != pattern_at(i, seed)) return false;
-    }
-    return true;
 }
 
 /// A number as a message, and back.

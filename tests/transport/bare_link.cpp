@@ -82,7 +82,7 @@ task<> still_talks(L& a, L& b) {
             co_await (there ? a : b).send(data);
             const std::size_t got = co_await receiving;
             CHECK(got == bytes);
-            CHECK(into == data);
+            CHECK(same_bytes(into, data));
         }
     }
 }
@@ -158,7 +158,7 @@ task<> lengths(world<T>& w) {
         const std::size_t got = co_await receiving;
         CHECK(got == bytes);
         CHECK(is_pattern(std::span(into).first(bytes), bytes));
-        CHECK(std::all_of(into.end() - 10, into.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
+        CHECK(all_are(std::byte{0x5a}, std::span(into).last(10)));
     }
     // No bytes into no memory.
     auto nothing = start(p.b.recv(std::span<std::byte>()));
@@ -340,7 +340,7 @@ task<> canceled(world<T>& w) {
         CHECK(ended.error() == (pending ? errc::canceled : errc::ok));
         std::fill(here.begin(), here.end(), std::byte{0x77});
         co_await turns(50);
-        CHECK(std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0x77}; }));
+        CHECK(all_are(std::byte{0x77}, here));
     }
     co_await still_talks(p.a, p.b);
 
@@ -363,7 +363,7 @@ task<> canceled(world<T>& w) {
             next = co_await p.b.recv(into);
             CHECK((next == sizeof mark || (next == bytes && into == data)));
         }
-        CHECK(std::all_of(here.begin(), here.end(), [](std::byte b) { return b == std::byte{0}; }));
+        CHECK(all_are(std::byte{0}, here));
         co_await sending;
         co_await marking;
     }
