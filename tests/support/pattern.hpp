@@ -61,9 +61,10 @@ inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
 /// Whether these are the bytes of pattern `seed` from its byte `offset` on.
 inline bool is_pattern(std::span<const std::byte> bytes, std::uint64_t seed,
                        std::size_t offset = 0) noexcept {
-    return of_pattern::each_run(offset, bytes.size(), seed, [&](std::size_t at, std::span<const std::byte> row) {
-        return std::memcmp(bytes.data() + at, row.data(), row.size()) == 0;
-    });
+    return of_pattern::each_run(offset, bytes.size(), seed,
+                                [&](std::size_t at, std::span<const std::byte> row) {
+                                    return std::memcmp(bytes.data() + at, row.data(), row.size()) == 0;
+                                });
 }
 
 /// Whether all bytes are `value`.
