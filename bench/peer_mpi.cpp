@@ -1,6 +1,7 @@
-// peer_mpi: the same three figures as `pingpong --test latency|rate|bandwidth`, over whatever MPI it is built with.
+// peer_mpi: the same figures as `pingpong --test latency,rate,bandwidth`, over whatever MPI it is built with.
 //
-// Run with two processes, bound to two cores: see bench/README.md. Prints one line for each test and size.
+// Run with two processes, bound to two cores: mpirun -n 2 --bind-to core peer_mpi [BYTES]...; see bench/README.md and
+// bench/peers. Prints one line for each size.
 #include <mpi.h>
 
 #include <algorithm>
@@ -34,8 +35,9 @@ double latency(int rank, std::vector<char>& buffer, int bytes, int iterations) {
     return median(std::move(samples));
 }
 
-/// Messages a second with `window` outstanding.
+/// Messages a second with `window` outstanding. They take turns in the buffer, as far as it reaches.
 double rate(int rank, std::vector<char>& buffer, int bytes, int windows) {
+    const std::size_t places = std::max<std::size_t>(buffer.size() / static_cast<std::size_t>(bytes), 1);
     std::vector<MPI_Request> requests(window);
     char ack = 0;
     double begin = 0;
@@ -45,7 +47,8 @@ double rate(int rank, std::vector<char>& buffer, int bytes, int windows) {
             begin = MPI_Wtime();
         }
         for (int i = 0; i < window; ++i) {
-            char* slot = buffer.data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bytes);
+            char* slot =
+                buffer.data() + static_cast<std::size_t>(i) % places * static_cast<std::size_t>(bytes);
             if (rank == 0) {
                 MPI_Isend(slot, bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD,
                           &requests[static_cast<std::size_t>(i)]);
@@ -77,13 +80,26 @@ int main(int argc, char** argv) {
         MPI_Finalize();
         return 2;
     }
-    std::vector<char> buffer(std::size_t{window} << 20);
-    const double small = latency(rank, buffer, 8, 50000);
-    const double messages = rate(rank, buffer, 8, 20000);
-    const double large = rate(rank, buffer, 1 << 20, 60);
-    if (rank == 0) {
-        std::printf("latency 8 B: %.0f ns\nrate 8 B: %.2f M msg/s\nbandwidth 1 MB: %.2f GB/s\n", small,
-                    messages / 1e6, large * (1 << 20) / 1e9);
+    std::vector<int> sizes;
+    for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+    if (sizes.empty()) sizes = {8, 1 << 20};
+    for (const int bytes : sizes) {
+        if (bytes <= 0) {
+            if (rank == 0) std::fprintf(stderr, "peer_mpi: sizes are numbers of bytes, at least 1\n");
+            MPI_Finalize();
+            return 2;
+        }
+        // As many as take some tenths of a second at 10 GB/s or 5 M messages a second.
+        const double most = std::min(3e9 / bytes, 1e6);
+        const int count = std::max(static_cast<int>(most), 20);
+        std::vector<char> buffer(std::max(std::size_t{window} << 20, static_cast<std::size_t>(bytes)));
+        const double one_way = latency(rank, buffer, bytes, std::min(count, 50000));
+        const double messages = rate(rank, buffer, bytes, std::max(count / window, 2));
+        if (rank == 0) {
+            std::printf(
+                "%d B: latency %.0f ns, rate %.3f M msg/s, bandwidth %.3f GB/s, one at a time %.3f GB/s\n",
+                bytes, one_way, messages / 1e6, messages * bytes / 1e9, bytes / one_way);
+        }
     }
     MPI_Finalize();
 }
