@@ -53,7 +53,7 @@ asked: late, but here' deadline
 says $'scattered: 3 x 4, 104 bytes, sum 78
 lent: 104 bytes, sum 78
 probed: 104 bytes, sum 78' gather
-says 'sum 40002400000.000000' overlap
+says 'sum 40002400000.000000' compute_meanwhile
 says 'the squares of 1 to 100 add up to 338350' any_source
 says "$(timeout 60 "$examples/own_transport" | head -n -1)
 all bytes came back" own_transport

@@ -1,4 +1,4 @@
-// overlap: start() begins an operation now, co_await finishes it later; in between the program computes.
+// compute_meanwhile: start() begins an operation now, co_await finishes it later; in between the program computes.
 #include <rdmacoro/rdmacoro.hpp>
 
 #include <iostream>
@@ -11,7 +11,7 @@ constexpr std::size_t blocks = 8;
 constexpr std::size_t block_numbers = 100'000;
 
 rc::task<> produce() {
-    auto peer = co_await rc::connect<rc::shm>("shm://overlap");
+    auto peer = co_await rc::connect<rc::shm>("shm://meanwhile");
     std::vector<double> numbers(block_numbers);
     for (std::size_t i = 0; i < blocks; ++i) {
         std::iota(numbers.begin(), numbers.end(), static_cast<double>(i));
@@ -21,7 +21,7 @@ rc::task<> produce() {
 }
 
 rc::task<> consume() {
-    auto listener = co_await rc::listen<rc::shm>("shm://overlap");
+    auto listener = co_await rc::listen<rc::shm>("shm://meanwhile");
     rc::task_group others;
     others.spawn(produce);
     auto peer = co_await listener.accept();
