@@ -40,14 +40,14 @@ struct checked_eager {
 
     /// The base has all of the receiving side: matching, keeping, credit, truncation, cancellation.
     template <class Context>
-    class engine : public rc::detail::eager_engine<Context, checked_eager> {
-        using base = rc::detail::eager_engine<Context, checked_eager>;
+    class engine : public rc::engines::eager_engine<Context, checked_eager> {
+        using base = rc::engines::eager_engine<Context, checked_eager>;
 
     public:
         using base::base;
 
-        rc::start_result start(rc::detail::send_request& r) noexcept {
-            const std::uint32_t cost = rc::detail::message_cost(r.from_.size());
+        rc::start_result start(rc::engines::send_request& r) noexcept {
+            const std::uint32_t cost = rc::engines::message_cost(r.from_.size());
             if (!this->context_.credits().take(cost)) return rc::start_result::wait_credit;
             checksum of(r.tag_);
             for (std::size_t i = 0; i < r.from_.pieces(); ++i) of.add(r.from_[i]);
@@ -58,7 +58,7 @@ struct checked_eager {
             return this->began(answer, r, cost, sent_);
         }
 
-        rc::delivery arrived(unsigned kind, const rc::detail::wire_header& h,
+        rc::delivery arrived(unsigned kind, const rc::engines::wire_header& h,
                              std::span<const std::byte> payload) noexcept {
             if (kind == data) {
                 checksum of(h.tag);
@@ -72,7 +72,7 @@ struct checked_eager {
 
         // The same for a payload that comes in pieces: each is where `payload_space` said, or is thrown away.
 
-        rc::delivery begin_payload(unsigned kind, const rc::detail::wire_header& h,
+        rc::delivery begin_payload(unsigned kind, const rc::engines::wire_header& h,
                                    std::size_t bytes) noexcept {
             if (kind != data) return this->context_.violation();
             so_far_ = checksum(h.tag);

@@ -23,7 +23,7 @@ struct noisy : loopback {
             if (!std::exchange(next_is_damaged, false)) return loopback::link<Sink>::post(header, payload, c);
             std::array<std::byte, static_capabilities.max_message> copy;
             const std::span<std::byte> bytes = std::span(copy).first(payload.size());
-            rc::detail::copy_out(payload, 0, bytes.data(), bytes.size());
+            rc::engines::copy_out(payload, 0, bytes.data(), bytes.size());
             bytes[0] ^= std::byte{1};
             return loopback::link<Sink>::post(header, std::span<const std::byte>(bytes), c);
         }

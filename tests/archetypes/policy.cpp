@@ -1,6 +1,7 @@
 // The least that models `protocol_policy`: a policy that admits nothing. A list with it is instantiated down to an
 // endpoint, so that the list asks for nothing else.
 #include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/protocol/engines.hpp>
 #include <rdmacoro/transport/shm.hpp>
 
 namespace {
@@ -21,25 +22,25 @@ struct least {
     class engine {
     public:
         explicit engine(Context& context) noexcept : context_(context) {}
-        start_result start(detail::send_request&) noexcept { return start_result::wait_room; }
-        void transmitted(detail::send_request& r, detail::status outcome) noexcept {
+        start_result start(engines::send_request&) noexcept { return start_result::wait_room; }
+        void transmitted(engines::send_request& r, engines::status outcome) noexcept {
             context_.finish_send(r, outcome);
         }
-        void cancel_send(detail::send_request& r) noexcept { context_.finish_send(r, errc::canceled); }
-        delivery arrived(unsigned, const detail::wire_header&, std::span<const std::byte>) noexcept {
+        void cancel_send(engines::send_request& r) noexcept { context_.finish_send(r, errc::canceled); }
+        delivery arrived(unsigned, const engines::wire_header&, std::span<const std::byte>) noexcept {
             return context_.violation();
         }
-        delivery begin_payload(unsigned, const detail::wire_header&, std::size_t) noexcept {
+        delivery begin_payload(unsigned, const engines::wire_header&, std::size_t) noexcept {
             return context_.violation();
         }
         std::span<std::byte> payload_space() noexcept { return {}; }
         void payload_arrived(std::size_t) noexcept {}
-        void matched(detail::unexpected_message& m, detail::receive_request& r) noexcept {
+        void matched(engines::unexpected_message& m, engines::receive_request& r) noexcept {
             context_.hand_over(m, r);
         }
-        bool forget_receive(detail::receive_request&) noexcept { return true; }
+        bool forget_receive(engines::receive_request&) noexcept { return true; }
         void writable() noexcept {}
-        void fail(detail::status) noexcept {}
+        void fail(engines::status) noexcept {}
 
     private:
         Context& context_;

@@ -7,6 +7,7 @@
 #include <rdmacoro/protocol/connection.hpp>
 #include <rdmacoro/protocol/cooperative_rendezvous.hpp>
 #include <rdmacoro/protocol/eager.hpp>
+#include <rdmacoro/protocol/engines.hpp>
 #include <rdmacoro/protocol/explain.hpp>
 #include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
