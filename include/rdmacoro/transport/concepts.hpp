@@ -42,6 +42,7 @@ struct capabilities {
     bool atomics = false;              ///< fetch-and-add, compare-and-swap
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
     bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
+    bool ends_on_refusal = false;      ///< a get or put that is refused ends its link
     /// Payload from which a get or put without staging is better than pieces; the largest number: never.
     std::size_t rendezvous_bytes = 0;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
@@ -144,7 +145,8 @@ concept message_link = requires(L& link, const message_header& header, const con
 ///  1. `get(from, into, c)` and `put(from, to, c)` answer like `post`; lengths are equal (the caller checked), may be zero,
 ///     and are bounded by the address space only.
 ///  2. A wrong or revoked key, a range past the region's end or a missing right ends the operation with `errc::bad_key`,
-///     `errc::out_of_bounds` or `errc::access_denied` and leaves the link usable.
+///     `errc::out_of_bounds` or `errc::access_denied` and leaves the link usable. Where `capabilities().ends_on_refusal` it
+///     ends the link, too, and which of the three is not always known; of no bytes, nothing is checked.
 ///  3. A completed put is visible to the peer's thread when it next polls. `revoke(c)` works on both.
 template <class L>
 concept one_sided_link =

@@ -1,0 +1,38 @@
+// The verbs transport: InfiniBand, RoCE and iWARP by rdma-core. Needs libibverbs and librdmacm.
+#pragma once
+
+#include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/verbs_rc/domain.hpp>
+#include <rdmacoro/transport/verbs_rc/link.hpp>
+
+#include <string_view>
+
+namespace rdmacoro {
+
+/// Models `transport`. Reliable connected queue pairs; a domain is one device with one completion queue and one shared
+/// receive queue. Messages travel inside their work request where they are short, else they are staged in registered slots;
+/// get and put are the device's own, from and to the users' memory. Credits see to it that a message always meets a slot.
+struct verbs_rc {
+    static constexpr std::string_view name = "verbs";
+    static constexpr std::string_view description = "RDMA over InfiniBand, RoCE and iWARP, by rdma-core";
+    static constexpr capabilities static_capabilities{
+        .max_message = detail::verbs::greeting::least_slot - detail::verbs::frame_bytes,
+        .eager_bytes = detail::verbs::greeting::least_slot - detail::verbs::frame_bytes,
+        .segment_bytes = detail::verbs::greeting::least_slot - detail::verbs::frame_bytes,
+        .one_sided = true,
+        .one_sided_offloaded = true,
+        .needs_registration = true,
+        .put_before_send = true,
+        .ends_on_refusal = true};
+
+    using domain = verbs_domain;
+    using connection = verbs_connection;
+    using listener = verbs_listener;
+    template <class Sink>
+    using link = verbs_link<Sink>;
+};
+
+static_assert(transport<verbs_rc>);
+static_assert(one_sided_link<verbs_rc::link<detail::sink_archetype>>);
+
+}  // namespace rdmacoro

@@ -1,0 +1,155 @@
+// verbs_connection: an open connection that no link has taken yet, and how one is made.
+#pragma once
+
+#include <rdmacoro/coro/operation.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/transport/verbs_rc/engine.hpp>
+
+#include <string>
+#include <utility>
+
+namespace rdmacoro {
+
+/// A connected queue pair; becomes a link by `verbs_rc::link<Sink>(std::move(connection), sink)`. What the peer sends
+/// meanwhile waits. Closes when destroyed. Must not outlive its domain.
+class verbs_connection {
+public:
+    verbs_connection() noexcept = default;
+    explicit verbs_connection(detail::verbs::core& core) noexcept : core_(&core) {}
+    verbs_connection(verbs_connection&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
+    verbs_connection& operator=(verbs_connection&& other) noexcept {
+        if (this != &other) {
+            reset();
+            core_ = std::exchange(other.core_, nullptr);
+        }
+        return *this;
+    }
+    ~verbs_connection() { reset(); }
+
+    [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
+
+    /// Closes it now.
+    void reset() noexcept {
+        if (core_ != nullptr) std::exchange(core_, nullptr)->abandon();
+    }
+
+    /// For the link that takes it.
+    [[nodiscard]] detail::verbs::core* release() noexcept { return std::exchange(core_, nullptr); }
+
+private:
+    detail::verbs::core* core_ = nullptr;
+};
+
+namespace detail::verbs {
+
+/// How one attempt to connect ended.
+struct attempt {
+    opening_outcome how{};
+    core* made = nullptr;
+};
+
+/// Connects to one address. Canceling it gives the connection up.
+class connect_operation final : public basic_operation<connect_operation, attempt>, private opener {
+public:
+    connect_operation(engine& by, const tcp_endpoint& to) noexcept
+        : basic_operation(&by.owner()), engine_(by), to_(to) {}
+    connect_operation(const connect_operation&) = delete;
+    connect_operation& operator=(const connect_operation&) = delete;
+    ~connect_operation() {
+        if (attempt_.made != nullptr) attempt_.made->abandon();
+    }
+
+    void start() noexcept {
+        core_ = engine_.make_core();
+        if (core_ == nullptr) {
+            attempt_.how = {errc::no_resources, ENOMEM, "make room"};
+            return complete();
+        }
+        if (engine_.by_cm()) {
+            core_->connect_by_cm(to_, *this);
+        } else {
+            core_->connect_by_socket(to_, *this);
+        }
+    }
+    void cancel() noexcept {
+        std::exchange(core_, nullptr)->abandon();
+        finish_canceled();
+        complete();
+    }
+    void finish_canceled() noexcept { attempt_.how.code = errc::canceled; }
+
+    [[nodiscard]] result<attempt> outcome() noexcept {
+        if (attempt_.how.code == errc::canceled) return errc::canceled;
+        return std::exchange(attempt_, {});
+    }
+
+private:
+    void opened(core& which, const opening_outcome& how) noexcept override {
+        core_ = nullptr;
+        attempt_.how = how;
+        if (how.code == errc::ok) attempt_.made = &which;
+        complete();
+    }
+
+    engine& engine_;
+    tcp_endpoint to_;
+    core* core_ = nullptr;
+    attempt attempt_;
+};
+
+/// What went wrong, for a person: which address, and what to do about it.
+[[gnu::cold, noreturn]] inline void throw_connect_error(engine& by, const tcp_address& address,
+                                                        const opening_outcome& how) {
+    const std::string where = "verbs: connect to " + address.whole + " by " + by.device().name() + ": ";
+    const std::string system = how.system > 0 ? std::string(" (") + std::strerror(how.system) + ")" : "";
+    switch (how.code) {
+        case errc::connection_refused:
+            throw error(how.code, where + "start the listener first, or check host and port" + system);
+        case errc::timed_out:
+            throw error(how.code,
+                        where + "no answer; check the address, and that both devices are on one network" +
+                            system);
+        case errc::address_invalid:
+            throw error(how.code, where + "could not " + how.step + system +
+                                      "; give the address of an RDMA device on a network of this one");
+        case errc::version_mismatch:
+            throw error(how.code, where + "the listener speaks another version; build both of one release");
+        case errc::protocol_violation: throw error(how.code, where + "something else listens there");
+        case errc::no_resources:
+            if (how.system == ENOSPC)
+                throw error(how.code,
+                            where +
+                                "the domain's completion or receive queue has no room for one more link; "
+                                "open another domain, or one with fewer credits and a smaller send_depth");
+            if (how.system == ENOMEM)
+                throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
+            throw error(how.code, where + "could not " + how.step + system);
+        default: throw error(how.code, where + "could not " + how.step + system);
+    }
+}
+
+[[gnu::cold, noreturn]] inline void throw_resolve_error(const tcp_address& address, int failure) {
+    throw error(errc::address_invalid, "verbs: " + address.whole + ": " +
+                                           ::gai_strerror(failure != 0 ? failure : EAI_NONAME) +
+                                           "; check the host's name, or give its IP address");
+}
+
+template <class = void>
+task<verbs_connection> connect(engine& by, tcp_address address) {
+    if (address.host.empty())
+        throw error(errc::address_invalid, "verbs: connect to " + address.whole + ": no host");
+    tcp_resolve resolve(address, 0);
+    const tcp_resolved resolved = co_await resolve;
+    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
+    opening_outcome last;
+    for (const tcp_endpoint& to : resolved.endpoints) {
+        connect_operation one(by, to);
+        const attempt tried = co_await one;
+        if (tried.made != nullptr) co_return verbs_connection(*tried.made);
+        last = tried.how;
+    }
+    throw_connect_error(by, address, last);
+}
+
+}  // namespace detail::verbs
+}  // namespace rdmacoro

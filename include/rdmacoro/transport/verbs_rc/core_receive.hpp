@@ -1,0 +1,279 @@
+// How a connection of a verbs domain receives, and how it ends. Included by engine.hpp alone.
+#pragma once
+
+#include <rdmacoro/transport/verbs_rc/engine.hpp>
+
+namespace rdmacoro::detail::verbs {
+
+inline core::core(engine& of, std::uint32_t index, std::uint32_t generation)
+    : engine_(of),
+      index_(index),
+      generation_(generation),
+      ring_(of.options().send_depth),
+      chain_bytes_(new std::byte[most_chained * std::max<std::size_t>(of.device().inline_limit(), 64)]) {
+    const std::size_t each = std::max<std::size_t>(of.device().inline_limit(), 64);
+    for (std::size_t i = 0; i < most_chained; ++i) chain_[i].bytes = chain_bytes_.get() + i * each;
+    timer_node::expired = [](timer_node& self) noexcept { static_cast<core&>(self).timer_expired(); };
+    fd_handler::ready = [](fd_handler& self, std::uint32_t events) noexcept {
+        static_cast<core&>(self).on_socket(events);
+    };
+}
+
+inline core::~core() {
+    engine_.owner().remove_timer(*this);
+    no_longer_awaited();
+    static_cast<list_node<all_tag>&>(*this).unlink();
+    static_cast<list_node<dirty_tag>&>(*this).unlink();
+    static_cast<list_node<work_tag>&>(*this).unlink();
+    static_cast<list_node<leaving_tag>&>(*this).unlink();
+}
+
+inline void core::set_timer(duration after) noexcept {
+    engine_.owner().remove_timer(*this);
+    deadline = deadline_after(engine_.owner().now(), after);
+    engine_.owner().add_timer(*this);
+}
+inline void core::no_longer_awaited() noexcept {
+    if (std::exchange(awaited_, false)) engine_.awaits_no_more();
+}
+inline void core::timer_expired() noexcept {
+    if (phase_ == phase::opening) return fail_opening(errc::timed_out, 0, "open");
+    late_ = true;
+}
+
+// ---- receiving
+
+inline void core::attach(upper& up) noexcept {
+    up_ = &up;
+    mark_work();
+}
+
+/// A slot that the peer used is consumed; the peer hears of it once the device has another in its place.
+inline void core::freed_credit() noexcept {
+    if (freed_in_ != engine_.receives_posted()) {
+        owed_ += std::exchange(freed_, 0);
+        freed_in_ = engine_.receives_posted();
+    }
+    ++freed_;
+}
+
+inline void core::arrived(slot& s, std::uint32_t bytes) noexcept {
+    if (phase_ != phase::ready && phase_ != phase::opening) [[unlikely]]
+        return engine_.recycle(s);
+    ++counts_.received;
+    frame f;
+    if (!f.load(s.data, bytes) || granted_ == 0 || f.credits > most_credits_ - credits_) [[unlikely]] {
+        engine_.recycle(s);
+        return fail(errc::protocol_violation);
+    }
+    --granted_;
+    credits_ += f.credits;
+    may_send_ = true;
+    mark_work();
+    if (f.kind == frame_kind::message) [[likely]] {
+        s.bytes = bytes;
+        inbound_.push_back(s);
+        return;
+    }
+    engine_.recycle(s);
+    freed_credit();
+    if (f.kind == frame_kind::flush) {
+        if (std::exchange(want_flushed_, true)) fail(errc::protocol_violation);  // one at a time
+    } else if (f.kind == frame_kind::flushed) {
+        flushed();
+    }
+}
+
+inline lent_buffer core::keep() noexcept {
+    if (current_ == nullptr || kept_ || !engine_.lend(*current_)) return {};
+    kept_ = true;
+    freed_credit();
+    return lent_buffer(
+        {current_->data + frame_bytes, current_->bytes - frame_bytes},
+        [](void* owner, std::uint64_t token) noexcept {
+            static_cast<engine*>(owner)->give_back_lent(*reinterpret_cast<slot*>(token));
+        },
+        &engine_, reinterpret_cast<std::uintptr_t>(current_));
+}
+
+inline unsigned core::poll(unsigned budget) noexcept {
+    engine_.progress();
+    list_node<work_tag>& work = *this;
+    if (!work.linked()) return 0;
+    work.unlink();
+    return serve(budget);
+}
+
+/// Hands up what has come. Answers how many messages and completions moved.
+inline unsigned core::serve(unsigned budget) noexcept {
+    unsigned moved = 0;
+    while (transfer* t = finished_.front()) {
+        completion* c = t->done;
+        const std::error_code code = t->code;
+        give_back(*t);
+        c->done(*c, code);
+        ++moved;
+    }
+    const unsigned limit = moved + budget;
+    while (moved < limit && phase_ == phase::ready && up_ != nullptr) {
+        slot* s = inbound_.pop_front();
+        if (s == nullptr) break;
+        current_ = s;
+        kept_ = false;
+        const auto& header = *reinterpret_cast<const message_header*>(s->data + frame_word_bytes);
+        const delivery answer = up_->deliver(header, {s->data + frame_bytes, s->bytes - frame_bytes});
+        current_ = nullptr;
+        if (answer == delivery::later) {
+            if (phase_ == phase::ready) {
+                inbound_.push_front(*s);
+            } else {
+                engine_.recycle(*s);
+            }
+            break;
+        }
+        ++moved;
+        if (kept_) continue;
+        engine_.recycle(*s);
+        freed_credit();
+    }
+    if (phase_ != phase::ready) return moved;
+    if (want_writable_ && up_ != nullptr && can_write()) {
+        want_writable_ = false;
+        up_->writable();
+        ++moved;
+        if (phase_ != phase::ready) return moved;
+    }
+    say_control();
+    const bool listened_to = up_ != nullptr;
+    if (failure_ && listened_to && inbound_.empty() && finished_.front() == nullptr &&
+        engine_.dry() > failed_dry_) {
+        close(failure_);
+        return moved + 1;
+    }
+    if (listened_to && (!inbound_.empty() || failure_ || !finished_.empty())) mark_work();
+    if (want_hello_ || want_flushed_ || (freed_ + owed_ >= engine_.options().credits / 2)) mark_work();
+    return moved;
+}
+
+// ---- ending
+
+inline void core::to_error_state() noexcept {
+    if (queue_pair_ == nullptr) return;
+    ibv_qp_attr wanted{};
+    wanted.qp_state = IBV_QPS_ERR;
+    static_cast<void>(::ibv_modify_qp(queue_pair_.get(), &wanted, IBV_QP_STATE));
+}
+
+inline void core::fail(errc why) noexcept {
+    if (failure_ || phase_ == phase::leaving) return;
+    failure_ = why;
+    failed_dry_ = engine_.dry();
+    to_error_state();
+    mark_work();
+}
+
+inline void core::peer_gone() noexcept {
+    if (phase_ == phase::opening) return fail_opening(errc::peer_lost, 0, "open");
+    fail(errc::peer_lost);
+}
+
+/// Returns when the device touches no memory of a user's any more.
+inline void core::quiesce() noexcept {
+    to_error_state();
+    flush();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+    while (transfer_requests_ != 0 && std::chrono::steady_clock::now() < limit) engine_.progress();
+    if (transfer_requests_ != 0) destroy_queue_pair();
+}
+
+inline void core::close(std::error_code reason) noexcept {
+    if (phase_ != phase::ready) return;
+    const bool gracefully = !failure_ && transfer_requests_ == 0;
+    if (transfer_requests_ != 0) quiesce();
+    phase_ = phase::draining;
+    upper* up = std::exchange(up_, nullptr);
+    complete_all(reason);
+    let_go(gracefully);
+    if (up != nullptr) up->link_down(reason);
+}
+
+inline void core::abandon() noexcept {
+    if (phase_ == phase::opening) {
+        opener_ = nullptr;
+        let_go(false);
+    } else if (phase_ == phase::ready) {
+        up_ = nullptr;
+        close(make_error_code(errc::closed));
+    }
+    owned_ = false;
+    engine_.leaves(*this);
+}
+
+inline void core::drop_inbound() noexcept {
+    while (slot* s = inbound_.pop_front()) engine_.recycle(*s);
+}
+
+/// The connection is nobody's any more, but for the object itself. Gracefully: what was sent last still goes out.
+inline void core::let_go(bool gracefully) noexcept {
+    no_longer_awaited();
+    drop_inbound();
+    static_cast<list_node<work_tag>&>(*this).unlink();
+    want_hello_ = want_flush_ = want_flushed_ = want_writable_ = false;
+    engine_.leaves(*this);
+    if (gracefully && completed_ != posted_ && can_send_control()) {
+        phase_ = phase::draining;
+        send_control(frame_kind::credit, true);
+        flush();
+        drained_at_ = posted_;
+        set_timer(std::chrono::seconds(1));
+    } else {
+        start_leaving();
+    }
+}
+
+inline void core::start_leaving() noexcept {
+    phase_ = phase::leaving;
+    late_ = false;
+    to_error_state();
+    flush();
+    if (id_ != nullptr && connected_) static_cast<void>(::rdma_disconnect(id_));
+    if (socket_ >= 0) {
+        engine_.unwatch(*this);
+        ::close(std::exchange(socket_, -1));
+    }
+    exchange_.reset();
+    set_timer(std::chrono::seconds(1));
+}
+
+inline void core::destroy_queue_pair() noexcept {
+    if (queue_pair_ == nullptr) return;
+    engine_.remove_queue_pair(*this);
+    queue_pair_.reset();
+    chained_ = 0;
+    for (; completed_ < posted_; ++completed_) {
+        holding& held = ring_[completed_ & (ring_.size() - 1)];
+        if (held.staged != nullptr) engine_.slots().give(*held.staged);
+        if (held.moves != nullptr) piece_over(*held.moves, IBV_WC_WR_FLUSH_ERR);
+        held = {};
+    }
+    staged_ = 0;
+    if (std::exchange(holds_resources_, false)) engine_.release_resources();
+}
+
+inline bool core::leave_step(bool in_a_hurry) noexcept {
+    if (phase_ == phase::draining) {
+        if (completed_ < drained_at_ && !failure_ && !late_ && !in_a_hurry) return false;
+        start_leaving();
+    }
+    if (phase_ != phase::leaving) return false;
+    const bool receives_over = last_receive_over_ || engine_.device().software_roce() || !connected_;
+    if (in_a_hurry || late_ || (completed_ == posted_ && receives_over)) destroy_queue_pair();
+    if (queue_pair_ != nullptr) return false;
+    if (std::exchange(holds_resources_, false)) engine_.release_resources();
+    if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {
+        ::rdma_destroy_id(std::exchange(id_, nullptr));
+    }
+    return id_ == nullptr && !owned_;
+}
+
+}  // namespace rdmacoro::detail::verbs

@@ -1,0 +1,92 @@
+// verbs_domain: the verbs transport opened on one scheduler.
+#pragma once
+
+#include <rdmacoro/transport/verbs_rc/listener.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace rdmacoro {
+
+/// One device, opened for one scheduler. Links, listeners, connections, regions and lent messages must be gone before it.
+class verbs_domain final : private progress_source {
+public:
+    /// Throws `errc::unsupported` when this host has no device, `errc::address_invalid` when it has none of that name or
+    /// address, `errc::permission_denied` when it may not be opened, `errc::no_resources`, or `errc::invalid_argument`. The
+    /// texts name the devices that exist.
+    explicit verbs_domain(scheduler& owner, const verbs_options& options = {}) : engine_(owner, options) {
+        owner.add_source(*this);
+    }
+    ~verbs_domain() override { engine_.owner().remove_source(*this); }
+
+    /// Awaitable.
+    /// Completes: when the two queue pairs are connected. `address` is "host:port" or "[v6]:port", with or without
+    ///     "verbs://"; all addresses of a host are tried in turn.
+    /// Buffers: none; the address is copied.
+    /// Concurrency: any number at a time.
+    /// Errors: `errc::address_invalid`, `errc::connection_refused`, `errc::timed_out`, `errc::version_mismatch`,
+    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources`.
+    /// Cancellation: at any time.
+    /// Example:
+    ///     rdmacoro::verbs_connection made = co_await domain.connect("10.0.0.2:7471");
+    [[nodiscard]] task<verbs_connection> connect(std::string_view address) {
+        return detail::verbs::connect(engine_, detail::verbs::parse_address(address));
+    }
+
+    /// Awaitable.
+    /// Completes: when the device listens. Port 0 takes any free one; no host, or `*`, means the device's own address.
+    /// Buffers: none; the address is copied.
+    /// Concurrency: any number at a time.
+    /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`.
+    /// Cancellation: while a name is looked up.
+    /// Example:
+    ///     rdmacoro::verbs_listener listening = co_await domain.listen("*:7471");
+    [[nodiscard]] task<verbs_listener> listen(std::string_view address) {
+        return detail::verbs::listen(engine_, detail::verbs::parse_address(address));
+    }
+
+    /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources`, where a limit is the reason with its
+    /// figure and how to raise it, or `errc::invalid_argument` when the memory is not mapped.
+    [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
+        return region(engine_, memory, engine_.regions().add(memory, rights));
+    }
+
+    [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
+
+    /// For people: "rxe0 port 1, rdma_cm at 10.0.0.1, inline 256".
+    [[nodiscard]] std::string describe() {
+        detail::verbs::device& device = engine_.device();
+        std::string text = device.name() + " port " + std::to_string(device.port());
+        if (engine_.by_cm()) {
+            const std::string host = device.address().text();
+            text += ", rdma_cm at " + host.substr(0, host.rfind(':'));
+        } else {
+            text += ", TCP exchange, GID " + std::to_string(device.gid_index());
+        }
+        return text + ", inline " + std::to_string(device.inline_limit()) +
+               (device.iwarp()     ? ", iWARP"
+                : device.atomics() ? ", atomics"
+                                   : "");
+    }
+    [[nodiscard]] std::string device_name() { return engine_.device().name(); }
+
+    /// What all links did so far.
+    [[nodiscard]] verbs_counts counts() noexcept { return engine_.counts(); }
+    /// Connections in any state, those included that the device has not let go of yet.
+    [[nodiscard]] std::size_t connections() const noexcept { return engine_.connections(); }
+    /// Regions that peers can reach now.
+    [[nodiscard]] std::size_t registered() noexcept { return engine_.regions().registered(); }
+    [[nodiscard]] registration_cache_statistics cache_statistics() noexcept {
+        return engine_.cache().statistics();
+    }
+
+private:
+    bool poll() noexcept override { return engine_.poll(); }
+    int wake_fd() noexcept override { return engine_.wake_fd(); }
+    void arm() noexcept override { engine_.arm(); }
+    void disarm() noexcept override { engine_.disarm(); }
+
+    detail::verbs::engine engine_;
+};
+
+}  // namespace rdmacoro

@@ -1,0 +1,93 @@
+// What verbs links say to each other: the greeting when they connect, and the word before each message.
+//
+//   frame     kind (8 bits), 0 (8), credits given back (16); then, for a message, its header and payload
+//   greeting  see `greeting`
+//
+// Numbers are little-endian.
+#pragma once
+
+#include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/one_sided_wire.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace rdmacoro::detail::verbs {
+
+enum class frame_kind : std::uint8_t {
+    message = 1,
+    credit,   ///< only gives credits back
+    flush,    ///< asks: has what I had put before this been placed?
+    flushed,  ///< yes
+};
+
+inline constexpr std::size_t frame_word_bytes = 4;
+/// What stands before each payload.
+inline constexpr std::size_t frame_bytes = frame_word_bytes + message_header_bytes;
+
+/// The word before each message.
+struct frame {
+    frame_kind kind = frame_kind::message;
+    std::uint16_t credits = 0;
+
+    void store(std::byte* to) const noexcept {
+        store_number(to, static_cast<std::uint32_t>(static_cast<std::uint32_t>(kind) |
+                                                    (std::uint32_t{credits} << 16)));
+    }
+    /// False: this can't be.
+    [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept {
+        if (bytes < frame_word_bytes) return false;
+        const auto word = load_number<std::uint32_t>(from);
+        kind = static_cast<frame_kind>(word & 0xff);
+        credits = static_cast<std::uint16_t>(word >> 16);
+        if ((word & 0xff00) != 0) return false;
+        if (kind == frame_kind::message) return bytes >= frame_bytes;
+        return kind >= frame_kind::credit && kind <= frame_kind::flushed && bytes == frame_word_bytes;
+    }
+};
+
+/// Travels with the connection request and its answer. Fits into the private data of rdma_cm over InfiniBand, 56 bytes.
+struct greeting {
+    static constexpr std::uint32_t right_magic = 0x56434452;  // "RDCV"
+    static constexpr std::uint32_t own_version = 1;
+    static constexpr std::size_t wire_bytes = 24;
+    static constexpr std::uint32_t least_slot = 4096;
+    static constexpr std::uint32_t most_slot = 1u << 20;
+    static constexpr std::uint32_t least_credits = 8;
+    static constexpr std::uint32_t most_credits = 1024;
+    using bytes = std::array<std::byte, wire_bytes>;
+
+    std::uint32_t magic = right_magic;
+    std::uint32_t version = own_version;
+    std::uint32_t slot_bytes = 0;
+    std::uint32_t credits = 0;
+    std::uint64_t reserved = 0;
+
+    [[nodiscard]] bytes store() const noexcept {
+        bytes made{};
+        store_number(made.data(), magic);
+        store_number(made.data() + 4, version);
+        store_number(made.data() + 8, slot_bytes);
+        store_number(made.data() + 12, credits);
+        store_number(made.data() + 16, reserved);
+        return made;
+    }
+    /// `errc::protocol_violation` or `errc::version_mismatch` when the link can't be.
+    [[nodiscard]] errc load(const std::byte* from, std::size_t have) noexcept {
+        if (have < wire_bytes) return errc::protocol_violation;
+        magic = load_number<std::uint32_t>(from);
+        version = load_number<std::uint32_t>(from + 4);
+        slot_bytes = load_number<std::uint32_t>(from + 8);
+        credits = load_number<std::uint32_t>(from + 12);
+        reserved = load_number<std::uint64_t>(from + 16);
+        if (magic != right_magic) return errc::protocol_violation;
+        if (version != own_version) return errc::version_mismatch;
+        const bool good = slot_bytes >= least_slot && slot_bytes <= most_slot && credits >= least_credits &&
+                          credits <= most_credits;
+        return good ? errc::ok : errc::protocol_violation;
+    }
+};
+
+}  // namespace rdmacoro::detail::verbs
