@@ -10,6 +10,11 @@
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
+#if RDMACORO_WITH_VERBS
+#include <rdmacoro/transport/verbs_rc.hpp>
+
+#include <cstdlib>
+#endif
 
 #include "support/loopback.hpp"
 #include "support/pattern.hpp"
@@ -84,6 +89,44 @@ struct tcp_of_an_old_kernel : tcp_as_it_comes {
 };
 #endif
 
+#if RDMACORO_WITH_VERBS
+/// A RoCE or InfiniBand device: that of the address in RXE_IP, or whichever there is.
+struct verbs_as_it_comes {
+    using transport_type = verbs_rc;
+    static constexpr const char* variable = "RXE_IP";
+    template <class Variant>
+    static verbs_options options_of() {
+        verbs_options o;
+        if (const char* ip = std::getenv(Variant::variable)) o.address = ip;
+        return o;
+    }
+    static std::unique_ptr<verbs_rc::domain> open(scheduler& on) {
+        return std::make_unique<verbs_rc::domain>(on, options_of<verbs_as_it_comes>());
+    }
+    static std::string address() { return "*:0"; }
+    static constexpr bool crosses_threads = true;
+};
+
+/// An iWARP device: that of the address in SIW_IP.
+struct verbs_over_iwarp : verbs_as_it_comes {
+    static constexpr const char* variable = "SIW_IP";
+    static std::unique_ptr<verbs_rc::domain> open(scheduler& on) {
+        return std::make_unique<verbs_rc::domain>(on, options_of<verbs_over_iwarp>());
+    }
+};
+
+/// A RoCE or InfiniBand device without the connection manager.
+struct verbs_by_exchange : verbs_as_it_comes {
+    static std::unique_ptr<verbs_rc::domain> open(scheduler& on) {
+        verbs_options o = options_of<verbs_by_exchange>();
+        o.connect_by = verbs_connect::tcp;
+        return std::make_unique<verbs_rc::domain>(on, o);
+    }
+};
+
+using every_verbs_transport = std::tuple<verbs_as_it_comes, verbs_over_iwarp, verbs_by_exchange>;
+#endif
+
 struct in_memory {
     using transport_type = loopback;
     static std::unique_ptr<loopback::domain> open(scheduler& on) {
@@ -142,6 +185,11 @@ struct sim_that_revokes_late : sim_plain {
     }
 };
 
+// A program of its own runs where the devices are, perhaps in a virtual machine: nothing but verbs in it.
+#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE
+using every_transport = every_verbs_transport;
+using every_real_transport = every_verbs_transport;
+#else
 // clang-format off
 using every_transport = std::tuple<
     shm_as_it_comes, shm_without_process_vm, shm_without_membarrier, shm_tiny,
@@ -159,6 +207,7 @@ using every_real_transport = std::tuple<
 #endif
     >;
 // clang-format on
+#endif
 
 /// Two domains of one transport on one scheduler, as two processes would have one each. Does not depend on how they were
 /// opened, so that a test is compiled once for each transport.

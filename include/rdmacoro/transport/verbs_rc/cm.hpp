@@ -11,11 +11,6 @@
 
 namespace rdmacoro::detail::verbs {
 
-// Retries of what is not acknowledged, after 4 us * 2^14 each: half a second until a peer is given up.
-inline constexpr std::uint8_t acknowledge_timeout = 14;
-inline constexpr std::uint8_t acknowledge_retries = 6;  // 7 means for ever on some devices
-inline constexpr std::uint8_t receive_retries = 7;      // for ever: slots are there, by credits
-
 inline greeting core::own_greeting() const noexcept {
     greeting own;
     own.slot_bytes = static_cast<std::uint32_t>(engine_.slots().slot_bytes());

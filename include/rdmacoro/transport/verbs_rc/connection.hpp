@@ -98,7 +98,7 @@ private:
 };
 
 /// What went wrong, for a person: which address, and what to do about it.
-[[gnu::cold, noreturn]] inline void throw_connect_error(engine& by, const tcp_address& address,
+[[gnu::cold, noreturn]] inline void throw_no_connection(engine& by, const tcp_address& address,
                                                         const opening_outcome& how) {
     const std::string where = "verbs: connect to " + address.whole + " by " + by.device().name() + ": ";
     const std::string system = how.system > 0 ? std::string(" (") + std::strerror(how.system) + ")" : "";
@@ -128,7 +128,7 @@ private:
     }
 }
 
-[[gnu::cold, noreturn]] inline void throw_resolve_error(const tcp_address& address, int failure) {
+[[gnu::cold, noreturn]] inline void throw_unknown_host(const tcp_address& address, int failure) {
     throw error(errc::address_invalid, "verbs: " + address.whole + ": " +
                                            ::gai_strerror(failure != 0 ? failure : EAI_NONAME) +
                                            "; check the host's name, or give its IP address");
@@ -140,7 +140,7 @@ task<verbs_connection> connect(engine& by, tcp_address address) {
         throw error(errc::address_invalid, "verbs: connect to " + address.whole + ": no host");
     tcp_resolve resolve(address, 0);
     const tcp_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
+    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_unknown_host(address, resolved.failure);
     opening_outcome last;
     for (const tcp_endpoint& to : resolved.endpoints) {
         connect_operation one(by, to);
@@ -148,7 +148,7 @@ task<verbs_connection> connect(engine& by, tcp_address address) {
         if (tried.made != nullptr) co_return verbs_connection(*tried.made);
         last = tried.how;
     }
-    throw_connect_error(by, address, last);
+    throw_no_connection(by, address, last);
 }
 
 }  // namespace detail::verbs

@@ -270,7 +270,7 @@ template <class = void>
 task<verbs_listener> listen(engine& by, tcp_address address) {
     tcp_resolve resolve(address, AI_PASSIVE);
     const tcp_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
+    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_unknown_host(address, resolved.failure);
     co_return verbs_listener(std::make_unique<listen_state>(by, address, resolved.endpoints.front()));
 }
 
