@@ -47,7 +47,7 @@ task<> sender_waits(world<T>& w) {
     co_await p.b.probe(0);
     // However long it is given, it sends no more.
     std::size_t done = 0;
-    for (int turns = 0; turns < 200; ++turns) {
+    for (int turns = 0; turns < 20000; ++turns) {
         co_await yield();
         while (done < sends.size() && sends[done].done()) {
             ++done;

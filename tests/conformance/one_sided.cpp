@@ -62,9 +62,77 @@ TEMPLATE_LIST_TEST_CASE("get and put move all sizes and touch nothing else", "",
     conform<TestType>(all_sizes<typename TestType::transport_type>);
 }
 
+/// Where a refusal ends the link: that it does, at both ends, that nothing was moved, and that others can connect.
+template <class T>
+task<> refusals_that_end(world<T>& w) {
+    const std::vector<std::byte> original = pattern(100000, 1);
+    std::vector<std::byte> memory = original;
+    region both = w.there().register_memory(memory, access_rights::all);
+    const region read_only = w.there().register_memory(memory, access_rights::remote_read);
+    const region closed_region = w.there().register_memory(memory, access_rights::none);
+    const remote_region good = both.remote().part(100, 5000);
+    remote_region wrong_key = good;
+    wrong_key.key ^= 1;
+    remote_region boasting = read_only.remote().part(0, 100);
+    boasting.rights = access_rights::all;
+    const std::uint64_t end = both.remote().address + both.remote().length;
+    struct refusal {
+        remote_region there;
+        bool get;
+        bool put;
+    };
+    const refusal cases[] = {
+        {wrong_key, true, true},
+        {{end - 99, 100, good.key}, true, true},
+        {{both.remote().address - 1, 10, good.key}, true, true},
+        {{~std::uint64_t{0} - 5, 10, good.key}, true, true},
+        {boasting, false, true},
+        {closed_region.remote().part(0, 100), true, true},
+    };
+    const std::byte untouched{0x5a};
+    const auto is_refusal = [](std::error_code code) {
+        return code == errc::bad_key || code == errc::out_of_bounds || code == errc::access_denied;
+    };
+    const auto try_it = [&](const remote_region& there, bool get) -> task<> {
+        auto p = co_await w.connected();
+        std::vector<std::byte> here(there.length, untouched);
+        auto listening = start(p.b.recv({}));
+        if (get) {
+            const auto got = co_await as_result(p.a.rdma_get(there, here));
+            CHECK(is_refusal(got.error()));
+            CHECK(all_are(untouched, here));
+        } else {
+            const auto put = co_await as_result(p.a.rdma_put(here, there));
+            CHECK(is_refusal(put.error()));
+        }
+        CHECK(same_bytes(memory, original));
+        const auto next = co_await as_result(p.a.recv({}));
+        CHECK(is_refusal(next.error()));
+        const auto other = co_await as_result(listening);
+        CHECK(other.error() == errc::peer_lost);
+    };
+    for (const refusal& r : cases) {
+        CAPTURE(&r - cases);
+        if (r.get) co_await try_it(r.there, true);
+        if (r.put) co_await try_it(r.there, false);
+    }
+    auto p = co_await w.connected();
+    std::vector<std::byte> here(good.length);
+    co_await p.a.rdma_get(good, here);
+    CHECK(std::equal(here.begin(), here.end(), original.begin() + 100));
+    both.reset();
+    co_await try_it(good, true);
+    co_await try_it(good, false);
+    co_await still_talks<T>(p);
+}
+
 template <class T>
 task<> refusals(world<T>& w) {
     auto p = co_await w.connected();
+    if (p.a.link_capabilities().ends_on_refusal) {
+        co_await refusals_that_end(w);
+        co_return;
+    }
     const std::vector<std::byte> original = pattern(100000, 1);
     std::vector<std::byte> memory = original;
     region both = w.there().register_memory(memory, access_rights::all);
@@ -140,14 +208,16 @@ task<> refusals(world<T>& w) {
     CHECK(std::equal(here.begin(), here.end(), original.begin()));
     co_await still_talks<T>(p);
 }
-TEMPLATE_LIST_TEST_CASE("a get or put without key, range or right is refused and the link goes on", "",
-                        every_transport) {
+TEMPLATE_LIST_TEST_CASE("a get or put without key, range or right is refused and the link goes on, or ends "
+                        "where the transport says so",
+                        "", every_transport) {
     conform<TestType>(refusals<typename TestType::transport_type>);
 }
 
 template <class T>
 task<> no_bytes_are_checked(world<T>& w) {
     auto p = co_await w.connected();
+    if (p.a.link_capabilities().ends_on_refusal) co_return;  // of no bytes, devices check nothing
     std::vector<std::byte> memory(100);
     region open = w.there().register_memory(memory, access_rights::remote_read);
     const remote_region none = open.remote().part(100, 0);
@@ -235,6 +305,10 @@ task<> regions_come_and_go(world<T>& w) {
     CHECK(here == memory);
     for (std::size_t i = 0; i < old.size(); i += 97) {
         const auto stale = co_await as_result(p.a.rdma_get(old[i], here));
+        if (p.a.link_capabilities().ends_on_refusal) {
+            CHECK(stale.error() == errc::access_denied);
+            break;
+        }
         CHECK(stale.error() == errc::bad_key);
     }
 }

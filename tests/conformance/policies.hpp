@@ -421,9 +421,11 @@ private:
     int late_ = 0;
 };
 
-/// Whether a long message takes several turns of the scheduler, so that some moment is in the middle of it.
+/// Whether a long message takes several turns of the scheduler, so that some moment is in the middle of it. What adapters
+/// have begun goes to its end.
 template <class T>
-inline constexpr bool takes_turns = !std::is_same_v<T, sim> && !std::is_same_v<T, loopback>;
+inline constexpr bool takes_turns =
+    !std::is_same_v<T, sim> && !std::is_same_v<T, loopback> && !T::static_capabilities.one_sided_offloaded;
 
 inline constexpr std::size_t cancel_bytes = (std::size_t{4} << 20) + 3;
 

@@ -154,9 +154,9 @@ TEST_CASE("an offered message goes to the receive that waits, else probes and re
     CHECK(f.box.store().live() == 0);
 }
 
-TEST_CASE("credit is said in a message of its own once a quarter of the budget is owed, not before") {
+TEST_CASE("credit is said in a message of its own once half of the budget is owed, not before") {
     fixture f;
-    f.at.give_back(detail::least_budget / 4 - 1);
+    f.at.give_back(detail::least_budget / 2 - 1);
     CHECK(f.at.credits_said == 0);
     f.at.give_back(1);
     CHECK(f.at.credits_said == 1);

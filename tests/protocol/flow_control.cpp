@@ -78,8 +78,8 @@ TEST_CASE("a peer that spends more than it was granted breaks the protocol") {
     CHECK_FALSE(other.pass(31));
 }
 
-TEST_CASE("what is owed is overdue at a quarter of the budget, and paid in headers of sixteen bits") {
-    credit_account receiver(400000);
+TEST_CASE("what is owed is overdue at half of the budget, and paid in headers of sixteen bits") {
+    credit_account receiver(200000);
     CHECK(receiver.charge(200000));
     receiver.release(99999);
     CHECK_FALSE(receiver.overdue());

@@ -2,8 +2,8 @@
 //
 // A receiver grants each peer a budget of memory. A message that may arrive unasked costs what it would take to keep it;
 // its sender pays from the budget before it sends, and waits when it can't. What a message cost is given back when the
-// receiver no longer keeps it, in the header of whatever is sent next, or in a message of its own once a quarter of the
-// budget is owed.
+// receiver no longer keeps it, in the header of whatever is sent next, or in a message of its own once half of the budget is
+// owed: more than one message may cost, so that an answer to it usually carries its credit.
 #pragma once
 
 #include <bit>
@@ -47,7 +47,7 @@ inline constexpr std::uint32_t least_budget = 4096;  // 256 KiB
 class credit_account {
 public:
     /// What we grant, in `credit_bytes`.
-    explicit credit_account(std::uint32_t granted) noexcept : granted_(granted), overdue_(granted / 4) {}
+    explicit credit_account(std::uint32_t granted) noexcept : granted_(granted), overdue_(granted / 2) {}
 
     /// The peer's hello said what it grants us.
     void opened(std::uint32_t budget) noexcept { available_ = peer_budget_ = budget; }

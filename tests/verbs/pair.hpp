@@ -1,0 +1,128 @@
+#pragma once
+
+// Two verbs domains on one scheduler, on a device of this machine, with links between them.
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/transport/verbs_rc.hpp>
+
+#include "support/recording_sink.hpp"
+#include "support/run.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rdmacoro::test {
+
+/// A way to open a domain here.
+struct verbs_way {
+    std::string name;
+    verbs_options options;
+};
+
+/// The devices that this machine has: those of the addresses in RXE_IP and SIW_IP, or the default one. Empty: none.
+inline std::vector<verbs_way> verbs_ways() {
+    static const std::vector<verbs_way> found = [] {
+        std::vector<verbs_way> ways;
+        for (const char* variable : {"RXE_IP", "SIW_IP"}) {
+            const char* ip = std::getenv(variable);
+            if (ip == nullptr) continue;
+            verbs_options o;
+            o.address = ip;
+            ways.push_back({variable, o});
+        }
+        if (!ways.empty()) return ways;
+        try {
+            scheduler on;
+            verbs_domain tried(on);
+            ways.push_back({tried.device_name(), {}});
+        } catch (const std::system_error&) {}
+        return ways;
+    }();
+    return found;
+}
+
+using verbs_recorded_link = verbs_rc::link<recording_sink>;
+
+/// One end of a link and what it was told.
+struct verbs_end {
+    recording_sink sink;
+    std::unique_ptr<verbs_recorded_link> link;
+};
+
+/// A scheduler in real time that gives up when nothing moves for long, with two domains, as two processes would have.
+struct verbs_world {
+    explicit verbs_world(const verbs_options& options = {}) : verbs_world(options, options) {}
+    verbs_world(const verbs_options& client_options, const verbs_options& server_options)
+        : client(on, client_options), server(on, server_options) {}
+
+    scheduler on{impatient{}};
+    verbs_domain client;
+    verbs_domain server;
+
+    template <class Done>
+    void until(Done done) {
+        on.run_until(done);
+    }
+    void turns(unsigned count) {
+        for (unsigned i = 0; i < count; ++i) on.turn();
+    }
+
+    struct connected {
+        verbs_connection client;
+        verbs_connection server;
+    };
+    connected connect() { return on.run(connect_both(*this)); }
+
+    /// Two ends that listen.
+    void link(verbs_end& a, verbs_end& b) {
+        connected made = connect();
+        a.link = std::make_unique<verbs_recorded_link>(std::move(made.client), a.sink);
+        b.link = std::make_unique<verbs_recorded_link>(std::move(made.server), b.sink);
+        // Over iWARP the side that connected speaks first.
+        recording_completion none;
+        until([&] {
+            std::byte nothing[1] = {};
+            return b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
+        });
+        until([&] { return a.sink.count == 1; });
+        a.sink.messages.clear();
+        a.sink.count = 0;
+    }
+
+    /// Until the device has let go of everything.
+    void until_all_gone() {
+        until([&] { return client.connections() == 0 && server.connections() == 0; });
+    }
+
+private:
+    static task<connected> connect_both(verbs_world& w) {
+        verbs_listener listening = co_await w.server.listen("*:0");
+        auto accepting = start(listening.accept());
+        connected made;
+        made.client = co_await w.client.connect(listening.address());
+        made.server = co_await accepting;
+        co_return made;
+    }
+};
+
+/// Posts until it is taken.
+inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
+                          std::span<const std::byte> payload = {}) {
+    recording_completion none;
+    w.until([&] {
+        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
+    });
+}
+
+/// Runs the rest of a test case once for each device; skips it, and says so, where there is none.
+#define FOR_EACH_VERBS_DEVICE(way)                                                                           \
+    if (::rdmacoro::test::verbs_ways().empty())                                                              \
+        SKIP_TEST("this machine has no RDMA device with an active port");                                    \
+    const ::rdmacoro::test::verbs_way way = ::rdmacoro::test::verbs_ways()[static_cast<std::size_t>(         \
+        GENERATE_COPY(range(0, static_cast<int>(::rdmacoro::test::verbs_ways().size()))))];                  \
+    CAPTURE(way.name)
+
+}  // namespace rdmacoro::test
