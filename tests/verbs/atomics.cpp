@@ -89,6 +89,7 @@ TEST_CASE("atomics of two links at a time lose nothing") {
     }
     w.until(
         [&] { return std::all_of(added.begin(), added.end(), [](const auto& x) { return x.calls == 1; }); });
+    for (const recording_completion& x : added) CHECK_FALSE(x.outcome);
     CHECK(sum == 3 * 2 * rounds);
     std::sort(was.begin(), was.end());
     for (std::size_t n = 0; n < was.size(); ++n) CHECK(was[n] == 3 * n);

@@ -160,8 +160,12 @@ TEST_CASE("a refused access ends the link at both ends, and the domain goes on")
         recording_completion got;
         REQUIRE(a.link->get(revoke ? revoked : past_the_end, here, got) == post_result::posted);
         w.until([&] { return got.calls == 1 && a.sink.downs == 1 && b.sink.downs == 1; });
-        CHECK(got.outcome == errc::access_denied);
-        CHECK(a.sink.reason == errc::access_denied);
+        // Some iWARP devices do not say why the other side has ended the connection.
+        const auto expected = [&](std::error_code code) {
+            return code == errc::access_denied || (way.name == "SIW_IP" && code == errc::peer_lost);
+        };
+        CHECK(expected(got.outcome));
+        CHECK(expected(a.sink.reason));
         CHECK(b.sink.reason == errc::peer_lost);
     }
     verbs_end a;

@@ -68,6 +68,7 @@ TEST_CASE("two schedulers that park at every wait lose no wake-up") {
     }
     CHECK(on.parks() > 0);
     end.link.reset();
+    on.run_until([&] { return domain.connections() == 0; });
     other.join();
     CHECK(other.parks > 0);
 }

@@ -146,7 +146,8 @@ concept message_link = requires(L& link, const message_header& header, const con
 ///     and are bounded by the address space only.
 ///  2. A wrong or revoked key, a range past the region's end or a missing right ends the operation with `errc::bad_key`,
 ///     `errc::out_of_bounds` or `errc::access_denied` and leaves the link usable. Where `capabilities().ends_on_refusal` it
-///     ends the link, too, and which of the three is not always known; of no bytes, nothing is checked.
+///     ends the link, too; which of the three it was, or that it was one of them and not `errc::peer_lost`, is not always
+///     known then, and of no bytes nothing is checked.
 ///  3. A completed put is visible to the peer's thread when it next polls. `revoke(c)` works on both.
 template <class L>
 concept one_sided_link =

@@ -26,6 +26,9 @@ inline constexpr std::uint8_t acknowledge_timeout = 14;
 inline constexpr std::uint8_t acknowledge_retries = 6;  // 7 means for ever on some devices
 inline constexpr std::uint8_t receive_retries = 7;      // for ever: slots are there, by credits
 
+/// A link that has found no room for so long asks the device for the queue pair's state.
+inline constexpr duration patience_with_silence = std::chrono::milliseconds(500);
+
 /// Who listens to a link.
 class upper {
 public:
@@ -71,7 +74,7 @@ struct transfer : list_node<transfer> {
     std::uint64_t flush = 0;      // the flush that must be answered; 0: none
     std::uint64_t operands[2]{};  // of an atomic
     std::uint64_t* result = nullptr;
-    slot* scratch = nullptr;  // where the device writes an atomic's result
+    result_cell* cell = nullptr;  // where the device writes an atomic's result
     status code{};
     page_cache::lease lease;
 };
@@ -104,7 +107,6 @@ public:
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr unsigned most_chained = 16;
     static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
-    static constexpr std::size_t most_transfers = 1024;
 
     inline core(engine& of, std::uint32_t index, std::uint32_t generation);
     core(const core&) = delete;
@@ -160,6 +162,7 @@ public:
     /// Goes on with leaving. True: it can be destroyed.
     [[nodiscard]] inline bool leave_step(bool in_a_hurry) noexcept;
 
+    [[nodiscard]] inline bool busy_leaving() const noexcept;
     [[nodiscard]] bool owned() const noexcept { return owned_; }
     [[nodiscard]] phase now() const noexcept { return phase_; }
     [[nodiscard]] engine& of() const noexcept { return engine_; }
@@ -195,6 +198,9 @@ private:
     inline void send_control(frame_kind kind, bool signal = false) noexcept;
     inline void say_control() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
+    /// Gets, puts and atomics leave a quarter of the work requests to messages.
+    [[nodiscard]] bool room_for_transfer() const noexcept { return room(ring_.size() / 4); }
+    inline void release_unposted(std::uint64_t from) noexcept;
     inline void mark_dirty() noexcept;
     inline void mark_work() noexcept;
 
@@ -255,7 +261,7 @@ private:
     std::size_t staged_ = 0;       // slots in the ring
     std::uint64_t posted_in_ = 0;  // the engine's epoch of the last post
     unsigned chained_ = 0;
-    std::array<entry, most_chained> chain_{};
+    std::unique_ptr<entry[]> chain_;
     std::unique_ptr<std::byte[]> chain_bytes_;
     std::uint32_t credits_ = 0;       // messages the peer has slots for
     std::uint32_t most_credits_ = 0;  // what it began with
@@ -280,6 +286,7 @@ private:
     std::vector<std::unique_ptr<transfer>> transfers_;
     unsigned transfer_requests_ = 0;  // work requests under way that touch users' memory
     unsigned partial_ = 0;            // transfers of which not all is posted
+    unsigned partial_puts_ = 0;       // of them; messages may not overtake these
     std::uint64_t flushes_sent_ = 0;
     std::uint64_t flushes_answered_ = 0;
     bool want_flush_ = false;
@@ -295,9 +302,11 @@ private:
     bool connected_ = false;  // as far as the connection manager goes
     bool cm_over_ = false;
     bool last_receive_over_ = false;
-    bool late_ = false;  // leaving takes too long
+    bool in_error_ = false;  // the queue pair is, by us
+    bool late_ = false;      // leaving takes too long
     bool awaited_ = false;
     status failure_{};
+    status closing_{};  // why this side ends it
     std::uint64_t failed_dry_ = 0;
     std::uint64_t drained_at_ = 0;
 };

@@ -10,6 +10,7 @@ inline core::core(engine& of, std::uint32_t index, std::uint32_t generation)
       index_(index),
       generation_(generation),
       ring_(of.options().send_depth),
+      chain_(new entry[most_chained]{}),
       chain_bytes_(new std::byte[most_chained * std::max<std::size_t>(of.device().inline_limit(), 64)]) {
     const std::size_t each = std::max<std::size_t>(of.device().inline_limit(), 64);
     for (std::size_t i = 0; i < most_chained; ++i) chain_[i].bytes = chain_bytes_.get() + i * each;
@@ -38,7 +39,17 @@ inline void core::no_longer_awaited() noexcept {
 }
 inline void core::timer_expired() noexcept {
     if (phase_ == phase::opening) return fail_opening(errc::timed_out, 0, "open");
-    late_ = true;
+    if (phase_ != phase::ready) {
+        late_ = true;
+        return;
+    }
+    // Nothing has made room for long. The peer may take its time; but nobody tells of a queue pair that is broken.
+    if (!want_writable_ || failure_) return;
+    ibv_qp_attr state{};
+    ibv_qp_init_attr made{};
+    if (::ibv_query_qp(queue_pair_.get(), &state, IBV_QP_STATE, &made) != 0 || state.qp_state != IBV_QPS_RTS)
+        return fail(errc::peer_lost);
+    set_timer(patience_with_silence);
 }
 
 // ---- receiving
@@ -143,6 +154,7 @@ inline unsigned core::serve(unsigned budget) noexcept {
         ++moved;
         if (phase_ != phase::ready) return moved;
     }
+    if (partial_ != 0) pump();
     say_control();
     const bool listened_to = up_ != nullptr;
     if (failure_ && listened_to && inbound_.empty() && finished_.front() == nullptr &&
@@ -158,7 +170,7 @@ inline unsigned core::serve(unsigned budget) noexcept {
 // ---- ending
 
 inline void core::to_error_state() noexcept {
-    if (queue_pair_ == nullptr) return;
+    if (queue_pair_ == nullptr || std::exchange(in_error_, true)) return;
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_ERR;
     static_cast<void>(::ibv_modify_qp(queue_pair_.get(), &wanted, IBV_QP_STATE));
@@ -189,6 +201,7 @@ inline void core::quiesce() noexcept {
 inline void core::close(std::error_code reason) noexcept {
     if (phase_ != phase::ready) return;
     const bool gracefully = !failure_ && transfer_requests_ == 0;
+    closing_ = reason;
     if (transfer_requests_ != 0) quiesce();
     phase_ = phase::draining;
     upper* up = std::exchange(up_, nullptr);
@@ -226,6 +239,11 @@ inline void core::let_go(bool gracefully) noexcept {
         flush();
         drained_at_ = posted_;
         set_timer(std::chrono::seconds(1));
+        // Most often it is a matter of microseconds; then the peer hears of the end at once, whatever our scheduler does next.
+        const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
+        while (completed_ < drained_at_ && !failure_ && std::chrono::steady_clock::now() < limit)
+            engine_.progress();
+        if (completed_ >= drained_at_ || failure_) start_leaving();
     } else {
         start_leaving();
     }
@@ -257,6 +275,10 @@ inline void core::destroy_queue_pair() noexcept {
         held = {};
     }
     staged_ = 0;
+    // Whoever owns this may keep it for long.
+    chain_.reset();
+    chain_bytes_.reset();
+    ring_ = {};
     if (std::exchange(holds_resources_, false)) engine_.release_resources();
 }
 
@@ -266,7 +288,7 @@ inline bool core::leave_step(bool in_a_hurry) noexcept {
         start_leaving();
     }
     if (phase_ != phase::leaving) return false;
-    const bool receives_over = last_receive_over_ || engine_.device().software_roce() || !connected_;
+    const bool receives_over = last_receive_over_ || !engine_.device().tells_last_receive() || !connected_;
     if (in_a_hurry || late_ || (completed_ == posted_ && receives_over)) destroy_queue_pair();
     if (queue_pair_ != nullptr) return false;
     if (std::exchange(holds_resources_, false)) engine_.release_resources();
@@ -275,5 +297,8 @@ inline bool core::leave_step(bool in_a_hurry) noexcept {
     }
     return id_ == nullptr && !owned_;
 }
+
+/// Whether the device has yet to send or to finish something.
+inline bool core::busy_leaving() const noexcept { return queue_pair_ != nullptr; }
 
 }  // namespace rdmacoro::detail::verbs

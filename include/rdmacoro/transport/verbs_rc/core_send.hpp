@@ -13,11 +13,12 @@ inline void core::mark_work() noexcept {
 }
 
 inline bool core::can_write() const noexcept {
-    return credits_ > reserved_credits && room(8) && staged_ < most_staged && may_send_;
+    return credits_ > reserved_credits && room(8) && staged_ < most_staged && partial_puts_ == 0 && may_send_;
 }
 
 inline post_result core::no_room() noexcept {
     want_writable_ = true;
+    if (!timer_node::queued()) set_timer(patience_with_silence);
     return post_result::retry;
 }
 
@@ -68,25 +69,31 @@ inline void core::enqueue(entry& e, unsigned flags, slot* staged, transfer* move
 
 inline void core::flush() noexcept {
     if (chained_ == 0) return;
+    const std::uint64_t first = posted_ - std::exchange(chained_, 0u);
+    // Some devices complete what is posted to a queue pair in its error state as if it had succeeded.
+    if (in_error_ || queue_pair_ == nullptr) return release_unposted(first);
     ibv_send_wr* refused = nullptr;
     ++counts_.posts;
-    chained_ = 0;
-    const int failed = ::ibv_post_send(queue_pair_.get(), &chain_[0].request, &refused);
-    if (failed == 0) [[likely]]
+    if (::ibv_post_send(queue_pair_.get(), &chain_[0].request, &refused) == 0) [[likely]]
         return;
-    // What was refused never completes: it is over now. There is room by our count, so the queue pair is broken.
-    for (std::uint64_t n = posted_; n-- > completed_;) {
-        const auto number = static_cast<std::uint32_t>(n);
-        holding& held = ring_[n & (ring_.size() - 1)];
+    // There is room by our count, so the queue pair is broken.
+    const auto low = static_cast<std::uint32_t>(refused->wr_id);
+    release_unposted(first + static_cast<std::uint32_t>(low - static_cast<std::uint32_t>(first)));
+    fail(errc::peer_lost);
+}
+
+/// The device does not know of the work requests from this one on: they are over now.
+inline void core::release_unposted(std::uint64_t from) noexcept {
+    while (posted_ > from) {
+        holding& held = ring_[--posted_ & (ring_.size() - 1)];
         if (held.staged != nullptr) {
             --staged_;
-            engine_.slots().give(*std::exchange(held.staged, nullptr));
+            engine_.slots().give(*held.staged);
         }
-        if (held.moves != nullptr) piece_over(*std::exchange(held.moves, nullptr), IBV_WC_WR_FLUSH_ERR);
-        posted_ = n;
-        if (static_cast<std::uint32_t>(refused->wr_id) == number) break;
+        transfer* moves = held.moves;
+        held = {};
+        if (moves != nullptr) piece_over(*moves, IBV_WC_WR_FLUSH_ERR);
     }
-    fail(errc::peer_lost);
 }
 
 inline post_result core::post(const message_header& header, const const_buffers& payload) noexcept {
@@ -178,7 +185,10 @@ inline void core::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcept {
             --staged_;
             engine_.slots().give(*held.staged);
         }
-        if (held.moves != nullptr) piece_over(*held.moves, completed_ == last ? outcome : IBV_WC_SUCCESS);
+        // What ends well behind a failure did not: some devices say so of what they have flushed.
+        ibv_wc_status how = completed_ == last ? outcome : IBV_WC_SUCCESS;
+        if (failure_ && how == IBV_WC_SUCCESS) how = IBV_WC_WR_FLUSH_ERR;
+        if (held.moves != nullptr) piece_over(*held.moves, how);
         held = {};
     }
     if (partial_ != 0) pump();

@@ -116,9 +116,12 @@ public:
     [[nodiscard]] bool atomics() const noexcept {
         return !iwarp() && attributes_.atomic_cap != IBV_ATOMIC_NONE;
     }
-    /// Linux's own RoCE in software. It says nothing when a queue pair's last receive is over, for it needs not.
-    [[nodiscard]] bool software_roce() const noexcept {
-        return attributes_.vendor_id == 0xffffff && attributes_.vendor_part_id == 0;
+    /// Whether it says when a queue pair's last receive is over. Linux's devices in software, rxe and siw, do not; they need
+    /// not, for they take nothing from the receive queue in advance.
+    [[nodiscard]] bool tells_last_receive() const noexcept {
+        const bool rxe = attributes_.vendor_id == 0xffffff && attributes_.vendor_part_id == 0;
+        const bool siw = attributes_.vendor_id == 0x626d74 && iwarp();
+        return !rxe && !siw;
     }
     /// By which a peer reaches it; no bytes: none.
     [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }

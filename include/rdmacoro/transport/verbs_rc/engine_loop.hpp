@@ -82,7 +82,13 @@ inline engine::engine(scheduler& owner, const verbs_options& options)
 inline engine::~engine() {
     // What closed links have sent last still goes out, if the peers take it.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-    while (!leaving_.empty() && std::chrono::steady_clock::now() < limit) {
+    const auto busy = [this]() noexcept {
+        for (core* c = leaving_.front(); c != nullptr; c = leaving_.next(*c)) {
+            if (c->busy_leaving()) return true;
+        }
+        return false;
+    };
+    while (busy() && std::chrono::steady_clock::now() < limit) {
         progress();
         look_at_descriptors();
         bury();

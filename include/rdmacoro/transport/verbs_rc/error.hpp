@@ -22,8 +22,7 @@ namespace rdmacoro::detail::verbs {
         case IBV_WC_REM_INV_RD_REQ_ERR:
         case IBV_WC_LOC_LEN_ERR: return errc::protocol_violation;
         case IBV_WC_LOC_PROT_ERR:
-        case IBV_WC_LOC_ACCESS_ERR:
-        case IBV_WC_LOC_QP_OP_ERR: return errc::invalid_argument;
+        case IBV_WC_LOC_ACCESS_ERR: return errc::invalid_argument;
         default: return errc::peer_lost;
     }
 }

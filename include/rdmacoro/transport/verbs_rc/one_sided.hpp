@@ -11,7 +11,6 @@ namespace rdmacoro::detail::verbs {
 
 inline transfer* core::take_transfer() noexcept {
     if (transfer* recycled = free_transfers_.pop_front()) return recycled;
-    if (transfers_.size() == most_transfers) return nullptr;
     try {
         transfers_.push_back(std::make_unique<transfer>());
     } catch (const std::bad_alloc&) {
@@ -22,7 +21,7 @@ inline transfer* core::take_transfer() noexcept {
 
 inline void core::give_back(transfer& t) noexcept {
     t.lease.reset();
-    if (t.scratch != nullptr) engine_.slots().give(*std::exchange(t.scratch, nullptr));
+    if (t.cell != nullptr) engine_.slots().give(*std::exchange(t.cell, nullptr));
     t.unlink();
     free_transfers_.push_back(t);
 }
@@ -48,13 +47,13 @@ inline post_result core::begin(transfer& t, std::span<std::byte> memory, access_
     moving_.push_back(t);
     t.partial = true;
     ++partial_;
-    post_pieces(t);
+    if (t.what == transfer::kind::put) ++partial_puts_;
+    if (partial_ == 1) post_pieces(t);  // else its turn comes
     return post_result::posted;
 }
 
 inline post_result core::get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
     if (phase_ != phase::ready || failure_) return post_result::failed;
-    if (!room(8) || !may_send_) return no_room();
     transfer* t = take_transfer();
     if (t == nullptr) return no_room();
     t->done = &c;
@@ -71,7 +70,6 @@ inline post_result core::get(const remote_region& there, std::span<std::byte> in
 inline post_result core::put(std::span<const std::byte> from, const remote_region& there,
                              completion& c) noexcept {
     if (phase_ != phase::ready || failure_) return post_result::failed;
-    if (!room(8) || !may_send_) return no_room();
     transfer* t = take_transfer();
     if (t == nullptr) return no_room();
     t->done = &c;
@@ -89,7 +87,6 @@ inline post_result core::put(std::span<const std::byte> from, const remote_regio
 inline post_result core::atomic(transfer::kind what, const remote_region& there, std::uint64_t first,
                                 std::uint64_t second, std::uint64_t& result, completion& c) noexcept {
     if (phase_ != phase::ready || failure_) return post_result::failed;
-    if (!room(8) || !may_send_ || staged_ == most_staged) return no_room();
     transfer* t = take_transfer();
     if (t == nullptr) return no_room();
     t->done = &c;
@@ -102,8 +99,8 @@ inline post_result core::atomic(transfer::kind what, const remote_region& there,
     t->result = &result;
     ++counts_.atomics;
     const bool good = there.length == sizeof result && there.address % alignof(std::uint64_t) == 0;
-    t->scratch = good && capabilities_.atomics ? engine_.slots().take() : nullptr;
-    if (t->scratch == nullptr) {
+    t->cell = good && capabilities_.atomics ? engine_.slots().take_cell() : nullptr;
+    if (t->cell == nullptr) {
         c.transport_state = t;
         t->code = !capabilities_.atomics ? errc::unsupported
                   : !good                ? errc::invalid_argument
@@ -112,14 +109,14 @@ inline post_result core::atomic(transfer::kind what, const remote_region& there,
         mark_work();
         return post_result::posted;
     }
-    t->local = t->scratch->data;
-    t->lkey = t->scratch->lkey;
+    t->local = reinterpret_cast<std::byte*>(t->cell->value);
+    t->lkey = t->cell->lkey;
     return begin(*t, {}, access_rights::none);
 }
 
 /// As many of its work requests as there is room for; each but the last is of the greatest length there is.
 inline void core::post_pieces(transfer& t) noexcept {
-    while ((!t.begun || t.posted < t.length) && room(4)) {
+    while ((!t.begun || t.posted < t.length) && room_for_transfer() && may_send_) {
         entry& e = next_entry();
         const std::uint64_t left = t.length - t.posted;
         const auto bytes =
@@ -175,22 +172,27 @@ inline void core::post_pieces(transfer& t) noexcept {
 /// Goes on with transfers that found no room for all of their work requests.
 inline void core::pump() noexcept {
     if (failure_ || phase_ != phase::ready) return;
-    for (transfer* t = moving_.front(); t != nullptr && partial_ != 0 && room(4); t = moving_.next(*t)) {
+    for (transfer* t = moving_.front(); t != nullptr && partial_ != 0 && room_for_transfer();
+         t = moving_.next(*t)) {
         if (t->partial) post_pieces(*t);
     }
 }
 
 inline void core::posted_whole(transfer& t) noexcept {
-    if (std::exchange(t.partial, false)) --partial_;
+    if (!std::exchange(t.partial, false)) return;
+    --partial_;
+    if (t.what == transfer::kind::put) --partial_puts_;
 }
 
 inline void core::piece_over(transfer& t, ibv_wc_status outcome) noexcept {
     --t.pieces_out;
     --transfer_requests_;
     if (outcome != IBV_WC_SUCCESS && !t.code) {
-        t.code = outcome != IBV_WC_WR_FLUSH_ERR ? status(errc_of(outcome))
-                 : failure_                     ? failure_
-                                                : status(errc::peer_lost);
+        if (outcome != IBV_WC_WR_FLUSH_ERR) {
+            t.code = errc_of(outcome);
+        } else {
+            t.code = failure_ ? failure_ : closing_ ? closing_ : status(errc::peer_lost);
+        }
     }
     if (finish_if_over(t)) mark_work();
 }
@@ -200,8 +202,7 @@ inline bool core::finish_if_over(transfer& t) noexcept {
     if (t.pieces_out != 0 || (!all_posted && !t.code)) return false;
     if (!t.code && t.flush > flushes_answered_) return false;
     posted_whole(t);
-    if (!t.code && t.result != nullptr && t.scratch != nullptr)
-        std::memcpy(t.result, t.scratch->data, sizeof *t.result);
+    if (!t.code && t.result != nullptr && t.cell != nullptr) *t.result = *t.cell->value;
     t.result = nullptr;
     t.unlink();
     finished_.push_back(t);
@@ -229,7 +230,7 @@ inline void core::complete_all(std::error_code reason) noexcept {
         t->partial = false;
     }
     ending.splice_back(moving_);
-    partial_ = 0;
+    partial_ = partial_puts_ = 0;
     while (transfer* t = ending.front()) {
         completion* c = t->done;
         const std::error_code code = t->code;

@@ -3,9 +3,11 @@
 
 #include <rdmacoro/transport/verbs_rc/device.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -20,6 +22,13 @@ struct alignas(64) slot {
     std::byte* data = nullptr;
     std::uint32_t lkey = 0;
     std::uint32_t bytes = 0;  // of what came
+};
+
+/// Eight bytes of a slot that the device writes the result of an atomic to.
+struct result_cell {
+    result_cell* next = nullptr;
+    std::uint64_t* value = nullptr;
+    std::uint32_t lkey = 0;
 };
 
 /// A queue of slots.
@@ -68,6 +77,18 @@ public:
     [[nodiscard]] slot* take() noexcept { return free_.pop_front(); }
     void give(slot& s) noexcept { free_.push_front(s); }
 
+    /// Nullptr: there is no memory.
+    [[nodiscard]] result_cell* take_cell() noexcept {
+        if (free_cells_ == nullptr && !grow_cells()) return nullptr;
+        result_cell* cell = free_cells_;
+        free_cells_ = cell->next;
+        return cell;
+    }
+    void give(result_cell& cell) noexcept {
+        cell.next = free_cells_;
+        free_cells_ = &cell;
+    }
+
     /// What a message's end would be told if growing failed.
     [[nodiscard]] std::size_t slab_bytes() const noexcept { return slots_of_slab * slot_bytes_; }
 
@@ -112,9 +133,33 @@ private:
         return true;
     }
 
+    [[nodiscard]] bool grow_cells() noexcept {
+        constexpr std::size_t cells = 256;
+        if (!reserve(1)) return false;
+        slot* s = take();
+        try {
+            if (s != nullptr) cells_.push_back(std::make_unique<std::array<result_cell, cells>>());
+        } catch (const std::bad_alloc&) {
+            give(*std::exchange(s, nullptr));
+        }
+        if (s == nullptr) {
+            unreserve(1);
+            return false;
+        }
+        for (std::size_t i = 0; i < cells; ++i) {
+            result_cell& cell = (*cells_.back())[i];
+            cell.value = reinterpret_cast<std::uint64_t*>(s->data) + i;
+            cell.lkey = s->lkey;
+            give(cell);
+        }
+        return true;
+    }
+
     ibv_pd* domain_;
     std::size_t slot_bytes_;
     std::vector<slab> slabs_;
+    std::vector<std::unique_ptr<std::array<result_cell, 256>>> cells_;
+    result_cell* free_cells_ = nullptr;
     slot_queue free_;
     std::size_t slots_ = 0;
     std::size_t reserved_ = 0;
