@@ -2,19 +2,38 @@
 
 #include "../../tools/pingpong/text.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 namespace bench {
 
 transport_entry shm_entry();
 #if RDMACORO_WITH_TCP
 transport_entry tcp_entry();
 #endif
+#if RDMACORO_WITH_VERBS
+transport_entry verbs_entry();
+#endif
+
+namespace {
+
+std::vector<transport_entry> found_here() {
+    std::vector<transport_entry> found{shm_entry()};
+#if RDMACORO_WITH_TCP
+    found.push_back(tcp_entry());
+#endif
+#if RDMACORO_WITH_VERBS
+    // Where there is no device, "all" means the others.
+    std::error_code none;
+    if (!std::filesystem::is_empty("/sys/class/infiniband", none) && !none) found.push_back(verbs_entry());
+#endif
+    return found;
+}
+
+}  // namespace
 
 const std::vector<transport_entry>& all_transports() {
-#if RDMACORO_WITH_TCP
-    static const std::vector<transport_entry> all{shm_entry(), tcp_entry()};
-#else
-    static const std::vector<transport_entry> all{shm_entry()};
-#endif
+    static const std::vector<transport_entry> all = found_here();
     return all;
 }
 

@@ -15,6 +15,7 @@ namespace {
 std::string listening_address(std::string_view transport) {
     static unsigned made = 0;
     if (transport == "tcp") return "tcp://127.0.0.1:0";
+    if (transport == "verbs") return "verbs://*:0";
     return std::string(transport) + "://bench-" + std::to_string(::getpid()) + "-" + std::to_string(++made);
 }
 

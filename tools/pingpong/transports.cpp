@@ -8,11 +8,15 @@
 namespace pingpong {
 
 std::span<const transport_entry* const> all_transports() {
+    static constexpr std::array all{
+        &shm_transport,
 #if RDMACORO_WITH_TCP
-    static constexpr std::array<const transport_entry*, 2> all{&shm_transport, &tcp_transport};
-#else
-    static constexpr std::array<const transport_entry*, 1> all{&shm_transport};
+        &tcp_transport,
 #endif
+#if RDMACORO_WITH_VERBS
+        &verbs_transport,
+#endif
+    };
     return all;
 }
 
