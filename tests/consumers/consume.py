@@ -14,8 +14,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path(os.environ['RDMACORO_SOURCE_ROOT'])
 CXX = os.environ['RDMACORO_CXX']
-WITH_TCP = os.environ['RDMACORO_WITH_TCP'] == '1'
-PROGRAMS = ['core', 'tcp'] if WITH_TCP else ['core']
+WITH = {part: os.environ[f'RDMACORO_WITH_{part.upper()}'] == '1' for part in ('tcp', 'verbs')}
+PROGRAMS = ['core', *(part for part, built in WITH.items() if built)]
 SKIPPED = 77
 
 
@@ -41,7 +41,7 @@ def install(prefix, scratch):
 def pkg_config(scratch):
     install(scratch / 'prefix', scratch)
     search = {'PKG_CONFIG_PATH': str(scratch / 'prefix/lib/pkgconfig')}
-    packages = {'core': 'rdmacoro', 'tcp': 'rdmacoro-tcp'}
+    packages = {'core': 'rdmacoro', 'tcp': 'rdmacoro-tcp', 'verbs': 'rdmacoro-verbs'}
     for program in PROGRAMS:
         flags = shlex.split(output('pkg-config', '--cflags', '--libs', packages[program], **search))
         source = HERE / f'{program}.cpp'
@@ -58,7 +58,7 @@ def cmake(scratch):
     shutil.move(scratch / 'staged', scratch / 'prefix')
     build = scratch / 'consumer'
     run('cmake', '-G', 'Ninja', '-S', HERE, '-B', build, f'-DCMAKE_PREFIX_PATH={scratch / "prefix"}',
-        f'-DWITH_TCP={"ON" if WITH_TCP else "OFF"}')
+        *(f'-DWITH_{part.upper()}={"ON" if built else "OFF"}' for part, built in WITH.items()))
     run('cmake', '--build', build)
     return build
 
@@ -69,11 +69,12 @@ def meson_subproject(scratch):
     shutil.copy(HERE / 'subproject.build', consumer / 'meson.build')
     for program in PROGRAMS:
         shutil.copy(HERE / f'{program}.cpp', consumer)
-    (consumer / 'meson_options.txt').write_text("option('tcp', type: 'boolean')\n")
+    (consumer / 'meson_options.txt').write_text(
+        ''.join(f"option('{part}', type: 'boolean')\n" for part in WITH))
     (consumer / 'subprojects/rdmacoro').symlink_to(SOURCE, target_is_directory=True)
     build = scratch / 'build'
-    run('meson', 'setup', build, consumer, '--force-fallback-for=rdmacoro,rdmacoro-tcp',
-        f'-Dtcp={str(WITH_TCP).lower()}')
+    run('meson', 'setup', build, consumer, '--force-fallback-for=rdmacoro,rdmacoro-tcp,rdmacoro-verbs',
+        *(f'-D{part}={str(built).lower()}' for part, built in WITH.items()))
     run('meson', 'compile', '-C', build)
     return build
 

@@ -1,0 +1,9 @@
+#include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/transport/verbs_rc.hpp>
+// Opens the default device, where there is one.
+int main() try {
+    rdmacoro::scheduler on;
+    rdmacoro::verbs_rc::domain domain(on);
+} catch (const rdmacoro::error& why) {
+    return why.code() == rdmacoro::errc::unsupported ? 0 : 1;
+}
