@@ -190,6 +190,7 @@ private:
     [[nodiscard]] bool room(std::uint64_t left) const noexcept {
         return posted_ + left < completed_ + ring_.size();
     }
+    [[nodiscard]] inline std::uint64_t request_id(std::uint64_t sequence) const noexcept;
     inline entry& next_entry() noexcept;
     inline void enqueue(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept;
     inline std::uint16_t take_owed_credits() noexcept;
@@ -221,7 +222,10 @@ private:
     inline void drop_inbound() noexcept;
     inline void quiesce() noexcept;
     inline void let_go(bool gracefully) noexcept;
+    [[nodiscard]] inline bool drained() const noexcept;
     inline void start_leaving() noexcept;
+    inline void arrived_too_late(slot& s, std::uint32_t bytes) noexcept;
+    inline void post_last_request() noexcept;
     inline void destroy_queue_pair() noexcept;
     inline void no_longer_awaited() noexcept;
     inline void to_error_state() noexcept;

@@ -47,7 +47,9 @@ inline void core::timer_expired() noexcept {
     if (!want_writable_ || failure_) return;
     ibv_qp_attr state{};
     ibv_qp_init_attr made{};
-    if (::ibv_query_qp(queue_pair_.get(), &state, IBV_QP_STATE, &made) != 0 || state.qp_state != IBV_QPS_RTS)
+    // (Some devices say nothing about the state when they are asked.)
+    if (::ibv_query_qp(queue_pair_.get(), &state, IBV_QP_STATE, &made) != 0 ||
+        state.qp_state == IBV_QPS_ERR || state.qp_state == IBV_QPS_SQE)
         return fail(errc::peer_lost);
     set_timer(patience_with_silence);
 }
@@ -69,8 +71,8 @@ inline void core::freed_credit() noexcept {
 }
 
 inline void core::arrived(slot& s, std::uint32_t bytes) noexcept {
-    if (phase_ != phase::ready && phase_ != phase::opening) [[unlikely]]
-        return engine_.recycle(s);
+    if (phase_ == phase::draining || phase_ == phase::leaving) [[unlikely]]
+        return arrived_too_late(s, bytes);
     ++counts_.received;
     frame f;
     if (!f.load(s.data, bytes) || granted_ == 0 || f.credits > most_credits_ - credits_) [[unlikely]] {
@@ -93,6 +95,19 @@ inline void core::arrived(slot& s, std::uint32_t bytes) noexcept {
     } else if (f.kind == frame_kind::flushed) {
         flushed();
     }
+}
+
+/// Nobody listens any more, but the two ends still tell each other what has arrived.
+inline void core::arrived_too_late(slot& s, std::uint32_t bytes) noexcept {
+    frame f;
+    if (phase_ == phase::draining && f.load(s.data, bytes) && granted_ != 0 &&
+        f.credits <= most_credits_ - credits_) {
+        --granted_;
+        credits_ += f.credits;
+        if (f.kind == frame_kind::flushed && flushes_answered_ < flushes_sent_) ++flushes_answered_;
+        if (f.kind == frame_kind::flush && can_send_control()) send_control(frame_kind::flushed);
+    }
+    engine_.recycle(s);
 }
 
 inline lent_buffer core::keep() noexcept {
@@ -235,18 +250,25 @@ inline void core::let_go(bool gracefully) noexcept {
     engine_.leaves(*this);
     if (gracefully && completed_ != posted_ && can_send_control()) {
         phase_ = phase::draining;
-        send_control(frame_kind::credit, true);
+        // Over iWARP a completion says nothing about arrival: there the peer does.
+        const bool asks = engine_.device().iwarp();
+        if (asks) ++flushes_sent_;
+        send_control(asks ? frame_kind::flush : frame_kind::credit, true);
         flush();
         drained_at_ = posted_;
         set_timer(std::chrono::seconds(1));
         // Most often it is a matter of microseconds; then the peer hears of the end at once, whatever our scheduler does next.
         const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
-        while (completed_ < drained_at_ && !failure_ && std::chrono::steady_clock::now() < limit)
-            engine_.progress();
-        if (completed_ >= drained_at_ || failure_) start_leaving();
+        while (!drained() && std::chrono::steady_clock::now() < limit) engine_.progress();
+        if (drained()) start_leaving();
     } else {
         start_leaving();
     }
+}
+
+inline bool core::drained() const noexcept {
+    return failure_ || late_ ||
+           (completed_ >= drained_at_ && (!engine_.device().iwarp() || flushes_answered_ == flushes_sent_));
 }
 
 inline void core::start_leaving() noexcept {
@@ -254,6 +276,7 @@ inline void core::start_leaving() noexcept {
     late_ = false;
     to_error_state();
     flush();
+    post_last_request();
     if (id_ != nullptr && connected_) static_cast<void>(::rdma_disconnect(id_));
     if (socket_ >= 0) {
         engine_.unwatch(*this);
@@ -261,6 +284,23 @@ inline void core::start_leaving() noexcept {
     }
     exchange_.reset();
     set_timer(std::chrono::seconds(1));
+}
+
+/// What was sent without asking for a completion may be over without one. The completion of a last request, whatever it
+/// says, comes behind all that.
+inline void core::post_last_request() noexcept {
+    if (queue_pair_ == nullptr || completed_ == posted_ || !room(0)) return;
+    entry& e = chain_[0];
+    e.request.opcode = IBV_WR_SEND;
+    e.piece = {};
+    ring_[posted_ & (ring_.size() - 1)] = {};
+    e.request.wr_id = request_id(posted_);
+    e.request.next = nullptr;
+    e.request.sg_list = nullptr;
+    e.request.num_sge = 0;
+    e.request.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* refused = nullptr;
+    if (::ibv_post_send(queue_pair_.get(), &e.request, &refused) == 0) ++posted_;
 }
 
 inline void core::destroy_queue_pair() noexcept {
@@ -284,7 +324,7 @@ inline void core::destroy_queue_pair() noexcept {
 
 inline bool core::leave_step(bool in_a_hurry) noexcept {
     if (phase_ == phase::draining) {
-        if (completed_ < drained_at_ && !failure_ && !late_ && !in_a_hurry) return false;
+        if (!drained() && !in_a_hurry) return false;
         start_leaving();
     }
     if (phase_ != phase::leaving) return false;

@@ -29,6 +29,11 @@ inline std::uint16_t core::take_owed_credits() noexcept {
     return static_cast<std::uint16_t>(std::exchange(owed_, 0));
 }
 
+inline std::uint64_t core::request_id(std::uint64_t sequence) const noexcept {
+    return (std::uint64_t{1} << 63) | (std::uint64_t{generation_} << 48) | (std::uint64_t{index_} << 32) |
+           (sequence & 0xffffffff);
+}
+
 inline core::entry& core::next_entry() noexcept {
     if (chained_ == most_chained) flush();
     return chain_[chained_];
@@ -51,8 +56,7 @@ inline void core::enqueue(entry& e, unsigned flags, slot* staged, transfer* move
         ++counts_.signalled;
     }
     ibv_send_wr& request = e.request;
-    request.wr_id = (std::uint64_t{1} << 63) | (std::uint64_t{generation_} << 48) |
-                    (std::uint64_t{index_} << 32) | (sequence & 0xffffffff);
+    request.wr_id = request_id(sequence);
     request.next = nullptr;
     request.sg_list = &e.piece;
     request.num_sge = e.piece.length != 0 ? 1 : 0;
