@@ -157,11 +157,11 @@ TEST_CASE("a long payload before the hello ends the link") {
 
 TEST_CASE("credit and goodbyes are these frames") {
     with_peer([](scripted_peer& peer) -> task<> {
-        // A quarter of the budget received: credit, in a message of its own.
+        // Half of the budget received: credit, in a message of its own.
         std::vector<std::byte> into(1000);
         const std::uint32_t each = detail::message_cost(1000);
         std::uint32_t owed = 0;
-        while (owed < detail::least_budget / 4) {
+        while (owed < detail::least_budget / 2) {
             auto receiving = start(peer.self().recv(into, 1));
             peer.say(wire_kind::eager, 1, filled(1000, 0));
             co_await receiving;
