@@ -153,7 +153,7 @@ inline void core::accept_by_cm(const cm_news& request, opener& who) noexcept {
     with.srq = 1;
     with.qp_num = number_;
     if (::rdma_accept(id_, &with) != 0) return fail_opening(errc::peer_lost, errno, "accept");
-    connected_ = true;
+    connected_ = by_hand;
 }
 
 inline void core::cm_event(const cm_news& news) noexcept {
@@ -196,7 +196,10 @@ inline void core::opening_event(const cm_news& news) noexcept {
                 want_hello_ = true;
                 connected_ = true;
             }
-            return become_ready();
+            connected_ = true;
+            // Who may not speak yet is of no use to anybody yet.
+            if (may_send_) become_ready();
+            return;
         case RDMA_CM_EVENT_ADDR_ERROR: return fail_opening(errc::timed_out, -news.status, "find the address");
         case RDMA_CM_EVENT_ROUTE_ERROR: return fail_opening(errc::timed_out, -news.status, "find a route");
         case RDMA_CM_EVENT_UNREACHABLE: return fail_opening(errc::timed_out, -news.status, "connect");

@@ -81,8 +81,8 @@ inline void core::arrived(slot& s, std::uint32_t bytes) noexcept {
     }
     --granted_;
     credits_ += f.credits;
-    may_send_ = true;
     mark_work();
+    if (!std::exchange(may_send_, true) && phase_ == phase::opening && connected_) become_ready();
     if (f.kind == frame_kind::message) [[likely]] {
         s.bytes = bytes;
         inbound_.push_back(s);
