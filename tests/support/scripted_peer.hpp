@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,8 @@ public:
     [[nodiscard]] loopback_link<noting_sink>& link() noexcept { return link_; }
 
 private:
+    static constexpr int most_turns = 1'000'000;
+
     loopback_connection prepared() {
         wire_->domains[0] = wire_->domains[1] = &domain_;
         return loopback_connection(wire_, 1);
@@ -116,7 +119,10 @@ private:
         peer.heard().clear();
     }
     static task<heard_message> hear_next(basic_scripted_peer& peer) {
-        while (peer.heard().empty()) co_await yield();
+        for (int turns = 0; peer.heard().empty(); ++turns) {
+            if (turns == most_turns) throw std::runtime_error("the connection says nothing more");
+            co_await yield();
+        }
         heard_message next = std::move(peer.heard().front());
         peer.heard().pop_front();
         co_return next;
