@@ -5,6 +5,9 @@
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
+#if RDMACORO_WITH_VERBS
+#include <rdmacoro/transport/verbs_rc.hpp>
+#endif
 
 #include <iostream>
 #include <string>
@@ -22,9 +25,13 @@ int run_by_url(std::string_view url, Program program) {
         } else if (url.starts_with("tcp://")) {
             scheduler.run(program.template operator()<rdmacoro::tcp>());
 #endif
+#if RDMACORO_WITH_VERBS
+        } else if (url.starts_with("verbs://")) {
+            scheduler.run(program.template operator()<rdmacoro::verbs_rc>());
+#endif
         } else {
             throw rdmacoro::error(rdmacoro::errc::address_invalid,
-                                  std::string(url) + ": write shm://NAME or tcp://HOST:PORT");
+                                  std::string(url) + ": write shm://NAME, tcp://HOST:PORT or verbs://HOST:PORT");
         }
         return 0;
     } catch (const std::exception& failure) {

@@ -47,6 +47,20 @@ def cases_of(output):
     return 0, 0
 
 
+def run_examples(build):
+    """The examples over every transport, this one included; passed and failed."""
+    script = HERE.parent / 'tools' / 'examples.sh'
+    done = subprocess.run(['bash', str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors='replace', timeout=SECONDS_OF_A_FILE, check=False,
+                          env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_WITH_TCP': '0',
+                               'RDMACORO_WITH_VERBS': '1'})
+    good = done.returncode == 0 and 'over verbs://' in done.stdout
+    print(f"{'ok  ' if good else 'FAIL'} examples", flush=True)
+    if not good:
+        print(done.stdout[-6000:], flush=True)
+    return int(good), int(not good)
+
+
 def run_here(programs):
     found = devices()
     if not found:
@@ -75,6 +89,8 @@ def run_here(programs):
                   f'{time.monotonic() - began:.1f} s', flush=True)
             if status != 0:
                 print(output[-6000:], flush=True)
+    good, bad = run_examples(pathlib.Path(programs[0]).parents[2])
+    passed, failed = passed + good, failed + bad
     print(RESULT + json.dumps({'devices': found, 'passed': passed, 'failed': failed}), flush=True)
     return 1 if failed else 0
 
