@@ -50,8 +50,8 @@ def cases_of(output):
 def run_examples(build):
     """The examples over every transport, this one included; passed and failed."""
     script = HERE.parent / 'tools' / 'examples.sh'
-    done = subprocess.run(['bash', str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors='replace', timeout=SECONDS_OF_A_FILE, check=False,
+    done = subprocess.run(['timeout', str(SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors='replace', check=False,
                           env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_WITH_TCP': '0',
                                'RDMACORO_WITH_VERBS': '1'})
     good = done.returncode == 0 and 'over verbs://' in done.stdout
