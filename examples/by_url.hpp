@@ -31,7 +31,8 @@ int run_by_url(std::string_view url, Program program) {
 #endif
         } else {
             throw rdmacoro::error(rdmacoro::errc::address_invalid,
-                                  std::string(url) + ": write shm://NAME, tcp://HOST:PORT or verbs://HOST:PORT");
+                                  std::string(url) +
+                                      ": write shm://NAME, tcp://HOST:PORT or verbs://HOST:PORT");
         }
         return 0;
     } catch (const std::exception& failure) {

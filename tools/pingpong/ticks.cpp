@@ -1,7 +1,5 @@
 #include "ticks.hpp"
 
-#include "failure.hpp"
-
 #include <algorithm>
 #include <chrono>
 
@@ -12,8 +10,6 @@
 namespace pingpong {
 
 namespace {
-
-#if defined(__x86_64__)
 
 struct reading {
     std::chrono::steady_clock::time_point time;
@@ -35,29 +31,29 @@ reading read_both() {
     return best;
 }
 
-bool counts_evenly() {
+bool counts_evenly() noexcept {
+#if defined(__x86_64__)
     unsigned a = 0;
     unsigned b = 0;
     unsigned c = 0;
     unsigned d = 0;
     return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+#else
+    return false;
+#endif
 }
 
 double ns_per_tick() {
-    if (!counts_evenly())
-        throw run_error("this processor's time stamp counter changes its pace: times would be wrong");
+    if (!counter_is_even) {
+        using period = std::chrono::steady_clock::period;
+        return 1e9 * static_cast<double>(period::num) / static_cast<double>(period::den);
+    }
     const reading from = read_both();
     while (std::chrono::steady_clock::now() - from.time < std::chrono::milliseconds(20)) {}
     const reading to = read_both();
     const std::chrono::duration<double, std::nano> passed = to.time - from.time;
     return passed.count() / static_cast<double>(to.ticks - from.ticks);
 }
-#else
-double ns_per_tick() {
-    using period = std::chrono::steady_clock::period;
-    return 1e9 * static_cast<double>(period::num) / static_cast<double>(period::den);
-}
-#endif
 
 tick_count least_step() {
     tick_count least = ~tick_count{0};
@@ -71,6 +67,8 @@ tick_count least_step() {
 }
 
 }  // namespace
+
+const bool counter_is_even = counts_evenly();
 
 tick_facts calibrate_ticks() {
     const double ns = ns_per_tick();
