@@ -21,6 +21,7 @@
 #include "support/run.hpp"
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -107,10 +108,12 @@ struct verbs_as_it_comes {
     static constexpr bool crosses_threads = true;
 };
 
-/// An iWARP device: that of the address in SIW_IP.
+/// An iWARP device: that of the address in SIW_IP. Without one it fails, lest another device passes for it.
 struct verbs_over_iwarp : verbs_as_it_comes {
     static constexpr const char* variable = "SIW_IP";
     static std::unique_ptr<verbs_rc::domain> open(scheduler& on) {
+        if (std::getenv(variable) == nullptr)
+            throw std::runtime_error("SIW_IP does not name an iWARP device");
         return std::make_unique<verbs_rc::domain>(on, options_of<verbs_over_iwarp>());
     }
 };

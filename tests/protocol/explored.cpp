@@ -144,8 +144,9 @@ struct tally {
 
     void print(const std::string& what) const {
         std::printf("%-48s %6zu searches, %s, %9llu executions, %9llu pruned", what.c_str(), searches,
-                    searches == complete ? "all complete"
-                                         : (std::to_string(searches - complete) + " NOT COMPLETE").c_str(),
+                    searches == 0          ? "none made"
+                    : searches == complete ? "all complete"
+                                           : (std::to_string(searches - complete) + " NOT COMPLETE").c_str(),
                     static_cast<unsigned long long>(executions), static_cast<unsigned long long>(pruned));
         if (by_chance != 0) std::printf(", %llu by chance", static_cast<unsigned long long>(by_chance));
         if (left_out != 0) std::printf(", %zu searches LEFT OUT", left_out);
