@@ -199,6 +199,58 @@ concept in_place_link =
         { link.in_place(memory) } noexcept -> std::same_as<bool>;
     };
 
+/// Names a message that a link has set aside for the layer above.
+using claimed_message = std::uint64_t;
+
+/// What a posted receive or a claim ends with; the link sets the rest before it calls `done`, or answers `done`.
+struct tagged_completion : completion {
+    std::uint64_t tag;
+    std::size_t bytes;      ///< of the whole message, also where it was longer than the memory for it
+    std::uint32_t note;     ///< what the sender gave beside the tag
+    claimed_message claim;  ///< of a claim: the message
+};
+
+/// What is fixed or found out of a link that matches by itself.
+struct matching_traits {
+    unsigned tag_bits = 64;  ///< the lowest so many bits of a tag are carried and compared
+    /// A post of so many bytes ends without a receive at the other side; of more it may wait for one.
+    std::size_t buffered_bytes = 0;
+    std::size_t longest = static_cast<std::size_t>(-1);  ///< payload of one message, in bytes
+    std::size_t pieces = 1;                              ///< most pieces of memory for one message
+};
+
+/// A link that matches messages with receives by itself, beside those of `message_link`, which nobody matches. How a long
+/// message travels, and where a short one waits for its receive, is its affair. Semantic requirements:
+///  1. `post_tagged(tag, note, payload, c)` answers like `post`; `note` is told to the receiver and matched with nothing.
+///     What is longer than `matching().buffered_bytes` may be under way until a receive at the other side meets it, it is
+///     claimed and received, or discarded; it is not for `revoke`. What is not longer is, as `message_link` says.
+///  2. `post_receive(tag, mask, into, c)`: meets the first message whose tag agrees in the bits of `mask`, of those that no
+///     receive posted before takes: messages and receives that fit meet in the order sent and posted. `mask` and `tag` have
+///     no bits beyond `tag_bits`. `done`: a message is in the memory already, and `c` says which. A message that is longer
+///     than the memory fills it, the rest is thrown away, and that is no error: `c.bytes` is its true length.
+///  3. `claim(c)`: sets the next message aside that no posted receive takes, whatever its tag, and names it; one claim at a
+///     time. Messages are claimed in the order sent. While a claim is posted, which message a receive posted after it
+///     meets is not defined: who claims posts receives again when the claim is over. A scheduler that waits for a claim
+///     sleeps only where the message's coming wakes it.
+///  4. `receive_claimed(message, into, c)` answers like `post_receive`, and `discard(message)` ends one unread; its sender's
+///     post ends by either. Not called once the link is down, when claimed messages are gone.
+///  5. `withdraw(c)` of a posted receive or a claim. True: at return the memory is not touched any more and `c` is not
+///     called. False: `c` is called, with `errc::canceled` when it was taken back, else with what became of it.
+///  6. Between these messages and those of `post` no order is promised. `close` ends all of them as it says there.
+template <class L>
+concept matching_link =
+    message_link<L> && requires(L& link, const const_buffers& payload, const mutable_buffers& into,
+                                std::uint64_t tag, std::uint64_t mask, std::uint32_t note,
+                                claimed_message message, completion& sent, tagged_completion& c) {
+        { link.post_tagged(tag, note, payload, sent) } noexcept -> std::same_as<post_result>;
+        { link.post_receive(tag, mask, into, c) } noexcept -> std::same_as<post_result>;
+        { link.claim(c) } noexcept -> std::same_as<post_result>;
+        { link.receive_claimed(message, into, c) } noexcept -> std::same_as<post_result>;
+        { link.discard(message) } noexcept;
+        { link.withdraw(c) } noexcept -> std::same_as<bool>;
+        { link.matching() } noexcept -> std::convertible_to<const matching_traits&>;
+    };
+
 /// The awaitable face: a connected link for programs that want the bare network. `bare_link` is one over every transport.
 /// Semantic requirements:
 ///  1. Messages are received in the order in which their sends began; nothing is matched. `recv` ends with the length.
