@@ -364,7 +364,7 @@ TEMPLATE_LIST_TEST_CASE("a receive stopped at any stage leaves its memory alone 
 template <class T>
 task<> one_sided_stops_anywhere(world<T>& w) {
     auto p = co_await w.connected();
-    const std::size_t bytes = std::size_t{6} << 20;
+    const std::size_t bytes = (std::size_t{6} << 20) / slowness;
     std::vector<std::byte> memory = pattern(bytes, 1);
     const region open = w.there().register_memory(memory, access_rights::all);
     std::vector<std::byte> here(bytes);

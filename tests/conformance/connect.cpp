@@ -370,9 +370,9 @@ task<> come_and_go(world<T>& w, listener<T>& listening, int count) {
 
 template <class T>
 task<> many_connections(world<T>& w) {
-    constexpr int count = 1000;
+    constexpr int count = 1000 / slowness;
     auto listening = co_await listen<T>(w.there(), w.address());
-    co_await come_and_go(w, listening, 300);  // lists and pools grow to their size
+    co_await come_and_go(w, listening, slowness == 1 ? 300 : 150);  // lists and pools grow to their size
     // The ends of the last connection may still be on their way out.
     held before = held::now();
     for (int quiet = 0; quiet < 500; ++quiet) {

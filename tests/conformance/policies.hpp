@@ -568,7 +568,7 @@ inline void demand(bool holds, const char* what) {
     if (!holds) throw std::runtime_error(what);
 }
 
-inline constexpr int cancel_rounds = 150;
+inline constexpr int cancel_rounds = slowness == 1 ? 150 : 40;
 inline constexpr std::size_t cancel_race_bytes = (std::size_t{2} << 20) + 1;
 
 /// Who gives up in a round, and after how many turns.
@@ -721,7 +721,7 @@ void conform_all() {
 template <class P, class T>
 task<> carries_huge_message(world<T>& w) {
     auto p = co_await join<P>(w);
-    const std::size_t bytes = (std::size_t{64} << 20) + 3;
+    const std::size_t bytes = (std::size_t{64} << 20) / slowness / 4 * 4 + 3;
     const std::vector<std::byte> data = pattern(bytes, 1);
     std::vector<std::byte> into(bytes);
     auto receiving = start(p.b.recv(into, 1));

@@ -14,8 +14,8 @@ using cooperative_list = protocols<eager<>, cooperative_rendezvous<>, segmented<
 namespace {
 
 /// Rounds after which everything that a list keeps is there: free places, pages registered, what adapts has adapted.
-constexpr int rounds_before = 300;
-constexpr int rounds = 200;
+constexpr int rounds_before = 300 / slowness;
+constexpr int rounds = 200 / slowness;
 
 }  // namespace
 

@@ -78,7 +78,7 @@ task<> echoes(endpoint<T>& end, typename T::domain&) {
 template <class T>
 task<> asks(endpoint<T>& end, typename T::domain&) {
     std::vector<std::byte> back(std::size_t{2} << 20);
-    for (std::uint64_t round = 0; round < 3000; ++round) {
+    for (std::uint64_t round = 0; round < 3000 / slowness; ++round) {
         const std::size_t bytes = round % 100 == 99 ? 1500000 : round % 10 == 9 ? 20000 : round % 60;
         const auto data = pattern(bytes, round);
         co_await end.send(data, round);
@@ -91,7 +91,7 @@ task<> asks(endpoint<T>& end, typename T::domain&) {
 
 template <class T>
 task<> counts(endpoint<T>& end, typename T::domain&) {
-    for (std::uint64_t n = 0; n < 200000; ++n) {
+    for (std::uint64_t n = 0; n < 200000 / slowness; ++n) {
         std::uint64_t value = 0;
         co_await end.recv(room_for(value));
         demand(value == n, "order");
@@ -101,7 +101,7 @@ task<> counts(endpoint<T>& end, typename T::domain&) {
 }
 template <class T>
 task<> streams(endpoint<T>& end, typename T::domain&) {
-    for (std::uint64_t n = 0; n < 200000; ++n) co_await end.send(bytes_of(n));
+    for (std::uint64_t n = 0; n < 200000 / slowness; ++n) co_await end.send(bytes_of(n));
     co_await end.recv({}, 1);
     co_await end.close();
 }

@@ -261,6 +261,13 @@ void conform(task<> (*body)(world<typename Variant::transport_type>&)) {
         [](auto* run_body, auto* w) -> task<> { co_await timeout(run_body(*w), case_limit); }(body, &both));
 }
 
+/// How much slower emulated devices are: tests that repeat something do a share of it there.
+#if RDMACORO_VERBS_SUITE
+inline constexpr int slowness = 10;
+#else
+inline constexpr int slowness = 1;
+#endif
+
 /// A number as a message, and back.
 template <class Number>
 std::span<const std::byte> bytes_of(const Number& number) noexcept {

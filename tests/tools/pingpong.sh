@@ -251,6 +251,13 @@ refuses 2 'more than one address' --listen "$shm" --pair "$shm"
 refuses 2 'more than one address' "$shm" --pair "$shm"
 refuses 2 'shm://NAME' --pair smoke://signals
 refuses 2 'is no address' localhost:7471
+refuses 2 'contradict each other' --transport tcp --pair "$shm"
+refuses 2 'there is no transport "smoke"' --transport smoke --pair signals
+refuses 2 '--device goes with verbs://' --device mlx5_0 --pair "$shm"
+refuses 2 '--port goes with verbs://' --port 1 --pair "$shm"
+refuses 2 '--port: "0"' --port 0 --pair "$shm"
+refuses 2 '--gid-index: "x"' --gid-index x --pair "$shm"
+succeeds --transport shm --test latency --sizes 8 --iterations 100 --pair "by-name-$$"
 refuses 2 '"12q" is not a size' --sizes 8,12q --pair "$shm"
 refuses 2 '"" is not a size' --sizes 8, --pair "$shm"
 refuses 2 '"8x1" is not a size' --sizes 8x1 --pair "$shm"
@@ -277,6 +284,6 @@ refuses 1 'has no' --pair shm://a/b
 succeeds --version
 grep -q '^pingpong [0-9]' "$work/out" || fail "--version"
 succeeds --help
-for option in listen pair forever test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
+for option in listen pair forever transport device port gid-index connect-by test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
     grep -q -e "--$option" "$work/out" || fail "--help does not mention --$option"
 done

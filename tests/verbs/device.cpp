@@ -13,20 +13,6 @@ using namespace rdmacoro::test;
 
 namespace {
 
-struct refusal {
-    std::error_code code;
-    std::string text;
-};
-template <class Function>
-refusal refused(Function what) {
-    try {
-        what();
-    } catch (const std::system_error& why) {
-        return {why.code(), why.what()};
-    }
-    return {};
-}
-
 /// From now on this process is bound by its limits.
 bool drop_capabilities() {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -68,7 +54,11 @@ TEST_CASE("the environment names the default device") {
     scheduler on;
     const std::string exists = verbs_domain(on, way.options).device_name();
     struct restore {
-        ~restore() { ::unsetenv("RDMACORO_VERBS_DEVICE"); }
+        ~restore() {
+            for (const char* name : {"RDMACORO_VERBS_DEVICE", "RDMACORO_VERBS_PORT",
+                                     "RDMACORO_VERBS_GID_INDEX", "RDMACORO_VERBS_CONNECT_BY"})
+                ::unsetenv(name);
+        }
     };
     const restore at_the_end;
     ::setenv("RDMACORO_VERBS_DEVICE", exists.c_str(), 1);
@@ -77,6 +67,29 @@ TEST_CASE("the environment names the default device") {
     const refusal seen = refused([&] { verbs_domain tried(on); });
     CHECK(seen.code == errc::address_invalid);
     CHECK_THAT(seen.text, contains("nosuch0"));
+
+    ::setenv("RDMACORO_VERBS_DEVICE", exists.c_str(), 1);
+    ::setenv("RDMACORO_VERBS_PORT", "1", 1);
+    ::setenv("RDMACORO_VERBS_GID_INDEX", "0", 1);
+    ::setenv("RDMACORO_VERBS_CONNECT_BY", "rdma_cm", 1);
+    const verbs_options said = verbs_options::from_environment();
+    CHECK(said.port == 1);
+    CHECK(said.gid_index == 0);
+    CHECK(said.connect_by == verbs_connect::rdma_cm);
+    CHECK(verbs_domain(on).device_name() == exists);
+    ::setenv("RDMACORO_VERBS_PORT", "77", 1);
+    CHECK(refused([&] { verbs_domain tried(on); }).code == errc::address_invalid);
+    for (const auto& [name, value] :
+         {std::pair{"RDMACORO_VERBS_PORT", "one"}, std::pair{"RDMACORO_VERBS_GID_INDEX", "1x"},
+          std::pair{"RDMACORO_VERBS_CONNECT_BY", "pigeon"}}) {
+        ::setenv("RDMACORO_VERBS_PORT", "1", 1);
+        ::setenv(name, value, 1);
+        const refusal nonsense = refused([&] { verbs_domain tried(on); });
+        CHECK(nonsense.code == errc::invalid_argument);
+        CHECK_THAT(nonsense.text, contains(name));
+        CHECK_THAT(nonsense.text, contains(value));
+        ::unsetenv(name);
+    }
 }
 
 TEST_CASE("options that can't be are refused") {

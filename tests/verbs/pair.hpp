@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,21 @@ private:
         co_return made;
     }
 };
+
+/// How something was refused; no code: it was not.
+struct refusal {
+    std::error_code code;
+    std::string text;
+};
+template <class Function>
+refusal refused(Function what) {
+    try {
+        what();
+    } catch (const std::system_error& why) {
+        return {why.code(), why.what()};
+    }
+    return {};
+}
 
 /// Posts until it is taken.
 inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,

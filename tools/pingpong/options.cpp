@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include <charconv>
+#include <cstdlib>
 #include <iostream>
 
 namespace pingpong {
@@ -61,10 +62,14 @@ idle_kind parse_idle(const std::string& name) {
     throw usage_error("--idle: there is no strategy \"" + name + "\"; there are spin, yield, adaptive");
 }
 
-url parse_url(const std::string& text) {
-    const std::size_t colon = text.find("://");
+url parse_url(std::string text, const std::string& transport) {
+    std::size_t colon = text.find("://");
     if (colon == std::string::npos) {
-        throw usage_error("\"" + text + "\" is no address; write " + address_forms());
+        if (transport.empty()) throw usage_error("\"" + text + "\" is no address; write " + address_forms());
+        text.insert(0, transport + "://");
+        colon = transport.size();
+    } else if (!transport.empty() && text.compare(0, colon, transport) != 0) {
+        throw usage_error("--transport " + transport + " and \"" + text + "\" contradict each other");
     }
     url parsed{text.substr(0, colon), text};
     if (find_transport(parsed.scheme) == nullptr) {
@@ -79,6 +84,11 @@ struct raw_options {
     std::string connect;
     std::string listen;
     std::string pair;
+    std::string transport;
+    std::string device;
+    std::string port;
+    std::string gid_index;
+    std::string connect_by;
     std::string tests = "latency,rate,bandwidth";
     std::string sizes;
     std::string window;
@@ -99,16 +109,33 @@ void interpret_address(const raw_options& raw, options& parsed) {
     }
     if (!raw.listen.empty()) {
         parsed.as = options::role::listen;
-        parsed.where = parse_url(raw.listen);
+        parsed.where = parse_url(raw.listen, raw.transport);
     } else if (!raw.pair.empty()) {
         parsed.as = options::role::pair;
-        parsed.where = parse_url(raw.pair);
+        parsed.where = parse_url(raw.pair, raw.transport);
     } else {
-        parsed.where = parse_url(raw.connect);
+        parsed.where = parse_url(raw.connect, raw.transport);
     }
     if (parsed.forever && parsed.as != options::role::listen)
         throw usage_error("--forever goes with --listen");
     static_cast<void>(find_list(*find_transport(parsed.where.scheme), parsed.protocol));
+}
+
+/// What belongs to one transport goes by the environment, where its domain finds it, here and in a process of the pair.
+void interpret_device(const raw_options& raw, const options& parsed) {
+    const auto pass_on = [&](const char* option, const std::string& value, std::string_view scheme,
+                             const char* variable) {
+        if (value.empty()) return;
+        if (parsed.where.scheme != scheme)
+            throw usage_error(std::string(option) + " goes with " + std::string(scheme) + "://");
+        if (::setenv(variable, value.c_str(), 1) != 0) throw usage_error(std::string(option) + ": no memory");
+    };
+    if (!raw.port.empty()) static_cast<void>(parse_number("--port", raw.port, 1, 255));
+    if (!raw.gid_index.empty()) static_cast<void>(parse_number("--gid-index", raw.gid_index, 0, 255));
+    pass_on("--device", raw.device, "verbs", "RDMACORO_VERBS_DEVICE");
+    pass_on("--port", raw.port, "verbs", "RDMACORO_VERBS_PORT");
+    pass_on("--gid-index", raw.gid_index, "verbs", "RDMACORO_VERBS_GID_INDEX");
+    pass_on("--connect-by", raw.connect_by, "verbs", "RDMACORO_VERBS_CONNECT_BY");
 }
 
 void interpret_cpus(const raw_options& raw, options& parsed) {
@@ -128,6 +155,7 @@ void interpret_cpus(const raw_options& raw, options& parsed) {
 
 void interpret(const raw_options& raw, options& parsed) {
     interpret_address(raw, parsed);
+    interpret_device(raw, parsed);
     parsed.tests = parse_tests(raw.tests);
     if (!raw.sizes.empty()) parsed.sizes = parse_sizes(raw.sizes);
     if (!raw.window.empty()) parsed.window = parse_number("--window", raw.window, 1, most_window);
@@ -171,6 +199,20 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->type_name("URL");
     app.add_flag("--forever", parsed.forever, "With --listen: serve one client after the other");
     app.add_option("--pair", raw.pair, "Start both sides, as two processes on two CPUs")->type_name("URL");
+    app.add_option("--transport", raw.transport, "Of a URL without one: tcp with 127.0.0.1:7471")
+        ->type_name("NAME");
+    app.add_option("--device", raw.device,
+                   "With verbs://: the device's name, such as mlx5_0; default: the first")
+        ->type_name("NAME");
+    app.add_option("--port", raw.port, "With verbs://: the device's port; default: the first active one")
+        ->type_name("N");
+    app.add_option(
+           "--gid-index", raw.gid_index,
+           "With verbs:// and --connect-by tcp: of the port's GIDs; default: RoCE v2 over IPv4, if any")
+        ->type_name("N");
+    app.add_option("--connect-by", raw.connect_by,
+                   "With verbs://: how queue pairs find each other, rdma_cm, tcp or automatic")
+        ->type_name("HOW");
     app.add_option("--test", raw.tests, test_help())->type_name("TEST,...");
     app.add_option(
            "--sizes", raw.sizes,

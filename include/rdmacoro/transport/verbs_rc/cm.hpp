@@ -11,10 +11,10 @@
 
 namespace rdmacoro::detail::verbs {
 
-inline greeting core::own_greeting() const noexcept {
+inline greeting engine::own_greeting() const noexcept {
     greeting own;
-    own.slot_bytes = static_cast<std::uint32_t>(engine_.slots().slot_bytes());
-    own.credits = engine_.options().credits;
+    own.slot_bytes = static_cast<std::uint32_t>(slots_.slot_bytes());
+    own.credits = options_.credits;
     return own;
 }
 
@@ -103,7 +103,7 @@ inline bool core::send_cm_request() noexcept {
         return false;
     }
     failed = modify_by_cm(IBV_QPS_INIT);
-    const greeting::bytes said = own_greeting().store();
+    const greeting::bytes said = engine_.own_greeting().store();
     rdma_conn_param with{};
     with.private_data = said.data();
     with.private_data_len = said.size();
@@ -129,7 +129,7 @@ inline void core::accept_by_cm(const cm_news& request, opener& who) noexcept {
     set_timer(engine_.options().handshake_timeout);
     peer_ = endpoint_of(::rdma_get_peer_addr(id_));
     const auto refuse = [&](errc code, int system, const char* step) {
-        const greeting::bytes said = own_greeting().store();
+        const greeting::bytes said = engine_.own_greeting().store();
         static_cast<void>(::rdma_reject(id_, said.data(), said.size()));
         fail_opening(code, system, step);
     };
@@ -142,7 +142,7 @@ inline void core::accept_by_cm(const cm_news& request, opener& who) noexcept {
     if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTS);
     if (failed != 0) return refuse(errc::no_resources, failed, "create a queue pair");
     may_send_ = by_hand;
-    const greeting::bytes said = own_greeting().store();
+    const greeting::bytes said = engine_.own_greeting().store();
     rdma_conn_param with{};
     with.private_data = said.data();
     with.private_data_len = said.size();
@@ -204,10 +204,12 @@ inline void core::opening_event(const cm_news& news) noexcept {
         case RDMA_CM_EVENT_ROUTE_ERROR: return fail_opening(errc::timed_out, -news.status, "find a route");
         case RDMA_CM_EVENT_UNREACHABLE: return fail_opening(errc::timed_out, -news.status, "connect");
         case RDMA_CM_EVENT_REJECTED: {
+            // A peer that rejects says its greeting, too; a host where nobody listens says nothing.
             greeting said;
             const errc verdict = said.load(news.data.data(), news.bytes);
-            return fail_opening(verdict == errc::version_mismatch ? verdict : errc::connection_refused, 0,
-                                "connect");
+            if (verdict == errc::ok) return fail_opening(errc::no_resources, ECONNREFUSED, "be accepted");
+            return fail_opening(verdict == errc::version_mismatch ? verdict : errc::connection_refused,
+                                news.status < 0 ? -news.status : 0, "connect");
         }
         case RDMA_CM_EVENT_CONNECT_ERROR:
         case RDMA_CM_EVENT_DISCONNECTED:

@@ -121,6 +121,9 @@ private:
                             where +
                                 "the domain's completion or receive queue has no room for one more link; "
                                 "open another domain, or one with fewer credits and a smaller send_depth");
+            if (how.system == ECONNREFUSED)
+                throw error(how.code, where + "the peer has no room for one more link; close some there, or "
+                                              "give its domain fewer credits and a smaller send_depth");
             if (how.system == ENOMEM)
                 throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
             throw error(how.code, where + "could not " + how.step + system);

@@ -237,7 +237,6 @@ private:
     inline void fail_opening(errc code, int system, const char* step) noexcept;
     inline void become_ready() noexcept;
     [[nodiscard]] inline errc take_greeting(const std::byte* from, std::size_t bytes) noexcept;
-    [[nodiscard]] inline greeting own_greeting() const noexcept;
     [[nodiscard]] inline int modify_by_cm(ibv_qp_state to) noexcept;
     inline void opening_event(const cm_news& news) noexcept;
     [[nodiscard]] inline bool send_cm_request() noexcept;

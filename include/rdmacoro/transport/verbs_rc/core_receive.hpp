@@ -287,9 +287,9 @@ inline void core::start_leaving() noexcept {
 }
 
 /// What was sent without asking for a completion may be over without one. The completion of a last request, whatever it
-/// says, comes behind all that.
+/// says, comes behind all that. Over iWARP it need not come: siw ends no request that was posted after the error.
 inline void core::post_last_request() noexcept {
-    if (queue_pair_ == nullptr || completed_ == posted_ || !room(0)) return;
+    if (queue_pair_ == nullptr || engine_.device().iwarp() || completed_ == posted_ || !room(0)) return;
     entry& e = chain_[0];
     e.request.opcode = IBV_WR_SEND;
     e.piece = {};
@@ -329,7 +329,8 @@ inline bool core::leave_step(bool in_a_hurry) noexcept {
     }
     if (phase_ != phase::leaving) return false;
     const bool receives_over = last_receive_over_ || !engine_.device().tells_last_receive() || !connected_;
-    if (in_a_hurry || late_ || (completed_ == posted_ && receives_over)) destroy_queue_pair();
+    const bool sends_over = completed_ == posted_ || engine_.device().iwarp();
+    if (in_a_hurry || late_ || (sends_over && receives_over)) destroy_queue_pair();
     if (queue_pair_ != nullptr) return false;
     if (std::exchange(holds_resources_, false)) engine_.release_resources();
     if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -163,8 +162,6 @@ private:
                                                    "; devices of this host: " + devices_text(addresses));
         }
         if (!options.device.empty()) return options.device;
-        if (const char* named = std::getenv("RDMACORO_VERBS_DEVICE"); named != nullptr && *named != '\0')
-            return named;
         for (const device_address& a : addresses) {
             if (active(a.device, a.port)) return a.device;
         }

@@ -14,7 +14,8 @@ public:
     /// Throws `errc::unsupported` when this host has no device, `errc::address_invalid` when it has none of that name or
     /// address, `errc::permission_denied` when it may not be opened, `errc::no_resources`, or `errc::invalid_argument`. The
     /// texts name the devices that exist.
-    explicit verbs_domain(scheduler& owner, const verbs_options& options = {}) : engine_(owner, options) {
+    explicit verbs_domain(scheduler& owner, const verbs_options& options = verbs_options::from_environment())
+        : engine_(owner, options) {
         owner.add_source(*this);
     }
     ~verbs_domain() override { engine_.owner().remove_source(*this); }

@@ -61,6 +61,8 @@ public:
 
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
     [[nodiscard]] inline core* make_core() noexcept;
+    /// What this end says of itself when it asks, accepts or rejects.
+    [[nodiscard]] inline greeting own_greeting() const noexcept;
     /// Slots to be received into and completions for one more link. 0, or the number of an error.
     [[nodiscard]] inline int hold_resources() noexcept;
     inline void release_resources() noexcept;

@@ -102,7 +102,7 @@ inline void core::accept_by_socket(int fd, opener& who) noexcept {
     if (::getrandom(&exchange_->sequence, sizeof exchange_->sequence, 0) < 0) exchange_->sequence = number_;
     exchange_->sequence &= 0xffffff;
     exchange_card own;
-    own.hello = own_greeting().store();
+    own.hello = engine_.own_greeting().store();
     own.number = number_;
     own.sequence = exchange_->sequence;
     own.lid = device.port_attributes().lid;

@@ -131,7 +131,8 @@ private:
         if (guest* who = make_guest()) {
             who->which->accept_by_cm(news, *who);
         } else {
-            static_cast<void>(::rdma_reject(news.id, nullptr, 0));
+            const greeting::bytes said = engine_.own_greeting().store();
+            static_cast<void>(::rdma_reject(news.id, said.data(), said.size()));
             ::rdma_destroy_id(news.id);
         }
     }

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/memory/registration_cache.hpp>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 namespace rdmacoro {
 
@@ -19,8 +23,8 @@ enum class verbs_connect : std::uint8_t {
 
 /// Options of a verbs domain; the defaults suit most programs. Both ends need the same `connect_by`.
 struct verbs_options {
-    /// Which device: its name, such as "mlx5_0"; or one of its IP addresses. Both empty: what `RDMACORO_VERBS_DEVICE` names,
-    /// and without it the first that has an active port and an IP address.
+    /// Which device: its name, such as "mlx5_0"; or one of its IP addresses. Both empty: the first that has an active port and
+    /// an IP address.
     std::string device;
     std::string address;
     unsigned port = 0;  ///< of the device, from 1 on; 0: the first active one
@@ -48,6 +52,39 @@ struct verbs_options {
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};
+
+    /// As the environment says, for domains that are opened without options: `RDMACORO_VERBS_DEVICE` (a name),
+    /// `RDMACORO_VERBS_PORT`, `RDMACORO_VERBS_GID_INDEX`, `RDMACORO_VERBS_CONNECT_BY` (automatic, rdma_cm, tcp). Throws
+    /// `errc::invalid_argument` with the variable's name when it makes no sense.
+    [[nodiscard]] static verbs_options from_environment() {
+        verbs_options o;
+        const auto asked = [](const char* name) {
+            const char* said = std::getenv(name);
+            return std::string_view(said != nullptr ? said : "");
+        };
+        const auto number = [&](const char* name, auto& into) {
+            const std::string_view said = asked(name);
+            if (said.empty()) return;
+            const char* const end = said.data() + said.size();
+            const auto [stop, wrong] = std::from_chars(said.data(), end, into);
+            if (wrong != std::errc() || stop != end)
+                throw error(errc::invalid_argument,
+                            std::string(name) + "=" + std::string(said) + " is not a number");
+        };
+        o.device = asked("RDMACORO_VERBS_DEVICE");
+        number("RDMACORO_VERBS_PORT", o.port);
+        number("RDMACORO_VERBS_GID_INDEX", o.gid_index);
+        const std::string_view by = asked("RDMACORO_VERBS_CONNECT_BY");
+        if (by == "rdma_cm") {
+            o.connect_by = verbs_connect::rdma_cm;
+        } else if (by == "tcp") {
+            o.connect_by = verbs_connect::tcp;
+        } else if (!by.empty() && by != "automatic") {
+            throw error(errc::invalid_argument, "RDMACORO_VERBS_CONNECT_BY=" + std::string(by) +
+                                                    " is none of automatic, rdma_cm, tcp");
+        }
+        return o;
+    }
 };
 
 /// What a link or a domain did; these only grow.

@@ -1,0 +1,271 @@
+#include "verbs/pair.hpp"
+
+#include <rdmacoro/messaging/messaging.hpp>
+
+#include "support/catch.hpp"
+#include "support/pattern.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+// What a network and hostile peers do to links. tests/faults has processes that die, over this transport as over the others.
+
+namespace {
+
+/// Two devices that a cable joins, a pair of network interfaces of the virtual machine (tools/soft-rdma-vm --veth): what is
+/// done to it troubles nobody else. The queue pairs' data is exchanged over the loopback interface, which stays whole, so that
+/// a fault is found out by the devices alone.
+struct cable {
+    static bool there() {
+        return std::getenv("SOFT_RDMA_VM") != nullptr &&
+               std::system("test -e /sys/class/infiniband/rxe2") == 0;
+    }
+    static verbs_options at(const char* device) {
+        verbs_options o;
+        o.device = device;
+        o.connect_by = verbs_connect::tcp;
+        return o;
+    }
+    static void run(const std::string& command) {
+        INFO(command);
+        REQUIRE(std::system(command.c_str()) == 0);
+    }
+    static void cut() { run("ip link set veth2 down"); }
+    /// With the routes that went with the interface.
+    static void mend() {
+        run("ip link set veth2 up && mac() { cat /sys/class/net/veth$1/address; } && for i in 1 2; do o=$((3 "
+            "- i)); "
+            "ip neigh replace 10.98.0.$o lladdr $(mac $o) dev veth$i; "
+            "ip route replace 10.98.0.$o dev veth$i src 10.98.0.$i table 10$i; done");
+    }
+    /// Loses so many packets of a hundred each way.
+    struct lossy {
+        explicit lossy(int percent) {
+            for (const char* end : {"veth1", "veth2"})
+                run("tc qdisc replace dev " + std::string(end) + " root netem loss " +
+                    std::to_string(percent) + "%");
+        }
+        lossy(const lossy&) = delete;
+        lossy& operator=(const lossy&) = delete;
+        ~lossy() {
+            for (const char* end : {"veth1", "veth2"})
+                static_cast<void>(std::system(("tc qdisc del dev " + std::string(end) + " root").c_str()));
+        }
+    };
+};
+#define NEEDS_CABLE()                                                                                        \
+    if (!cable::there()) SKIP_TEST("no two devices with a cable of their own: tools/soft-rdma-vm --veth")
+
+constexpr std::size_t most_bytes = 200000;
+std::size_t bytes_of_message(unsigned n) {
+    return std::array<std::size_t, 6>{8, 3000, 0, 9000, 100, most_bytes}[n % 6];
+}
+
+task<> sends_all(endpoint<verbs_rc>& peer, unsigned count, std::uint64_t seed) {
+    for (unsigned n = 0; n < count; ++n) co_await peer.send(pattern(bytes_of_message(n), seed + n), n);
+}
+task<> receives_all(endpoint<verbs_rc>& peer, unsigned count, std::uint64_t seed) {
+    std::vector<std::byte> into(most_bytes);
+    for (unsigned n = 0; n < count; ++n) {
+        const received got = co_await peer.recv(into);  // any tag: in the order sent
+        CHECK(got.tag == n);
+        CHECK(got.bytes == bytes_of_message(n));
+        CHECK(is_pattern(std::span(into).first(got.bytes), seed + n));
+    }
+}
+
+/// Messages both ways at a time, of sizes that travel in each way, and gets and puts between them.
+task<> talk(verbs_domain& here, verbs_domain& there, std::string listening_at) {
+    auto listening = co_await listen<verbs_rc>(there, listening_at);
+    auto accepting = start(listening.accept());
+    endpoint<verbs_rc> a = co_await connect<verbs_rc>(here, listening.address());
+    endpoint<verbs_rc> b = co_await accepting;
+    constexpr unsigned count = 120;
+    task_group group;
+    group.spawn(sends_all, std::ref(a), count, std::uint64_t{1});
+    group.spawn(sends_all, std::ref(b), count, std::uint64_t{1000});
+    group.spawn(receives_all, std::ref(a), count, std::uint64_t{1000});
+    group.spawn(receives_all, std::ref(b), count, std::uint64_t{1});
+    std::vector<std::byte> far = pattern(std::size_t{1} << 20, std::uint64_t{7});
+    std::vector<std::byte> near(far.size());
+    const region open = there.register_memory(far, access_rights::all);
+    for (std::uint64_t n = 0; n < 4; ++n) {
+        co_await a.rdma_get(open.remote(), near);
+        CHECK(is_pattern(near, 7 + n));
+        near = pattern(near.size(), 8 + n);
+        co_await a.rdma_put(near, open.remote());
+    }
+    co_await group.join();
+    CHECK(is_pattern(far, 11));
+}
+
+/// A message that the layer above did not ask for, and that no credit was paid for.
+int post_by_hand(ibv_qp* queue_pair, std::uint64_t number) {
+    std::array<std::byte, rdmacoro::detail::verbs::frame_bytes> bytes{};
+    rdmacoro::detail::verbs::frame{rdmacoro::detail::verbs::frame_kind::message, 0}.store(bytes.data());
+    const message_header header = header_of(number);
+    std::copy(header.begin(), header.end(), bytes.begin() + 4);
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(bytes.data()), bytes.size(), 0};
+    ibv_send_wr request{};
+    request.wr_id = ~std::uint64_t{0};  // of no connection
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_INLINE;
+    ibv_send_wr* refused = nullptr;
+    return ::ibv_post_send(queue_pair, &request, &refused);
+}
+
+}  // namespace
+
+TEST_CASE("a network that loses packets loses no message, and keeps their order") {
+    NEEDS_CABLE();
+    for (const int percent : {1, 10}) {
+        CAPTURE(percent);
+        const cable::lossy loses(percent);
+        verbs_world w(cable::at("rxe1"), cable::at("rxe2"));
+        w.on.run([](verbs_world* both) -> task<> {
+            co_await timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s);
+        }(&w));
+    }
+}
+
+TEST_CASE(
+    "an interface that goes down in mid-transfer ends the links over it, and others can be made later") {
+    NEEDS_CABLE();
+    verbs_world w(cable::at("rxe1"), cable::at("rxe2"));
+    std::vector<std::byte> there(std::size_t{8} << 20, std::byte{1});
+    std::vector<std::byte> here(there.size());
+    const region open = w.server.register_memory(there, access_rights::all);
+    {
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        recording_completion moved[4];
+        for (unsigned n = 0; n < 4; ++n) {
+            const post_result answer = n % 2 == 0 ? a.link->get(open.remote(), here, moved[n])
+                                                  : a.link->put(here, open.remote(), moved[n]);
+            REQUIRE(answer == post_result::posted);
+        }
+        w.until([&] { return here.front() == std::byte{1}; });  // the first get has begun
+        REQUIRE(moved[3].calls == 0);
+        cable::cut();
+        w.until([&] { return a.sink.downs == 1; });
+        CHECK(a.sink.reason == errc::peer_lost);
+        for (const recording_completion& m : moved) CHECK(m.calls == 1);
+        CHECK(moved[3].outcome == errc::peer_lost);
+        std::fill(here.begin(), here.end(), std::byte{0x77});
+        // The other end notices when it has something to say.
+        recording_completion none;
+        w.until([&] {
+            static_cast<void>(b.link->post(header_of(1), {}, none));
+            return b.sink.downs == 1;
+        });
+        CHECK(b.sink.reason == errc::peer_lost);
+        cable::mend();
+        w.turns(200);
+        CHECK(std::all_of(here.begin(), here.end(), [](std::byte x) { return x == std::byte{0x77}; }));
+    }
+    w.on.run([](verbs_world* both) -> task<> {
+        co_await timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s);
+    }(&w));
+}
+
+TEST_CASE("memory that is taken back in mid-transfer ends the transfer and its link") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_world w(way.options);
+    std::vector<std::byte> there(std::size_t{16} << 20, std::byte{1});
+    std::vector<std::byte> here(there.size());
+    for (const bool get : {true, false}) {
+        CAPTURE(get);
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        std::fill(here.begin(), here.end(), std::byte{2});
+        std::fill(there.begin(), there.end(), std::byte{1});
+        region open = w.server.register_memory(there, access_rights::all);
+        recording_completion moved;
+        REQUIRE((get ? a.link->get(open.remote(), here, moved) : a.link->put(here, open.remote(), moved)) ==
+                post_result::posted);
+        w.until([&] { return get ? here.front() == std::byte{1} : there.front() == std::byte{2}; });
+        open.reset();
+        REQUIRE(moved.calls == 0);
+        w.until([&] { return moved.calls == 1 && a.sink.downs == 1 && b.sink.downs == 1; });
+        CHECK((moved.outcome == errc::access_denied || moved.outcome == errc::peer_lost));
+        // Nothing comes to either side any more.
+        std::fill(here.begin(), here.end(), std::byte{0x77});
+        std::fill(there.begin(), there.end(), std::byte{0x77});
+        w.turns(200);
+        CHECK(std::all_of(here.begin(), here.end(), [](std::byte x) { return x == std::byte{0x77}; }));
+        CHECK(std::all_of(there.begin(), there.end(), [](std::byte x) { return x == std::byte{0x77}; }));
+    }
+}
+
+TEST_CASE("a peer that sends more than it has credit for loses its link; others on the same queue go on") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_options few = way.options;
+    few.credits = 8;
+    verbs_world w(few, few);
+    verbs_end a;
+    verbs_end b;
+    verbs_end c;
+    verbs_end d;
+    w.link(a, b);
+    w.link(c, d);
+    b.sink.refuse_all = true;
+    // More than the slots of both links, at once.
+    for (std::uint64_t n = 0; n < 60; ++n) REQUIRE(post_by_hand(a.link->queue_pair(), n) == 0);
+    w.until([&] { return b.sink.downs == 1; });
+    CHECK(b.sink.reason == errc::protocol_violation);
+    constexpr std::uint64_t all = 500;
+    for (std::uint64_t n = 0; n < all; ++n) {
+        post_for_sure(w, c, n);
+        post_for_sure(w, d, n);
+    }
+    w.until([&] { return c.sink.count == all && d.sink.count == all; });
+    CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
+TEST_CASE("as many links as the completion queue has room for can all be busy at once; one more is refused") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_options small = way.options;
+    small.completion_entries = 256;
+    small.send_depth = 32;
+    small.credits = 8;
+    verbs_world w(small, small);
+    constexpr unsigned fit = 256 / (32 + 8);
+    std::array<verbs_end, fit> as;
+    std::array<verbs_end, fit> bs;
+    for (unsigned n = 0; n < fit; ++n) w.link(as[n], bs[n]);
+    const refusal seen = refused([&] { static_cast<void>(w.connect()); });
+    CHECK(seen.code == errc::no_resources);
+    constexpr std::uint64_t all = 400;
+    std::array<std::uint64_t, fit> from_a{};
+    std::array<std::uint64_t, fit> from_b{};
+    recording_completion none;
+    w.until([&] {
+        bool over = true;
+        for (unsigned n = 0; n < fit; ++n) {
+            while (from_a[n] < all && as[n].link->post(header_of(from_a[n]), {}, none) == post_result::done)
+                ++from_a[n];
+            while (from_b[n] < all && bs[n].link->post(header_of(from_b[n]), {}, none) == post_result::done)
+                ++from_b[n];
+            over = over && as[n].sink.count == all && bs[n].sink.count == all;
+        }
+        return over;
+    });
+    for (unsigned n = 0; n < fit; ++n) CHECK(as[n].sink.downs + bs[n].sink.downs == 0);
+    // A link that ends makes room for the next.
+    as[0].link.reset();
+    bs[0].link.reset();
+    w.until([&] { return w.client.connections() == fit - 1 && w.server.connections() == fit - 1; });
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+}
