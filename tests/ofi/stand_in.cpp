@@ -1,0 +1,278 @@
+// The stand-ins for providers that need their own hardware: what their rules allow works end to end, by libfabric's own
+// calls, and each violation fails and is recorded.
+
+#include "support/gni_provider/bare_pair.hpp"
+
+#include "support/catch.hpp"
+#include "support/pattern.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <sys/mman.h>
+
+using namespace rdmacoro::test;
+
+namespace {
+
+const std::vector<std::string> stand_ins{"gni", "cxi", "efa"};
+
+/// Whoever runs the tests says where the stand-ins are; then all three must be there.
+bool asked_for() { return std::getenv("FI_PROVIDER_PATH") != nullptr; }
+const std::string not_asked = "FI_PROVIDER_PATH names no directory with the stand-ins";
+
+std::vector<std::byte> numbered(std::size_t bytes, unsigned first = 1) {
+    std::vector<std::byte> all(bytes);
+    for (std::size_t i = 0; i != bytes; ++i) all[i] = static_cast<std::byte>(first + i * 7 + i / 251);
+    return all;
+}
+
+/// Sets a variable until it goes.
+class with_variable {
+public:
+    with_variable(const char* name, const std::string& value) : name_(name) {
+        ::setenv(name, value.c_str(), 1);
+    }
+    with_variable(const with_variable&) = delete;
+    with_variable& operator=(const with_variable&) = delete;
+    ~with_variable() { ::unsetenv(name_); }
+
+private:
+    const char* name_;
+};
+
+/// One message there, by whatever `post` calls.
+void send_one(bare_pair& pair, std::size_t bytes) {
+    std::vector<std::byte> out = numbered(bytes), in(bytes + 8);
+    int sent = 0, got = 0;
+    const std::size_t before_here = pair.done_here.size(), before_there = pair.done_there.size();
+    REQUIRE(pair.posted([&] {
+        return fi_recv(pair.there.endpoint.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, &got);
+    }) == 0);
+    REQUIRE(pair.posted([&] {
+        return fi_send(pair.here.endpoint.get(), out.data(), out.size(), nullptr, pair.to_there, &sent);
+    }) == 0);
+    pair.until([&] { return pair.done_here.size() > before_here && pair.done_there.size() > before_there; });
+    CHECK(pair.done_here.back().op_context == &sent);
+    CHECK(pair.done_there.back().op_context == &got);
+    CHECK(pair.done_there.back().len == bytes);
+    in.resize(bytes);
+    CHECK(in == out);
+}
+
+}  // namespace
+
+TEST_CASE("what a stand-in says of itself is the hardware's") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    owned_info info;
+    REQUIRE(ask(*hints_for("gni"), &info) == 0);
+    CHECK(std::string(info->fabric_attr->prov_name) == "gni");
+    CHECK(std::string(info->domain_attr->name) == "/sys/class/gni/kgni0");
+    CHECK(info->tx_attr->inject_size == 64);
+    CHECK(info->tx_attr->size == 500);
+    CHECK(info->tx_attr->iov_limit == 8);
+    CHECK(info->tx_attr->rma_iov_limit == 1);
+    CHECK(info->tx_attr->msg_order == FI_ORDER_SAS);
+    CHECK(info->tx_attr->comp_order == 0);
+    CHECK(info->ep_attr->max_msg_size == 0xffffffff);
+    CHECK(info->domain_attr->mr_key_size == 8);
+    CHECK(info->domain_attr->mr_mode == (FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY));
+    CHECK(info->domain_attr->cq_data_size == 8);
+    REQUIRE(ask(*hints_for("cxi"), &info) == 0);
+    CHECK(info->tx_attr->inject_size == 192);
+    CHECK(info->domain_attr->mr_mode == (FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY));
+    CHECK(info->ep_attr->mem_tag_format < (std::uint64_t{1} << 48));
+    REQUIRE(ask(*hints_for("efa"), &info) == 0);
+    CHECK(info->domain_attr->mr_key_size == 4);
+    CHECK(info->domain_attr->cq_data_size == 4);
+}
+
+TEST_CASE("who asks a stand-in for more than the hardware has gets nothing") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    const std::vector<std::function<void(fi_info&)>> too_much{
+        [](fi_info& hints) { hints.tx_attr->inject_size = 65; },
+        [](fi_info& hints) { hints.tx_attr->size = 501; },
+        [](fi_info& hints) { hints.tx_attr->rma_iov_limit = 2; },
+        [](fi_info& hints) { hints.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_SAW; },
+        [](fi_info& hints) { hints.rx_attr->msg_order = FI_ORDER_STRICT; },
+        [](fi_info& hints) { hints.tx_attr->comp_order = FI_ORDER_STRICT; },
+        [](fi_info& hints) { hints.ep_attr->type = FI_EP_MSG; },
+        [](fi_info& hints) { hints.ep_attr->max_msg_size = std::size_t{1} << 32; },
+        [](fi_info& hints) { hints.domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED; },
+        [](fi_info& hints) { hints.domain_attr->mr_key_size = 16; },
+        [](fi_info& hints) { hints.domain_attr->name = ::strdup("eth0"); },
+        [](fi_info& hints) { hints.caps |= FI_COLLECTIVE; },
+    };
+    for (std::size_t i = 0; i != too_much.size(); ++i) {
+        CAPTURE(i);
+        owned_info hints = hints_for("gni"), answer;
+        too_much[i](*hints);
+        CHECK(ask(*hints, &answer) == -FI_ENODATA);
+    }
+}
+
+TEST_CASE("messages go through a stand-in whole") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        violation_log log;
+        bare_pair pair(name);
+        for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{5000},
+                                        std::size_t{16384}, std::size_t{1} << 20})
+            send_one(pair, bytes);
+        CHECK(pair.errors.empty());
+        CHECK(log.take() == "");
+    }
+}
+
+TEST_CASE("reads and writes go through a stand-in whole") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        violation_log log;
+        bare_pair pair(name);
+        std::vector<std::byte> local = numbered(100'000), remote(120'000);
+        const owned<fid_mr> exposed = pair.there.expose(remote);
+        const std::uint64_t key = fi_mr_key(exposed.get());
+        const std::uint64_t at = pair.there.address_of(remote.data() + 4096, remote);
+        REQUIRE(pair.posted([&] {
+            return fi_write(pair.here.endpoint.get(), local.data(), local.size(), nullptr, pair.to_there, at,
+                            key, &local);
+        }) == 0);
+        pair.until([&] { return !pair.done_here.empty() || !pair.errors.empty(); });
+        REQUIRE(pair.errors.empty());
+        CHECK(pair.done_here.back().op_context == &local);
+        pair.until([&] { return std::equal(local.begin(), local.end(), remote.begin() + 4096); });
+
+        std::vector<std::byte> back(local.size());
+        REQUIRE(pair.posted([&] {
+            return fi_read(pair.here.endpoint.get(), back.data(), back.size(), nullptr, pair.to_there, at,
+                           key, &back);
+        }) == 0);
+        pair.until([&] { return pair.done_here.size() == 2 || !pair.errors.empty(); });
+        REQUIRE(pair.errors.empty());
+        CHECK(back == local);
+        CHECK(log.take() == "");
+    }
+}
+
+TEST_CASE("a read that is not aligned fails where the hardware can't") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        bare_pair pair(name);
+        std::vector<std::byte> remote = numbered(4096), local(4096);
+        const owned<fid_mr> exposed = pair.there.expose(remote);
+        const std::uint64_t key = fi_mr_key(exposed.get());
+        struct shift {
+            std::size_t there, here, bytes;
+        };
+        for (const shift& by :
+             {shift{0, 0, 64}, shift{1, 0, 64}, shift{2, 0, 64}, shift{0, 1, 64}, shift{0, 0, 63}}) {
+            const bool aligned = (by.there | by.here | by.bytes) % 4 == 0;
+            const std::size_t before = pair.done_here.size();
+            const ssize_t result = pair.posted([&] {
+                return fi_read(pair.here.endpoint.get(), local.data() + by.here, by.bytes, nullptr,
+                               pair.to_there, pair.there.address_of(remote.data() + by.there, remote), key,
+                               nullptr);
+            });
+            if (name == "gni" && !aligned) {
+                CHECK(result == -FI_EINVAL);
+                CHECK(log.take() == "get_alignment");
+                continue;
+            }
+            REQUIRE(result == 0);
+            pair.until([&] { return pair.done_here.size() > before; });
+            CHECK(std::equal(local.begin() + static_cast<std::ptrdiff_t>(by.here),
+                             local.begin() + static_cast<std::ptrdiff_t>(by.here + by.bytes),
+                             remote.begin() + static_cast<std::ptrdiff_t>(by.there)));
+        }
+    }
+    CHECK(log.take() == "");
+}
+
+TEST_CASE("what is injected is bounded and may be overwritten at once") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        bare_pair pair(name);
+        const std::size_t most = pair.here.info->tx_attr->inject_size;
+        std::vector<std::byte> out = numbered(most + 1), in(most), remote(most);
+        const std::vector<std::byte> expected(out.begin(), out.end() - 1);
+        REQUIRE(pair.posted([&] {
+            return fi_recv(pair.there.endpoint.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, nullptr);
+        }) == 0);
+        const auto inject = [&](std::size_t bytes) {
+            return pair.posted(
+                [&] { return fi_inject(pair.here.endpoint.get(), out.data(), bytes, pair.to_there); });
+        };
+        CHECK(inject(most + 1) == (name == "cxi" ? -FI_EMSGSIZE : -FI_EINVAL));
+        CHECK(log.take() == "inject_size");
+        REQUIRE(inject(most) == 0);
+        std::fill(out.begin(), out.end(), std::byte{0});
+        pair.until([&] { return pair.done_there.size() == 1; });
+        CHECK(in == expected);
+
+        const owned<fid_mr> exposed = pair.there.expose(remote);
+        out = expected;
+        REQUIRE(pair.posted([&] {
+            return fi_inject_write(pair.here.endpoint.get(), out.data(), out.size(), pair.to_there,
+                                   pair.there.address_of(remote.data(), remote), fi_mr_key(exposed.get()));
+        }) == 0);
+        std::fill(out.begin(), out.end(), std::byte{0});
+        pair.until([&] { return remote == expected; });
+        CHECK(pair.done_here.empty());
+    }
+    CHECK(log.take() == "");
+}
+
+TEST_CASE("pieces and lengths are bounded") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    bare_pair pair("gni");
+    std::vector<std::byte> out = numbered(72), in(72);
+    std::array<iovec, 9> pieces{};
+    for (std::size_t i = 0; i != pieces.size(); ++i) pieces[i] = {out.data() + i * 8, 8};
+    REQUIRE(pair.posted([&] {
+        return fi_recv(pair.there.endpoint.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, nullptr);
+    }) == 0);
+    const auto send = [&](std::size_t count) {
+        return pair.posted([&] {
+            return fi_sendv(pair.here.endpoint.get(), pieces.data(), nullptr, count, pair.to_there, nullptr);
+        });
+    };
+    CHECK(send(9) == -FI_EINVAL);
+    CHECK(log.take() == "iov_limit");
+    REQUIRE(send(8) == 0);
+    pair.until([&] { return pair.done_there.size() == 1; });
+    CHECK(std::equal(in.begin(), in.begin() + 64, out.begin()));
+
+    // Received in pieces.
+    std::fill(in.begin(), in.end(), std::byte{0});
+    for (std::size_t i = 0; i != 8; ++i) pieces[i] = {in.data() + (7 - i) * 8, 8};
+    REQUIRE(fi_recvv(pair.there.endpoint.get(), pieces.data(), nullptr, 9, FI_ADDR_UNSPEC, nullptr) ==
+            -FI_EINVAL);
+    CHECK(log.take() == "iov_limit");
+    REQUIRE(fi_recvv(pair.there.endpoint.get(), pieces.data(), nullptr, 8, FI_ADDR_UNSPEC, nullptr) == 0);
+    REQUIRE(pair.posted([&] {
+        return fi_send(pair.here.endpoint.get(), out.data(), 60, nullptr, pair.to_there, nullptr);
+    }) == 0);
+    pair.until([&] { return pair.done_there.size() == 2; });
+    CHECK(std::equal(in.begin() + 56, in.begin() + 64, out.begin()));
+    CHECK(std::equal(in.begin(), in.begin() + 4, out.begin() + 56));
+    CHECK(in[4] == std::byte{0});
+
+    CHECK(fi_send(pair.here.endpoint.get(), out.data(), std::size_t{1} << 32, nullptr, pair.to_there,
+                  nullptr) == -FI_EMSGSIZE);
+    CHECK(log.take() == "max_msg_size");
+    CHECK(fi_readv(pair.here.endpoint.get(), pieces.data(), nullptr, 2, pair.to_there, 0, 0, nullptr) ==
+          -FI_EINVAL);
+    CHECK(log.take() == "iov_limit");
+    const std::array<fi_rma_iov, 2> remote{fi_rma_iov{0, 4, 0}, fi_rma_iov{4, 4, 0}};
+    const fi_msg_rma message{pieces.data(), nullptr, 1, pair.to_there, remote.data(), 2, nullptr, 0};
+    CHECK(fi_writemsg(pair.here.endpoint.get(), &message, 0) == -FI_EINVAL);
+    CHECK(log.take() == "rma_iov_limit");
+}
