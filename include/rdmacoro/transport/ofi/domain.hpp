@@ -1,0 +1,95 @@
+// ofi_domain: the libfabric transport opened on one scheduler.
+#pragma once
+
+#include <rdmacoro/transport/ofi/listener.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace rdmacoro {
+
+/// What domains of all profiles are. Links, listeners, connections, regions and lent messages must be gone before it.
+class ofi_domain_base : private progress_source {
+public:
+    /// Awaitable.
+    /// Completes: when the two endpoints know each other. `address` is "host:port" or "[v6]:port", with or without the
+    ///     profile's scheme; all addresses of a host are tried in turn.
+    /// Buffers: none; the address is copied.
+    /// Concurrency: any number at a time.
+    /// Errors: `errc::address_invalid`, `errc::connection_refused`, `errc::timed_out`, `errc::version_mismatch`,
+    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources`.
+    /// Cancellation: at any time.
+    /// Example:
+    ///     rdmacoro::ofi_connection made = co_await domain.connect("10.0.0.2:7471");
+    [[nodiscard]] task<ofi_connection> connect(std::string_view address) {
+        return detail::fabric::connect(engine_, detail::fabric::parse_address(engine_.scheme(), address));
+    }
+
+    /// Awaitable.
+    /// Completes: when the domain listens. Port 0 takes any free one; no host, or `*`, means all of this host's addresses.
+    /// Buffers: none; the address is copied.
+    /// Concurrency: any number at a time.
+    /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`.
+    /// Cancellation: while a name is looked up.
+    /// Example:
+    ///     rdmacoro::ofi_listener listening = co_await domain.listen("*:7471");
+    [[nodiscard]] task<ofi_listener> listen(std::string_view address) {
+        return detail::fabric::listen(engine_, detail::fabric::parse_address(engine_.scheme(), address));
+    }
+
+    /// Opens `memory` to peers that know the region's key. Where the provider counts by offsets, the region's address is one.
+    /// Throws `errc::no_resources`, where a limit is the reason with how to raise it, or `errc::invalid_argument`.
+    [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
+        return engine_.regions().add(engine_, memory, rights);
+    }
+
+    [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
+
+    /// For people: "tcp;ofi_rxm on eth0 at fi_sockaddr_in://10.0.0.1:4711, inject 64".
+    [[nodiscard]] std::string describe() {
+        detail::fabric::device& device = engine_.device();
+        return std::string(device.profile().provider) + " on " + device.info().domain_attr->name + " at " +
+               device.own_address_text() + ", inject " + std::to_string(device.inject_limit()) +
+               (engine_.serves() ? ", gets and puts served" : "") +
+               (device.wait_fd() >= 0 ? ", can sleep" : "");
+    }
+    /// What the domain was opened as: for `provider::any`, what that became.
+    [[nodiscard]] const ofi_profile& profile() noexcept { return engine_.device().profile(); }
+
+    /// What all links did so far.
+    [[nodiscard]] ofi_counts counts() noexcept { return engine_.counts(); }
+    /// Connections in any state, those included that are on their way out.
+    [[nodiscard]] std::size_t connections() const noexcept { return engine_.connections(); }
+    /// Regions that peers can reach now.
+    [[nodiscard]] std::size_t registered() noexcept { return engine_.regions().registered(); }
+    [[nodiscard]] registration_cache_statistics cache_statistics() noexcept {
+        return engine_.cache().statistics();
+    }
+
+protected:
+    ofi_domain_base(scheduler& owner, const ofi_profile& profile, const ofi_options& options)
+        : engine_(owner, profile, options) {
+        owner.add_source(*this);
+    }
+    ~ofi_domain_base() override { engine_.owner().remove_source(*this); }
+
+private:
+    bool poll() noexcept override { return engine_.poll(); }
+    int wake_fd() noexcept override { return engine_.wake_fd(); }
+    void arm() noexcept override { engine_.arm(); }
+    void disarm() noexcept override { engine_.disarm(); }
+
+    detail::fabric::engine engine_;
+};
+
+/// One provider, opened for one scheduler.
+template <const ofi_profile& Profile>
+class ofi_domain final : public ofi_domain_base {
+public:
+    /// Throws `errc::unsupported` when libfabric has no such provider here, with those that it has, or when the provider is not
+    /// what its profile says, with the field that differs; `errc::no_resources`, or `errc::invalid_argument`.
+    explicit ofi_domain(scheduler& owner, const ofi_options& options = {})
+        : ofi_domain_base(owner, Profile, options) {}
+};
+
+}  // namespace rdmacoro

@@ -1,0 +1,196 @@
+// How a connection of a libfabric domain opens: by an exchange of cards over TCP. Included by engine.hpp alone.
+//
+// Both sides send a card and, when they have read the other's, one byte more: welcome, or why not. Who has got a welcome may
+// send messages. The socket stays open: its end is the end of the link, so that the death of an idle peer is noticed.
+#pragma once
+
+#include <rdmacoro/transport/ofi/engine.hpp>
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace rdmacoro::detail::fabric {
+
+/// The socket's side of opening.
+struct exchange_state {
+    bool connecting = false;
+    bool carded = false;  // the peer's card is read
+    std::size_t sent = 0;
+    std::size_t to_send = card::wire_bytes;
+    std::size_t got = 0;
+    verdict own = verdict::welcome;
+    std::array<std::byte, card::wire_bytes + 1> out{};  // the card, and the byte
+    std::array<std::byte, card::wire_bytes + 1> in{};
+};
+
+inline void core::become_ready() noexcept {
+    phase_ = phase::ready;
+    engine_.owner().remove_timer(*this);
+    no_longer_awaited();
+    mark_work();
+    if (opener* who = std::exchange(opener_, nullptr)) who->opened(*this, {});
+}
+
+inline void core::fail_opening(const opening_outcome& how) noexcept {
+    opener* who = std::exchange(opener_, nullptr);
+    phase_ = phase::draining;
+    let_go(false);
+    owned_ = false;
+    if (who != nullptr) who->opened(*this, how);
+}
+
+inline card core::own_card() const noexcept {
+    device& d = engine_.device();
+    card own;
+    own.slot_bytes = static_cast<std::uint32_t>(engine_.slots().slot_bytes());
+    own.credits = engine_.options().credits;
+    own.flags = engine_.serves() ? card::served : 0;
+    own.address_format = d.address_format();
+    own.link = number_;
+    own.host = engine_.host();
+    own.address_bytes = static_cast<std::uint32_t>(d.own_address().size());
+    own.name_provider(d.profile().provider);
+    std::memcpy(own.address.data(), d.own_address().data(), d.own_address().size());
+    return own;
+}
+
+/// Makes the peer known, or says why not. Precondition: the card is `good()`.
+inline verdict core::judge_card(const card& said) noexcept {
+    device& d = engine_.device();
+    if (said.version != card::own_version) return verdict::other_version;
+    if (said.provider_name() != d.profile().provider ||
+        ((said.flags & card::served) != 0) != engine_.serves())
+        return verdict::other_provider;
+    if (d.profile().same_host && said.host != engine_.host()) return verdict::other_host;
+    if (!d.looks_good(said) || !d.insert(said.address.data(), said.address_bytes, to_))
+        return verdict::bad_address;
+    if (engine_.hold_resources(*this) != 0) {
+        d.release(to_);
+        return verdict::no_room;
+    }
+    holds_resources_ = true;
+    peer_number_ = said.link;
+    credits_ = most_credits_ = said.credits;
+    granted_ = engine_.options().credits;
+    const std::size_t longest =
+        std::min<std::size_t>(said.slot_bytes, engine_.slots().slot_bytes()) - frame_bytes;
+    const ofi_profile& p = d.profile();
+    capabilities_.inline_bytes =
+        d.inject_limit() > frame_bytes ? std::min(d.inject_limit() - frame_bytes, longest) : 0;
+    capabilities_.max_message = longest;
+    capabilities_.eager_bytes = p.eager_bytes != 0 ? std::min(p.eager_bytes, longest) : longest;
+    capabilities_.segment_bytes = longest;
+    capabilities_.get_alignment = p.get_alignment;
+    capabilities_.one_sided = true;
+    capabilities_.one_sided_offloaded = p.offloaded;
+    capabilities_.needs_registration = engine_.memory().needs_local();
+    capabilities_.atomics = d.atomics();
+    capabilities_.put_before_send = d.orders_send_after_write() && !engine_.serves();
+    capabilities_.revokes_at_once = false;
+    capabilities_.ends_on_refusal = !engine_.serves();
+    capabilities_.get_bytes = p.get_bytes;
+    return verdict::welcome;
+}
+
+inline void core::connect(const tcp_endpoint& to, opener& who) noexcept {
+    const int fd = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    peer_ = to;
+    if (fd >= 0 && ::connect(fd, to.get(), to.bytes) != 0 && errno != EINPROGRESS) {
+        const int why = errno;
+        ::close(fd);
+        opener_ = &who;
+        return fail_opening({errc::connection_refused, why, "connect"});
+    }
+    accept(fd, who);
+    if (exchange_ != nullptr) exchange_->connecting = true;
+}
+
+/// Takes the socket over; the two sides do the same.
+inline void core::accept(int fd, opener& who) noexcept {
+    opener_ = &who;
+    awaited_ = true;
+    engine_.awaits();
+    set_timer(engine_.options().handshake_timeout);
+    socket_ = fd;
+    if (fd < 0) return fail_opening({errc::no_resources, errno, "open a socket"});
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (peer_.bytes == 0) peer_ = tcp_endpoint::peer(fd);
+    exchange_.reset(new (std::nothrow) exchange_state);
+    if (exchange_ == nullptr) return fail_opening({errc::no_resources, ENOMEM, "make room"});
+    own_card().store(exchange_->out.data());
+    if (!engine_.watch(*this, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP))
+        fail_opening({errc::no_resources, errno, "watch a socket"});
+}
+
+inline void core::on_socket(std::uint32_t) noexcept {
+    if (phase_ == phase::opening) return exchange_step();
+    // Nothing is said there any more: whatever it tells, the peer has gone, or has heard our last frame.
+    engine_.unwatch(*this);
+    peer_hung_up_ = true;
+    if (phase_ != phase::ready || failure_) return;
+    set_timer(engine::grace);  // its last frames may still be on their way
+    mark_work();
+}
+
+inline void core::exchange_step() noexcept {
+    exchange_state& x = *exchange_;
+    if (x.connecting) {
+        int why = 0;
+        socklen_t bytes = sizeof why;
+        if (::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &why, &bytes) != 0) why = errno;
+        if (why != 0)
+            return fail_opening(
+                {why == ETIMEDOUT || why == EHOSTUNREACH ? errc::timed_out : errc::connection_refused, why,
+                 "connect"});
+        if (tcp_endpoint::peer(socket_).bytes == 0) return;  // not yet
+        x.connecting = false;
+    }
+    const auto say = [&]() noexcept {
+        while (x.sent < x.to_send) {
+            const ssize_t n = ::send(socket_, x.out.data() + x.sent, x.to_send - x.sent, MSG_NOSIGNAL);
+            if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
+            x.sent += static_cast<std::size_t>(n);
+        }
+        return true;
+    };
+    if (!say()) return fail_opening({errc::peer_lost, errno, "greet"});
+    while (x.got < x.in.size()) {
+        const ssize_t n = ::recv(socket_, x.in.data() + x.got, x.in.size() - x.got, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (n <= 0) return fail_opening({errc::peer_lost, n < 0 ? errno : 0, "greet"});
+        x.got += static_cast<std::size_t>(n);
+        if (x.carded || x.got < card::wire_bytes) continue;
+        x.carded = true;
+        card said;
+        said.load(x.in.data());
+        if (said.magic != card::right_magic || (said.version == card::own_version && !said.good()))
+            return fail_opening({errc::protocol_violation, 0, "greet"});
+        x.own = judge_card(said);
+        x.out[card::wire_bytes] = static_cast<std::byte>(x.own);
+        ++x.to_send;
+        if (!say()) return fail_opening({errc::peer_lost, errno, "greet"});
+        if (x.own != verdict::welcome)
+            return fail_opening({x.own == verdict::other_version ? errc::version_mismatch
+                                 : x.own == verdict::no_room     ? errc::no_resources
+                                                                 : errc::connection_refused,
+                                 0, "greet", x.own});
+    }
+    if (x.got < x.in.size() || x.sent < x.to_send) {
+        const std::uint32_t wanted = EPOLLIN | EPOLLRDHUP | (x.sent < x.to_send ? EPOLLOUT : 0u);
+        static_cast<void>(engine_.watch(*this, socket_, wanted));
+        return;
+    }
+    const auto heard = static_cast<verdict>(x.in[card::wire_bytes]);
+    if (heard != verdict::welcome)
+        return fail_opening({heard == verdict::other_version ? errc::version_mismatch
+                             : heard == verdict::no_room     ? errc::no_resources
+                                                             : errc::connection_refused,
+                             0, "greet", heard});
+    static_cast<void>(engine_.watch(*this, socket_, EPOLLIN | EPOLLRDHUP));
+    exchange_.reset();
+    become_ready();
+}
+
+}  // namespace rdmacoro::detail::fabric

@@ -1,0 +1,187 @@
+// What libfabric links say to each other: the card when they meet, and the word before each message.
+//
+//   frame    kind (4 bits), sequence (12), credits given back (16); the receiver's link (64); then what its kind says:
+//            message: header and payload; get, put: `service_request`; status: `one_sided_status`; credit: nothing
+//   card     see `card`
+//
+// All links of a domain share one endpoint, so each frame names the link it is for: an index, and 48 random bits that the
+// receiver chose and told that peer alone. Numbers are little-endian.
+#pragma once
+
+#include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/one_sided_wire.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace rdmacoro::detail::fabric {
+
+enum class frame_kind : std::uint8_t {
+    message = 1,
+    credit,  ///< only gives credits back
+    get,     ///< asks the receiver to write what its region holds to the sender's memory
+    put,     ///< asks the receiver to read the sender's memory into its region
+    status,  ///< how a get or put went
+    bye,     ///< the last frame of a link that is closed
+};
+
+inline constexpr std::size_t frame_word_bytes = 12;
+/// What stands before each payload.
+inline constexpr std::size_t frame_bytes = frame_word_bytes + message_header_bytes;
+
+/// A link's number at its receiver: its place in the low 16 bits, and above them what only the peer knows.
+[[nodiscard]] constexpr std::uint32_t place_of(std::uint64_t link) noexcept {
+    return static_cast<std::uint32_t>(link & 0xffff);
+}
+
+/// The word before each message.
+struct frame {
+    static constexpr std::uint32_t sequence_mask = 0xfff;
+
+    frame_kind kind = frame_kind::message;
+    std::uint16_t credits = 0;
+    std::uint32_t sequence = 0;  // the number of the frame among all of its link's, its lowest 12 bits
+    std::uint64_t link = 0;
+
+    void store(std::byte* to) const noexcept {
+        store_number(to, static_cast<std::uint32_t>(static_cast<std::uint32_t>(kind) |
+                                                    ((sequence & sequence_mask) << 4) |
+                                                    (std::uint32_t{credits} << 16)));
+        store_number(to + 4, link);
+    }
+    /// False: this can't be.
+    [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept;
+};
+
+/// Behind the word of a get or put that the receiver serves.
+struct service_request {
+    static constexpr std::size_t wire_bytes = 48;
+
+    std::uint64_t key = 0;      // of the receiver's region
+    std::uint64_t address = 0;  // in it
+    std::uint64_t length = 0;
+    std::uint64_t own_key = 0;      // of the sender's memory
+    std::uint64_t own_address = 0;  // as the provider counts
+    std::uint32_t operation = 0;
+
+    void store(std::byte* to) const noexcept {
+        store_number(to, key);
+        store_number(to + 8, address);
+        store_number(to + 16, length);
+        store_number(to + 24, own_key);
+        store_number(to + 32, own_address);
+        store_number(to + 40, operation);
+        store_number(to + 44, std::uint32_t{0});
+    }
+    [[nodiscard]] static service_request load(const std::byte* from) noexcept {
+        return {load_number<std::uint64_t>(from),      load_number<std::uint64_t>(from + 8),
+                load_number<std::uint64_t>(from + 16), load_number<std::uint64_t>(from + 24),
+                load_number<std::uint64_t>(from + 32), load_number<std::uint32_t>(from + 40)};
+    }
+};
+/// Gets and puts of one link that its peer may have been asked for and has not answered.
+inline constexpr std::uint32_t most_served = 64;
+
+inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
+    if (bytes < frame_word_bytes) return false;
+    const auto word = load_number<std::uint32_t>(from);
+    kind = static_cast<frame_kind>(word & 0xf);
+    sequence = (word >> 4) & sequence_mask;
+    credits = static_cast<std::uint16_t>(word >> 16);
+    link = load_number<std::uint64_t>(from + 4);
+    switch (kind) {
+        case frame_kind::message: return bytes >= frame_bytes;
+        case frame_kind::credit:
+        case frame_kind::bye: return bytes == frame_word_bytes;
+        case frame_kind::get:
+        case frame_kind::put: return bytes == frame_word_bytes + service_request::wire_bytes;
+        case frame_kind::status: return bytes == frame_word_bytes + one_sided_status::wire_bytes;
+    }
+    return false;
+}
+
+/// Why a side does not want the other's link; travels behind the card.
+enum class verdict : std::uint8_t {
+    welcome = 1,
+    other_version,
+    other_provider,  ///< the two speak different networks, or serve gets and puts differently
+    other_host,      ///< the provider reaches this host only
+    bad_address,     ///< the provider takes it for no address of its own
+    no_room,
+};
+
+/// What one side says about its endpoint and its link, over the socket that the link begins with.
+struct card {
+    static constexpr std::uint32_t right_magic = 0x46434452;  // "RDCF"
+    static constexpr std::uint32_t own_version = 1;
+    static constexpr std::size_t most_address = 256;
+    static constexpr std::size_t most_provider = 32;
+    static constexpr std::size_t wire_bytes = 48 + most_provider + most_address;
+    static constexpr std::uint32_t least_slot = 4096;
+    static constexpr std::uint32_t most_slot = 1u << 20;
+    static constexpr std::uint32_t least_credits = 8;
+    static constexpr std::uint32_t most_credits = 1024;
+    static constexpr std::uint32_t served = 1;  // flag: this side serves gets and puts
+
+    std::uint32_t magic = right_magic;
+    std::uint32_t version = own_version;
+    std::uint32_t slot_bytes = 0;
+    std::uint32_t credits = 0;
+    std::uint32_t flags = 0;
+    std::uint32_t address_format = 0;  // as libfabric numbers them
+    std::uint64_t link = 0;            // how the other side names this side's link
+    std::uint64_t host = 0;
+    std::uint32_t address_bytes = 0;
+    std::array<char, most_provider> provider{};
+    std::array<std::byte, most_address> address{};
+
+    void store(std::byte* to) const noexcept {
+        store_number(to, magic);
+        store_number(to + 4, version);
+        store_number(to + 8, slot_bytes);
+        store_number(to + 12, credits);
+        store_number(to + 16, flags);
+        store_number(to + 20, address_format);
+        store_number(to + 24, link);
+        store_number(to + 32, host);
+        store_number(to + 40, address_bytes);
+        store_number(to + 44, std::uint32_t{0});
+        std::memcpy(to + 48, provider.data(), provider.size());
+        std::memcpy(to + 48 + most_provider, address.data(), address.size());
+    }
+    void load(const std::byte* from) noexcept {
+        magic = load_number<std::uint32_t>(from);
+        version = load_number<std::uint32_t>(from + 4);
+        slot_bytes = load_number<std::uint32_t>(from + 8);
+        credits = load_number<std::uint32_t>(from + 12);
+        flags = load_number<std::uint32_t>(from + 16);
+        address_format = load_number<std::uint32_t>(from + 20);
+        link = load_number<std::uint64_t>(from + 24);
+        host = load_number<std::uint64_t>(from + 32);
+        address_bytes = load_number<std::uint32_t>(from + 40);
+        std::memcpy(provider.data(), from + 48, provider.size());
+        std::memcpy(address.data(), from + 48 + most_provider, address.size());
+    }
+
+    void name_provider(std::string_view name) noexcept {
+        provider.fill('\0');
+        std::memcpy(provider.data(), name.data(),
+                    name.size() < most_provider ? name.size() : most_provider - 1);
+    }
+    [[nodiscard]] std::string_view provider_name() const noexcept {
+        const std::string_view all(provider.data(), provider.size());
+        const std::size_t end = all.find('\0');
+        return all.substr(0, end);
+    }
+    /// Whether the numbers can be, whoever sent them.
+    [[nodiscard]] bool good() const noexcept {
+        return slot_bytes >= least_slot && slot_bytes <= most_slot && credits >= least_credits &&
+               credits <= most_credits && address_bytes != 0 && address_bytes <= most_address &&
+               provider.back() == '\0';
+    }
+};
+
+}  // namespace rdmacoro::detail::fabric

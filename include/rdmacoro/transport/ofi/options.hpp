@@ -1,0 +1,90 @@
+// What a user may set about the libfabric transport, and what it counts.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/memory/registration_cache.hpp>
+#include <rdmacoro/transport/ofi/profile.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace rdmacoro {
+
+/// Options of a libfabric domain; the defaults suit most programs. Both ends need the same provider.
+struct ofi_options {
+    /// For `ofi<provider::any>`: which provider, by libfabric's name ("tcp;ofi_rxm") or a short one ("tcp"). Empty: what
+    /// `RDMACORO_OFI_PROVIDER` names, and without it "tcp".
+    std::string provider;
+    /// Which of the provider's fabrics, and which domain in it, by the names that `fi_info` prints. Empty: the first.
+    std::string fabric;
+    std::string domain;
+    /// Address of this host that the endpoint has, for providers with IP addresses: a name or number. Empty: what
+    /// `RDMACORO_OFI_NODE` names, and without it that of the provider's first interface.
+    std::string node;
+
+    /// Messages that each peer may send without having heard that earlier ones were consumed. From 8 to 1024.
+    unsigned credits = 64;
+    /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's. From 4096 to
+    /// 1 MiB.
+    std::size_t slot_bytes = 0;
+    /// Messages up to this many bytes, header included, leave without a completion; less where the provider takes less.
+    std::size_t inject_bytes = 4096;
+    /// Slots of the domain that readers of lent messages may hold.
+    unsigned spare_slots = 64;
+    /// Who moves the data of gets and puts, if not as the profile says.
+    std::optional<ofi_one_sided> one_sided;
+    /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system call
+    /// for some messages.
+    bool may_park = true;
+
+    /// A connection, on either side, that is not open after this long is given up.
+    duration handshake_timeout = std::chrono::seconds(10);
+    /// Accepted connections of one listener that are not open yet or that nobody has taken yet; more are refused.
+    unsigned most_waiting = 256;
+    /// Of the cache that keeps users' memory registered.
+    registration_cache_options cache{};
+};
+
+/// What a link or a domain did; these only grow.
+struct ofi_counts {
+    std::uint64_t messages = 0;        ///< sent for the layer above
+    std::uint64_t control_frames = 0;  ///< sent for the link itself
+    std::uint64_t posts = 0;     ///< calls that handed the provider a message, a get or a put, and were taken
+    std::uint64_t retries = 0;   ///< calls that the provider had no room for
+    std::uint64_t injected = 0;  ///< messages that left without a completion
+    std::uint64_t staged = 0;    ///< messages that were copied into a registered slot first
+    std::uint64_t received = 0;  ///< frames that arrived
+    std::uint64_t gets = 0;
+    std::uint64_t puts = 0;
+    std::uint64_t atomics = 0;
+    std::uint64_t served = 0;         ///< gets and puts of the peer that this side moved
+    std::uint64_t bounced = 0;        ///< gets that the provider's alignment made go by a buffer
+    std::uint64_t receive_posts = 0;  ///< only a domain's count
+    std::uint64_t polls = 0;          ///< calls that asked for completions; only a domain's count
+    std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
+    std::uint64_t reopened = 0;       ///< endpoints given up to get memory back; only a domain's count
+
+    ofi_counts& operator+=(const ofi_counts& other) noexcept {
+        messages += other.messages;
+        control_frames += other.control_frames;
+        posts += other.posts;
+        retries += other.retries;
+        injected += other.injected;
+        staged += other.staged;
+        received += other.received;
+        gets += other.gets;
+        puts += other.puts;
+        atomics += other.atomics;
+        served += other.served;
+        bounced += other.bounced;
+        receive_posts += other.receive_posts;
+        polls += other.polls;
+        strangers += other.strangers;
+        reopened += other.reopened;
+        return *this;
+    }
+};
+
+}  // namespace rdmacoro

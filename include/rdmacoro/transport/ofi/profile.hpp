@@ -1,0 +1,194 @@
+// What each libfabric provider is, as constants: what the transport counts on, and checks when it opens one.
+//
+// Needs no libfabric: the numbers that libfabric gives its flags stand here once more, and device.hpp compares them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace rdmacoro {
+
+/// Flags of libfabric, under the names that the profiles use.
+namespace ofi_flag {
+inline constexpr std::uint64_t none = 0;
+
+// Memory registration: what the provider asks of who registers.
+inline constexpr std::uint64_t mr_local = 1u << 2;  ///< memory of this side must be registered, too
+inline constexpr std::uint64_t mr_virt_addr = 1u
+                                              << 4;  ///< peers name memory by its address, not by an offset
+inline constexpr std::uint64_t mr_allocated = 1u << 5;  ///< pages must exist when they are registered
+inline constexpr std::uint64_t mr_prov_key = 1u << 6;   ///< the provider chooses the keys
+inline constexpr std::uint64_t mr_endpoint = 1u
+                                             << 9;  ///< a registration is bound to an endpoint, then enabled
+
+// Order: sends after sends, sends after writes.
+inline constexpr std::uint64_t order_saw = 1u << 7;
+inline constexpr std::uint64_t order_sas = 1u << 8;
+}  // namespace ofi_flag
+
+/// How an endpoint of a provider is woken.
+enum class ofi_wait : std::uint8_t {
+    none,        ///< it has to be polled
+    descriptor,  ///< completions make a file descriptor readable
+};
+
+/// Who drives a provider.
+enum class ofi_progress : std::uint8_t { manual, automatic };
+
+/// Who moves the data of a get or put.
+enum class ofi_one_sided : std::uint8_t {
+    direct,  ///< the side that asks reads and writes the other's memory
+    served,  ///< the side that owns the memory checks the request, and writes or reads the other's
+};
+
+/// What a libfabric provider is like. A domain opens only where `fi_getinfo` confirms all of it; where the two disagree the
+/// error names the field. Bounds are the least that the transport may count on: more is as good.
+struct ofi_profile {
+    std::string_view scheme;    ///< of addresses: "ofi+tcp"
+    std::string_view provider;  ///< as libfabric names it: "tcp;ofi_rxm". Empty: chosen when the domain opens
+    std::string_view description;  ///< for people
+
+    std::uint64_t mr_mode = ofi_flag::none;      ///< what is offered, and must be answered
+    std::uint64_t mr_optional = ofi_flag::none;  ///< what is offered besides, and may be answered
+    std::uint64_t message_order = ofi_flag::order_sas;
+    std::size_t inject_bytes = 64;                ///< messages that leave without a completion
+    std::uint64_t longest_message = 0xffff'ffff;  ///< and longest get or put
+    std::size_t message_pieces = 1;               ///< that a send gathers
+    std::size_t rma_pieces = 1;                   ///< that a get or put names on the other side
+    std::size_t key_bytes = 8;                    ///< of a remote key
+    std::size_t remote_data_bytes = 0;            ///< that a completion at the other side carries
+    std::size_t get_alignment = 1;                ///< of both addresses and the length of a get
+    ofi_progress data_progress = ofi_progress::manual;
+    ofi_wait wait = ofi_wait::none;
+    ofi_one_sided one_sided = ofi_one_sided::direct;
+    bool delivery_complete = true;     ///< a put's completion can mean that the data is there
+    bool offloaded = false;            ///< gets and puts need no processor of the other side
+    bool atomics = false;              ///< fetch-and-add, compare-and-swap of 8 bytes
+    bool same_host = false;            ///< both ends are on one host
+    bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
+
+    std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
+    std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
+    std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
+};
+
+/// The providers that the transport knows.
+namespace provider {
+
+/// Cray XE, XK and XC: Gemini and Aries by uGNI. In libfabric up to 1.20. The limits of the protocol list are those of
+/// FastMPJ's ugnidev; where the hardware changes from FMA to BTE is the provider's affair.
+inline constexpr ofi_profile gni{.scheme = "ugni",
+                                 .provider = "gni",
+                                 .description = "Cray Gemini and Aries, by libfabric's gni",
+                                 .mr_mode =
+                                     ofi_flag::mr_virt_addr | ofi_flag::mr_allocated | ofi_flag::mr_prov_key,
+                                 .mr_optional = ofi_flag::mr_local,
+                                 .message_pieces = 8,
+                                 .remote_data_bytes = 8,
+                                 .get_alignment = 4,
+                                 .offloaded = true,
+                                 .atomics = true,
+                                 .slot_bytes = 16384 + 64,
+                                 .eager_bytes = 16384,
+                                 .get_bytes = 65536};
+
+/// HPE Slingshot. In libfabric from 1.21 on.
+inline constexpr ofi_profile cxi{.scheme = "ofi+cxi",
+                                 .provider = "cxi",
+                                 .description = "HPE Slingshot, by libfabric's cxi",
+                                 .mr_mode = ofi_flag::mr_endpoint | ofi_flag::mr_prov_key,
+                                 .mr_optional = ofi_flag::mr_allocated,
+                                 .inject_bytes = 192,
+                                 .remote_data_bytes = 8,
+                                 .wait = ofi_wait::descriptor,
+                                 .offloaded = true,
+                                 .atomics = true};
+
+/// The Elastic Fabric Adapter of Amazon's cloud. Gets and puts need the other side's processor on some instance types, so
+/// nobody counts on them.
+inline constexpr ofi_profile efa{.scheme = "ofi+efa",
+                                 .provider = "efa",
+                                 .description = "Amazon's Elastic Fabric Adapter, by libfabric's efa",
+                                 .mr_mode =
+                                     ofi_flag::mr_virt_addr | ofi_flag::mr_allocated | ofi_flag::mr_prov_key,
+                                 .mr_optional = ofi_flag::mr_local,
+                                 .inject_bytes = 0,
+                                 .remote_data_bytes = 4};
+
+/// InfiniBand and RoCE, with libfabric's reliable datagrams over connected queue pairs.
+inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
+                                   .provider = "verbs;ofi_rxm",
+                                   .description = "InfiniBand and RoCE, by libfabric's verbs",
+                                   .mr_mode = ofi_flag::mr_virt_addr | ofi_flag::mr_allocated |
+                                              ofi_flag::mr_prov_key,
+                                   .mr_optional = ofi_flag::mr_local,
+                                   .message_order = ofi_flag::order_sas | ofi_flag::order_saw,
+                                   .longest_message = 0x4000'0000,
+                                   .remote_data_bytes = 4,
+                                   .wait = ofi_wait::descriptor,
+                                   .offloaded = true,
+                                   .tells_address_by_ip = true};
+
+/// Any network that speaks TCP.
+inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
+                                 .provider = "tcp;ofi_rxm",
+                                 .description = "TCP sockets, by libfabric's tcp",
+                                 .message_order = ofi_flag::order_sas | ofi_flag::order_saw,
+                                 .message_pieces = 4,
+                                 .remote_data_bytes = 8,
+                                 .wait = ofi_wait::descriptor,
+                                 .tells_address_by_ip = true};
+
+/// Two processes of one host. The provider does not tell who asked for a get or put that was refused, so the side that owns
+/// the memory serves them.
+inline constexpr ofi_profile shm{.scheme = "ofi+shm",
+                                 .provider = "shm",
+                                 .description = "shared memory, by libfabric's shm",
+                                 .inject_bytes = 4096,
+                                 .message_pieces = 4,
+                                 .remote_data_bytes = 8,
+                                 .one_sided = ofi_one_sided::served,
+                                 .atomics = false,
+                                 .same_host = true};
+
+/// TCP sockets, by the provider that others are developed against; not for speed.
+inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
+                                     .provider = "sockets",
+                                     .description = "TCP sockets, by libfabric's sockets",
+                                     .message_order = ofi_flag::order_sas | ofi_flag::order_saw,
+                                     .message_pieces = 8,
+                                     .remote_data_bytes = 8,
+                                     .data_progress = ofi_progress::automatic,
+                                     .wait = ofi_wait::descriptor,
+                                     .tells_address_by_ip = true};
+
+/// UDP datagrams, made reliable by libfabric.
+inline constexpr ofi_profile udp{.scheme = "ofi+udp",
+                                 .provider = "udp;ofi_rxd",
+                                 .description = "UDP sockets, by libfabric's udp",
+                                 .message_pieces = 4,
+                                 .remote_data_bytes = 8,
+                                 .tells_address_by_ip = true};
+
+/// Whichever of these is named when the domain opens.
+inline constexpr ofi_profile any{
+    .scheme = "ofi", .provider = "", .description = "any of libfabric's providers"};
+
+/// All but `any`, for people and for `any` to choose from.
+inline constexpr const ofi_profile* all[] = {&gni, &cxi, &efa, &verbs, &tcp, &shm, &sockets, &udp};
+
+/// The profile of a provider by libfabric's name for it, or by the part of its scheme behind "ofi+": "tcp;ofi_rxm", "tcp".
+/// Nullptr: there is none.
+[[nodiscard]] constexpr const ofi_profile* find(std::string_view name) noexcept {
+    constexpr std::string_view prefix = "ofi+";
+    for (const ofi_profile* one : all) {
+        if (name == one->provider || name == one->scheme) return one;
+        if (one->scheme.substr(0, prefix.size()) == prefix && name == one->scheme.substr(prefix.size()))
+            return one;
+    }
+    return nullptr;
+}
+
+}  // namespace provider
+}  // namespace rdmacoro
