@@ -1,37 +1,8 @@
 #!/bin/sh
 # overlap searches every list over every transport, from both sides, in both orders; wrong options are refused.
 # Usage: overlap.sh PATH. Ends with 77 (skipped) where there are not two CPUs.
-set -eu
-program=${1:?usage: overlap.sh PATH_OF_OVERLAP}
-if [ "$(nproc)" -lt 2 ]; then
-    echo "needs two CPUs"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-# succeeds ARGUMENT...: the program ends well within a minute.
-succeeds() {
-    timeout 60 "$program" "$@" >"$work/out" 2>"$work/err" || {
-        echo "FAILED: overlap $*: status $?"
-        cat "$work/out" "$work/err"
-        exit 1
-    }
-}
-
-# refuses STATUS PATTERN ARGUMENT...: it ends with this status and a message that matches.
-refuses() {
-    wanted=$1
-    pattern=$2
-    shift 2
-    status=0
-    timeout 60 "$program" "$@" >"$work/out" 2>"$work/err" || status=$?
-    if [ "$status" -ne "$wanted" ] || ! grep -q -e "$pattern" "$work/err"; then
-        echo "FAILED: overlap $*: status $status, expected $wanted and \"$pattern\""
-        cat "$work/err"
-        exit 1
-    fi
-}
+. "$(dirname "$0")/../support/program.sh" "$@"
+needs_two_cpus
 
 succeeds --protocol all --sizes 64,128K --repeat 3 --json "$work/all.json"
 grep -q 'overlap' "$work/out"

@@ -1,33 +1,7 @@
 #!/bin/sh
 # registration measures registration with every transport, with and without the cache; wrong options are refused.
 # Usage: registration.sh PATH.
-set -eu
-program=${1:?usage: registration.sh PATH_OF_REGISTRATION}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-# succeeds ARGUMENT...: the program ends well within a minute.
-succeeds() {
-    timeout 60 "$program" "$@" >"$work/out" 2>"$work/err" || {
-        echo "FAILED: registration $*: status $?"
-        cat "$work/out" "$work/err"
-        exit 1
-    }
-}
-
-# refuses STATUS PATTERN ARGUMENT...: it ends with this status and a message that matches.
-refuses() {
-    wanted=$1
-    pattern=$2
-    shift 2
-    status=0
-    timeout 60 "$program" "$@" >"$work/out" 2>"$work/err" || status=$?
-    if [ "$status" -ne "$wanted" ] || ! grep -q -e "$pattern" "$work/err"; then
-        echo "FAILED: registration $*: status $status, expected $wanted and \"$pattern\""
-        cat "$work/err"
-        exit 1
-    fi
-}
+. "$(dirname "$0")/../support/program.sh" "$@"
 
 succeeds --sizes 4K,1M --repeat 5 --json "$work/all.json"
 python3 - "$work/all.json" <<'PYTHON'
