@@ -276,3 +276,244 @@ TEST_CASE("pieces and lengths are bounded") {
     CHECK(fi_writemsg(pair.here.endpoint.get(), &message, 0) == -FI_EINVAL);
     CHECK(log.take() == "rma_iov_limit");
 }
+
+TEST_CASE("registrations obey the mode") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    const with_variable limit("RDMACORO_STAND_IN_MR_CNT", "2");
+    bare_endpoint end("gni");
+    std::vector<std::byte> memory(8192);
+    fid_mr* made = nullptr;
+    const auto reg = [&](const void* begin, std::size_t bytes, std::uint64_t access, std::uint64_t flags) {
+        return fi_mr_reg(end.domain.get(), begin, bytes, access, 0, 0, flags, &made, nullptr);
+    };
+    CHECK(reg(memory.data(), memory.size(), FI_REMOTE_READ, FI_RMA_EVENT) == -FI_EBADFLAGS);
+    CHECK(log.take() == "mr_flags");
+    CHECK(reg(nullptr, 64, FI_REMOTE_READ, 0) == -FI_EINVAL);
+    CHECK(log.take() == "mr_address");
+    CHECK(reg(memory.data(), 64, 0, 0) == -FI_EINVAL);
+    CHECK(log.take() == "mr_access");
+    const std::array<iovec, 2> pieces{iovec{memory.data(), 64}, iovec{memory.data() + 128, 64}};
+    CHECK(fi_mr_regv(end.domain.get(), pieces.data(), 2, FI_READ, 0, 0, 0, &made, nullptr) == -FI_EOPNOTSUPP);
+    CHECK(log.take() == "mr_iov_limit");
+
+    constexpr std::size_t bytes = 1 << 16;
+    void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(pages != MAP_FAILED);
+    REQUIRE(::munmap(static_cast<char*>(pages) + bytes / 2, bytes / 2) == 0);
+    CHECK(reg(pages, bytes, FI_READ, 0) == -FI_EINVAL);
+    CHECK(log.take() == "mr_allocated");
+    REQUIRE(reg(pages, bytes / 2, FI_READ, 0) == 0);
+    const owned<fid_mr> first(made);
+    REQUIRE(reg(memory.data(), memory.size(), FI_READ, 0) == 0);
+    owned<fid_mr> second(made);
+    CHECK(log.take() == "");
+    CHECK(reg(memory.data(), 64, FI_READ, 0) == -FI_ENOSPC);
+    CHECK(log.take() == "mr_cnt");
+    second.reset();
+    REQUIRE(reg(memory.data(), 64, FI_READ, 0) == 0);
+    second.reset(made);
+    ::munmap(pages, bytes / 2);
+}
+
+TEST_CASE("where local registration was agreed every operation must name one that fits") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    for (const std::string name : {"gni", "efa"}) {
+        CAPTURE(name);
+        bare_endpoint::choices local;
+        local.change_hints = [](fi_info& hints) { hints.domain_attr->mr_mode |= FI_MR_LOCAL; };
+        bare_pair pair(name, local);
+        CHECK((pair.here.info->domain_attr->mr_mode & FI_MR_LOCAL) != 0);
+        std::vector<std::byte> out = numbered(256), in(256);
+        const owned<fid_mr> source = pair.here.expose(out), sink = pair.there.expose(in);
+        const auto send = [&](std::size_t bytes, void* descriptor) {
+            return pair.posted([&] {
+                return fi_send(pair.here.endpoint.get(), out.data(), bytes, descriptor, pair.to_there,
+                               nullptr);
+            });
+        };
+        CHECK(send(200, nullptr) == -FI_EINVAL);
+        CHECK(log.take() == "mr_local");
+        CHECK(send(257, fi_mr_desc(source.get())) == -FI_EINVAL);
+        CHECK(log.take() == "mr_local");
+        CHECK(send(200, fi_mr_desc(sink.get())) == -FI_EINVAL);  // the other domain's
+        CHECK(log.take() == "mr_local");
+        fid_mr* made = nullptr;
+        REQUIRE(fi_mr_reg(pair.here.domain.get(), out.data(), out.size(), FI_RECV, 0, 0, 0, &made, nullptr) ==
+                0);
+        owned<fid_mr> for_receives(made);
+        CHECK(send(200, fi_mr_desc(made)) == -FI_EACCES);
+        CHECK(log.take() == "mr_local");
+        void* const stale = fi_mr_desc(made);
+        for_receives.reset();
+        CHECK(send(200, stale) == -FI_EINVAL);
+        CHECK(log.take() == "mr_local");
+        CHECK(fi_recv(pair.there.endpoint.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, nullptr) ==
+              -FI_EINVAL);
+        CHECK(log.take() == "mr_local");
+
+        REQUIRE(fi_recv(pair.there.endpoint.get(), in.data(), in.size(), fi_mr_desc(sink.get()),
+                        FI_ADDR_UNSPEC, nullptr) == 0);
+        REQUIRE(send(256, fi_mr_desc(source.get())) == 0);
+        pair.until([&] { return pair.done_there.size() == 1; });
+        CHECK(in == out);
+        CHECK(log.take() == "");
+    }
+}
+
+TEST_CASE("a registration that belongs to an endpoint has no key until it is bound and enabled") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    bare_pair pair("cxi");
+    std::vector<std::byte> remote = numbered(512), local(512);
+    fid_mr* made = nullptr;
+    REQUIRE(fi_mr_reg(pair.there.domain.get(), remote.data(), remote.size(), FI_REMOTE_READ, 0, 0, 0, &made,
+                      nullptr) == 0);
+    owned<fid_mr> exposed(made);
+    CHECK(fi_mr_key(made) == FI_KEY_NOTAVAIL);
+    CHECK(fi_mr_enable(made) == -FI_EINVAL);
+    CHECK(log.take() == "mr_enable");
+    REQUIRE(fi_mr_bind(made, &pair.there.endpoint->fid, 0) == 0);
+    CHECK(fi_mr_key(made) == FI_KEY_NOTAVAIL);
+    CHECK(fi_close(&pair.there.endpoint->fid) == -FI_EBUSY);
+    CHECK(log.take() == "ep_close");
+    REQUIRE(fi_mr_enable(made) == 0);
+    CHECK(fi_mr_key(made) != FI_KEY_NOTAVAIL);
+    REQUIRE(pair.posted([&] {
+        return fi_read(pair.here.endpoint.get(), local.data(), 500, nullptr, pair.to_there, 12,
+                       fi_mr_key(made), nullptr);
+    }) == 0);
+    pair.until([&] { return pair.done_here.size() == 1; });
+    CHECK(std::equal(local.begin(), local.begin() + 500, remote.begin() + 12));
+    CHECK(log.take() == "");
+
+    // Elsewhere there is nothing to bind.
+    bare_endpoint other("gni");
+    const owned<fid_mr> plain = other.expose(remote);
+    CHECK(fi_mr_bind(plain.get(), &other.endpoint->fid, 0) == -FI_EINVAL);
+    CHECK(log.take() == "mr_bind");
+}
+
+TEST_CASE("a refused key ends its operation with an error") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    bare_pair pair("gni");
+    std::vector<std::byte> remote = numbered(512), local(512);
+    const owned<fid_mr> exposed = pair.there.expose(remote);
+    int mine = 0;
+    REQUIRE(pair.posted([&] {
+        return fi_read(pair.here.endpoint.get(), local.data(), 512, nullptr, pair.to_there,
+                       pair.there.address_of(remote.data(), remote), fi_mr_key(exposed.get()) + 77, &mine);
+    }) == 0);
+    pair.until([&] { return !pair.errors.empty(); });
+    CHECK(pair.errors.front().op_context == &mine);
+    CHECK(pair.errors.front().err != 0);
+    CHECK(pair.done_here.empty());
+}
+
+TEST_CASE("wait objects are the hardware's") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    const auto open = [](bare_endpoint& in, fi_wait_obj object) {
+        fi_cq_attr attributes{};
+        attributes.format = FI_CQ_FORMAT_DATA;
+        attributes.wait_obj = object;
+        fid_cq* opened = nullptr;
+        const int result = fi_cq_open(in.domain.get(), &attributes, &opened, nullptr);
+        return std::pair(result, owned<fid_cq>(opened));
+    };
+    {
+        bare_endpoint end("gni");
+        CHECK(open(end, FI_WAIT_FD).first == -FI_EINVAL);
+        CHECK(log.take() == "wait_obj");
+        CHECK(open(end, FI_WAIT_MUTEX_COND).first == -FI_EINVAL);
+        CHECK(log.take() == "wait_obj");
+        const auto [result, queue] = open(end, FI_WAIT_UNSPEC);
+        REQUIRE(result == 0);
+        int descriptor = -1;
+        CHECK(fi_control(&queue->fid, FI_GETWAIT, &descriptor) == -FI_ENOSYS);
+        CHECK(log.take() == "wait_obj");
+        fid* waiting[] = {&queue->fid};
+        CHECK(fi_trywait(end.fabric.get(), waiting, 1) == -FI_ENOSYS);
+        CHECK(log.take() == "trywait");
+    }
+    {
+        bare_endpoint end("efa");
+        CHECK(open(end, FI_WAIT_FD).first == -FI_ENOSYS);
+        CHECK(open(end, FI_WAIT_UNSPEC).first == -FI_ENOSYS);
+        CHECK(log.take() == "wait_obj wait_obj");
+    }
+    {
+        bare_endpoint end("cxi");
+        const auto [result, queue] = open(end, FI_WAIT_FD);
+        REQUIRE(result == 0);
+        int descriptor = -1;
+        CHECK(fi_control(&queue->fid, FI_GETWAIT, &descriptor) == 0);
+        CHECK(descriptor >= 0);
+        CHECK(open(end, FI_WAIT_MUTEX_COND).first == -FI_ENOSYS);
+        CHECK(log.take() == "wait_obj");
+    }
+}
+
+TEST_CASE("who waits for a descriptor misses nothing") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    bare_endpoint::choices waiting;
+    waiting.wait = FI_WAIT_FD;
+    bare_pair pair("cxi", waiting);
+    std::array<std::byte, 64> in{};
+    for (int i = 0; i != 8; ++i)
+        REQUIRE(fi_recv(pair.there.endpoint.get(), in.data(), in.size(), nullptr, FI_ADDR_UNSPEC, nullptr) ==
+                0);
+    for (int i = 0; i != 8; ++i)
+        REQUIRE(pair.posted([&] {
+            return fi_send(pair.here.endpoint.get(), in.data(), 32, nullptr, pair.to_there, nullptr);
+        }) == 0);
+    // With one entry read at a time, "you may wait" is said only when nothing is left.
+    fid* objects[] = {&pair.there.queue->fid};
+    pair.until([&] {
+        fi_cq_data_entry entry{};
+        if (fi_cq_read(pair.there.queue.get(), &entry, 1) == 1) pair.done_there.push_back(entry);
+        const bool may_wait = fi_trywait(pair.there.fabric.get(), objects, 1) == 0;
+        if (may_wait) CHECK(fi_cq_read(pair.there.queue.get(), &entry, 0) <= 0);
+        return pair.done_there.size() == 8;
+    });
+    CHECK(log.take() == "");
+}
+
+TEST_CASE("queues have the hardware's depth") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        bare_pair pair(name);
+        std::array<std::byte, 8> memory{};
+        const auto receive = [&] {
+            return fi_recv(pair.there.endpoint.get(), memory.data(), memory.size(), nullptr, FI_ADDR_UNSPEC,
+                           nullptr);
+        };
+        if (name != "efa") {  // whose queue is longer than the one below
+            for (std::size_t i = 0; i != pair.there.info->rx_attr->size; ++i) REQUIRE(receive() == 0);
+            CHECK(receive() == -FI_EAGAIN);
+        } else {
+            for (int i = 0; i != 1100; ++i) REQUIRE(receive() == 0);
+        }
+        const auto send = [&] {
+            return fi_send(pair.here.endpoint.get(), memory.data(), memory.size(), nullptr, pair.to_there,
+                           nullptr);
+        };
+        REQUIRE(pair.posted(send) == 0);
+        pair.until([&] { return pair.done_here.size() == 1; });
+        std::size_t posted = 0;
+        while (send() == 0) ++posted;
+        CHECK(posted <= pair.here.info->tx_attr->size);
+        CHECK(posted > 0);
+        pair.until([&] {
+            return pair.done_here.size() == posted + 1 &&
+                   pair.done_there.size() >= std::min<std::size_t>(posted, 400);
+        });
+        CHECK(send() == 0);
+    }
+    CHECK(log.take() == "");
+}

@@ -220,7 +220,7 @@ void queue::fetch() {
                 one.movable =
                     result.receives && !result.multiple &&
                     (in->asked.order == completion_order::any || one.entry.len > enforced.eager_size);
-            } else if ((one.entry.flags & FI_REMOTE_CQ_DATA) != 0 && (one.entry.flags & FI_RMA) != 0) {
+            } else if ((one.entry.flags & FI_REMOTE_WRITE) != 0) {
                 one.entry.op_context = nullptr;  // a peer wrote with data: nothing here was posted for it
                 one.movable = true;
             } else {
