@@ -2,7 +2,8 @@
 //
 // The ordinary run explores what fits half a minute, of that every nth program where RDMACORO_EXPLORE_EVERY=n says so (under
 // a sanitizer); the hidden tests, tagged [.nightly], all programs of five operations and many longer ones, as far as
-// RDMACORO_EXPLORE_SECONDS (for each list; twenty minutes) allows. RDMACORO_EXPLORE_LIST names one of the lists. A failure tells the command that replays its schedule.
+// RDMACORO_EXPLORE_SECONDS (for each list; twenty minutes) allows. RDMACORO_EXPLORE_LIST names one of the lists, RDMACORO_EXPLORE_SWEEP one line of what is printed ("2+2, canceled"),
+// RDMACORO_EXPLORE_EXECUTIONS how many executions a program may take (two million). A failure tells the command that replays its schedule.
 
 #include "support/explored_program.hpp"
 
@@ -143,13 +144,22 @@ programs two_tags(bool short_ones) {
 
 // ---- what was done
 
+/// What the environment names, or nothing.
+std::string_view named(const char* variable) {
+    const char* const asked = std::getenv(variable);
+    return asked != nullptr ? asked : "";
+}
+/// Whether this run looks at a part of it only; then it says what was not complete.
+bool by_name() { return !named("RDMACORO_EXPLORE_SWEEP").empty(); }
+
 struct tally {
     std::size_t searches = 0;
     std::size_t complete = 0;
     std::uint64_t executions = 0;
     std::uint64_t pruned = 0;
     std::uint64_t by_chance = 0;
-    std::size_t left_out = 0;  ///< searches that time did not allow
+    std::size_t left_out = 0;               ///< searches that time did not allow
+    std::vector<std::string> unfinished{};  ///< what is not complete, for RDMACORO_EXPLORE
 
     void print(const std::string& what) const {
         std::printf("%-48s %6zu searches, %s, %9llu executions, %9llu pruned", what.c_str(), searches,
@@ -160,6 +170,9 @@ struct tally {
         if (by_chance != 0) std::printf(", %llu by chance", static_cast<unsigned long long>(by_chance));
         if (left_out != 0) std::printf(", %zu searches LEFT OUT", left_out);
         std::printf("\n");
+        if (by_name()) {
+            for (const std::string& one : unfinished) std::printf("    not complete: %s\n", one.c_str());
+        }
         std::fflush(stdout);
     }
 };
@@ -183,7 +196,11 @@ void search(const named_list<List>& list, const two_sided_program& what, const e
     options.command = command(list.name, how, what);
     explore_report report = explore(explored_program<List>(what, how), options);
     ++sum.searches;
-    if (report.complete) ++sum.complete;
+    if (report.complete) {
+        ++sum.complete;
+    } else {
+        sum.unfinished.push_back(std::string(list.name) + " " + how.text() + " " + what.text());
+    }
     sum.executions += report.executions;
     sum.pruned += report.pruned;
     if (!report.failed && !report.complete && most.by_chance != 0) {
@@ -226,6 +243,7 @@ std::size_t one_of() {
 template <class List>
 void sweep(const std::string& what, const named_list<List>& list, const programs& whole,
            const std::vector<explored_link>& links, const bounds& most, const stopwatch* time = nullptr) {
+    if (by_name() && named("RDMACORO_EXPLORE_SWEEP") != what) return;
     const programs all = time == nullptr ? every(one_of(), whole) : whole;
     tally sum;
     sum.left_out = (whole.size() - all.size()) * links.size();
@@ -429,7 +447,10 @@ double seconds_of_a_list() {
     const char* asked = std::getenv("RDMACORO_EXPLORE_SECONDS");
     return asked != nullptr ? std::strtod(asked, nullptr) : 1200;
 }
-constexpr bounds deep{2'000'000, 20'000};
+bounds deep() {
+    const char* asked = std::getenv("RDMACORO_EXPLORE_EXECUTIONS");
+    return {asked != nullptr ? std::strtoull(asked, nullptr, 10) : 2'000'000, 20'000};
+}
 }  // namespace
 
 TEST_CASE("all programs of up to five operations, canceled at any point, on all links", "[.nightly]") {
@@ -441,18 +462,18 @@ TEST_CASE("all programs of up to five operations, canceled at any point, on all 
               std::pair{2u, 2u}, std::pair{3u, 2u}, std::pair{2u, 3u}, std::pair{4u, 1u},
               std::pair{1u, 4u}}) {
             const std::string name = std::to_string(sends) + "+" + std::to_string(receives);
-            sweep(name, list, one_way(sends, receives, shorts), all_links, deep, &time);
+            sweep(name, list, one_way(sends, receives, shorts), all_links, deep(), &time);
         }
-        sweep("1+1 each way", list, both_ways(shorts, false), all_links, deep, &time);
-        sweep("two tags", list, two_tags(shorts), all_links, deep, &time);
-        sweep("2+2, borrowed", list, one_way(2, 2, shorts), borrowing, deep, &time);
-        sweep("1+1, canceled", list, one_way_with_cancels(1, 1, shorts), all_links, deep, &time);
-        sweep("2+1, canceled", list, one_way_with_cancels(2, 1, shorts), all_links, deep, &time);
-        sweep("1+2, canceled", list, one_way_with_cancels(1, 2, shorts), all_links, deep, &time);
-        sweep("2+2, canceled", list, one_way_with_cancels(2, 2, shorts), all_links, deep, &time);
-        sweep("1+1 each way, canceled", list, both_ways(shorts, true), all_links, deep, &time);
-        sweep("3+2, canceled", list, one_way_with_cancels(3, 2, shorts), {usual}, deep, &time);
-        sweep("2+3, canceled", list, one_way_with_cancels(2, 3, shorts), {usual}, deep, &time);
+        sweep("1+1 each way", list, both_ways(shorts, false), all_links, deep(), &time);
+        sweep("two tags", list, two_tags(shorts), all_links, deep(), &time);
+        sweep("2+2, borrowed", list, one_way(2, 2, shorts), borrowing, deep(), &time);
+        sweep("1+1, canceled", list, one_way_with_cancels(1, 1, shorts), all_links, deep(), &time);
+        sweep("2+1, canceled", list, one_way_with_cancels(2, 1, shorts), all_links, deep(), &time);
+        sweep("1+2, canceled", list, one_way_with_cancels(1, 2, shorts), all_links, deep(), &time);
+        sweep("2+2, canceled", list, one_way_with_cancels(2, 2, shorts), all_links, deep(), &time);
+        sweep("1+1 each way, canceled", list, both_ways(shorts, true), all_links, deep(), &time);
+        sweep("3+2, canceled", list, one_way_with_cancels(3, 2, shorts), {usual}, deep(), &time);
+        sweep("2+3, canceled", list, one_way_with_cancels(2, 3, shorts), {usual}, deep(), &time);
     });
 }
 
@@ -484,7 +505,7 @@ TEST_CASE("the program that RDMACORO_EXPLORE names", "[.replay]") {
                     continue;
                 found = true;
                 tally sum;
-                search(list, what, how, deep, sum);
+                search(list, what, how, deep(), sum);
                 sum.print(asked);
             }
         }
