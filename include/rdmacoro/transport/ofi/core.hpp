@@ -219,8 +219,10 @@ private:
     // Opening: exchange.hpp.
     inline void fail_opening(const opening_outcome& how) noexcept;
     inline void become_ready() noexcept;
+    inline void greet() noexcept;
     [[nodiscard]] inline card own_card() const noexcept;
     [[nodiscard]] inline verdict judge_card(const card& said) noexcept;
+    inline void open_by(int fd, opener& who) noexcept;
     inline void on_socket(std::uint32_t events) noexcept;
     inline void exchange_step() noexcept;
 
@@ -272,6 +274,10 @@ private:
     bool owned_ = true;             // a link, a connection or an opener refers to it
     bool holds_resources_ = false;  // slots
     bool awaited_ = false;
+    bool accepts_ = false;     // the other side connects, and greets first
+    bool introduced_ = false;  // the cards are exchanged
+    bool got_hello_ = false;
+    bool said_hello_ = false;
     bool peer_hung_up_ = false;
     bool got_bye_ = false;
     bool said_bye_ = false;

@@ -38,7 +38,8 @@ inline void core::no_longer_awaited() noexcept {
     if (std::exchange(awaited_, false)) engine_.awaits_no_more();
 }
 inline void core::timer_expired() noexcept {
-    if (phase_ == phase::opening) return fail_opening({errc::timed_out, 0, "open"});
+    if (phase_ == phase::opening)
+        return fail_opening({errc::timed_out, 0, introduced_ ? "hear the other endpoint" : "open"});
     if (phase_ == phase::draining) {
         late_ = true;
     } else {
@@ -92,6 +93,10 @@ inline void core::take_control(const frame& f, slot& s) noexcept {
         case frame_kind::get:
         case frame_kind::put: asked(f, rest); break;
         case frame_kind::status: answered(rest); break;
+        case frame_kind::hello:
+            if (std::exchange(got_hello_, true)) return fail(errc::protocol_violation);
+            greet();
+            break;
         case frame_kind::bye:
             got_bye_ = true;
             fail(errc::peer_lost);
@@ -131,6 +136,10 @@ inline unsigned core::poll(unsigned budget) noexcept {
 /// Hands up what has come. Answers how many messages and completions moved.
 inline unsigned core::serve(unsigned budget) noexcept {
     unsigned moved = 0;
+    if (phase_ == phase::opening && failure_) {
+        fail_opening({static_cast<errc>(failure_.value), 0, "greet"});
+        return 1;
+    }
     while (transfer* t = finished_.front()) {
         completion* c = t->done;
         const std::error_code code = t->code;
@@ -182,7 +191,7 @@ inline unsigned core::serve(unsigned budget) noexcept {
 // ---- ending
 
 inline void core::fail(errc why) noexcept {
-    if (failure_ || phase_ != phase::ready) return;
+    if (failure_ || phase_ == phase::draining) return;
     failure_ = why == errc::ok ? errc::peer_lost : why;
     failed_dry_ = engine_.dry();
     mark_work();
@@ -244,7 +253,7 @@ inline void core::let_go(bool gracefully) noexcept {
     static_cast<list_node<stalled_tag>&>(*this).unlink();
     want_writable_ = busy_ = false;
     engine_.leaves(*this);
-    if (gracefully && !peer_hung_up_ && !got_bye_ && socket_ >= 0) {
+    if (gracefully && !peer_hung_up_ && !got_bye_ && socket_ >= 0 && to_ != FI_ADDR_UNSPEC) {
         set_timer(std::chrono::seconds(1));
         awaited_ = true;
         engine_.awaits();
@@ -256,7 +265,7 @@ inline void core::let_go(bool gracefully) noexcept {
 }
 
 inline void core::say_bye() noexcept {
-    if (said_bye_ || late_ || phase_ != phase::draining) return;
+    if (said_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
     if (credits_ == 0) {
         late_ = true;  // not a peer that keeps its word
         return;

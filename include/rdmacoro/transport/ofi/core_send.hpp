@@ -100,7 +100,7 @@ inline bool core::can_send_control() const noexcept {
     return credits_ > 1 && !failure_ && !said_bye_ && phase_ != phase::opening && !busy_;
 }
 
-/// Precondition: `can_send_control()`, or it is the last word. `fill` writes the `bytes` behind the word.
+/// Precondition: `can_send_control()`, or it is the first word or the last. `fill` writes the `bytes` behind the word.
 template <class Fill>
 bool core::send_control(frame_kind kind, std::size_t bytes, Fill fill) noexcept {
     const std::size_t whole = frame_word_bytes + bytes;
@@ -135,6 +135,7 @@ inline void core::say_control() noexcept {
 inline void core::pump() noexcept {
     busy_ = false;
     if (phase_ == phase::draining) return say_bye();
+    if (phase_ == phase::opening) return greet();
     if (phase_ != phase::ready) return;
     if (partial_ != 0) {
         for (transfer* t = moving_.front(); t != nullptr && partial_ != 0;) {

@@ -249,8 +249,8 @@ inline void engine::reopen_endpoint() noexcept {
         }
     });
     for (core* c = all_.front(); c != nullptr; c = all_.next(*c)) {
-        c->endpoint_gone();
         c->fail(errc::peer_lost);
+        c->endpoint_gone();
     }
     broken_ = device_.open_endpoint().failed != 0 || (bound && slots_.register_again() != 0) ||
               (device_.wait_fd() >= 0 && !watch(completions_, device_.wait_fd(), EPOLLIN));
@@ -288,7 +288,7 @@ inline int engine::hold_resources(core&) noexcept {
     return 0;
 }
 inline void engine::release_resources(core& c) noexcept {
-    device_.release(c.to_);
+    if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
     wanted_ -= options_.credits;
     slots_.unreserve(options_.credits + core::most_staged);
 }

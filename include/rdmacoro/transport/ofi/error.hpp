@@ -23,7 +23,6 @@ namespace rdmacoro::detail::fabric {
         case FI_EPERM:
         case FI_ENOKEY:
         case FI_EINVAL: return errc::access_denied;
-        case FI_ECANCELED: return errc::canceled;
         case FI_ENOMEM: return errc::no_resources;
         default: return errc::peer_lost;
     }

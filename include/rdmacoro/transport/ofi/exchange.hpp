@@ -1,7 +1,7 @@
 // How a connection of a libfabric domain opens: by an exchange of cards over TCP. Included by engine.hpp alone.
 //
-// Both sides send a card and, when they have read the other's, one byte more: welcome, or why not. Who has got a welcome may
-// send messages. The socket stays open: its end is the end of the link, so that the death of an idle peer is noticed.
+// Both sides send a card and, when they have read the other's, one byte more: welcome, or why not. Then each sends a first
+// frame by the provider, the side that connects before the other; who has got one may send messages. The socket stays open: its end is the end of the link, so that the death of an idle peer is noticed.
 #pragma once
 
 #include <rdmacoro/transport/ofi/engine.hpp>
@@ -101,12 +101,16 @@ inline void core::connect(const tcp_endpoint& to, opener& who) noexcept {
         opener_ = &who;
         return fail_opening({errc::connection_refused, why, "connect"});
     }
-    accept(fd, who);
+    open_by(fd, who);
     if (exchange_ != nullptr) exchange_->connecting = true;
+}
+inline void core::accept(int fd, opener& who) noexcept {
+    accepts_ = true;
+    open_by(fd, who);
 }
 
 /// Takes the socket over; the two sides do the same.
-inline void core::accept(int fd, opener& who) noexcept {
+inline void core::open_by(int fd, opener& who) noexcept {
     opener_ = &who;
     awaited_ = true;
     engine_.awaits();
@@ -125,7 +129,8 @@ inline void core::accept(int fd, opener& who) noexcept {
 }
 
 inline void core::on_socket(std::uint32_t) noexcept {
-    if (phase_ == phase::opening) return exchange_step();
+    if (phase_ == phase::opening && !introduced_) return exchange_step();
+    if (phase_ == phase::opening) return fail_opening({errc::peer_lost, 0, "greet"});
     // Nothing is said there any more: whatever it tells, the peer has gone, or has heard our last frame.
     engine_.unwatch(*this);
     peer_hung_up_ = true;
@@ -190,7 +195,18 @@ inline void core::exchange_step() noexcept {
                              0, "greet", heard});
     static_cast<void>(engine_.watch(*this, socket_, EPOLLIN | EPOLLRDHUP));
     exchange_.reset();
-    become_ready();
+    introduced_ = true;
+    greet();
+}
+
+/// The first frames: the side that connects sends its own, the other answers. Who has got one knows that the way is open; and
+/// what a provider does for a first message is done.
+inline void core::greet() noexcept {
+    if (!introduced_ || phase_ != phase::opening) return;
+    if (!said_hello_ && (!accepts_ || got_hello_))
+        said_hello_ = send_control(frame_kind::hello, 0, [](std::byte*) noexcept {});
+    if (failure_) return fail_opening({errc::connection_refused, 0, "greet", verdict::bad_address});
+    if (said_hello_ && got_hello_) become_ready();
 }
 
 }  // namespace rdmacoro::detail::fabric

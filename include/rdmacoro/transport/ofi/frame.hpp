@@ -1,7 +1,7 @@
 // What libfabric links say to each other: the card when they meet, and the word before each message.
 //
 //   frame    kind (4 bits), sequence (12), credits given back (16); the receiver's link (64); then what its kind says:
-//            message: header and payload; get, put: `service_request`; status: `one_sided_status`; credit: nothing
+//            message: header and payload; get, put: `service_request`; status: `one_sided_status`; the others: nothing
 //   card     see `card`
 //
 // All links of a domain share one endpoint, so each frame names the link it is for: an index, and 48 random bits that the
@@ -25,6 +25,7 @@ enum class frame_kind : std::uint8_t {
     get,     ///< asks the receiver to write what its region holds to the sender's memory
     put,     ///< asks the receiver to read the sender's memory into its region
     status,  ///< how a get or put went
+    hello,   ///< the first frame: the way there is open
     bye,     ///< the last frame of a link that is closed
 };
 
@@ -95,6 +96,7 @@ inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
     switch (kind) {
         case frame_kind::message: return bytes >= frame_bytes;
         case frame_kind::credit:
+        case frame_kind::hello:
         case frame_kind::bye: return bytes == frame_word_bytes;
         case frame_kind::get:
         case frame_kind::put: return bytes == frame_word_bytes + service_request::wire_bytes;

@@ -377,6 +377,7 @@ inline void core::complete_all(std::error_code reason) noexcept {
 }
 
 inline void core::endpoint_gone() noexcept {
+    to_ = FI_ADDR_UNSPEC;
     for (transfer* t = moving_.front(); t != nullptr;) {
         transfer* after = moving_.next(*t);
         if (t->out) piece_over(*t, FI_ECANCELED);

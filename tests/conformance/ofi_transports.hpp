@@ -1,0 +1,45 @@
+#pragma once
+
+// The libfabric transport for the conformance suite: one type, opened on several providers. Included by transports.hpp.
+
+#include <rdmacoro/transport/ofi.hpp>
+
+#include <memory>
+#include <string>
+#include <tuple>
+
+namespace rdmacoro::test {
+
+struct ofi_tcp {
+    using transport_type = ofi<provider::any>;
+    static ofi_options options_for(const char* provider) {
+        ofi_options o;
+        o.provider = provider;
+        o.node = "127.0.0.1";
+        return o;
+    }
+    static std::unique_ptr<transport_type::domain> open(scheduler& on) {
+        return std::make_unique<transport_type::domain>(on, options_for("tcp"));
+    }
+    static std::string address() { return "127.0.0.1:0"; }
+    static constexpr bool crosses_threads = true;
+};
+
+struct ofi_shm : ofi_tcp {
+    static std::unique_ptr<transport_type::domain> open(scheduler& on) {
+        ofi_options o = options_for("shm");
+        o.node.clear();
+        return std::make_unique<transport_type::domain>(on, o);
+    }
+};
+
+/// The provider gni: real, or the stand-in, which FI_PROVIDER_PATH names. Without either it fails.
+struct ofi_gni : ofi_tcp {
+    static std::unique_ptr<transport_type::domain> open(scheduler& on) {
+        return std::make_unique<transport_type::domain>(on, options_for("gni"));
+    }
+};
+
+using every_ofi_transport = std::tuple<ofi_tcp, ofi_shm, ofi_gni>;
+
+}  // namespace rdmacoro::test
