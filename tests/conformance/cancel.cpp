@@ -243,7 +243,7 @@ task<> sender_stops_anywhere(world<T>& w) {
     }
     // The stages lead through all that can happen, but for being withdrawn where the announcement goes out at once.
     CAPTURE(withdrawn, cut, through);
-    CHECK(cut > 0);
+    if (!delegates_matching<T>) CHECK(cut > 0);
     CHECK(through > 0);
     co_await still_talks(p.a, p.b);
 }
@@ -331,8 +331,10 @@ task<> receiver_stops_anywhere(world<T>& w) {
             }
             // Met no receive at all: another gets it. Otherwise the sender ends by itself.
             bool matched = true;
+            local_stop_source found_or_not;
+            auto unmet = begin(p.b.probe(1), found_or_not);
             while (!sending.done()) {
-                if (p.b.connection().box().matching().find(0, tag_match(1)) != nullptr) {
+                if (unmet.done() && matched) {
                     const message whole = co_await p.b.recv_lent(1);
                     CHECK(is_pattern(whole.bytes(), 1));
                     CHECK(whole.size() == long_bytes);
@@ -340,6 +342,8 @@ task<> receiver_stops_anywhere(world<T>& w) {
                 }
                 co_await yield();
             }
+            found_or_not.request_stop();
+            static_cast<void>(co_await unmet);
             co_await sending;
             if (ended && matched) ++cut;
             if (ended) {
@@ -348,7 +352,7 @@ task<> receiver_stops_anywhere(world<T>& w) {
         }
         CAPTURE(lent, cut, through, soonest);
         // Stopped with the message half there; one that is through a turn after it was sent is never seen like that.
-        if (soonest > 1) CHECK(cut > 0);
+        if (soonest > 1 && !delegates_matching<T>) CHECK(cut > 0);
         CHECK(through > 0);
     }
     co_await still_talks(p.a, p.b);

@@ -117,7 +117,8 @@ task<> a_million(world<T>& w) {
         if (end <= messages) {
             // It has more to send, and however long it is given, it sends nothing.
             for (int turns = 0; turns < 100; ++turns) co_await yield();
-            if (from_here.available() < cost && p.a.counts().eager_sent == end) ++blocked;
+            const std::uint64_t sent = p.a.counts().eager_sent + p.a.counts().provider_matched_sent;
+            if (from_here.available() < cost && sent == end) ++blocked;
         }
         const std::size_t there = box.matching().unexpected();
         fullest = std::max(fullest, there);

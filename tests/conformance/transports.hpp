@@ -17,6 +17,7 @@
 #endif
 
 #include "support/loopback.hpp"
+#include "support/matching_loopback.hpp"
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
@@ -29,7 +30,20 @@
 
 #include <unistd.h>
 
+namespace rdmacoro::detail {
+/// So that the suite, which names no list, runs with the transport's own matching on it.
+template <>
+struct default_list<test::matching_loopback> {
+    using type = protocols<provider_matched>;
+};
+}  // namespace rdmacoro::detail
+
 namespace rdmacoro::test {
+
+/// Whether the messages of the suite are matched by the transport: what is matched is received to its end, and nothing but
+/// the transport knows of a message that nobody has asked for.
+template <class T>
+inline constexpr bool delegates_matching = default_protocols<T>::delegates;
 
 /// A name that no other listener on this machine has.
 inline std::string fresh_name() {
@@ -139,6 +153,31 @@ struct in_memory {
     static constexpr bool crosses_threads = false;
 };
 
+struct matched_in_memory : in_memory {
+    using transport_type = matching_loopback;
+    static std::unique_ptr<matching_loopback::domain> open(scheduler& on) {
+        tagged_wire::of_new_ones() = nullptr;
+        return in_memory::open(on);
+    }
+};
+
+/// Matched by a link that has room for few, ends things late and takes one piece of memory.
+struct matched_with_little_room : matched_in_memory {
+    static std::unique_ptr<matching_loopback::domain> open(scheduler& on) {
+        tagged_wire::of_new_ones() = [](tagged_wire& wire) {
+            for (tagged_lane& lane : wire.lanes) {
+                lane.room = 7;
+                lane.posts = 2;
+                lane.piece = 20'000;
+                lane.defers = lane.answers_late = lane.withdraws_late = true;
+            }
+            wire.traits.buffered_bytes = 1500;
+            wire.traits.pieces = 1;
+        };
+        return in_memory::open(on);
+    }
+};
+
 /// A simulated network whose time passes while nothing else can run, whatever the scheduler's clock says.
 struct sim_plain {
     using transport_type = sim;
@@ -188,8 +227,12 @@ struct sim_that_revokes_late : sim_plain {
     }
 };
 
+// A program of its own: all but what needs two schedulers, with `provider_matched`.
+#if RDMACORO_MATCHED_SUITE
+using every_transport = std::tuple<matched_in_memory, matched_with_little_room>;
+using every_real_transport = every_transport;
 // A program of its own runs where the devices are, perhaps in a virtual machine: nothing but verbs in it.
-#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE
+#elif RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE
 using every_transport = every_verbs_transport;
 using every_real_transport = every_verbs_transport;
 #else

@@ -9,6 +9,9 @@ constinit thread_local std::size_t count = 0;
 
 std::size_t rdmacoro::test::allocations() noexcept { return count; }
 
+rdmacoro::test::allocations_apart::allocations_apart() noexcept : before_(count) {}
+rdmacoro::test::allocations_apart::~allocations_apart() { count = before_; }
+
 #if RDMACORO_COUNTS_ALLOCATIONS
 
 void* operator new(std::size_t bytes) {

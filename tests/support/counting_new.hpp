@@ -24,4 +24,16 @@ inline constexpr bool counts_allocations = RDMACORO_COUNTS_ALLOCATIONS != 0;
 /// How often this thread has called operator new. Compare two of them.
 std::size_t allocations() noexcept;
 
+/// What the thread takes while this lives is not counted: for test doubles that stand for what takes nothing.
+class allocations_apart {
+public:
+    allocations_apart() noexcept;
+    ~allocations_apart();
+    allocations_apart(const allocations_apart&) = delete;
+    allocations_apart& operator=(const allocations_apart&) = delete;
+
+private:
+    std::size_t before_;
+};
+
 }  // namespace rdmacoro::test

@@ -102,6 +102,7 @@ struct loopback_wire {
     loopback_lane lanes[2];
     std::vector<loopback_shared_copy> shared[2];  ///< opened by that end
     loopback_domain* domains[2] = {nullptr, nullptr};
+    std::shared_ptr<void> beside;  ///< what a transport built on this one keeps for both ends
     capabilities offered{.inline_bytes = 48,
                          .max_message = 16384,
                          .eager_bytes = 4096,

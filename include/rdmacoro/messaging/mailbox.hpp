@@ -61,13 +61,30 @@ public:
         return r.source_ == any_source || find(r.source_)->cancel_posted(r);
     }
 
+    static constexpr bool delegates = connection_type::delegates;
+    void receive(receive_request& r) noexcept {
+        if (r.source_ != any_source) {
+            find(r.source_)->receive(r);
+        } else {
+            box_.matching().post(r);
+            look_for(any_source);
+        }
+    }
+    void look_for(peer_id source) noexcept {
+        for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+            if ((source == any_source || source == peer) && peers_[peer] != nullptr)
+                peers_[peer]->link.look_for(source);
+        }
+    }
+
     /// Takes `made` over; leaves it alone when it throws.
     [[nodiscard]] peer_id attach(std::unique_ptr<endpoint_core<T, P>>& made) {
         if (!made || &made->link.box().owner() != &box_.owner()) {
             throw error(errc::invalid_argument,
                         "mailbox::attach: not an endpoint of this mailbox's scheduler");
         }
-        if (made->box->matching().posted() != 0 || made->box->matching().has_probes()) {
+        if (made->box->matching().posted() != 0 || made->box->matching().has_probes() ||
+            made->link.has_receives()) {
             throw error(errc::invalid_argument,
                         "mailbox::attach: the endpoint has a pending receive or probe");
         }

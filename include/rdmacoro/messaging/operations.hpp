@@ -31,6 +31,10 @@ private:
 
 namespace detail {
 
+/// Who has receives and probes matched by its links.
+template <class Poller>
+concept delegating_poller = requires { requires Poller::delegates; };
+
 /// What receives of both kinds share. `Poller` is a connection or a mailbox's core.
 template <class Derived, class T, class Poller>
 class receive_base : public basic_operation<Derived, T, receive_request> {
@@ -56,7 +60,12 @@ public:
             this->finish(why);
             return;
         }
-        box.matching().post(*this);
+        if constexpr (delegating_poller<Poller>) {
+            poller_->receive(*this);
+            if (this->done()) return;
+        } else {
+            box.matching().post(*this);
+        }
         poller_->poll_for(this->source_);
         if constexpr (Poller::speculates) {
             if (!this->done() && this->filling_ == nullptr) poller_->posted(*this);
@@ -140,6 +149,10 @@ public:
             return;
         }
         matching.add_probe(*this);
+        if constexpr (detail::delegating_poller<Poller>) {
+            poller_->look_for(this->source_);
+            if (this->done()) return;
+        }
         poller_->poll_for(this->source_);
     }
     void cancel() noexcept {

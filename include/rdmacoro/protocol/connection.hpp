@@ -14,6 +14,9 @@ namespace rdmacoro::detail {
 /// A link of `Transport` whose messages travel as `Protocols` say. Also the context of the policies' engines.
 template <class Transport, class Protocols>
 class connection final : public connection_base {
+    static_assert(!Protocols::delegates || matching_link<typename Transport::template link<sink_archetype>>,
+                  "protocols<provider_matched> needs a transport whose link models matching_link");
+
 public:
     using link_type = typename Transport::template link<connection>;
 
@@ -27,13 +30,7 @@ public:
         owes_hello_ = true;
         say_what_is_owed();
     }
-    ~connection() {
-        if (phase_ != phase::down) link_.close(make_error_code(errc::closed));
-        for (unexpected_message* m = box_->matching().oldest(); m != nullptr;
-             m = box_->matching().after(*m)) {
-            if (m->from == this) m->from = nullptr;
-        }
-    }
+    ~connection();
 
     [[nodiscard]] link_type& link() noexcept { return link_; }
 
@@ -45,6 +42,22 @@ public:
 
     /// Whether receives are told of when they are posted, and asked for when they are canceled.
     static constexpr bool speculates = Protocols::speculates && Transport::static_capabilities.one_sided;
+
+    /// Whether the link matches; then receives and probes that begin go by `receive` and `look_for`.
+    static constexpr bool delegates = Protocols::delegates;
+    void receive(receive_request& r) noexcept { delegate().receive(r); }
+    void look_for(peer_id) noexcept { delegate().look(); }
+    /// Whether receives are with the link.
+    [[nodiscard]] bool has_receives() noexcept {
+        if constexpr (delegates) return delegate().has_receives();
+        return false;
+    }
+    /// The engine of the only policy.
+    [[nodiscard]] auto& delegate() noexcept
+        requires delegates
+    {
+        return engines_.template at<0>();
+    }
 
     /// Begins a send, in its turn.
     [[gnu::always_inline]] void send(send_request& r) noexcept {
@@ -58,15 +71,7 @@ public:
             wait(r, begun);
     }
 
-    void cancel_send(send_request& r) noexcept {
-        if (r.linked()) {
-            r.unlink();
-            r.finish(make_error_code(errc::canceled));
-            drain();
-            return;
-        }
-        engines_.with(r.policy_, [&](auto& engine) noexcept { engine.cancel_send(r); });
-    }
+    void cancel_send(send_request& r) noexcept;
 
     bool forget_receive(receive_request& r) noexcept override {
         bool now = true;
@@ -105,19 +110,7 @@ public:
     [[nodiscard]] phase_waiter*& opener() noexcept { return opener_; }
 
     /// Says goodbye once everything is sent; `closer` is told when the peer has seen it, or the link is down.
-    void begin_close(phase_waiter& closer) noexcept {
-        if (phase_ != phase::open) {
-            close(make_error_code(errc::closed));
-            closer.reached(closer, {});
-            return;
-        }
-        phase_ = phase::closing;
-        closer_ = &closer;
-        engines_.each([](auto& engine) noexcept {
-            if constexpr (requires { engine.leaving(); }) engine.leaving();
-        });
-        maybe_goodbye();
-    }
+    void begin_close(phase_waiter& closer) noexcept;
 
     /// Why the handshake failed, for people; empty when there is nothing to add.
     [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
@@ -297,6 +290,9 @@ public:
         r.finish({});
     }
 
+    /// A control message holds from now on.
+    void obey(const wire_header& h) noexcept;
+
     /// The peer broke the protocol. Ends the link.
     delivery violation() noexcept {
         close(make_error_code(errc::protocol_violation));
@@ -455,7 +451,9 @@ private:
         return answer;
     }
     [[nodiscard]] bool say(control_kind kind) noexcept {
-        return say(static_cast<std::uint8_t>(kind), 0, 0, {}) == post_result::done;
+        tag_type before = 0;  // messages that go another way
+        if constexpr (delegates) before = delegate().posted();
+        return say(static_cast<std::uint8_t>(kind), 0, before, {}) == post_result::done;
     }
 
     /// Says what belongs to no policy and could not be said before.

@@ -34,12 +34,13 @@ struct metrics {
     std::uint64_t speculation_stopped = 0;         ///< times announcing did not pay
     std::uint64_t speculation_resumed = 0;         ///< times it was tried again
     std::uint64_t unexpected = 0;                  ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;   ///< copies made above the transport: received, kept, staged
-    std::uint64_t bytes_copied = 0;     ///< in those copies
-    std::uint64_t lent = 0;             ///< messages handed to the user without a copy
-    std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit
-    std::uint64_t room_waits = 0;       ///< sends that had to wait for the transport
-    std::uint64_t credit_messages = 0;  ///< messages sent only to give credit back
+    std::uint64_t payload_copies = 0;         ///< copies made above the transport: received, kept, staged
+    std::uint64_t bytes_copied = 0;           ///< in those copies
+    std::uint64_t lent = 0;                   ///< messages handed to the user without a copy
+    std::uint64_t credit_waits = 0;           ///< sends that had to wait for credit
+    std::uint64_t room_waits = 0;             ///< sends that had to wait for the transport
+    std::uint64_t credit_messages = 0;        ///< messages sent only to give credit back
+    std::uint64_t provider_matched_sent = 0;  ///< messages that the transport matches
 };
 
 }  // namespace rdmacoro

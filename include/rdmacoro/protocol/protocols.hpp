@@ -5,6 +5,7 @@
 #include <rdmacoro/protocol/eager.hpp>
 #include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/policy.hpp>
+#include <rdmacoro/protocol/provider_matched.hpp>
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>
@@ -44,6 +45,11 @@ inline constexpr bool is_speculative = false;
 template <class Policy>
     requires(Policy::speculates)
 inline constexpr bool is_speculative<Policy> = true;
+template <class Policy>
+inline constexpr bool is_delegating = false;
+template <class Policy>
+    requires(Policy::delegates)
+inline constexpr bool is_delegating<Policy> = true;
 }  // namespace detail
 
 /// How messages travel, as a type. The choice is made for each message by size and capabilities, in the order of the
@@ -63,6 +69,10 @@ struct protocols {
     static constexpr bool speculates = speculative_index != none;
     static_assert((std::size_t{detail::is_speculative<Policies>} + ... + 0) <= 1,
                   "a protocol list has at most one speculative policy");
+    /// Whether the link matches, and not the mailbox.
+    static constexpr bool delegates = (detail::is_delegating<Policies> || ...);
+    static_assert(!delegates || count == 1,
+                  "provider_matched leaves all messages to a matching_link: it stands alone in its list");
 
     /// The index of the policy that carries such a message over a link with these capabilities; `none` when none does.
     [[nodiscard]] static constexpr std::size_t choose(const message_facts& m,

@@ -60,6 +60,13 @@ public:
     }
     [[nodiscard]] bool is_lent() const noexcept { return loan_ != nullptr; }
 
+    /// Where a receive is that the link matches, or fills from a message that was claimed.
+    enum class stage : std::uint8_t { posted, filling, waiting, answering };
+    struct posted_completion : tagged_completion {
+        receive_request* self;
+        stage place;
+    };
+
     tag_match wanted_;
     peer_id source_;
     static constexpr std::uint16_t not_announced = 0xffff;
@@ -74,7 +81,8 @@ public:
     std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
     received got_;            ///< set when it has ended well
     status code_{};
-    std::uint64_t info_;  ///< set when it has ended
+    std::uint64_t info_;        ///< set when it has ended
+    posted_completion posted_;  ///< of lists that leave matching to the link; theirs to set
 
 protected:
     // Buffers are made in place from what the caller has: a copy would be read before it is fully written.
@@ -130,12 +138,13 @@ public:
     const_buffers from_;
     tag_type tag_;
     bool synchronous_;
-    bool in_flight_ = false;    ///< `posted_` is with the transport
-    bool answered_ = false;     ///< the receiver said that it has a place for it
-    std::uint8_t policy_ = 0;   ///< index in the protocol list
-    std::uint32_t stream_;      ///< the policy's name for it; from here on the policy's to set
-    std::size_t sent_;          ///< bytes that the transport is done with
-    std::size_t posted_bytes_;  ///< bytes that are in flight
+    bool in_flight_ = false;      ///< `posted_` is with the transport
+    bool answered_ = false;       ///< the receiver said that it has a place for it
+    std::uint8_t policy_ = 0;     ///< index in the protocol list
+    std::uint32_t stream_;        ///< the policy's name for it; from here on the policy's to set
+    std::size_t sent_;            ///< bytes that the transport is done with
+    std::size_t posted_bytes_;    ///< bytes that are in flight
+    unexpected_message* staged_;  ///< a copy in one piece, for a link that takes no more
     posted_completion posted_;
     status code_{};
 

@@ -27,7 +27,7 @@ inline constexpr std::uint32_t wire_version = 1;
 /// Message kinds below this belong to no policy; a protocol list numbers its policies' kinds from here.
 inline constexpr std::uint8_t first_policy_kind = 8;
 
-/// The kinds that belong to no policy.
+/// The kinds that belong to no policy. Their tag is 0; where the link matches messages, how many were posted before.
 enum class control_kind : std::uint8_t {
     hello = 1,        ///< the first message of each side; payload: `wire_hello` and the protocol list as text
     credit = 2,       ///< gives credits back, in the header; no payload

@@ -9,6 +9,41 @@
 namespace rdmacoro::detail {
 
 template <class Transport, class Protocols>
+connection<Transport, Protocols>::~connection() {
+    if (phase_ != phase::down) link_.close(make_error_code(errc::closed));
+    for (unexpected_message* m = box_->matching().oldest(); m != nullptr; m = box_->matching().after(*m)) {
+        if (m->from == this) m->from = nullptr;
+    }
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::cancel_send(send_request& r) noexcept {
+    if (r.linked()) {
+        r.unlink();
+        r.finish(make_error_code(errc::canceled));
+        drain();
+        return;
+    }
+    engines_.with(r.policy_, [&](auto& engine) noexcept { engine.cancel_send(r); });
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::begin_close(phase_waiter& closer) noexcept {
+    // What a link matches may still be on its way after the last word: who was left says goodbye, too, and waits.
+    if (phase_ != phase::open && !(delegates && phase_ == phase::half_closed)) {
+        close(make_error_code(errc::closed));
+        closer.reached(closer, {});
+        return;
+    }
+    phase_ = phase::closing;
+    closer_ = &closer;
+    engines_.each([](auto& engine) noexcept {
+        if constexpr (requires { engine.leaving(); }) engine.leaving();
+    });
+    maybe_goodbye();
+}
+
+template <class Transport, class Protocols>
 void connection<Transport, Protocols>::move_to(mailbox_base& box, peer_id source) noexcept {
     matcher& before = std::exchange(box_, &box)->matching();
     source_ = source;
@@ -25,6 +60,7 @@ void connection<Transport, Protocols>::move_to(mailbox_base& box, peer_id source
         }
         m = after;
     }
+    if constexpr (delegates) delegate().look();
 }
 
 template <class Transport, class Protocols>
@@ -103,6 +139,17 @@ void connection<Transport, Protocols>::control_arrived(const wire_header& h,
         violation();
         return;
     }
+    if constexpr (delegates) {
+        if (h.kind != static_cast<std::uint8_t>(control_kind::credit)) {
+            if (!delegate().last_word(h)) violation();
+            return;
+        }
+    }
+    obey(h);
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::obey(const wire_header& h) noexcept {
     switch (static_cast<control_kind>(h.kind)) {
         case control_kind::credit: return;
         case control_kind::goodbye:
@@ -113,6 +160,7 @@ void connection<Transport, Protocols>::control_arrived(const wire_header& h,
             say_what_is_owed();
             while (send_request* r = queue_.pop_front()) r->finish(make_error_code(errc::closed));
             speculation([](auto& engine) noexcept { engine.peer_leaves(); });
+            if constexpr (delegates) delegate().peer_leaves();
             fail_receives();
             return;
         case control_kind::goodbye_seen:

@@ -1,0 +1,274 @@
+// The sending half of provider_matched: messages that are posted with the link, and the receiver's word on some of them.
+#pragma once
+
+#include <rdmacoro/protocol/detail/stream_slots.hpp>
+#include <rdmacoro/protocol/flow_control.hpp>
+#include <rdmacoro/protocol/message_store.hpp>
+#include <rdmacoro/protocol/policy.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace rdmacoro::detail {
+
+/// What the two ends say to each other beside the messages, in a header whose tag is the message's note.
+enum class matched_word : unsigned {
+    matched,    ///< the message has met its receive
+    withdraw,   ///< its sender wants it back
+    withdrawn,  ///< it met no receive, and is thrown away
+    settled     ///< `matched` came, and what was asked by `withdraw` is asked no more
+};
+
+/// Messages of one direction that may be asked back at a time; more wait their turn.
+inline constexpr std::size_t most_withdrawals = 64;
+
+/// What a message costs: what it would take to keep it, as far as it may come unasked. Both sides must agree on it.
+[[nodiscard]] constexpr std::uint32_t matched_cost(std::size_t bytes, std::uint32_t budget) noexcept {
+    return message_cost(std::min(bytes, unasked_bytes(budget)));
+}
+
+/// Bits of a tag that the link does not carry.
+[[nodiscard]] constexpr tag_type uncarried_bits(const matching_traits& link) noexcept {
+    return link.tag_bits >= 64 ? 0 : ~tag_type{0} << link.tag_bits;
+}
+
+/// A message that the receiver says something about has a note, which names its slot: the number and a generation, so that
+/// a late word does not meet another message. The note of all others is 0.
+template <class Context, class Policy>
+class matched_sender {
+public:
+    explicit matched_sender(Context& context) noexcept : context_(context) {}
+
+    [[nodiscard]] std::uint64_t posted() const noexcept { return posted_; }
+
+    start_result start(send_request& r) noexcept {
+        const matching_traits& link = context_.link().matching();
+        const std::size_t bytes = r.from_.size();
+        const std::uint32_t budget = context_.credits().peer_budget();
+        if (bytes > link.longest || (r.tag_ & uncarried_bits(link)) != 0) {
+            r.finish(bytes > link.longest ? errc::message_too_long : errc::invalid_argument);
+            return start_result::begun;
+        }
+        const std::uint32_t cost = matched_cost(bytes, budget);
+        if (!context_.credits().take(cost)) return start_result::wait_credit;
+        // What the receiver may not have to keep is over for us when it is matched, so that nothing is left behind when
+        // we close.
+        const bool named = r.synchronous_ || bytes > std::min(link.buffered_bytes, unasked_bytes(budget));
+        const start_result begun = post(r, named);
+        if (begun != start_result::begun) context_.credits().untake(cost);
+        return begun;
+    }
+
+    /// The link is done with the memory.
+    void transmitted(send_request& r, std::error_code outcome) noexcept {
+        release_staged(r);
+        if (r.stream_ == none) {
+            context_.finish_send(r, outcome);
+            return;
+        }
+        slot& s = slots_[r.stream_];
+        s.transmitted = true;
+        if (outcome) {
+            end(r.stream_, outcome);  // the link is going down: nobody answers any more
+        } else {
+            settle(r.stream_);
+        }
+    }
+
+    void cancel(send_request& r) noexcept {
+        if (r.stream_ == none) {  // too late, as with the other policies
+            const status outcome = context_.revoke(r);
+            release_staged(r);
+            context_.finish_send(r, outcome);
+            return;
+        }
+        slot& s = slots_[r.stream_];
+        if (s.asks || s.answered) return;  // ends by itself
+        s.asks = true;
+        s.owes_withdraw = true;
+        say(r.stream_);
+    }
+
+    /// The receiver's word on a message. False: there is no such message.
+    [[nodiscard]] bool answered(std::uint32_t note, bool withdrawn) noexcept {
+        const std::uint32_t id = (note & number_mask) - 1;
+        if (id >= slots_.size() || note_of(id) != note) return false;
+        slot& s = slots_[id];
+        if (s.request == nullptr || s.answered) return false;
+        const bool asked = s.asks && !s.owes_withdraw;
+        if (withdrawn && !asked) return false;
+        s.answered = true;
+        s.withdrawn = withdrawn;
+        s.owes_withdraw = false;
+        if (withdrawn) {
+            --asked_;
+        } else if (asked) {
+            s.owes_settled = true;
+            say(id);
+        }
+        settle(id);
+        say_owed();  // another may be asked back
+        return true;
+    }
+
+    /// There is room for what could not be said.
+    void say_owed() noexcept {
+        std::size_t before = 0;
+        do {
+            before = asked_;
+            slots_.say_all([this](std::uint32_t id) noexcept { say(id); });
+        } while (asked_ < before);  // then there is a turn for others
+    }
+
+    void fail(std::error_code reason) noexcept {
+        slots_.forget_unsaid();
+        for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+            slot& s = slots_[id];
+            s.owes_withdraw = s.owes_settled = false;
+            if (s.request != nullptr) {
+                release_staged(*s.request);
+                end(id, reason);
+            }
+        }
+    }
+
+private:
+    struct slot {
+        std::uint32_t next_free = 0;
+        std::uint16_t generation = 0;
+        bool transmitted = false;
+        bool answered = false;
+        bool withdrawn = false;
+        bool asks = false;
+        bool owes_withdraw = false;
+        bool owes_settled = false;
+        send_request* request = nullptr;
+    };
+    using slots = stream_slots<slot>;
+    static constexpr std::uint32_t none = slots::none;
+    static constexpr std::uint32_t number_mask = 0xffff;
+    static constexpr std::uint32_t most_slots = number_mask;
+
+    [[nodiscard]] std::uint32_t note_of(std::uint32_t id) noexcept {
+        return std::uint32_t{slots_[id].generation} << 16 | (id + 1);
+    }
+
+    start_result post(send_request& r, bool named) noexcept {
+        r.stream_ = none;
+        r.staged_ = nullptr;
+        if (named) {
+            wants_slot_ = slots_.exhausted(most_slots);
+            if (wants_slot_) return start_result::wait_room;
+            r.stream_ = slots_.take();
+            if (r.stream_ == none) return no_memory(r);
+            slot& s = slots_[r.stream_];
+            s = {.next_free = none, .generation = s.generation, .request = &r};
+        }
+        if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r);
+        r.posted_.self = &r;
+        r.posted_.done = [](completion& c, std::error_code outcome) noexcept {
+            send_request& sent = *static_cast<send_request::posted_completion&>(c).self;
+            static_cast<Context*>(sent.via_)->delegate().transmitted(sent, outcome);
+        };
+        const post_result answer = post_with_link(r, named ? note_of(r.stream_) : 0);
+        if (answer == post_result::done || answer == post_result::posted) {
+            ++posted_;
+            ++context_.counts().provider_matched_sent;
+            if (answer == post_result::done) release_staged(r);
+            if (answer == post_result::done && !named) {
+                context_.sent_at_once(r);
+            } else {
+                if (named) slots_[r.stream_].transmitted = answer == post_result::done;
+                context_.under_way();
+            }
+            return start_result::begun;
+        }
+        release_staged(r);
+        give(r);
+        if (answer == post_result::retry) return start_result::wait_room;
+        r.finish(context_.why_failed());
+        return start_result::begun;
+    }
+    [[nodiscard]] post_result post_with_link(send_request& r, std::uint32_t note) noexcept {
+        if (r.staged_ == nullptr) return context_.link().post_tagged(r.tag_, note, r.from_, r.posted_);
+        const std::span<const std::byte> all(r.staged_->payload(), r.from_.size());
+        return context_.link().post_tagged(r.tag_, note, const_buffers(all), r.posted_);
+    }
+    start_result no_memory(send_request& r) noexcept {
+        give(r);
+        r.finish(errc::no_resources);
+        return start_result::begun;
+    }
+
+    /// More pieces than the link takes become one.
+    [[nodiscard]] bool stage(send_request& r) noexcept {
+        r.staged_ = context_.box().store().make(r.from_.size());
+        if (r.staged_ == nullptr) return false;
+        copy_out(r.from_, 0, r.staged_->payload(), r.from_.size());
+        context_.count_copy(r.from_.size());
+        return true;
+    }
+    static void release_staged(send_request& r) noexcept {
+        if (r.staged_ != nullptr) message_store::release(*std::exchange(r.staged_, nullptr));
+    }
+
+    /// Ends the send once the link is done with it and the receiver has spoken.
+    void settle(std::uint32_t id) noexcept {
+        const slot& s = slots_[id];
+        if (!s.transmitted || !s.answered) return;
+        end(id, s.withdrawn ? status(errc::canceled) : status());
+        if (wants_slot_) context_.room_for_sends();
+    }
+    void end(std::uint32_t id, status outcome) noexcept {
+        slot& s = slots_[id];
+        send_request& r = *std::exchange(s.request, nullptr);
+        s.owes_withdraw = false;
+        if (!s.owes_settled) free(id);
+        context_.finish_send(r, outcome);
+    }
+    void give(send_request& r) noexcept {
+        if (r.stream_ != none) free(std::exchange(r.stream_, none));
+    }
+    void free(std::uint32_t id) noexcept {
+        slots_[id].request = nullptr;
+        ++slots_[id].generation;
+        slots_.give(id);
+    }
+
+    /// Says what is owed on one message, or remembers it.
+    void say(std::uint32_t id) noexcept {
+        slot& s = slots_[id];
+        if (s.owes_settled) {
+            if (!say(matched_word::settled, id)) return;
+            s.owes_settled = false;
+            --asked_;
+            if (s.request == nullptr) {
+                free(id);
+                if (wants_slot_) context_.room_for_sends();
+            }
+        } else if (s.owes_withdraw) {
+            if (asked_ == most_withdrawals) {
+                slots_.remember(id);
+            } else if (say(matched_word::withdraw, id)) {
+                s.owes_withdraw = false;
+                ++asked_;
+            }
+        }
+    }
+    [[nodiscard]] bool say(matched_word word, std::uint32_t id) noexcept {
+        const auto kind = static_cast<unsigned>(word);
+        if (context_.template post_copied<Policy>(kind, 0, note_of(id), {}) == post_result::done) return true;
+        slots_.remember(id);
+        return false;
+    }
+
+    Context& context_;
+    slots slots_;
+    std::uint64_t posted_ = 0;
+    std::size_t asked_ = 0;    // messages asked back and not settled
+    bool wants_slot_ = false;  // a send waits for one
+};
+
+}  // namespace rdmacoro::detail
