@@ -161,12 +161,8 @@ TEST_CASE(
         for (const recording_completion& m : moved) CHECK(m.calls == 1);
         CHECK(moved[3].outcome == errc::peer_lost);
         std::fill(here.begin(), here.end(), std::byte{0x77});
-        // The other end notices when it has something to say.
-        recording_completion none;
-        w.until([&] {
-            static_cast<void>(b.link->post(header_of(1), {}, none));
-            return b.sink.downs == 1;
-        });
+        // The other end has nothing to say, and notices all the same.
+        w.until([&] { return b.sink.downs == 1; });
         CHECK(b.sink.reason == errc::peer_lost);
         cable::mend();
         w.turns(200);
@@ -196,8 +192,12 @@ TEST_CASE("memory that is taken back in mid-transfer ends the transfer and its l
         w.until([&] { return get ? here.front() == std::byte{1} : there.front() == std::byte{2}; });
         open.reset();
         REQUIRE(moved.calls == 0);
-        w.until([&] { return moved.calls == 1 && a.sink.downs == 1 && b.sink.downs == 1; });
-        CHECK((moved.outcome == errc::access_denied || moved.outcome == errc::peer_lost));
+        // Some devices finish what they have begun.
+        w.until([&] { return moved.calls == 1; });
+        if (moved.outcome) {
+            CHECK((moved.outcome == errc::access_denied || moved.outcome == errc::peer_lost));
+            w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+        }
         // Nothing comes to either side any more.
         std::fill(here.begin(), here.end(), std::byte{0x77});
         std::fill(there.begin(), there.end(), std::byte{0x77});

@@ -220,7 +220,11 @@ inline void core::opening_event(const cm_news& news) noexcept {
 
 inline void core::become_ready() noexcept {
     phase_ = phase::ready;
-    engine_.owner().remove_timer(*this);
+    if (engine_.options().keepalive > duration::zero()) {
+        set_timer(engine_.options().keepalive);
+    } else {
+        engine_.owner().remove_timer(*this);
+    }
     no_longer_awaited();
     mark_work();
     if (opener* who = std::exchange(opener_, nullptr)) who->opened(*this, {});

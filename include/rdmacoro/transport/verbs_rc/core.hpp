@@ -21,10 +21,11 @@ namespace rdmacoro::detail::verbs {
 class engine;
 class core;
 
-// Retries of what is not acknowledged, after 4 us * 2^14 each: half a second until a peer is given up.
+// Retries of what is not acknowledged, after 4 us * 2^14 each: half a second until a peer is given up. On rxe, which counts the
+// losses of a whole work request and not those in a row, it means for ever: there `core::watch_silence` gives up.
 inline constexpr std::uint8_t acknowledge_timeout = 14;
-inline constexpr std::uint8_t acknowledge_retries = 6;  // 7 means for ever on some devices
-inline constexpr std::uint8_t receive_retries = 7;      // for ever: slots are there, by credits
+inline constexpr std::uint8_t acknowledge_retries = 7;
+inline constexpr std::uint8_t receive_retries = 7;  // for ever: slots are there, by credits
 
 /// A link that has found no room for so long asks the device for the queue pair's state.
 inline constexpr duration patience_with_silence = std::chrono::milliseconds(500);
@@ -239,6 +240,7 @@ private:
     [[nodiscard]] inline errc take_greeting(const std::byte* from, std::size_t bytes) noexcept;
     [[nodiscard]] inline int modify_by_cm(ibv_qp_state to) noexcept;
     inline void opening_event(const cm_news& news) noexcept;
+    inline void watch_silence() noexcept;
     [[nodiscard]] inline bool send_cm_request() noexcept;
     inline void on_socket(std::uint32_t events) noexcept;
     inline void exchange_step(std::uint32_t events) noexcept;
@@ -311,6 +313,12 @@ private:
     status failure_{};
     status closing_{};  // why this side ends it
     std::uint64_t failed_dry_ = 0;
+
+    // Whether the peer is still there, by what had moved when it was looked at last.
+    std::uint64_t seen_completed_ = 0;
+    std::uint64_t seen_received_ = 0;
+    std::uint64_t asked_ = 0;  // the work request, counted from 1, that shows it; 0: none
+    unsigned silent_ = 0;      // looks in a row at which nothing had moved
     std::uint64_t drained_at_ = 0;
 };
 

@@ -43,15 +43,46 @@ inline void core::timer_expired() noexcept {
         late_ = true;
         return;
     }
-    // Nothing has made room for long. The peer may take its time; but nobody tells of a queue pair that is broken.
-    if (!want_writable_ || failure_) return;
-    ibv_qp_attr state{};
-    ibv_qp_init_attr made{};
-    // (Some devices say nothing about the state when they are asked.)
-    if (::ibv_query_qp(queue_pair_.get(), &state, IBV_QP_STATE, &made) != 0 ||
-        state.qp_state == IBV_QPS_ERR || state.qp_state == IBV_QPS_SQE)
-        return fail(errc::peer_lost);
-    set_timer(patience_with_silence);
+    if (failure_) return;
+    if (want_writable_) {
+        // Nothing has made room for long. The peer may take its time; but nobody tells of a queue pair that is broken. (Some
+        // devices say nothing about the state when they are asked.)
+        ibv_qp_attr state{};
+        ibv_qp_init_attr made{};
+        if (::ibv_query_qp(queue_pair_.get(), &state, IBV_QP_STATE, &made) != 0 ||
+            state.qp_state == IBV_QPS_ERR || state.qp_state == IBV_QPS_SQE)
+            return fail(errc::peer_lost);
+    }
+    const duration pause = engine_.options().keepalive;
+    if (pause > duration::zero()) watch_silence();
+    if (!failure_ && (want_writable_ || pause > duration::zero()))
+        set_timer(pause > duration::zero() ? pause : patience_with_silence);
+}
+
+/// A write of no bytes needs nothing of the peer but its device: no slot, no credit, no scheduler.
+inline void core::watch_silence() noexcept {
+    if (engine_.device().iwarp()) return;
+    if (completed_ != seen_completed_ || counts_.received != seen_received_) {
+        seen_completed_ = completed_;
+        seen_received_ = counts_.received;
+        asked_ = silent_ = 0;
+        return;
+    }
+    if (asked_ > completed_) {
+        constexpr unsigned most_silent = 3;
+        if (++silent_ == most_silent && engine_.device().retries_for_ever()) fail(errc::peer_lost);
+        return;
+    }
+    if (room(0)) {
+        entry& e = next_entry();
+        e.piece = {};
+        e.request.opcode = IBV_WR_RDMA_WRITE;
+        e.request.wr.rdma = {};
+        enqueue(e, 0, nullptr, nullptr, true);
+        flush();
+    }
+    asked_ = posted_;  // without room something is under way that asks for a completion
+    silent_ = 0;
 }
 
 // ---- receiving

@@ -115,12 +115,17 @@ public:
     [[nodiscard]] bool atomics() const noexcept {
         return !iwarp() && attributes_.atomic_cap != IBV_ATOMIC_NONE;
     }
+    /// Linux's RoCE device in software.
+    [[nodiscard]] bool rxe() const noexcept {
+        return attributes_.vendor_id == 0xffffff && attributes_.vendor_part_id == 0;
+    }
+    /// Whether it tries again for ever when nothing is acknowledged.
+    [[nodiscard]] bool retries_for_ever() const noexcept { return rxe(); }
     /// Whether it says when a queue pair's last receive is over. Linux's devices in software, rxe and siw, do not; they need
     /// not, for they take nothing from the receive queue in advance.
     [[nodiscard]] bool tells_last_receive() const noexcept {
-        const bool rxe = attributes_.vendor_id == 0xffffff && attributes_.vendor_part_id == 0;
         const bool siw = attributes_.vendor_id == 0x626d74 && iwarp();
-        return !rxe && !siw;
+        return !rxe() && !siw;
     }
     /// By which a peer reaches it; no bytes: none.
     [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
@@ -128,8 +133,9 @@ public:
     [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
     /// Bytes that a work request can carry in itself.
     [[nodiscard]] std::uint32_t inline_limit() const noexcept { return inline_limit_; }
-    /// Longest get or put of one work request.
+    /// Longest get or put of one work request; short enough to be over soon where only that shows that the peer is there.
     [[nodiscard]] std::uint32_t most_at_once() const noexcept {
+        if (retries_for_ever()) return 1u << 16;
         return std::clamp<std::uint32_t>(port_attributes_.max_msg_sz, 1u << 20, 1u << 30);
     }
     /// Gets and atomics that one link may have under way at the device, each way.

@@ -48,6 +48,11 @@ struct verbs_options {
 
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
+    /// A link on which nothing has moved for so long asks whether the peer's device is still there, and ends when it is not:
+    /// after the device's own retries, some seconds. 0: a peer whose host vanished is noticed only by who sends to it. iWARP
+    /// leaves it to TCP.
+    duration keepalive = std::chrono::seconds(2);
+
     /// Accepted connections of one listener that are not open yet or that nobody has taken yet; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
