@@ -8,6 +8,9 @@
 #if RDMACORO_WITH_VERBS
 #include <rdmacoro/transport/verbs_rc.hpp>
 #endif
+#if RDMACORO_WITH_OFI
+#include <rdmacoro/transport/ofi.hpp>
+#endif
 
 #include <iostream>
 #include <string>
@@ -29,10 +32,15 @@ int run_by_url(std::string_view url, Program program) {
         } else if (url.starts_with("verbs://")) {
             scheduler.run(program.template operator()<rdmacoro::verbs_rc>());
 #endif
+#if RDMACORO_WITH_OFI
+        } else if (url.starts_with("ofi://")) {  // RDMACORO_OFI_PROVIDER says which of libfabric's providers
+            scheduler.run(program.template operator()<rdmacoro::ofi<rdmacoro::provider::any>>());
+#endif
         } else {
-            throw rdmacoro::error(rdmacoro::errc::address_invalid,
-                                  std::string(url) +
-                                      ": write shm://NAME, tcp://HOST:PORT or verbs://HOST:PORT");
+            throw rdmacoro::error(
+                rdmacoro::errc::address_invalid,
+                std::string(url) +
+                    ": write shm://NAME, or tcp://HOST:PORT, with verbs:// or ofi:// likewise");
         }
         return 0;
     } catch (const std::exception& failure) {

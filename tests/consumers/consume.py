@@ -14,7 +14,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path(os.environ['RDMACORO_SOURCE_ROOT'])
 CXX = os.environ['RDMACORO_CXX']
-WITH = {part: os.environ[f'RDMACORO_WITH_{part.upper()}'] == '1' for part in ('tcp', 'verbs')}
+WITH = {part: os.environ[f'RDMACORO_WITH_{part.upper()}'] == '1' for part in ('tcp', 'verbs', 'ofi')}
 PROGRAMS = ['core', *(part for part, built in WITH.items() if built)]
 SKIPPED = 77
 
@@ -41,7 +41,7 @@ def install(prefix, scratch):
 def pkg_config(scratch):
     install(scratch / 'prefix', scratch)
     search = {'PKG_CONFIG_PATH': str(scratch / 'prefix/lib/pkgconfig')}
-    packages = {'core': 'rdmacoro', 'tcp': 'rdmacoro-tcp', 'verbs': 'rdmacoro-verbs'}
+    packages = {'core': 'rdmacoro', 'tcp': 'rdmacoro-tcp', 'verbs': 'rdmacoro-verbs', 'ofi': 'rdmacoro-ofi'}
     for program in PROGRAMS:
         flags = shlex.split(output('pkg-config', '--cflags', '--libs', packages[program], **search))
         source = HERE / f'{program}.cpp'
@@ -73,7 +73,7 @@ def meson_subproject(scratch):
         ''.join(f"option('{part}', type: 'boolean')\n" for part in WITH))
     (consumer / 'subprojects/rdmacoro').symlink_to(SOURCE, target_is_directory=True)
     build = scratch / 'build'
-    run('meson', 'setup', build, consumer, '--force-fallback-for=rdmacoro,rdmacoro-tcp,rdmacoro-verbs',
+    run('meson', 'setup', build, consumer, '--force-fallback-for=rdmacoro,rdmacoro-tcp,rdmacoro-verbs,rdmacoro-ofi',
         *(f'-D{part}={str(built).lower()}' for part, built in WITH.items()))
     run('meson', 'compile', '-C', build)
     return build

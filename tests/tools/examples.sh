@@ -68,6 +68,7 @@ timeout 60 "$examples/own_transport" | grep -q '^loopback (two ends in one sched
 urls=("shm://examples-$$")
 [ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
 [ "${RDMACORO_WITH_VERBS:?}" = 0 ] || [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ] || urls+=("verbs://*:0")
+[ "${RDMACORO_WITH_OFI:?}" = 0 ] || urls+=(ofi://127.0.0.1:0)
 for from in "${urls[@]}"; do
     echo "over $from"
 

@@ -19,6 +19,7 @@ trap cleanup EXIT
 shm="shm://pingpong-test-$$"
 urls="$shm"
 if [ "${RDMACORO_WITH_TCP:-0}" = 1 ]; then urls="$urls tcp://127.0.0.1:0"; fi
+if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then urls="$urls ofi+tcp://127.0.0.1:0"; fi
 cpus=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2])')
 all=latency,rate,bandwidth,bidirectional,get,put
 
@@ -256,6 +257,8 @@ refuses 2 'there is no transport "smoke"' --transport smoke --pair signals
 refuses 2 '--device goes with verbs://' --device mlx5_0 --pair "$shm"
 refuses 2 '--port goes with verbs://' --port 1 --pair "$shm"
 refuses 2 '--port: "0"' --port 0 --pair "$shm"
+refuses 2 'contradict each other' --provider shm --pair ofi+tcp://127.0.0.1:0
+refuses 2 '--provider goes with ofi://' --provider tcp --pair "$shm"
 refuses 2 '--gid-index: "x"' --gid-index x --pair "$shm"
 succeeds --transport shm --test latency --sizes 8 --iterations 100 --pair "by-name-$$"
 refuses 2 '"12q" is not a size' --sizes 8,12q --pair "$shm"
@@ -284,6 +287,6 @@ refuses 1 'has no' --pair shm://a/b
 succeeds --version
 grep -q '^pingpong [0-9]' "$work/out" || fail "--version"
 succeeds --help
-for option in listen pair forever transport device port gid-index connect-by test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
+for option in listen pair forever transport device port gid-index connect-by provider test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
     grep -q -e "--$option" "$work/out" || fail "--help does not mention --$option"
 done

@@ -62,7 +62,7 @@ idle_kind parse_idle(const std::string& name) {
     throw usage_error("--idle: there is no strategy \"" + name + "\"; there are spin, yield, adaptive");
 }
 
-url parse_url(std::string text, const std::string& transport) {
+url parse_url(std::string text, const std::string& transport, std::string& provider) {
     std::size_t colon = text.find("://");
     if (colon == std::string::npos) {
         if (transport.empty()) throw usage_error("\"" + text + "\" is no address; write " + address_forms());
@@ -70,6 +70,16 @@ url parse_url(std::string text, const std::string& transport) {
         colon = transport.size();
     } else if (!transport.empty() && text.compare(0, colon, transport) != 0) {
         throw usage_error("--transport " + transport + " and \"" + text + "\" contradict each other");
+    }
+    // ofi+tcp://HOST:PORT is ofi://HOST:PORT with the provider tcp.
+    constexpr std::string_view ofi = "ofi+";
+    if (text.compare(0, ofi.size(), ofi) == 0) {
+        const std::string named = text.substr(ofi.size(), colon - ofi.size());
+        if (provider.empty()) provider = named;
+        if (provider != named)
+            throw usage_error("--provider " + provider + " and \"" + text + "\" contradict each other");
+        text.erase(ofi.size() - 1, named.size() + 1);
+        colon = ofi.size() - 1;
     }
     url parsed{text.substr(0, colon), text};
     if (find_transport(parsed.scheme) == nullptr) {
@@ -89,6 +99,7 @@ struct raw_options {
     std::string port;
     std::string gid_index;
     std::string connect_by;
+    std::string provider;
     std::string tests = "latency,rate,bandwidth";
     std::string sizes;
     std::string window;
@@ -100,7 +111,7 @@ struct raw_options {
     std::string spoil;
 };
 
-void interpret_address(const raw_options& raw, options& parsed) {
+void interpret_address(raw_options& raw, options& parsed) {
     const int addresses = !raw.connect.empty() + !raw.listen.empty() + !raw.pair.empty();
     if (addresses != 1) {
         throw usage_error(
@@ -109,12 +120,12 @@ void interpret_address(const raw_options& raw, options& parsed) {
     }
     if (!raw.listen.empty()) {
         parsed.as = options::role::listen;
-        parsed.where = parse_url(raw.listen, raw.transport);
+        parsed.where = parse_url(raw.listen, raw.transport, raw.provider);
     } else if (!raw.pair.empty()) {
         parsed.as = options::role::pair;
-        parsed.where = parse_url(raw.pair, raw.transport);
+        parsed.where = parse_url(raw.pair, raw.transport, raw.provider);
     } else {
-        parsed.where = parse_url(raw.connect, raw.transport);
+        parsed.where = parse_url(raw.connect, raw.transport, raw.provider);
     }
     if (parsed.forever && parsed.as != options::role::listen)
         throw usage_error("--forever goes with --listen");
@@ -136,6 +147,7 @@ void interpret_device(const raw_options& raw, const options& parsed) {
     pass_on("--port", raw.port, "verbs", "RDMACORO_VERBS_PORT");
     pass_on("--gid-index", raw.gid_index, "verbs", "RDMACORO_VERBS_GID_INDEX");
     pass_on("--connect-by", raw.connect_by, "verbs", "RDMACORO_VERBS_CONNECT_BY");
+    pass_on("--provider", raw.provider, "ofi", "RDMACORO_OFI_PROVIDER");
 }
 
 void interpret_cpus(const raw_options& raw, options& parsed) {
@@ -153,7 +165,7 @@ void interpret_cpus(const raw_options& raw, options& parsed) {
     }
 }
 
-void interpret(const raw_options& raw, options& parsed) {
+void interpret(raw_options& raw, options& parsed) {
     interpret_address(raw, parsed);
     interpret_device(raw, parsed);
     parsed.tests = parse_tests(raw.tests);
@@ -213,6 +225,10 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--connect-by", raw.connect_by,
                    "With verbs://: how queue pairs find each other, rdma_cm, tcp or automatic")
         ->type_name("HOW");
+    app.add_option(
+           "--provider", raw.provider,
+           "With ofi://: libfabric's provider, such as tcp, shm, verbs, cxi, efa or gni; default: tcp")
+        ->type_name("NAME");
     app.add_option("--test", raw.tests, test_help())->type_name("TEST,...");
     app.add_option(
            "--sizes", raw.sizes,

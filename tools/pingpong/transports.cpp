@@ -16,6 +16,9 @@ std::span<const transport_entry* const> all_transports() {
 #if RDMACORO_WITH_VERBS
         &verbs_transport,
 #endif
+#if RDMACORO_WITH_OFI
+        &ofi_transport,
+#endif
     };
     return all;
 }

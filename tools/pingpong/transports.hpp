@@ -43,5 +43,6 @@ struct transport_entry {
 extern const transport_entry shm_transport;
 extern const transport_entry tcp_transport;
 extern const transport_entry verbs_transport;
+extern const transport_entry ofi_transport;
 
 }  // namespace pingpong

@@ -1,0 +1,12 @@
+#include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/transport/ugni.hpp>
+// Opens libfabric's provider for TCP, which is there, and that for Cray's network, which need not be.
+int main() {
+    rdmacoro::scheduler on;
+    rdmacoro::ofi<rdmacoro::provider::tcp>::domain domain(on);
+    try {
+        rdmacoro::ugni::domain cray(on);
+    } catch (const rdmacoro::error& why) {
+        return why.code() == rdmacoro::errc::unsupported ? 0 : 1;
+    }
+}
