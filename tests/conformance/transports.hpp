@@ -169,7 +169,7 @@ struct matched_with_little_room : matched_in_memory {
                 lane.room = 7;
                 lane.posts = 2;
                 lane.piece = 20'000;
-                lane.defers = lane.answers_late = lane.withdraws_late = true;
+                lane.defers = lane.answers_late = lane.withdraws_late = lane.refuses_claims = true;
             }
             wire.traits.buffered_bytes = 1500;
             wire.traits.pieces = 1;

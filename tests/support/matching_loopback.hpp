@@ -38,7 +38,8 @@ struct tagged_lane {
     // Of the reading end.
     bool answers_late = false;      ///< nothing is answered `done`
     bool withdraws_late = false;    ///< what is taken back ends at the next poll
-    std::size_t posts = unlimited;  ///< receives and claims that may be posted; more are answered `retry`
+    bool refuses_claims = false;    ///< every other claim is answered `retry`
+    std::size_t posts = unlimited;  ///< receives that may be posted, and that move bytes; more: `retry`
 
     std::uint64_t met = 0;        ///< messages that met a posted receive, ever
     std::uint64_t claims = 0;     ///< messages claimed
@@ -177,7 +178,7 @@ public:
         const allocations_apart its_own;
         tagged_lane& lane = out();
         if (down_ || under_.out().broken) return post_result::failed;
-        if (lane.sent.size() >= lane.room) return no_room(lane);
+        if (lane.sent.size() >= lane.room) return no_room(lane, wants_.send);
         tagged_message& m = lane.take();
         m.tag = tag;
         m.note = note;
@@ -198,7 +199,7 @@ public:
         const allocations_apart its_own;
         tagged_lane& lane = in();
         if (down_) return post_result::failed;
-        if (lane.receives.size() >= lane.posts) return no_room(lane);
+        if (lane.receives.size() >= lane.posts) return no_room(lane, wants_.receive);
         const auto found = std::find_if(lane.unexpected.begin(), lane.unexpected.end(),
                                         [&](auto* m) { return (m->tag & mask) == tag; });
         if (found == lane.unexpected.end()) {
@@ -215,7 +216,7 @@ public:
         const allocations_apart its_own;
         tagged_lane& lane = in();
         if (down_) return post_result::failed;
-        if (lane.receives.size() >= lane.posts) return no_room(lane);
+        if (lane.refuses_claims && (refused_ = !refused_)) return no_room(lane, wants_.claim);
         if (lane.unexpected.empty()) {
             lane.claim = &c;
             return post_result::posted;
@@ -231,7 +232,7 @@ public:
         const allocations_apart its_own;
         tagged_lane& lane = in();
         if (down_) return post_result::failed;
-        if (lane.transfers.size() >= lane.posts) return no_room(lane);
+        if (lane.transfers.size() >= lane.posts) return no_room(lane, wants_.transfer);
         return begin(*std::exchange(lane.claimed[name - 1], nullptr), into, c);
     }
 
@@ -274,8 +275,7 @@ public:
             ++moved;
         }
         if (!down_) moved += under_.poll(budget);
-        if (!down_ && wants_room_ && has_room()) {
-            wants_room_ = false;
+        if (!down_ && found_room()) {
             sink_.writable();
             ++moved;
         }
@@ -320,14 +320,18 @@ private:
         return std::static_pointer_cast<tagged_wire>(kept);
     }
 
-    post_result no_room(tagged_lane& lane) noexcept {
+    static post_result no_room(tagged_lane& lane, bool& wanted) noexcept {
         ++lane.retries;
-        wants_room_ = true;
+        wanted = true;
         return post_result::retry;
     }
-    bool has_room() noexcept {
-        return out().sent.size() < out().room && in().receives.size() < in().posts &&
-               in().transfers.size() < in().posts;
+    /// Whether there is room now for something that found none.
+    bool found_room() noexcept {
+        const bool found = (wants_.send && out().sent.size() < out().room) ||
+                           (wants_.receive && in().receives.size() < in().posts) ||
+                           (wants_.transfer && in().transfers.size() < in().posts) || wants_.claim;
+        if (found) wants_ = {};
+        return found;
     }
 
     /// A message and a receive have met.
@@ -459,7 +463,13 @@ private:
     Sink& sink_;
     unsigned side_;
     bool down_ = false;
-    bool wants_room_ = false;
+    bool refused_ = false;  // the last claim
+    struct {
+        bool send = false;
+        bool receive = false;
+        bool transfer = false;
+        bool claim = false;
+    } wants_;
     std::shared_ptr<tagged_wire> tagged_;
     loopback_link<matching_loopback_link> under_;
 };

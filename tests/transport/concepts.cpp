@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 #include "support/loopback.hpp"
+#include "support/matching_loopback.hpp"
 
 #include <rdmacoro/transport/shm.hpp>
 #if RDMACORO_WITH_TCP
@@ -13,6 +14,10 @@ using namespace rdmacoro;
 static_assert(transport<shm>);
 static_assert(one_sided_link<shm::link<detail::sink_archetype>>);
 static_assert(transport<test::loopback>);
+static_assert(transport<test::matching_loopback>);
+static_assert(matching_link<test::matching_loopback::link<detail::sink_archetype>>);
+static_assert(!matching_link<test::loopback::link<detail::sink_archetype>>);
+static_assert(!matching_link<shm::link<detail::sink_archetype>>);
 static_assert(!transport<int>);
 static_assert(!transport<detail::sink_archetype>);
 static_assert(!message_sink<int>);

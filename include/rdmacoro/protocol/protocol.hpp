@@ -12,6 +12,7 @@
 #include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 #include <rdmacoro/protocol/protocols.hpp>
+#include <rdmacoro/protocol/provider_matched.hpp>
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 #include <rdmacoro/protocol/reuse_aware_eager.hpp>
 #include <rdmacoro/protocol/segmented.hpp>

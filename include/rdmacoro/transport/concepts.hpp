@@ -228,10 +228,10 @@ struct matching_traits {
 ///     receive posted before takes: messages and receives that fit meet in the order sent and posted. `mask` and `tag` have
 ///     no bits beyond `tag_bits`. `done`: a message is in the memory already, and `c` says which. A message that is longer
 ///     than the memory fills it, the rest is thrown away, and that is no error: `c.bytes` is its true length.
-///  3. `claim(c)`: sets the next message aside that no posted receive takes, whatever its tag, and names it; one claim at a
-///     time. Messages are claimed in the order sent. While a claim is posted, which message a receive posted after it
-///     meets is not defined: who claims posts receives again when the claim is over. A scheduler that waits for a claim
-///     sleeps only where the message's coming wakes it.
+///  3. `claim(c)`: sets the next message aside that no posted receive takes, whatever its tag, and names it. Messages are
+///     claimed in the order sent, one claim at a time, for which there is room however many receives are posted. What a
+///     receive meets that is posted while a claim is, is not defined: who claims waits with further receives. A scheduler
+///     that waits for a claim sleeps only where the message's coming wakes it.
 ///  4. `receive_claimed(message, into, c)` answers like `post_receive`, and `discard(message)` ends one unread; its sender's
 ///     post ends by either. Not called once the link is down, when claimed messages are gone.
 ///  5. `withdraw(c)` of a posted receive or a claim. True: at return the memory is not touched any more and `c` is not
