@@ -16,6 +16,9 @@
 #include <cstdlib>
 #endif
 
+#if RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE
+#include "conformance/ofi_transports.hpp"
+#endif
 #include "support/loopback.hpp"
 #include "support/matching_loopback.hpp"
 #include "support/pattern.hpp"
@@ -235,6 +238,10 @@ using every_real_transport = every_transport;
 #elif RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE
 using every_transport = every_verbs_transport;
 using every_real_transport = every_verbs_transport;
+// Another one: libfabric on the providers that need no hardware, and on a stand-in for one that does.
+#elif RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE
+using every_transport = every_ofi_transport;
+using every_real_transport = every_ofi_transport;
 #else
 // clang-format off
 using every_transport = std::tuple<

@@ -206,7 +206,9 @@ private:
     // Receiving, closing: core_receive.hpp.
     inline void take_control(const frame& f, slot& s) noexcept;
     inline void arrived_too_late(const frame& f) noexcept;
-    [[nodiscard]] inline bool take_word(const frame& f) noexcept;
+    inline void arrived_early(slot& s, const frame& f, std::uint32_t ahead) noexcept;
+    inline void take_early() noexcept;
+    inline void accept_frame(slot& s, const frame& f) noexcept;
     inline void drop_inbound() noexcept;
     inline void quiesce() noexcept;
     inline void let_go(bool gracefully) noexcept;
@@ -246,6 +248,7 @@ private:
 
     // Receiving.
     slot_queue inbound_;
+    slot_queue early_;         // reported before others that were sent before them
     slot* current_ = nullptr;  // being delivered
     bool kept_ = false;
     std::uint32_t frames_in_ = 0;

@@ -54,29 +54,63 @@ inline void core::attach(upper& up) noexcept {
     mark_work();
 }
 
-/// The word of a frame: counted, and its credits taken. False: this peer can't have sent it.
-inline bool core::take_word(const frame& f) noexcept {
-    if (granted_ == 0 || f.credits > most_credits_ - credits_ ||
-        f.sequence != (frames_in_ & frame::sequence_mask)) [[unlikely]]
-        return false;
-    ++frames_in_;
-    --granted_;
-    credits_ += f.credits;
-    return true;
-}
-
 inline void core::arrived(slot& s, const frame& f) noexcept {
     if (phase_ == phase::draining) [[unlikely]] {
         arrived_too_late(f);
         return engine_.recycle(s);
     }
     ++counts_.received;
-    const std::uint32_t lost = (f.sequence - frames_in_) & frame::sequence_mask;
-    if (!take_word(f)) [[unlikely]] {
-        engine_.recycle(s);
-        // Some went astray, when a connection of the provider's broke.
-        return fail(lost != 0 && granted_ != 0 ? errc::peer_lost : errc::protocol_violation);
+    const std::uint32_t ahead = (f.sequence - frames_in_) & frame::sequence_mask;
+    if (ahead != 0 || ahead >= granted_) [[unlikely]]
+        return arrived_early(s, f, ahead);
+    accept_frame(s, f);
+    if (!early_.empty()) [[unlikely]]
+        take_early();
+}
+
+/// Messages come in order, but the provider need not report them so.
+inline void core::arrived_early(slot& s, const frame& f, std::uint32_t ahead) noexcept {
+    bool wrong = ahead >= granted_;
+    for (slot* other = early_.first; other != nullptr && !wrong; other = other->next) {
+        frame waits;
+        wrong = waits.load(other->data, other->bytes) && waits.sequence == f.sequence;
     }
+    if (wrong) {
+        engine_.recycle(s);
+        return fail(errc::protocol_violation);
+    }
+    // One that is missing for long went astray, when a connection of the provider's broke.
+    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) set_timer(engine::patience_with_gaps);
+    early_.push_back(s);
+}
+
+inline void core::take_early() noexcept {
+    for (bool found = true; found;) {
+        found = false;
+        slot_queue left;
+        while (slot* s = early_.pop_front()) {
+            frame f;
+            if (f.load(s->data, s->bytes) && f.sequence == (frames_in_ & frame::sequence_mask)) {
+                accept_frame(*s, f);
+                found = true;
+            } else {
+                left.push_back(*s);
+            }
+        }
+        early_ = left;
+    }
+    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) engine_.owner().remove_timer(*this);
+}
+
+/// The next frame of this peer.
+inline void core::accept_frame(slot& s, const frame& f) noexcept {
+    if (f.credits > most_credits_ - credits_) [[unlikely]] {
+        engine_.recycle(s);
+        return fail(errc::protocol_violation);
+    }
+    ++frames_in_;
+    --granted_;
+    credits_ += f.credits;
     mark_work();
     if (f.kind == frame_kind::message) [[likely]] {
         inbound_.push_back(s);
@@ -108,9 +142,8 @@ inline void core::take_control(const frame& f, slot& s) noexcept {
 
 /// Nobody listens any more; only the peer's last frame is of interest.
 inline void core::arrived_too_late(const frame& f) noexcept {
-    if (!take_word(f)) return;
+    if (f.credits <= most_credits_ - credits_) credits_ += f.credits;
     if (f.kind == frame_kind::bye) got_bye_ = true;
-    if (f.kind == frame_kind::message) ++owed_;
 }
 
 inline lent_buffer core::keep() noexcept {
@@ -237,6 +270,7 @@ inline void core::abandon() noexcept {
 
 inline void core::drop_inbound() noexcept {
     while (slot* s = inbound_.pop_front()) engine_.recycle(*s);
+    while (slot* s = early_.pop_front()) engine_.recycle(*s);
 }
 
 inline void core::hang_up() noexcept {

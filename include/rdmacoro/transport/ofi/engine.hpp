@@ -21,6 +21,9 @@ public:
     /// How long what a peer sent last may be under way when it has hung up without a last frame.
     static constexpr duration grace = std::chrono::milliseconds(50);
 
+    /// How long a frame that was sent may be reported later than one behind it.
+    static constexpr duration patience_with_gaps = std::chrono::seconds(2);
+
     /// Throws when the provider can't be had; see `device`.
     inline engine(scheduler& owner, const ofi_profile& profile, const ofi_options& options);
     engine(const engine&) = delete;

@@ -133,7 +133,7 @@ public:
                          ~(alignment - 1);
         const std::span<std::byte> real(reinterpret_cast<std::byte*>(first), end - first);
         entry made;
-        const int failed = memory_.add(real, memory_access::remote_access(rights), made.exact);
+        const int failed = memory_.add(real, FI_SEND | memory_access::remote_access(rights), made.exact);
         if (failed != 0) throw_registration_failure(memory_.of().name(), memory.size(), failed);
         const std::uint64_t key = ::fi_mr_key(made.exact.get());
         return region(
