@@ -61,7 +61,7 @@ public:
     {
         finish();
         auto ended = inner_.take_result();
-        if (timed_out_ && ended.error() == errc::canceled) ended = decltype(ended)(errc::timed_out);
+        if (timed_out_ && ended.error() == errc::canceled) return decltype(ended)(errc::timed_out);
         return ended;
     }
 
