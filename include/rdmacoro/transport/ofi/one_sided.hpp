@@ -87,6 +87,10 @@ inline post_result core::begin(transfer& t, completion& c) noexcept {
     moving_.push_back(t);
     if (t.length == 0) {
         end_early(t, errc::ok);
+    } else if (t.length - 1 > ~t.address) {
+        // No region reaches around the end of the address space; not all providers survive to be asked.
+        end_early(t, errc::out_of_bounds);
+        fail(errc::out_of_bounds);
     } else if (!lease_local(t)) {
         end_early(t, errc::no_resources);
     } else {
