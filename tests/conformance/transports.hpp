@@ -241,7 +241,7 @@ using every_real_transport = every_verbs_transport;
 // Another one: libfabric on the providers that need no hardware, and on a stand-in for one that does.
 #elif RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE
 using every_transport = every_ofi_transport;
-using every_real_transport = every_ofi_transport;
+using every_real_transport = every_real_ofi_transport;
 #else
 // clang-format off
 using every_transport = std::tuple<
