@@ -398,18 +398,28 @@ TEST_CASE("a registration that belongs to an endpoint has no key until it is bou
 TEST_CASE("a refused key ends its operation with an error") {
     if (!asked_for()) SKIP_TEST(not_asked);
     violation_log log;
-    bare_pair pair("gni");
-    std::vector<std::byte> remote = numbered(512), local(512);
-    const owned<fid_mr> exposed = pair.there.expose(remote);
-    int mine = 0;
-    REQUIRE(pair.posted([&] {
-        return fi_read(pair.here.endpoint.get(), local.data(), 512, nullptr, pair.to_there,
-                       pair.there.address_of(remote.data(), remote), fi_mr_key(exposed.get()) + 77, &mine);
-    }) == 0);
-    pair.until([&] { return !pair.errors.empty(); });
-    CHECK(pair.errors.front().op_context == &mine);
-    CHECK(pair.errors.front().err != 0);
-    CHECK(pair.done_here.empty());
+    for (const std::string& name : stand_ins) {
+        for (const bool writes : {false, true}) {
+            CAPTURE(name, writes);
+            bare_pair pair(name);
+            std::vector<std::byte> remote = numbered(512), local(512);
+            const owned<fid_mr> exposed = pair.there.expose(remote);
+            const std::uint64_t at = pair.there.address_of(remote.data(), remote);
+            const std::uint64_t key = fi_mr_key(exposed.get()) ^ 77;
+            fid_ep* const ep = pair.here.endpoint.get();
+            int mine = 0;
+            REQUIRE(pair.posted([&] {
+                return writes ? fi_write(ep, local.data(), 512, nullptr, pair.to_there, at, key, &mine)
+                              : fi_read(ep, local.data(), 512, nullptr, pair.to_there, at, key, &mine);
+            }) == 0);
+            pair.until([&] { return !pair.errors.empty() || !pair.done_here.empty(); });
+            REQUIRE(pair.done_here.empty());
+            CHECK(pair.errors.front().op_context == &mine);
+            CHECK(pair.errors.front().err != 0);
+            CHECK(remote == numbered(512));
+        }
+    }
+    CHECK(log.take() == "");
 }
 
 TEST_CASE("wait objects are the hardware's") {

@@ -71,7 +71,8 @@ ssize_t transfer(endpoint& on, const fi_msg_rma& message, std::uint64_t flags, b
     if (full != 0) return full;
 
     begun->reads = reads;
-    begun->flags = (flags & passed_flags) | FI_COMPLETION;
+    // As on the hardware: a write that has completed was taken at the other side, or refused there.
+    begun->flags = (flags & passed_flags) | FI_COMPLETION | (reads ? 0 : FI_DELIVERY_COMPLETE);
     begun->there = message.rma_iov[0];
     begun->descriptors = descriptors;
     std::copy_n(message.msg_iov, message.iov_count, begun->from.begin());
