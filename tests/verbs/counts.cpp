@@ -102,7 +102,7 @@ TEST_CASE("a get or put of registered memory is one work request and one complet
     verbs_end a;
     verbs_end b;
     w.link(a, b);
-    auto there = pattern(100000, 1);
+    auto there = pattern(60000, 1);
     std::vector<std::byte> here(there.size());
     const region open = w.server.register_memory(there, access_rights::all);
     const verbs_counts before = a.link->counts();

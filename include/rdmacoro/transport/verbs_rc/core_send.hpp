@@ -181,8 +181,9 @@ inline void core::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcept {
     const std::uint64_t last =
         completed_ + static_cast<std::uint32_t>(sequence - static_cast<std::uint32_t>(completed_));
     if (last >= posted_) return;
+    // The one transfer ends with what was refused; for the others the peer is gone: one that dies takes its memory back first.
     if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR) [[unlikely]]
-        fail(errc_of(outcome));
+        fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
     for (; completed_ <= last; ++completed_) {
         holding& held = ring_[completed_ & (ring_.size() - 1)];
         if (held.staged != nullptr) {
