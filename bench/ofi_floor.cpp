@@ -54,6 +54,7 @@ struct settings {
     std::string sizes = "8";
     std::uint64_t iterations = 0;  ///< 0: so many as take a good second
     std::size_t window = 64;
+    bool descriptor = false;  ///< of the completion queue: what could sleep pays for it at each poll
     std::uint64_t repeat = 1;
     std::string cpus;
     std::string json;
@@ -146,7 +147,7 @@ public:
         addresses_.reset(av);
         fi_cq_attr cq_attributes{};
         cq_attributes.format = FI_CQ_FORMAT_MSG;
-        cq_attributes.wait_obj = FI_WAIT_NONE;
+        cq_attributes.wait_obj = asked.descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
         fid_cq* cq = nullptr;
         must(fi_cq_open(domain, &cq_attributes, &cq, nullptr), "fi_cq_open");
         queue_.reset(cq);
@@ -548,6 +549,10 @@ int main(int argc, char** argv) {
     app.add_option("--window", asked.window, "Messages under way in the bandwidth test. Default: 64")
         ->check(CLI::Range(1, 200).description(""))
         ->type_name("N");
+    app.add_flag(
+        "--descriptor", asked.descriptor,
+        "Open the completion queue with a descriptor to sleep on, as what may sleep does; it is polled all "
+        "the same");
     app.add_option("--repeat", asked.repeat,
                    "Measure everything so often, in turn, and show medians. Default: 1")
         ->check(CLI::Range(1, 1000).description(""))
