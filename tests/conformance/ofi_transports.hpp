@@ -36,7 +36,10 @@ struct ofi_shm : ofi_tcp {
 /// The provider gni: real, or the stand-in, which FI_PROVIDER_PATH names. Without either it fails.
 struct ofi_gni : ofi_tcp {
     static std::unique_ptr<transport_type::domain> open(scheduler& on) {
-        return std::make_unique<transport_type::domain>(on, options_for("gni"));
+        ofi_options o = options_for("gni");
+        o.node.clear();
+        o.get_bytes = static_cast<std::size_t>(-1);  // lists of the suite have a get and no put
+        return std::make_unique<transport_type::domain>(on, o);
     }
 };
 

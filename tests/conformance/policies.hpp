@@ -425,7 +425,8 @@ private:
 /// have begun goes to its end.
 template <class T>
 inline constexpr bool takes_turns =
-    !std::is_same_v<T, sim> && !std::is_same_v<T, loopback> && !T::static_capabilities.one_sided_offloaded;
+    !std::is_same_v<T, sim> && !std::is_same_v<T, loopback> && !T::static_capabilities.one_sided_offloaded &&
+    T::static_capabilities.revokes_at_once;
 
 inline constexpr std::size_t cancel_bytes = (std::size_t{4} << 20) + 3;
 

@@ -19,11 +19,10 @@ struct ofi {
     static constexpr std::string_view name = Profile.scheme;
     static constexpr std::string_view description = Profile.description;
     static constexpr capabilities static_capabilities{
-        .max_message = detail::fabric::card::least_slot - detail::fabric::frame_bytes,
-        .eager_bytes = Profile.eager_bytes != 0
-                           ? Profile.eager_bytes
-                           : detail::fabric::card::least_slot - detail::fabric::frame_bytes,
-        .segment_bytes = detail::fabric::card::least_slot - detail::fabric::frame_bytes,
+        .max_message = Profile.slot_bytes - detail::fabric::frame_bytes,
+        .eager_bytes =
+            Profile.eager_bytes != 0 ? Profile.eager_bytes : Profile.slot_bytes - detail::fabric::frame_bytes,
+        .segment_bytes = Profile.slot_bytes - detail::fabric::frame_bytes,
         .get_alignment = Profile.get_alignment,
         .one_sided = true,
         .one_sided_offloaded = Profile.offloaded,

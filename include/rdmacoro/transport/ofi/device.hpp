@@ -63,7 +63,8 @@ public:
             throw_failure(name() + ": open domain " + info_->domain_attr->name, failed);
         domain_.reset(domain);
         if (const auto [step, failed] = open_endpoint(); failed != 0)
-            throw_failure(name() + ": " + step, failed);
+            throw_failure(name() + ": " + step + (options_.node.empty() ? "" : " at node " + options_.node),
+                          failed);
         check_atomics();
     }
     device(const device&) = delete;
@@ -253,7 +254,16 @@ private:
         const int failed = ::fi_getinfo(spoken_version, node.empty() ? nullptr : node.c_str(), nullptr,
                                         node.empty() ? 0 : FI_SOURCE, hints.get(), &answer);
         unique_info found(answer);
-        if (failed == 0 && found != nullptr) return found;
+        // Layered providers do not look at the names.
+        const auto named = [](const char* is, const std::string& wanted) {
+            return wanted.empty() || (is != nullptr && wanted == is);
+        };
+        for (const fi_info* one = found.get(); one != nullptr; one = one->next) {
+            if (named(one->fabric_attr->name, options_.fabric) &&
+                named(one->domain_attr->name, options_.domain))
+                return unique_info(::fi_dupinfo(one));
+        }
+        if (found != nullptr) refuse_names(*found);
         std::string text =
             name() + ": libfabric has no provider \"" + std::string(profile_.provider) + "\" here";
         unique_info bare(::fi_allocinfo());
@@ -267,6 +277,20 @@ private:
         text += "; it has: " + providers_text();
         if (failed != -FI_ENODATA) text += " (fi_getinfo: " + text_of(failed) + ")";
         throw error(errc::unsupported, text);
+    }
+
+    [[gnu::cold, noreturn]] void refuse_names(const fi_info& found) const {
+        std::string text;
+        for (const fi_info* one = &found; one != nullptr; one = one->next) {
+            const std::string names =
+                std::string("domain ") + one->domain_attr->name + " of fabric " + one->fabric_attr->name;
+            if (text.find(names) == text.npos) text += (text.empty() ? "" : ", ") + names;
+        }
+        throw error(errc::unsupported,
+                    name() + ": there is no" +
+                        (options_.domain.empty() ? "" : " domain \"" + options_.domain + "\"") +
+                        (options_.fabric.empty() ? "" : " of fabric \"" + options_.fabric + "\"") +
+                        "; there is " + text);
     }
 
     /// The provider is there, but does not answer to all of the hints: which it is, is found by leaving out one at a time.

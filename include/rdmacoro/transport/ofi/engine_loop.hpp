@@ -19,13 +19,14 @@ inline engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_op
       regions_(memory_, serves_),
       slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
       scratch_(inject_limit_) {
-    const auto check = [&](bool good, const char* what) {
+    const auto check = [&](bool good, const std::string& what) {
         if (!good) throw error(errc::invalid_argument, device_.name() + ": options: " + what);
     };
     check(options.credits >= card::least_credits && options.credits <= card::most_credits,
           "credits must be 8 to 1024");
-    check(slots_.slot_bytes() >= card::least_slot && slots_.slot_bytes() <= card::most_slot,
-          "slot_bytes must be 4096 to 1 MiB");
+    const std::size_t least = device_.profile().slot_bytes;
+    check(slots_.slot_bytes() >= least && slots_.slot_bytes() <= card::most_slot,
+          "slot_bytes must be " + std::to_string(least) + " bytes to 1 MiB");
     check(device_.profile().delivery_complete, "the provider does not say when a put has arrived");
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
     if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
@@ -36,12 +37,14 @@ inline engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_op
 }
 
 inline engine::~engine() {
-    // What closed links have sent last still goes out, if the peers take it.
+    // What closed links have sent last still goes out, if the peers take it: who has it all hangs up. Looking for that comes
+    // first: some providers do not bear to be polled when a peer in the same process is gone.
     const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
-    while ((!leaving_.empty() || sending_ != 0) && std::chrono::steady_clock::now() < limit && !broken_) {
-        progress();
+    for (;;) {
         look_at_descriptors();
         bury();
+        if (leaving_.empty() || broken_ || std::chrono::steady_clock::now() > limit) break;
+        progress();
     }
     while (core* c = all_.front()) {
         if (c->owned()) fatal("a libfabric domain was destroyed before its links");

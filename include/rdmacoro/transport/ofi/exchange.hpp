@@ -58,7 +58,7 @@ inline card core::own_card() const noexcept {
 inline verdict core::judge_card(const card& said) noexcept {
     device& d = engine_.device();
     if (said.version != card::own_version) return verdict::other_version;
-    if (said.provider_name() != d.profile().provider ||
+    if (said.provider_name() != d.profile().provider || said.slot_bytes < d.profile().slot_bytes ||
         ((said.flags & card::served) != 0) != engine_.serves())
         return verdict::other_provider;
     if (d.profile().same_host && said.host != engine_.host()) return verdict::other_host;
@@ -88,7 +88,7 @@ inline verdict core::judge_card(const card& said) noexcept {
     capabilities_.put_before_send = d.orders_send_after_write() && !engine_.serves();
     capabilities_.revokes_at_once = false;
     capabilities_.ends_on_refusal = !engine_.serves();
-    capabilities_.get_bytes = p.get_bytes;
+    capabilities_.get_bytes = engine_.options().get_bytes != 0 ? engine_.options().get_bytes : p.get_bytes;
     return verdict::welcome;
 }
 

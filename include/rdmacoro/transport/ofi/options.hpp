@@ -26,11 +26,13 @@ struct ofi_options {
 
     /// Messages that each peer may send without having heard that earlier ones were consumed. From 8 to 1024.
     unsigned credits = 64;
-    /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's. From 4096 to
-    /// 1 MiB.
+    /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's,
+    /// which is also the least. Up to 1 MiB.
     std::size_t slot_bytes = 0;
     /// Messages up to this many bytes, header included, leave without a completion; less where the provider takes less.
     std::size_t inject_bytes = 4096;
+    /// Payload up to which a get is better than a put. 0: the profile's.
+    std::size_t get_bytes = 0;
     /// Slots of the domain that readers of lent messages may hold.
     unsigned spare_slots = 64;
     /// Who moves the data of gets and puts, if not as the profile says.

@@ -1,0 +1,169 @@
+#include "ofi/pair.hpp"
+
+#include <sys/socket.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+std::string any_provider() { return GENERATE(as<std::string>{}, "tcp", "shm"); }
+
+}  // namespace
+
+TEST_CASE("all that was posted before an orderly close arrives, then the link goes down") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    const auto data = pattern(5000);
+    for (std::uint64_t n = 0; n < 20; ++n) post_for_sure(w, a, n, data);
+    a.link->close(make_error_code(errc::closed));
+    CHECK(a.sink.downs == 1);
+    CHECK(a.sink.reason == errc::closed);
+    w.until([&] { return b.sink.downs != 0; });
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK(b.sink.count == 20);
+    CHECK(b.sink.messages.back().payload == data);
+    CHECK_FALSE(b.sink.after_down);
+    recording_completion none;
+    CHECK(b.link->post(header_of(1), {}, none) == post_result::failed);
+    a.link.reset();
+    b.link.reset();
+    w.until_all_gone();
+}
+
+TEST_CASE("both ends close at once") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    a.link->close(make_error_code(errc::closed));
+    b.link->close(make_error_code(errc::canceled));
+    CHECK(b.sink.reason == errc::canceled);
+    a.link.reset();
+    b.link.reset();
+    w.until_all_gone();
+}
+
+TEST_CASE("ends may go in any order, connections before links, listeners before connections") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    { const ofi_world::connected never_linked = w.connect(); }
+    w.until_all_gone();
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    b.link.reset();
+    w.until([&] { return a.sink.downs != 0; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    a.link.reset();
+    w.until_all_gone();
+}
+
+TEST_CASE("many links share an endpoint, and the end of one is none of the others'") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    std::vector<std::unique_ptr<ofi_end>> all;
+    constexpr std::size_t count = 40;  // more credits than the provider takes receives
+    for (std::size_t i = 0; i < 2 * count; ++i) all.push_back(std::make_unique<ofi_end>());
+    for (std::size_t i = 0; i < count; ++i) w.link(*all[2 * i], *all[2 * i + 1]);
+    for (std::size_t i = 0; i < count; i += 2) {
+        all[2 * i]->link.reset();
+        w.until([&] { return all[2 * i + 1]->sink.downs != 0; });
+    }
+    for (std::size_t i = 1; i < count; i += 2) {
+        post_for_sure(w, *all[2 * i], i, pattern(100));
+        w.until([&] { return all[2 * i + 1]->sink.count == 1; });
+        CHECK(all[2 * i + 1]->sink.downs == 0);
+    }
+}
+
+TEST_CASE("a slow reader of one link does not starve the others of receives") {
+    ofi_options o = ofi_here("shm");
+    o.credits = 1024;  // one link's credits are all the receives that the provider takes
+    ofi_world w(o);
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    b.sink.refuse_all = true;
+    recording_completion none;
+    unsigned taken = 0;
+    while (a.link->post(header_of(taken), {}, none) == post_result::done) {
+        ++taken;
+        w.turns(1);
+    }
+    CHECK(taken > 1000);
+    for (std::uint64_t n = 0; n < 50; ++n) {
+        post_for_sure(w, c, n);
+        w.until([&] { return d.sink.count == n + 1; });
+    }
+    b.sink.refuse_all = false;
+    w.until([&] { return b.sink.count == taken; });
+}
+
+TEST_CASE("a get that is given up while the other side stands still costs the endpoint, and another takes "
+          "its place") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    std::vector<std::byte> there(std::size_t{8} << 20);
+    const region open = w.server.register_memory(there, access_rights::all);
+    {
+        std::vector<std::byte> here(there.size());
+        recording_completion got;
+        REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+        // Nobody turns the scheduler, so the other side does nothing.
+        CHECK_FALSE(a.link->revoke(got));
+        CHECK(got.calls == 0);
+    }
+    CHECK(w.client.counts().reopened == 1);
+    for (ofi_end* one : {&a, &b, &c, &d}) {
+        w.until([&] { return one->sink.downs == 1; });
+        CHECK((one->sink.reason == errc::peer_lost || one->sink.reason == errc::canceled));
+    }
+    ofi_end e;
+    ofi_end f;
+    w.link(e, f);
+    post_for_sure(w, e, 1, pattern(3000));
+    w.until([&] { return f.sink.count == 1; });
+    std::vector<std::byte> here(1000);
+    recording_completion got;
+    REQUIRE(e.link->get(open.remote().part(0, 1000), here, got) == post_result::posted);
+    w.until([&] { return got.calls == 1; });
+    CHECK_FALSE(got.outcome);
+}
+
+TEST_CASE("a get that has ended is given up at no cost") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    std::vector<std::byte> there(100);
+    const region open = w.server.register_memory(there, access_rights::all);
+    recording_completion got;
+    const remote_region wrong{open.remote().address + 50, 60, open.remote().key};
+    std::vector<std::byte> here(60);
+    REQUIRE(a.link->get(wrong, here, got) == post_result::posted);
+    w.until([&] { return got.calls == 1; });
+    CHECK(got.outcome);
+    CHECK(w.client.counts().reopened == 0);
+    CHECK(w.server.counts().reopened == 0);
+}

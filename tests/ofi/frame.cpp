@@ -1,0 +1,104 @@
+#include <rdmacoro/transport/ofi/frame.hpp>
+
+#include "support/catch.hpp"
+
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail::fabric;
+
+TEST_CASE("a frame word on the wire: kind and sequence, credits, the receiver's link") {
+    std::vector<std::byte> raw(frame_bytes);
+    frame{frame_kind::message, 0x1234, 0x5abc, 0x1122334455667788}.store(raw.data());
+    const int expected[] = {0xc1, 0xab, 0x34, 0x12, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11};
+    for (std::size_t i = 0; i < frame_word_bytes; ++i) CHECK(static_cast<int>(raw[i]) == expected[i]);
+    frame back;
+    REQUIRE(back.load(raw.data(), raw.size()));
+    CHECK(back.kind == frame_kind::message);
+    CHECK(back.credits == 0x1234);
+    CHECK(back.sequence == 0xabc);
+    CHECK(back.link == 0x1122334455667788);
+    CHECK(place_of(back.link) == 0x7788);
+}
+
+TEST_CASE("frames that can't be are refused") {
+    std::vector<std::byte> raw(256);
+    frame f;
+    frame{}.store(raw.data());
+    for (std::size_t bytes = 0; bytes < frame_bytes; ++bytes) CHECK_FALSE(f.load(raw.data(), bytes));
+    CHECK(f.load(raw.data(), frame_bytes));
+    struct known {
+        frame_kind kind;
+        std::size_t bytes;
+    };
+    const known all[] = {{frame_kind::credit, 12}, {frame_kind::hello, 12}, {frame_kind::bye, 12},
+                         {frame_kind::get, 60},    {frame_kind::put, 60},   {frame_kind::status, 20}};
+    for (const known& one : all) {
+        frame{one.kind, 7, 0, 0}.store(raw.data());
+        CHECK(f.load(raw.data(), one.bytes));
+        CHECK_FALSE(f.load(raw.data(), one.bytes + 1));
+        CHECK_FALSE(f.load(raw.data(), one.bytes - 1));
+    }
+    for (const int kind : {0, 8, 9, 15}) {
+        raw[0] = static_cast<std::byte>(kind);
+        for (const std::size_t bytes : {std::size_t{12}, std::size_t{20}, std::size_t{60}})
+            CHECK_FALSE(f.load(raw.data(), bytes));
+    }
+}
+
+TEST_CASE("a request to serve a get or put on the wire") {
+    std::vector<std::byte> raw(service_request::wire_bytes);
+    service_request{1, 2, 3, 4, 5, 6}.store(raw.data());
+    for (std::size_t i = 0; i < 6; ++i) CHECK(raw[8 * i] == static_cast<std::byte>(i + 1));
+    const service_request back = service_request::load(raw.data());
+    CHECK(back.key == 1);
+    CHECK(back.address == 2);
+    CHECK(back.length == 3);
+    CHECK(back.own_key == 4);
+    CHECK(back.own_address == 5);
+    CHECK(back.operation == 6);
+}
+
+TEST_CASE("a card says the same behind the wire, and what can't be is not good") {
+    card said;
+    said.slot_bytes = 8192;
+    said.credits = 64;
+    said.flags = card::served;
+    said.address_format = 3;
+    said.link = 0x1122334455667788;
+    said.host = 99;
+    said.address_bytes = 16;
+    said.name_provider("tcp;ofi_rxm");
+    said.address[15] = std::byte{7};
+    std::vector<std::byte> raw(card::wire_bytes);
+    said.store(raw.data());
+    CHECK(raw[0] == std::byte{'R'});
+    CHECK(raw[3] == std::byte{'F'});
+    card back;
+    back.load(raw.data());
+    CHECK(back.good());
+    CHECK(back.magic == card::right_magic);
+    CHECK(back.version == card::own_version);
+    CHECK(back.slot_bytes == 8192);
+    CHECK(back.credits == 64);
+    CHECK(back.flags == card::served);
+    CHECK(back.address_format == 3);
+    CHECK(back.link == said.link);
+    CHECK(back.host == 99);
+    CHECK(back.address_bytes == 16);
+    CHECK(back.provider_name() == "tcp;ofi_rxm");
+    CHECK(back.address == said.address);
+
+    const auto spoilt = [&](auto change) {
+        card bad = said;
+        change(bad);
+        return bad.good();
+    };
+    CHECK_FALSE(spoilt([](card& c) { c.slot_bytes = card::least_slot - 1; }));
+    CHECK_FALSE(spoilt([](card& c) { c.slot_bytes = card::most_slot + 1; }));
+    CHECK_FALSE(spoilt([](card& c) { c.credits = card::least_credits - 1; }));
+    CHECK_FALSE(spoilt([](card& c) { c.credits = card::most_credits + 1; }));
+    CHECK_FALSE(spoilt([](card& c) { c.address_bytes = 0; }));
+    CHECK_FALSE(spoilt([](card& c) { c.address_bytes = card::most_address + 1; }));
+    CHECK_FALSE(spoilt([](card& c) { c.provider.fill('x'); }));
+}
