@@ -9,6 +9,7 @@
 #include "support/run.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <optional>
 #include <random>
@@ -576,6 +577,21 @@ TEST_CASE("a peer that sends more than it was granted ends the link, matched by 
 
 namespace {
 
+/// A link that has little room, or ends things late, or neither.
+void any_link_at_all(ends& e, std::mt19937& random) {
+    for (tagged_lane& lane : e.a.connection().link().tagged().lanes) {
+        if (random() % 2 == 0) lane.room = 1 + random() % 4;
+        if (random() % 2 == 0) lane.posts = 1 + random() % 4;
+        lane.refuses_claims = random() % 2 == 0;
+        lane.defers = random() % 2 == 0;
+        lane.answers_late = random() % 2 == 0;
+        lane.withdraws_late = random() % 2 == 0;
+        lane.piece = 10'000 + random() % 100'000;
+    }
+    if (random() % 2 == 0) e.b.connection().link().under().out().room = 1;
+    if (random() % 2 == 0) e.a.connection().link().under().out().room = 1;
+}
+
 /// One side of a random program: each receive is told in advance which message it meets.
 struct plan {
     struct message_plan {
@@ -686,17 +702,7 @@ TEST_CASE(
         with_ends(
             [](ends& e) -> task<> {
                 std::mt19937 random(seed);
-                for (tagged_lane& lane : e.a.connection().link().tagged().lanes) {
-                    if (random() % 2 == 0) lane.room = 1 + random() % 4;
-                    if (random() % 2 == 0) lane.posts = 1 + random() % 4;
-                    lane.refuses_claims = random() % 2 == 0;
-                    lane.defers = random() % 2 == 0;
-                    lane.answers_late = random() % 2 == 0;
-                    lane.withdraws_late = random() % 2 == 0;
-                    lane.piece = 10'000 + random() % 100'000;
-                }
-                if (random() % 2 == 0) e.b.connection().link().under().out().room = 1;
-                if (random() % 2 == 0) e.a.connection().link().under().out().room = 1;
+                any_link_at_all(e, random);
                 const plan there = random_plan(random, 40);
                 const plan back = random_plan(random, 40);
                 task_group group;
@@ -710,6 +716,139 @@ TEST_CASE(
                 auto first = start(e.a.close());
                 co_await e.b.close();
                 co_await first;
+            },
+            little());
+    }
+}
+
+namespace {
+
+/// A random program whose sends and receives are stopped at any time, and what became of them.
+struct stopped_program {
+    struct fate {
+        bool ended_well = false;
+        bool canceled = false;
+        int received = 0;
+    };
+    static constexpr tag_type marker = 99;
+    std::vector<fate> messages;
+    std::size_t receives_canceled = 0;
+    local_stop_source everything;
+
+    static std::vector<std::byte> numbered(std::size_t n, std::size_t bytes) {
+        std::vector<std::byte> data = pattern(bytes, n);
+        std::memcpy(data.data(), &n, sizeof n);
+        return data;
+    }
+    void heard(std::span<const std::byte> data) {
+        std::size_t n = 0;
+        REQUIRE(data.size() >= sizeof n);
+        std::memcpy(&n, data.data(), sizeof n);
+        REQUIRE(n < messages.size());
+        CHECK(same_bytes(data, numbered(n, data.size())));
+        ++messages[n].received;
+    }
+
+    task<> send(peer_type* from, std::size_t n, std::uint32_t seed) {
+        std::mt19937 random(seed);
+        const std::size_t sizes[] = {8, 900, 4096, 5000, 120'000};
+        auto data = numbered(n, sizes[random() % std::size(sizes)]);
+        const tag_type tag = random() % 3;
+        const bool synchronous = random() % 3 == 0;
+        local_stop_source stop;
+        auto op = start(as_result(
+            with_stop(synchronous ? from->ssend(data, tag) : from->send(data, tag), stop.get_token())));
+        const bool stops = random() % 2 == 0;
+        co_await wait(stops ? static_cast<int>(random() % 12) : 1'000'000, [&] { return op.done(); });
+        stop.request_stop();
+        const auto ended = co_await op;
+        (ended ? messages[n].ended_well : messages[n].canceled) = true;
+        if (!ended) CHECK(ended.error() == errc::canceled);
+        std::fill(data.begin(), data.end(), std::byte{0xdd});
+    }
+    task<> receive(peer_type* at, std::uint32_t seed) {
+        std::mt19937 random(seed);
+        const tag_match wanted = random() % 3 == 0 ? tag_match(0, 1) : tag_match(random() % 3);
+        const int limit = random() % 2 == 0 ? static_cast<int>(random() % 12) : 1'000'000;
+        local_stop_source stop;
+        std::error_code outcome;
+        if (random() % 3 == 0) {
+            auto op = start(as_result(with_stop(at->recv_lent(wanted), stop.get_token())));
+            co_await wait(limit, [&] { return op.done(); });
+            stop.request_stop();
+            const auto got = co_await op;
+            outcome = got.error();
+            if (got) heard(got->bytes());
+        } else {
+            std::vector<std::byte> into(120'000);
+            auto op = start(as_result(with_stop(at->recv(into, wanted), stop.get_token())));
+            co_await wait(limit, [&] { return op.done(); });
+            stop.request_stop();
+            const auto got = co_await op;
+            outcome = got.error();
+            if (got) heard(std::span(into).first(got->bytes));
+        }
+        if (outcome) {
+            CHECK(outcome == errc::canceled);
+            ++receives_canceled;
+        }
+    }
+    /// So many turns, or fewer: until something is so, or everything is stopped.
+    template <class Until>
+    task<> wait(int most, Until until) {
+        for (int n = 0; n < most && !until() && !everything.stop_requested(); ++n) co_await yield();
+    }
+
+    task<> all(ends& e, std::uint32_t seed) {
+        std::mt19937 random(seed);
+        messages.resize(30);
+        task_group group;
+        for (std::size_t n = 0; n < messages.size(); ++n) {
+            const auto send_seed = static_cast<std::uint32_t>(random());
+            const auto receive_seed = static_cast<std::uint32_t>(random());
+            group.spawn(&stopped_program::send, this, &e.a, n, send_seed);
+            if (random() % 4 != 0) group.spawn(&stopped_program::receive, this, &e.b, receive_seed);
+            co_await turns(static_cast<int>(random() % 6));
+        }
+        co_await turns(100);
+        everything.request_stop();
+        co_await group.join();
+        // What waits is received; the marker comes last.
+        const auto mark = numbered(0, 8);
+        auto last = start(e.a.send(mark, marker));
+        for (;;) {
+            const message m = co_await e.b.recv_lent();
+            if (m.tag() == marker) break;
+            heard(m.bytes());
+        }
+        co_await last;
+        std::size_t lost = 0;
+        for (const fate& f : messages) {
+            CHECK(f.ended_well != f.canceled);
+            CHECK(f.received <= 1);
+            if (f.canceled) CHECK(f.received == 0);
+            if (f.ended_well && f.received == 0) ++lost;
+        }
+        CHECK(lost <= receives_canceled);
+        co_await turns(10);
+        nothing_left(e);
+        CHECK(e.a.is_open());
+        CHECK(e.b.is_open());
+    }
+};
+
+}  // namespace
+
+TEST_CASE("random programs that are stopped anywhere: what is canceled is not received, the rest once") {
+    static std::uint32_t seed;
+    for (seed = 1; seed <= 300; ++seed) {
+        CAPTURE(seed);
+        with_ends(
+            [](ends& e) -> task<> {
+                std::mt19937 random(seed);
+                any_link_at_all(e, random);
+                stopped_program program;
+                co_await program.all(e, seed + 7000);
             },
             little());
     }
