@@ -1,6 +1,7 @@
 // tcp_listener: accepts connections and greets on all of them at a time.
 #pragma once
 
+#include <rdmacoro/transport/detail/accept.hpp>
 #include <rdmacoro/transport/tcp/connect.hpp>
 
 #include <memory>
@@ -9,8 +10,6 @@
 namespace rdmacoro {
 
 namespace detail {
-
-struct tcp_accept_tag;
 
 /// The listening socket and all that came in by it and was not taken yet. A socket that greets wrongly, or not at all, is
 /// dropped and troubles nobody else.
@@ -29,7 +28,7 @@ public:
     inline ~tcp_listen_state();
 
     [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
-    [[nodiscard]] tcp_engine& engine() const noexcept { return engine_; }
+    [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
 
     /// A greeted socket, or nullptr.
     [[nodiscard]] tcp_core* take() noexcept {
@@ -41,14 +40,7 @@ public:
     }
 
     /// Somebody waits for the next one.
-    class waiter : public list_node<tcp_accept_tag> {
-    public:
-        virtual void arrived(tcp_core* core) noexcept = 0;  // nullptr: the listener is gone
-
-    protected:
-        ~waiter() = default;
-    };
-    void wait(waiter& who) noexcept { waiters_.push_back(who); }
+    void wait(accept_waiter<tcp_core>& who) noexcept { waiters_.push_back(who); }
 
     void progress(tcp_core& core) noexcept override {
         const int fd = core.take_outcome();
@@ -91,7 +83,7 @@ private:
     void greeted(guest& who, errc outcome) noexcept {
         if (outcome != errc::ok) {
             forget(who);
-        } else if (waiter* first = waiters_.pop_front(); first != nullptr) {
+        } else if (auto* first = waiters_.pop_front(); first != nullptr) {
             tcp_core& core = who.take();
             forget(who);
             first->arrived(&core);
@@ -119,7 +111,7 @@ private:
     unsigned waiting_ = 0;
     intrusive_list<guest> guests_;
     intrusive_list<guest> ready_;
-    intrusive_list<waiter, tcp_accept_tag> waiters_;
+    accept_waiters<tcp_core> waiters_;
 };
 
 inline tcp_listen_state::~tcp_listen_state() {
@@ -127,52 +119,12 @@ inline tcp_listen_state::~tcp_listen_state() {
     std::exchange(core_, nullptr)->abandon();
     while (guest* who = guests_.pop_front()) delete who;
     while (guest* who = ready_.pop_front()) delete who;
-    while (waiter* who = waiters_.pop_front()) who->arrived(nullptr);
+    while (auto* who = waiters_.pop_front()) who->arrived(nullptr);
 }
-
-/// Waits for the next good connection.
-class tcp_accept final : public basic_operation<tcp_accept, tcp_core*>, private tcp_listen_state::waiter {
-public:
-    explicit tcp_accept(tcp_listen_state& from) noexcept
-        : basic_operation(&from.engine().owner()), listening_(from) {}
-    tcp_accept(const tcp_accept&) = delete;
-    tcp_accept& operator=(const tcp_accept&) = delete;
-    ~tcp_accept() {
-        if (core_ != nullptr) core_->abandon();
-    }
-
-    void start() noexcept {
-        core_ = listening_.take();
-        if (core_ != nullptr) return complete();
-        listening_.wait(*this);
-    }
-    void cancel() noexcept {
-        static_cast<list_node<tcp_accept_tag>&>(*this).unlink();
-        finish_canceled();
-        complete();
-    }
-    void finish_canceled() noexcept { failure_ = errc::canceled; }
-
-    [[nodiscard]] result<tcp_core*> outcome() noexcept {
-        if (failure_ != errc::ok) return failure_;
-        return std::exchange(core_, nullptr);
-    }
-
-private:
-    void arrived(tcp_core* core) noexcept override {
-        core_ = core;
-        if (core == nullptr) failure_ = errc::closed;
-        complete();
-    }
-
-    tcp_listen_state& listening_;
-    tcp_core* core_ = nullptr;
-    errc failure_ = errc::ok;
-};
 
 template <class = void>
 task<tcp_connection> accept_tcp(tcp_listen_state& state) {
-    tcp_accept one(state);
+    accept_operation<tcp_listen_state, tcp_core> one(state);
     tcp_core* core = co_await one;
     co_return tcp_connection(*core);
 }
