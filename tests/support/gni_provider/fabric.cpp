@@ -31,7 +31,8 @@ int open_event_queue(fid_fabric* in, fi_eq_attr* attributes, fid_eq** opened, vo
 
 int open_wait_set(fid_fabric* in, fi_wait_attr* attributes, fid_wait** opened) {
     if (const int refused = check_wait(attributes->wait_obj, "a wait set"); refused != 0) return refused;
-    return fi_wait_open(fabric_of(&in->fid).lower, attributes, opened);
+    fid_fabric* const lower = fabric_of(&in->fid).lower;
+    return lower->ops->wait_open(lower, attributes, opened);  // fi_wait_open is deprecated in libfabric 2
 }
 
 int try_wait(fid_fabric* in, fid** objects, int count) {
