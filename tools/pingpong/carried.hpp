@@ -32,6 +32,7 @@ struct carried_by {
         {"cooperative_rendezvous", &metrics::cooperative_sent},
         {"speculative", &metrics::speculative_sent},
         {"segmented", &metrics::segmented_sent},
+        {"provider_matched", &metrics::provider_matched_sent},
     };
     std::vector<carried_by> sent;
     for (const counter& one : counters) {
