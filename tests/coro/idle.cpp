@@ -1,5 +1,7 @@
 #include <rdmacoro/coro/idle.hpp>
 
+#include <rdmacoro/coro/scheduler.hpp>
+
 #include "support/catch.hpp"
 
 using namespace rdmacoro;
@@ -69,4 +71,15 @@ TEST_CASE("adaptive reads the clock seldom while it spins") {
     idle::adaptive strategy;
     for (int turn = 0; turn < 3200; ++turn) CHECK(strategy.next(time) == idle::action::spin);
     CHECK(time.reads <= 101);
+}
+
+TEST_CASE("a scheduler knows whether its strategy ever lets it sleep") {
+    CHECK_FALSE(scheduler(idle::spin{}).may_park());
+    CHECK_FALSE(scheduler(idle::yield{}).may_park());
+    CHECK(scheduler(idle::adaptive{}).may_park());
+    struct says_nothing {
+        idle::action next(rdmacoro::clock&) noexcept { return idle::action::yield; }
+        void progress() noexcept {}
+    };
+    CHECK(scheduler(says_nothing{}).may_park());
 }

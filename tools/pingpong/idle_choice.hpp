@@ -28,6 +28,8 @@ public:
         return adaptive_.next(time);
     }
     void progress() noexcept { adaptive_.progress(); }
+    /// Where it is not said at the start, it is adaptive until the client has spoken: only that way does it change.
+    [[nodiscard]] bool may_park() const noexcept { return *kind_ == idle_kind::adaptive; }
 
 private:
     const idle_kind* kind_;

@@ -19,6 +19,8 @@ enum class action : std::uint8_t {
 ///  1. `next(clock)` is called once for each turn that moved nothing and answers what to do; it does not sleep itself.
 ///  2. `progress()` is called after a turn that moved something, if `next` was called since the last time.
 ///  3. Both are quick: they stand between two polls.
+///  4. It may have `bool may_park() const noexcept`: false promises that `next` never says park, which spares some transports
+///     work. Without it, it may.
 // clang-format off
 template <class Strategy>
 concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clock& c) {
@@ -31,12 +33,14 @@ concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clo
 struct spin {
     action next(clock&) noexcept { return action::spin; }
     void progress() noexcept {}
+    [[nodiscard]] bool may_park() const noexcept { return false; }
 };
 
 /// Offers the core each turn: for more busy threads than cores.
 struct yield {
     action next(clock&) noexcept { return action::yield; }
     void progress() noexcept {}
+    [[nodiscard]] bool may_park() const noexcept { return false; }
 };
 
 /// Spins, then yields, then parks; any progress returns to spinning. After load adaptive thread parking in Nothaas et

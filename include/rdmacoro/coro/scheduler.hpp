@@ -187,6 +187,8 @@ public:
         return value;
     }
 
+    /// Whether its idle strategy ever lets it sleep in the kernel.
+    [[nodiscard]] bool may_park() const noexcept { return idle_->may_park(); }
     /// How often this scheduler has slept in the kernel.
     [[nodiscard]] std::uint64_t parks() const noexcept { return parks_; }
 
@@ -195,12 +197,22 @@ private:
         virtual ~idle_base() = default;
         virtual idle::action next(clock& time) noexcept = 0;
         virtual void progress() noexcept = 0;
+        [[nodiscard]] virtual bool may_park() const noexcept = 0;
     };
     template <class Idle>
     struct idle_model final : idle_base {
         explicit idle_model(Idle&& strategy) : strategy_(std::move(strategy)) {}
         idle::action next(clock& time) noexcept override { return strategy_.next(time); }
         void progress() noexcept override { strategy_.progress(); }
+        [[nodiscard]] bool may_park() const noexcept override {
+            if constexpr (requires(const Idle& s) {
+                              { s.may_park() } noexcept -> std::same_as<bool>;
+                          }) {
+                return strategy_.may_park();
+            } else {
+                return true;
+            }
+        }
         Idle strategy_;
     };
 

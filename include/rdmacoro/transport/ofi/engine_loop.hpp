@@ -5,9 +5,15 @@
 
 namespace rdmacoro::detail::fabric {
 
+/// A wait object is of no use to a scheduler that never sleeps.
+[[nodiscard]] inline ofi_options suited_to(const scheduler& owner, ofi_options options) {
+    options.may_park = options.may_park && owner.may_park();
+    return options;
+}
+
 inline engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_options& options)
     : owner_(owner),
-      options_(options),
+      options_(suited_to(owner, options)),
       scheme_(profile.scheme),
       device_(profile, options_),
       serves_(options.one_sided.value_or(device_.profile().one_sided) == ofi_one_sided::served),

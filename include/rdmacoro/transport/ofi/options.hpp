@@ -38,7 +38,7 @@ struct ofi_options {
     /// Who moves the data of gets and puts, if not as the profile says.
     std::optional<ofi_one_sided> one_sided;
     /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system call
-    /// for some messages.
+    /// for some messages; a scheduler whose idle strategy never parks is spared it in any case.
     bool may_park = true;
 
     /// A connection, on either side, that is not open after this long is given up.
