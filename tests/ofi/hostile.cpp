@@ -1,0 +1,360 @@
+#include "ofi/pair.hpp"
+
+#include <functional>
+
+#include <sys/socket.h>
+
+// A peer that speaks the provider's and the transport's language, and says what no link would.
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+namespace fabric = rdmacoro::detail::fabric;
+
+namespace {
+
+/// The whole of a peer, by hand: a socket, a card, an endpoint.
+class stranger : private progress_source {
+public:
+    stranger(scheduler& on, const std::string& provider)
+        : on_(on), options_(ofi_here(provider)), device_(*provider::find(provider), options_) {
+        for (buffer& one : buffers_) receive(one);
+        on.add_source(*this);
+    }
+    ~stranger() override {
+        on_.remove_source(*this);
+        hang_up();
+        device_.close_endpoint();
+    }
+
+    [[nodiscard]] fabric::card card() const {
+        fabric::card own;
+        own.slot_bytes = static_cast<std::uint32_t>(device_.profile().slot_bytes);
+        own.credits = 64;
+        own.flags = device_.profile().one_sided == ofi_one_sided::served ? fabric::card::served : 0;
+        own.address_format = device_.address_format();
+        own.link = std::uint64_t{0xabcdef} << 16;
+        own.host = fabric::host_number();
+        own.address_bytes = static_cast<std::uint32_t>(device_.own_address().size());
+        own.name_provider(device_.profile().provider);
+        std::memcpy(own.address.data(), device_.own_address().data(), device_.own_address().size());
+        return own;
+    }
+
+    void connect(const std::string& address) {
+        const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+        socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        sockaddr_in to{};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(port);
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+    }
+    void say(std::span<const std::byte> bytes) {
+        REQUIRE(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+                static_cast<ssize_t>(bytes.size()));
+    }
+    void show(const fabric::card& own) {
+        std::vector<std::byte> raw(fabric::card::wire_bytes);
+        own.store(raw.data());
+        say(raw);
+    }
+    /// What the other side says over the socket, as far as it has said it. False: it hung up.
+    bool hear() {
+        std::byte more[1024];
+        const ssize_t n = ::recv(socket_, more, sizeof more, MSG_DONTWAIT);
+        if (n > 0) heard_.insert(heard_.end(), more, more + n);
+        return n > 0 || (n < 0 && errno == EAGAIN);
+    }
+    [[nodiscard]] const std::vector<std::byte>& heard() const { return heard_; }
+    void hang_up() {
+        if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+    }
+
+    /// The whole of opening, to the first frames.
+    void open(const std::string& address) {
+        connect(address);
+        show(card());
+        on_.run_until([&] {
+            hear();
+            return heard_.size() == fabric::card::wire_bytes + 1;
+        });
+        fabric::card theirs;
+        theirs.load(heard_.data());
+        peer_ = theirs.link;
+        REQUIRE(device_.insert(theirs.address.data(), theirs.address_bytes, to_));
+        const std::byte welcome{static_cast<unsigned char>(fabric::verdict::welcome)};
+        say(std::span(&welcome, 1));
+        frame(fabric::frame_kind::hello);
+    }
+
+    /// Sends bytes by the provider.
+    void send(std::span<const std::byte> bytes) {
+        bool taken = false;  // it may be asked again
+        on_.run_until([&] {
+            taken = taken || ::fi_inject(device_.endpoint(), bytes.data(), bytes.size(), to_) == 0;
+            return taken;
+        });
+    }
+    /// Sends the next frame of this link, with `rest` behind the word.
+    void frame(fabric::frame_kind kind, std::span<const std::byte> rest = {}, std::uint16_t credits = 0) {
+        frame(fabric::frame{kind, credits, next_++, peer_}, rest);
+    }
+    void frame(const fabric::frame& word, std::span<const std::byte> rest = {}) {
+        std::vector<std::byte> raw(fabric::frame_word_bytes + rest.size());
+        word.store(raw.data());
+        if (!rest.empty()) std::memcpy(raw.data() + fabric::frame_word_bytes, rest.data(), rest.size());
+        send(raw);
+    }
+    [[nodiscard]] unsigned received() const { return received_; }
+    [[nodiscard]] std::uint64_t peer() const { return peer_; }
+    [[nodiscard]] std::uint32_t next() const { return next_; }
+
+private:
+    struct buffer {
+        fi_context2 context{};
+        std::array<std::byte, 8192> bytes{};
+    };
+    void receive(buffer& into) {
+        REQUIRE(::fi_recv(device_.endpoint(), into.bytes.data(), into.bytes.size(), nullptr, FI_ADDR_UNSPEC,
+                          &into.context) == 0);
+    }
+
+    bool poll() noexcept override {
+        fi_cq_msg_entry entries[8];
+        const ssize_t n = ::fi_cq_read(device_.queue(), entries, 8);
+        for (ssize_t i = 0; i < n; ++i) ++received_;
+        return n > 0;
+    }
+
+    scheduler& on_;
+    ofi_options options_;
+    fabric::device device_;
+    std::vector<buffer> buffers_ = std::vector<buffer>(64);
+    int socket_ = -1;
+    std::vector<std::byte> heard_;
+    fi_addr_t to_ = FI_ADDR_UNSPEC;
+    std::uint64_t peer_ = 0;
+    std::uint32_t next_ = 0;
+    unsigned received_ = 0;
+};
+
+/// A domain that listens, for strangers and for a peer that keeps its word.
+struct besieged {
+    explicit besieged(const std::string& provider) : domain(on, ofi_here(provider)) {
+        listening = on.run(domain.listen("127.0.0.1:0"));
+    }
+    /// The stranger's link, as the domain has it.
+    void take(stranger& from, ofi_end& end) {
+        from.open(listening.address());
+        end.link = std::make_unique<ofi_recorded_link>(on.run(listening.accept()), end.sink);
+    }
+
+    scheduler on{impatient{}};
+    ofi_any_domain domain;
+    ofi_listener listening;
+};
+
+using spoiler = std::function<void(fabric::card&)>;
+
+}  // namespace
+
+TEST_CASE("cards that can't be are turned away, and others are still let in") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    const spoiler all[] = {
+        [](fabric::card& c) { c.magic ^= 1; },
+        [](fabric::card& c) { ++c.version; },
+        [](fabric::card& c) { c.slot_bytes = 0; },
+        [](fabric::card& c) { c.slot_bytes = 4096; },
+        [](fabric::card& c) { c.credits = 0xffffffff; },
+        [](fabric::card& c) { c.flags ^= fabric::card::served; },
+        [](fabric::card& c) { c.name_provider("udp;ofi_rxd"); },
+        [](fabric::card& c) { c.provider.fill('x'); },
+        [](fabric::card& c) { c.address_bytes = 0; },
+        [](fabric::card& c) { c.address_bytes = 0xffffffff; },
+        [](fabric::card& c) { --c.address_bytes; },
+        [](fabric::card& c) { c.address_format ^= 1; },
+        [](fabric::card& c) { c.address.fill(std::byte{0xff}); },
+    };
+    for (const spoiler& spoil : all) {
+        CAPTURE(&spoil - all);
+        stranger bad(w.on, provider);
+        bad.connect(w.listening.address());
+        fabric::card own = bad.card();
+        spoil(own);
+        bad.show(own);
+        w.on.run_until([&] { return !bad.hear(); });
+    }
+    if (provider == "shm") {
+        stranger far(w.on, provider);
+        far.connect(w.listening.address());
+        fabric::card own = far.card();
+        own.host ^= 1;
+        far.show(own);
+        w.on.run_until([&] { return !far.hear(); });
+        REQUIRE(far.heard().size() == fabric::card::wire_bytes + 1);
+        CHECK(static_cast<fabric::verdict>(far.heard().back()) == fabric::verdict::other_host);
+    }
+    w.on.run_until([&] { return w.domain.connections() == 0; });
+    stranger good(w.on, provider);
+    ofi_end end;
+    w.take(good, end);
+    good.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.count == 1; });
+}
+
+TEST_CASE("a card in pieces is a card, and half of one is given up in time") {
+    besieged w("tcp");
+    stranger slow(w.on, "tcp");
+    slow.connect(w.listening.address());
+    std::vector<std::byte> raw(fabric::card::wire_bytes);
+    slow.card().store(raw.data());
+    for (const std::byte one : raw) {
+        slow.say(std::span(&one, 1));
+        w.on.turn();
+    }
+    w.on.run_until([&] {
+        slow.hear();
+        return slow.heard().size() == fabric::card::wire_bytes + 1;
+    });
+    CHECK(static_cast<fabric::verdict>(slow.heard().back()) == fabric::verdict::welcome);
+    slow.hang_up();
+    w.on.run_until([&] { return w.domain.connections() == 0; });
+}
+
+TEST_CASE("frames for no link are dropped and counted, and cost no link") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    stranger peer(w.on, provider);
+    ofi_end end;
+    w.take(peer, end);
+    const std::uint64_t before = w.domain.counts().strangers;
+    const std::vector<std::byte> rest = pattern(12);
+    std::uint64_t expected = 0;
+    for (const std::uint64_t link :
+         {std::uint64_t{0}, peer.peer() ^ (std::uint64_t{1} << 40), peer.peer() + 1, ~std::uint64_t{0}}) {
+        peer.frame(fabric::frame{fabric::frame_kind::message, 0, peer.next(), link}, rest);
+        ++expected;
+    }
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{11}, std::size_t{23}, std::size_t{60}}) {
+        const std::vector<std::byte> noise(bytes, std::byte{0x0f});
+        peer.send(noise);
+        ++expected;
+    }
+    w.on.run_until([&] { return w.domain.counts().strangers == before + expected; });
+    peer.frame(fabric::frame_kind::message, rest);
+    w.on.run_until([&] { return end.sink.count == 1; });
+    CHECK(end.sink.downs == 0);
+}
+
+TEST_CASE("what a peer must not say ends its link with protocol_violation, and no other") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    stranger good(w.on, provider);
+    ofi_end kept;
+    w.take(good, kept);
+    std::vector<std::byte> status(8);
+    std::vector<std::byte> request(fabric::service_request::wire_bytes);
+    const bool served = provider == "shm";
+    const std::function<void(stranger&)> all[] = {
+        [&](stranger& s) { s.frame(fabric::frame_kind::credit, {}, 2); },  // more credits than there are
+        [&](stranger& s) { s.frame(fabric::frame_kind::credit, {}, 0xffff); },
+        [&](stranger& s) { s.frame(fabric::frame_kind::hello); },           // a second one
+        [&](stranger& s) { s.frame(fabric::frame_kind::status, status); },  // an answer to nothing
+        [&](stranger& s) {                                                  // the same number twice
+            const fabric::frame twice{fabric::frame_kind::message, 0, s.next() + 1, s.peer()};
+            s.frame(twice, pattern(12));
+            s.frame(twice, pattern(12));
+        },
+        [&](stranger& s) {  // far beyond what it may send
+            s.frame(fabric::frame{fabric::frame_kind::message, 0, s.next() + 100, s.peer()}, pattern(12));
+        },
+        [&](stranger& s) {  // where the memory's owner serves: an answer to nothing; elsewhere nobody serves
+            s.frame(served ? fabric::frame_kind::status : fabric::frame_kind::get,
+                    served ? std::span(status) : std::span(request));
+        },
+    };
+    for (const auto& misbehave : all) {
+        CAPTURE(&misbehave - all);
+        stranger bad(w.on, provider);
+        ofi_end end;
+        w.take(bad, end);
+        misbehave(bad);
+        w.on.run_until([&] { return end.sink.downs != 0; });
+        CHECK(end.sink.reason == errc::protocol_violation);
+        end.link.reset();
+    }
+    CHECK(kept.sink.downs == 0);
+    good.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return kept.sink.count == 1; });
+}
+
+TEST_CASE("of a peer that sends more than it may no more than its credits is taken") {
+    besieged w("tcp");
+    stranger greedy(w.on, "tcp");
+    ofi_end end;
+    w.take(greedy, end);
+    end.sink.refuse_all = true;
+    for (unsigned n = 0; n < 80; ++n) greedy.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return w.domain.counts().received == 65; });
+    for (int n = 0; n < 1000; ++n) w.on.turn();
+    CHECK(w.domain.counts().received ==
+          65);  // the first frame, and 64 credits: the rest waits in the network
+    CHECK(end.sink.count == 0);
+    end.sink.refuse_all = false;
+    w.on.run_until([&] { return end.sink.count >= 64; });
+}
+
+TEST_CASE("a served get or put of what the peer may not reach is refused, and the link goes on") {
+    besieged w("shm");
+    stranger bad(w.on, "shm");
+    ofi_end end;
+    w.take(bad, end);
+    std::vector<std::byte> memory(100);
+    const region open = w.domain.register_memory(memory, access_rights::remote_read);
+    const auto ask = [&](fabric::frame_kind kind, std::uint64_t key, std::uint64_t address,
+                         std::uint64_t length) {
+        const unsigned before = bad.received();
+        std::vector<std::byte> request(fabric::service_request::wire_bytes);
+        fabric::service_request{key, address, length, 1, 0, 0}.store(request.data());
+        bad.frame(kind, request);
+        w.on.run_until([&] { return bad.received() == before + 1; });
+    };
+    const remote_region& there = open.remote();
+    ask(fabric::frame_kind::get, there.key ^ 1, there.address, 10);
+    ask(fabric::frame_kind::get, there.key, there.address + 91, 10);
+    ask(fabric::frame_kind::get, there.key, there.address - 1, 10);
+    ask(fabric::frame_kind::get, there.key, there.address, ~std::uint64_t{0});
+    ask(fabric::frame_kind::put, there.key, there.address, 10);
+    CHECK(end.sink.downs == 0);
+    CHECK(w.domain.counts().served == 5);
+}
+
+TEST_CASE("a frame that never comes ends its link in time, and the others wait for it") {
+    besieged w("tcp");
+    stranger bad(w.on, "tcp");
+    ofi_end end;
+    w.take(bad, end);
+    bad.frame(fabric::frame{fabric::frame_kind::message, 0, bad.next() + 1, bad.peer()}, pattern(12));
+    for (int n = 0; n < 1000; ++n) w.on.turn();
+    CHECK(end.sink.count == 0);
+    CHECK(end.sink.downs == 0);
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.reason == errc::peer_lost);
+    CHECK(end.sink.count == 0);
+}
+
+TEST_CASE("a peer that hangs up without a last frame is lost, after what it had sent") {
+    besieged w("tcp");
+    stranger bad(w.on, "tcp");
+    ofi_end end;
+    w.take(bad, end);
+    for (int n = 0; n < 5; ++n) bad.frame(fabric::frame_kind::message, pattern(12));
+    bad.hang_up();
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.reason == errc::peer_lost);
+    CHECK(end.sink.count == 5);
+}
