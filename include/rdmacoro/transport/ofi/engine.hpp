@@ -103,6 +103,7 @@ private:
     inline void dispatch_error() noexcept;
     inline void slot_over(slot& s, std::size_t bytes, int error) noexcept;
     inline void post_receives() noexcept;
+    inline void unbind() noexcept;
     inline void refill() noexcept;
     [[nodiscard]] inline std::size_t receives_wanted() const noexcept;
     [[nodiscard]] inline core* find(std::uint64_t number) noexcept;

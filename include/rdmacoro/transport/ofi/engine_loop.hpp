@@ -57,7 +57,16 @@ inline engine::~engine() {
         destroy(*c);
     }
     unwatch(completions_);
+    unbind();
     device_.close_endpoint();
+}
+
+/// What is bound to the endpoint has to go before it.
+inline void engine::unbind() noexcept {
+    if (!device_.asks(FI_MR_ENDPOINT)) return;
+    regions_.cut_off();
+    cache_.clear();
+    slots_.unregister();
 }
 
 // ---- polling
@@ -240,12 +249,7 @@ inline void engine::settle(std::uint64_t region_key) noexcept {
 inline void engine::reopen_endpoint() noexcept {
     ++of_the_gone_.reopened;
     unwatch(completions_);
-    const bool bound = device_.asks(FI_MR_ENDPOINT);
-    if (bound) {
-        regions_.cut_off();
-        cache_.clear();
-        slots_.unregister();
-    }
+    unbind();
     device_.close_endpoint();
     posted_ = sending_ = 0;
     slots_.for_each([this](slot& s) noexcept {
@@ -261,7 +265,7 @@ inline void engine::reopen_endpoint() noexcept {
         c->fail(errc::peer_lost);
         c->endpoint_gone();
     }
-    broken_ = device_.open_endpoint().failed != 0 || (bound && slots_.register_again() != 0) ||
+    broken_ = device_.open_endpoint().failed != 0 || slots_.register_again() != 0 ||
               (device_.wait_fd() >= 0 && !watch(completions_, device_.wait_fd(), EPOLLIN));
     if (!broken_) post_receives();
 }

@@ -114,6 +114,7 @@ inline constexpr ofi_profile efa{.scheme = "ofi+efa",
                                      ofi_flag::mr_virt_addr | ofi_flag::mr_allocated | ofi_flag::mr_prov_key,
                                  .mr_optional = ofi_flag::mr_local,
                                  .inject_bytes = 0,
+                                 .key_bytes = 4,
                                  .remote_data_bytes = 4};
 
 /// InfiniBand and RoCE, with libfabric's reliable datagrams over connected queue pairs.
