@@ -1,16 +1,16 @@
 // ofi_listener: accepts connections and opens all of them at a time.
 #pragma once
 
+#include <rdmacoro/transport/detail/accept.hpp>
 #include <rdmacoro/transport/ofi/connection.hpp>
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace rdmacoro {
 
 namespace detail::fabric {
-
-struct accept_tag;
 
 /// The listening socket, and all that came in by it and was not taken yet. A peer that greets wrongly, or not
 /// at all, is dropped and troubles nobody else.
@@ -36,7 +36,8 @@ public:
     inline ~listen_state();
 
     [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
-    [[nodiscard]] engine& of() const noexcept { return engine_; }
+    [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
+    [[nodiscard]] std::string_view scheme() const noexcept { return engine_.scheme(); }
 
     /// An open connection, or nullptr.
     [[nodiscard]] core* take() noexcept {
@@ -48,14 +49,7 @@ public:
     }
 
     /// Somebody waits for the next one.
-    class waiter : public list_node<accept_tag> {
-    public:
-        virtual void arrived(core* which) noexcept = 0;  // nullptr: the listener is gone
-
-    protected:
-        ~waiter() = default;
-    };
-    void wait(waiter& who) noexcept { waiters_.push_back(who); }
+    void wait(accept_waiter<core>& who) noexcept { waiters_.push_back(who); }
 
 private:
     struct guest final : opener, list_node<guest> {
@@ -115,7 +109,7 @@ private:
         if (outcome != errc::ok) {
             who.which = nullptr;
             forget(who);
-        } else if (waiter* first = waiters_.pop_front(); first != nullptr) {
+        } else if (auto* first = waiters_.pop_front(); first != nullptr) {
             core* made = std::exchange(who.which, nullptr);
             forget(who);
             first->arrived(made);
@@ -138,7 +132,7 @@ private:
     unsigned waiting_ = 0;
     intrusive_list<guest> guests_;
     intrusive_list<guest> ready_;
-    intrusive_list<waiter, accept_tag> waiters_;
+    accept_waiters<core> waiters_;
 };
 
 inline listen_state::~listen_state() {
@@ -146,52 +140,12 @@ inline listen_state::~listen_state() {
     if (socket_ >= 0) ::close(socket_);
     while (guest* who = guests_.front()) forget(*who);
     while (guest* who = ready_.front()) forget(*who);
-    while (waiter* who = waiters_.pop_front()) who->arrived(nullptr);
+    while (auto* who = waiters_.pop_front()) who->arrived(nullptr);
 }
-
-/// Waits for the next good connection.
-class accept_operation final : public basic_operation<accept_operation, core*>, private listen_state::waiter {
-public:
-    explicit accept_operation(listen_state& from) noexcept
-        : basic_operation(&from.of().owner()), listening_(from) {}
-    accept_operation(const accept_operation&) = delete;
-    accept_operation& operator=(const accept_operation&) = delete;
-    ~accept_operation() {
-        if (core_ != nullptr) core_->abandon();
-    }
-
-    void start() noexcept {
-        core_ = listening_.take();
-        if (core_ != nullptr) return complete();
-        listening_.wait(*this);
-    }
-    void cancel() noexcept {
-        static_cast<list_node<accept_tag>&>(*this).unlink();
-        finish_canceled();
-        complete();
-    }
-    void finish_canceled() noexcept { failure_ = errc::canceled; }
-
-    [[nodiscard]] result<core*> outcome() noexcept {
-        if (failure_ != errc::ok) return failure_;
-        return std::exchange(core_, nullptr);
-    }
-
-private:
-    void arrived(core* which) noexcept override {
-        core_ = which;
-        if (which == nullptr) failure_ = errc::closed;
-        complete();
-    }
-
-    listen_state& listening_;
-    core* core_ = nullptr;
-    errc failure_ = errc::ok;
-};
 
 template <class = void>
 task<ofi_connection> accept(listen_state& state) {
-    accept_operation one(state);
+    accept_operation<listen_state, core> one(state);
     core* made = co_await one;
     co_return ofi_connection(*made);
 }
@@ -219,7 +173,7 @@ public:
 
     /// What it listens on, with the real port: "ofi+tcp://10.0.0.1:7471".
     [[nodiscard]] std::string address() const {
-        return detail::fabric::url_of(state_->of().scheme(), state_->address());
+        return detail::fabric::url_of(state_->scheme(), state_->address());
     }
 
 private:
