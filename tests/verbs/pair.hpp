@@ -84,9 +84,11 @@ struct verbs_world {
         b.link = std::make_unique<verbs_recorded_link>(std::move(made.server), b.sink);
         // Over iWARP the side that connected speaks first.
         recording_completion none;
-        until([&] {
+        bool said = false;
+        until([&] {  // may be asked again once it was true
             std::byte nothing[1] = {};
-            return b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
+            said = said || b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
+            return said;
         });
         until([&] { return a.sink.count == 1; });
         a.sink.messages.clear();
@@ -128,8 +130,11 @@ refusal refused(Function what) {
 inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
                           std::span<const std::byte> payload = {}) {
     recording_completion none;
-    w.until([&] {
-        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
+    bool taken = false;
+    w.until([&] {  // may be asked again once it was true
+        taken =
+            taken || from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
+        return taken;
     });
 }
 

@@ -35,8 +35,6 @@ public:
         handle made;
         made.registration.reset((::ibv_reg_mr)(device_.domain(), pages.data(), pages.size(), flags));
         made.writable = made.registration != nullptr;
-        if (!made.writable)
-            std::fprintf(stderr, "REGW %d %p %zu\n", errno, (void*)pages.data(), pages.size());
         // What cannot be written can still be sent from.
         if (made.registration == nullptr && !allows(rights, access_rights::remote_write))
             made.registration.reset(
