@@ -114,9 +114,10 @@ inline post_result core::atomic(transfer::kind what, const remote_region& there,
     return begin(*t, {}, access_rights::none);
 }
 
-/// As many of its work requests as there is room for; each but the last is of the greatest length there is.
+/// As many of its work requests as there is room for; each but the last is of the greatest length there is. When the queue pair
+/// turns out to be broken the transfer may be over at return.
 inline void core::post_pieces(transfer& t) noexcept {
-    while ((!t.begun || t.posted < t.length) && room_for_transfer() && may_send_) {
+    while (!failure_ && !in_error_ && (!t.begun || t.posted < t.length) && room_for_transfer() && may_send_) {
         entry& e = next_entry();
         const std::uint64_t left = t.length - t.posted;
         const auto bytes =
@@ -171,10 +172,12 @@ inline void core::post_pieces(transfer& t) noexcept {
 
 /// Goes on with transfers that found no room for all of their work requests.
 inline void core::pump() noexcept {
-    if (failure_ || phase_ != phase::ready) return;
-    for (transfer* t = moving_.front(); t != nullptr && partial_ != 0 && room_for_transfer();
-         t = moving_.next(*t)) {
+    if (phase_ != phase::ready) return;
+    for (transfer* t = moving_.front();
+         t != nullptr && !failure_ && !in_error_ && partial_ != 0 && room_for_transfer();) {
+        transfer* const after = moving_.next(*t);
         if (t->partial) post_pieces(*t);
+        t = after;
     }
 }
 
