@@ -203,8 +203,10 @@ inline unsigned core::serve(unsigned budget) noexcept {
     if (partial_ != 0) pump();
     say_control();
     const bool listened_to = up_ != nullptr;
-    if (failure_ && listened_to && inbound_.empty() && finished_.front() == nullptr &&
-        engine_.dry() > failed_dry_) {
+    // What came before the end is handed up first, but not for a peer that broke the rules.
+    const bool handed_up =
+        inbound_.empty() || (failure_ && std::error_code(failure_) == errc::protocol_violation);
+    if (failure_ && listened_to && handed_up && finished_.front() == nullptr && engine_.dry() > failed_dry_) {
         close(failure_);
         return moved + 1;
     }
