@@ -48,6 +48,13 @@ namespace rdmacoro::test {
 template <class T>
 inline constexpr bool delegates_matching = default_protocols<T>::delegates;
 
+/// Whether what nobody has asked for lies in buffers that a network library sizes, however short it is.
+#if RDMACORO_OFI_MATCHED_SUITE
+inline constexpr bool kept_by_library = true;
+#else
+inline constexpr bool kept_by_library = false;
+#endif
+
 /// A name that no other listener on this machine has.
 inline std::string fresh_name() {
     static int count = 0;

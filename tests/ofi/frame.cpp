@@ -22,7 +22,7 @@ TEST_CASE("a frame word on the wire: kind and sequence, credits, the receiver's 
 }
 
 TEST_CASE("frames that can't be are refused") {
-    std::vector<std::byte> raw(256);
+    std::vector<std::byte> raw(512);
     frame f;
     frame{}.store(raw.data());
     for (std::size_t bytes = 0; bytes < frame_bytes; ++bytes) CHECK_FALSE(f.load(raw.data(), bytes));
@@ -32,14 +32,20 @@ TEST_CASE("frames that can't be are refused") {
         std::size_t bytes;
     };
     const known all[] = {{frame_kind::credit, 12}, {frame_kind::hello, 12}, {frame_kind::bye, 12},
-                         {frame_kind::get, 60},    {frame_kind::put, 60},   {frame_kind::status, 20}};
+                         {frame_kind::get, 60},    {frame_kind::put, 60},   {frame_kind::status, 20},
+                         {frame_kind::fetched, 16}};
     for (const known& one : all) {
         frame{one.kind, 7, 0, 0}.store(raw.data());
         CHECK(f.load(raw.data(), one.bytes));
         CHECK_FALSE(f.load(raw.data(), one.bytes + 1));
         CHECK_FALSE(f.load(raw.data(), one.bytes - 1));
     }
-    for (const int kind : {0, 8, 9, 15}) {
+    frame{frame_kind::tagged_address, 0, 0, 0}.store(raw.data());
+    CHECK_FALSE(f.load(raw.data(), frame_word_bytes));
+    CHECK(f.load(raw.data(), frame_word_bytes + 1));
+    CHECK(f.load(raw.data(), frame_word_bytes + most_address_bytes));
+    CHECK_FALSE(f.load(raw.data(), frame_word_bytes + most_address_bytes + 1));
+    for (const int kind : {0, 10, 11, 15}) {
         raw[0] = static_cast<std::byte>(kind);
         for (const std::size_t bytes : {std::size_t{12}, std::size_t{20}, std::size_t{60}})
             CHECK_FALSE(f.load(raw.data(), bytes));

@@ -20,6 +20,7 @@ namespace rdmacoro::detail::fabric {
 
 class engine;
 class core;
+class matched_side;
 
 /// Who listens to a link.
 class upper {
@@ -88,6 +89,7 @@ struct all_tag;
 struct work_tag;
 struct leaving_tag;
 struct stalled_tag;
+struct matched_tag;
 
 /// A connection's state machine.
 ///
@@ -102,6 +104,7 @@ class core final : public list_node<all_tag>,
                    public list_node<work_tag>,
                    public list_node<leaving_tag>,
                    public list_node<stalled_tag>,
+                   public list_node<matched_tag>,
                    private timer_node,
                    private fd_handler {
 public:
@@ -133,6 +136,12 @@ public:
     /// Messages that may be sent before the peer says that it has consumed earlier ones.
     [[nodiscard]] std::uint32_t credits() const noexcept { return credits_; }
 
+    /// Its messages are matched by the provider from now on.
+    inline void begin_matching() noexcept;
+    [[nodiscard]] inline const matching_traits& matching() noexcept;
+    /// Nullptr: it could not begin, and the link is going down.
+    [[nodiscard]] inline matched_side* matched() noexcept;
+
     /// Somebody listens from now on.
     inline void attach(upper& up) noexcept;
     /// Ends everything posted with `reason`, tells who listens, and lets go of the connection.
@@ -163,12 +172,15 @@ public:
     [[nodiscard]] inline bool leave_step(bool in_a_hurry) noexcept;
 
     [[nodiscard]] bool owned() const noexcept { return owned_; }
+    /// Whether it can still begin something.
+    [[nodiscard]] bool is_up() const noexcept { return phase_ == phase::ready && !failure_; }
     [[nodiscard]] phase now() const noexcept { return phase_; }
     [[nodiscard]] engine& of() const noexcept { return engine_; }
     [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
 
 private:
     friend class engine;
+    friend class matched_side;
 
     // Sending: core_send.hpp.
     enum class sent : std::uint8_t { yes, busy, failed };
@@ -213,6 +225,7 @@ private:
     inline void quiesce() noexcept;
     inline void let_go(bool gracefully) noexcept;
     inline void say_bye() noexcept;
+    inline void take_tagged(frame_kind kind, std::span<const std::byte> rest) noexcept;
     inline void hang_up() noexcept;
     inline void no_longer_awaited() noexcept;
     inline void timer_expired() noexcept;
@@ -269,6 +282,10 @@ private:
     unsigned out_ = 0;           // pieces with the provider
     unsigned partial_ = 0;       // transfers with pieces to post
     unsigned partial_puts_ = 0;  // of them; messages may not overtake these
+
+    // Messages that the provider matches: matched.hpp.
+    std::unique_ptr<matched_side> matched_;
+    std::vector<std::byte> tagged_peer_;  // its address, if it came before this side began
 
     // Opening and closing.
     opener* opener_ = nullptr;

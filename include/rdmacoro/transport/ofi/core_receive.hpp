@@ -23,6 +23,7 @@ inline core::~core() {
     static_cast<list_node<work_tag>&>(*this).unlink();
     static_cast<list_node<leaving_tag>&>(*this).unlink();
     static_cast<list_node<stalled_tag>&>(*this).unlink();
+    static_cast<list_node<matched_tag>&>(*this).unlink();
 }
 
 inline std::string core::peer_name() const {
@@ -135,6 +136,8 @@ inline void core::take_control(const frame& f, slot& s) noexcept {
             got_bye_ = true;
             fail(errc::peer_lost);
             break;
+        case frame_kind::tagged_address:
+        case frame_kind::fetched: return take_tagged(f.kind, {rest, s.bytes - frame_word_bytes});
         case frame_kind::message:
         case frame_kind::credit: break;
     }
@@ -180,6 +183,7 @@ inline unsigned core::serve(unsigned budget) noexcept {
         c->done(*c, code);
         ++moved;
     }
+    if (matched_ != nullptr) moved += matched_->serve();
     const unsigned limit = moved + budget;
     while (moved < limit && phase_ == phase::ready && up_ != nullptr) {
         slot* s = inbound_.pop_front();
@@ -251,6 +255,8 @@ inline void core::close(std::error_code reason) noexcept {
     phase_ = phase::draining;
     upper* up = std::exchange(up_, nullptr);
     complete_all(reason);
+    if (matched_ != nullptr) matched_->end(reason);
+    static_cast<list_node<matched_tag>&>(*this).unlink();
     let_go(gracefully);
     if (up != nullptr) up->link_down(reason);
 }

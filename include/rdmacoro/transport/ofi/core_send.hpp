@@ -127,6 +127,7 @@ bool core::send_control(frame_kind kind, std::size_t bytes, Fill fill) noexcept 
 inline void core::say_control() noexcept {
     if (!answers_.empty()) say_answers();
     if (!asking_.empty()) ask_peer();
+    if (matched_ != nullptr) matched_->say();
     if (owed_ >= engine_.options().credits / 2 && can_send_control())
         static_cast<void>(send_control(frame_kind::credit, 0, [](std::byte*) noexcept {}));
 }

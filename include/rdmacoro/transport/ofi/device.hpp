@@ -103,8 +103,10 @@ public:
     /// -1: it has to be polled.
     [[nodiscard]] int wait_fd() const noexcept { return wait_fd_; }
     /// Whether `wait_fd` becomes readable when something completes that did not yet.
-    [[nodiscard]] bool may_wait() const noexcept {
-        fid* waits = &queue_->fid;
+    [[nodiscard]] bool may_wait() const noexcept { return may_wait(*queue_); }
+    /// The same of another queue of the domain.
+    [[nodiscard]] bool may_wait(fid_cq& queue) const noexcept {
+        fid* waits = &queue.fid;
         return wait_fd_ >= 0 && ::fi_trywait(fabric_.get(), &waits, 1) == FI_SUCCESS;
     }
 

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/ofi/core.hpp>
+#include <rdmacoro/transport/ofi/matched.hpp>
 
 #include <algorithm>
 #include <array>
@@ -77,6 +78,7 @@ public:
     void sends_slot() noexcept { ++sending_; }
     void work(core& c) noexcept { work_.push_back(c); }
     void stalled(core& c) noexcept { stalled_.push_back(c); }
+    void matches(core& c) noexcept { matched_.push_back(c); }
     void leaves(core& c) noexcept {
         static_cast<list_node<leaving_tag>&>(c).unlink();
         leaving_.push_back(c);
@@ -150,6 +152,7 @@ private:
     intrusive_list<core, work_tag> work_;
     intrusive_list<core, stalled_tag> stalled_;
     intrusive_list<core, leaving_tag> leaving_;
+    intrusive_list<core, matched_tag> matched_;  // those whose messages the provider matches
 };
 
 }  // namespace rdmacoro::detail::fabric
@@ -158,4 +161,6 @@ private:
 #include <rdmacoro/transport/ofi/core_send.hpp>
 #include <rdmacoro/transport/ofi/engine_loop.hpp>
 #include <rdmacoro/transport/ofi/exchange.hpp>
+#include <rdmacoro/transport/ofi/matched_loop.hpp>
+#include <rdmacoro/transport/ofi/matched_open.hpp>
 #include <rdmacoro/transport/ofi/one_sided.hpp>

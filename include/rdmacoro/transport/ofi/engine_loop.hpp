@@ -103,6 +103,7 @@ inline unsigned engine::progress() noexcept {
         ++dry_;
         break;
     }
+    for (core* c = matched_.front(); c != nullptr; c = matched_.next(*c)) came += c->matched_->progress();
     if (!stalled_.empty()) [[unlikely]] {
         intrusive_list<core, stalled_tag> turn;
         turn.splice_back(stalled_);
@@ -215,6 +216,9 @@ inline core* engine::find(std::uint64_t number) noexcept {
 
 inline int engine::wake_fd() noexcept {
     if (!broken_ && (!device_.may_wait() || !stalled_.empty() || !to_post_.empty())) return -1;
+    for (core* c = matched_.front(); c != nullptr; c = matched_.next(*c)) {
+        if (!c->matched_->may_wait()) return -1;
+    }
     return watcher_.descriptor();
 }
 

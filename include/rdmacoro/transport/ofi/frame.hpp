@@ -1,7 +1,8 @@
 // What libfabric links say to each other: the card when they meet, and the word before each message.
 //
 //   frame    kind (4 bits), sequence (12), credits given back (16); the receiver's link (64); then what its kind says:
-//            message: header and payload; get, put: `service_request`; status: `one_sided_status`; the others: nothing
+//            message: header and payload; get, put: `service_request`; status: `one_sided_status`; tagged address: an
+//            address, as the provider has it; fetched: the message's number (32); the others: nothing
 //   card     see `card`
 //
 // All links of a domain share one endpoint, so each frame names the link it is for: an index, and 48 random bits that the
@@ -21,17 +22,22 @@ namespace rdmacoro::detail::fabric {
 
 enum class frame_kind : std::uint8_t {
     message = 1,
-    credit,  ///< only gives credits back
-    get,     ///< asks the receiver to write what its region holds to the sender's memory
-    put,     ///< asks the receiver to read the sender's memory into its region
-    status,  ///< how a get or put went
-    hello,   ///< the first frame: the way there is open
-    bye,     ///< the last frame of a link that is closed
+    credit,          ///< only gives credits back
+    get,             ///< asks the receiver to write what its region holds to the sender's memory
+    put,             ///< asks the receiver to read the sender's memory into its region
+    status,          ///< how a get or put went
+    hello,           ///< the first frame: the way there is open
+    bye,             ///< the last frame of a link that is closed
+    tagged_address,  ///< where messages go that the provider matches
+    fetched,         ///< such a message, a long one, is the receiver's
 };
 
 inline constexpr std::size_t frame_word_bytes = 12;
 /// What stands before each payload.
 inline constexpr std::size_t frame_bytes = frame_word_bytes + message_header_bytes;
+
+/// Longest address of an endpoint.
+inline constexpr std::size_t most_address_bytes = 256;
 
 /// A link's number at its receiver: its place in the low 16 bits, and above them what only the peer knows.
 [[nodiscard]] constexpr std::uint32_t place_of(std::uint64_t link) noexcept {
@@ -101,6 +107,9 @@ inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
         case frame_kind::get:
         case frame_kind::put: return bytes == frame_word_bytes + service_request::wire_bytes;
         case frame_kind::status: return bytes == frame_word_bytes + one_sided_status::wire_bytes;
+        case frame_kind::tagged_address:
+            return bytes > frame_word_bytes && bytes <= frame_word_bytes + most_address_bytes;
+        case frame_kind::fetched: return bytes == frame_word_bytes + sizeof(std::uint32_t);
     }
     return false;
 }
@@ -119,7 +128,7 @@ enum class verdict : std::uint8_t {
 struct card {
     static constexpr std::uint32_t right_magic = 0x46434452;  // "RDCF"
     static constexpr std::uint32_t own_version = 1;
-    static constexpr std::size_t most_address = 256;
+    static constexpr std::size_t most_address = most_address_bytes;
     static constexpr std::size_t most_provider = 32;
     static constexpr std::size_t wire_bytes = 48 + most_provider + most_address;
     static constexpr std::uint32_t least_slot = 4096;

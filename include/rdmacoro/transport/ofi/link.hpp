@@ -7,7 +7,7 @@
 
 namespace rdmacoro {
 
-/// Models `one_sided_link`, and has atomics besides. May be destroyed at any time outside a call to its sink. `Sink` may still
+/// Models `one_sided_link` and `matching_link`, and has atomics besides. May be destroyed at any time outside a call to its sink. `Sink` may still
 /// be incomplete here: a sink that holds its link by value.
 template <class Sink>
 class ofi_link final : private detail::fabric::upper {
@@ -15,6 +15,7 @@ public:
     /// Precondition: `connection` is open.
     ofi_link(ofi_connection connection, Sink& sink) noexcept : core_(*connection.release()), sink_(sink) {
         core_.attach(*this);
+        if constexpr (requires { requires Sink::delegates; }) core_.begin_matching();
     }
     ofi_link(const ofi_link&) = delete;
     ofi_link& operator=(const ofi_link&) = delete;
@@ -47,6 +48,31 @@ public:
                              std::uint64_t& result, completion& c) noexcept {
         return core_.atomic(detail::fabric::transfer::way::compare_swap, there, expected, desired, result, c);
     }
+
+    // ---- matching, by the provider: an endpoint for it is opened when it is first asked for
+
+    [[nodiscard]] const matching_traits& matching() noexcept { return core_.matching(); }
+    post_result post_tagged(std::uint64_t tag, std::uint32_t note, const const_buffers& payload,
+                            completion& c) noexcept {
+        detail::fabric::matched_side* m = core_.matched();
+        return m != nullptr ? m->post(tag, note, payload, c) : post_result::failed;
+    }
+    post_result post_receive(std::uint64_t tag, std::uint64_t mask, const mutable_buffers& into,
+                             tagged_completion& c) noexcept {
+        detail::fabric::matched_side* m = core_.matched();
+        return m != nullptr ? m->receive(tag, mask, into, c) : post_result::failed;
+    }
+    post_result claim(tagged_completion& c) noexcept {
+        detail::fabric::matched_side* m = core_.matched();
+        return m != nullptr ? m->claim(c) : post_result::failed;
+    }
+    post_result receive_claimed(claimed_message message, const mutable_buffers& into,
+                                tagged_completion& c) noexcept {
+        return core_.matched()->receive_claimed(message, into, c);
+    }
+    void discard(claimed_message message) noexcept { core_.matched()->discard(message); }
+    [[nodiscard]] bool withdraw(completion& c) noexcept { return core_.matched()->withdraw(c); }
+
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         return core_.of().regions().add(core_.of(), core_.of().cache(), memory, rights);
     }

@@ -68,6 +68,11 @@ struct ofi_profile {
     bool same_host = false;            ///< both ends are on one host
     bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
 
+    bool sends_may_wait = false;  ///< one that is not injected may stay with its sender until it is met
+    /// Version of libfabric, as `FI_VERSION` makes it, from which the provider's matching can be relied on.
+    std::uint32_t matches_from = 0;
+    static constexpr std::uint32_t matches_never = 0xffff'ffff;
+
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
@@ -142,7 +147,7 @@ inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .tells_address_by_ip = true};
 
 /// Two processes of one host. The provider does not tell who asked for a get or put that was refused, so the side that owns
-/// the memory serves them.
+/// the memory serves them. Before libfabric 1.19 it meets early messages with masks of other receives.
 inline constexpr ofi_profile shm{.scheme = "ofi+shm",
                                  .provider = "shm",
                                  .description = "shared memory, by libfabric's shm",
@@ -151,9 +156,11 @@ inline constexpr ofi_profile shm{.scheme = "ofi+shm",
                                  .remote_data_bytes = 8,
                                  .one_sided = ofi_one_sided::served,
                                  .atomics = false,
-                                 .same_host = true};
+                                 .same_host = true,
+                                 .sends_may_wait = true,
+                                 .matches_from = 1u << 16 | 19};
 
-/// TCP sockets, by the provider that others are developed against; not for speed.
+/// TCP sockets, by the provider that others are developed against; not for speed. Takes few messages that no receive has met.
 inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .provider = "sockets",
                                      .description = "TCP sockets, by libfabric's sockets",
@@ -162,7 +169,8 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .remote_data_bytes = 8,
                                      .data_progress = ofi_progress::automatic,
                                      .wait = ofi_wait::descriptor,
-                                     .tells_address_by_ip = true};
+                                     .tells_address_by_ip = true,
+                                     .matches_from = ofi_profile::matches_never};
 
 /// UDP datagrams, made reliable by libfabric.
 inline constexpr ofi_profile udp{.scheme = "ofi+udp",

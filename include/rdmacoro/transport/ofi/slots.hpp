@@ -16,7 +16,7 @@ namespace rdmacoro::detail::fabric {
 
 /// What the provider is given with a post and gives back with its completion. The provider's scratch comes first.
 struct operation {
-    enum class kind : std::uint8_t { slot, transfer };
+    enum class kind : std::uint8_t { slot, transfer, tagged };
 
     explicit operation(kind k) noexcept : what(k) {}
 
@@ -26,7 +26,7 @@ struct operation {
 
 /// One slot.
 struct slot : operation {
-    enum class use : std::uint8_t { free, posted, holds, lent, sending };
+    enum class use : std::uint8_t { free, posted, holds, lent, sending, tagged };
 
     slot() noexcept : operation(kind::slot) {}
 
