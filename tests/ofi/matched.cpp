@@ -5,7 +5,9 @@
 #include "ofi/pair.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <string>
+#include <thread>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -303,4 +305,66 @@ TEST_CASE("endpoints over ofi leave matching to the provider") {
         co_await a.close();
         co_await closing;
     }(here, there));
+}
+
+namespace {
+
+/// Parks as soon as nothing moves.
+struct park_at_once {
+    idle::action next(rdmacoro::clock&) noexcept { return idle::action::park; }
+    void progress() noexcept {}
+};
+
+constexpr int rounds_asleep = 200;
+
+task<> echo_asleep(ofi_any_domain& domain, std::string& address, std::atomic<bool>& listens) {
+    auto listening = co_await listen<ofi_any, protocols<provider_matched>>(domain, "127.0.0.1:0");
+    address = listening.address();
+    listens.store(true);
+    auto end = co_await listening.accept();
+    for (int i = 0; i < rounds_asleep; ++i) {
+        std::uint64_t number = 0;
+        co_await end.probe(1);  // the message is claimed
+        co_await end.recv(std::as_writable_bytes(std::span(&number, 1)), 1);
+        co_await end.send(std::as_bytes(std::span(&number, 1)), 2);
+    }
+    co_await end.close();
+}
+
+task<> ask_asleep(ofi_any_domain& domain, const std::string& address, int& wrong) {
+    auto end = co_await connect<ofi_any, protocols<provider_matched>>(domain, address);
+    for (std::uint64_t i = 0; i < rounds_asleep; ++i) {
+        std::uint64_t back = 0;
+        co_await end.send(std::as_bytes(std::span(&i, 1)), 1);
+        co_await end.recv(std::as_writable_bytes(std::span(&back, 1)), 2);
+        if (back != i) ++wrong;
+    }
+    co_await end.close();
+}
+
+}  // namespace
+
+TEST_CASE("schedulers sleep until a message comes that the provider matches") {
+    std::string address;
+    std::atomic<bool> listens{false};
+    std::uint64_t other_parks = 0;
+    std::thread other([&] {
+        scheduler on{park_at_once{}};
+        ofi_any_domain domain(on, ofi_here("tcp"));
+        on.run(echo_asleep(domain, address, listens));
+        other_parks = on.parks();
+    });
+    while (!listens.load()) std::this_thread::yield();
+    int wrong = 0;
+    std::uint64_t parks = 0;
+    {
+        scheduler on{park_at_once{}};
+        ofi_any_domain domain(on, ofi_here("tcp"));
+        on.run(ask_asleep(domain, address, wrong));
+        parks = on.parks();
+    }
+    other.join();
+    CHECK(wrong == 0);
+    CHECK(parks > 0);
+    CHECK(other_parks > 0);
 }
