@@ -94,6 +94,10 @@ inline void core::attach(upper& up) noexcept {
 
 /// A slot that the peer used is consumed; the peer hears of it once the device has another in its place.
 inline void core::freed_credit() noexcept {
+    if (engine_.has_surplus()) {
+        ++owed_;
+        return;
+    }
     if (freed_in_ != engine_.receives_posted()) {
         owed_ += std::exchange(freed_, 0);
         freed_in_ = engine_.receives_posted();

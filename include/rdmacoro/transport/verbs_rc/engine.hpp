@@ -68,6 +68,9 @@ public:
     inline void release_resources() noexcept;
     inline void add_queue_pair(core& c) noexcept;
     inline void remove_queue_pair(core& c) noexcept;
+    /// Whether the device had slots to spare when the last one was recycled, of links that are gone: then none is posted in
+    /// its place.
+    [[nodiscard]] bool has_surplus() const noexcept { return surplus_; }
     /// The slot of a message that was consumed.
     inline void recycle(slot& s) noexcept;
     /// Takes a slot with a message out of the rounds, and puts a spare one in. False: there is none.
@@ -136,6 +139,7 @@ private:
     std::size_t posted_ = 0;    // that the device has
     std::size_t unposted_ = 0;  // in `to_post_`
     std::size_t in_hand_ = 0;   // with messages that were not consumed yet
+    bool surplus_ = false;
     std::size_t lent_ = 0;
     slot_queue to_post_;
 

@@ -186,7 +186,8 @@ inline void engine::post_receives() noexcept {
 
 inline void engine::recycle(slot& s) noexcept {
     --in_hand_;
-    if (posted_ + unposted_ + in_hand_ < wanted_) {
+    surplus_ = posted_ + unposted_ + in_hand_ >= wanted_;
+    if (!surplus_) {
         to_post_.push_back(s);
         ++unposted_;
     } else {
