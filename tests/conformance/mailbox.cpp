@@ -325,7 +325,7 @@ TEMPLATE_LIST_TEST_CASE("destroying a mailbox ends everything pending on it", ""
 }
 
 template <class T>
-task<> one_sided(world<T>& w) {
+task<> gets_and_puts(world<T>& w) {
     hub<T> h;
     co_await join(w, h, 2);
     std::vector<std::byte> memory = pattern(5000, 1);
@@ -341,7 +341,7 @@ task<> one_sided(world<T>& w) {
     CHECK(&h.box.owner() == &w.on());
 }
 TEMPLATE_LIST_TEST_CASE("a mailbox gets from and puts to its peers", "", every_transport) {
-    conform<TestType>(one_sided<typename TestType::transport_type>);
+    conform<TestType>(gets_and_puts<typename TestType::transport_type>);
 }
 
 template <class T>
