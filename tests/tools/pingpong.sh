@@ -19,7 +19,7 @@ trap cleanup EXIT
 shm="shm://pingpong-test-$$"
 urls="$shm"
 if [ "${RDMACORO_WITH_TCP:-0}" = 1 ]; then urls="$urls tcp://127.0.0.1:0"; fi
-if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then urls="$urls ofi+tcp://127.0.0.1:0"; fi
+if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then urls="$urls ofi://127.0.0.1:0"; fi
 cpus=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2])')
 all=latency,rate,bandwidth,bidirectional,get,put
 
@@ -204,7 +204,7 @@ for url in $urls; do
 
     case $url in
         shm://*) nobody="$url-nobody" ;;
-        tcp://*) nobody=tcp://127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') ;;
+        tcp://* | ofi://*) nobody=${url%%:*}://127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])') ;;
     esac
     refuses 1 'nobody listens' "$nobody"
     succeeds --explain "$nobody"
@@ -257,6 +257,10 @@ refuses 2 'there is no transport "smoke"' --transport smoke --pair signals
 refuses 2 '--device goes with verbs://' --device mlx5_0 --pair "$shm"
 refuses 2 '--port goes with verbs://' --port 1 --pair "$shm"
 refuses 2 '--port: "0"' --port 0 --pair "$shm"
+if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then
+    succeeds --transport ofi --provider tcp --test latency --sizes 8 --iterations 100 --pair 127.0.0.1:0
+    succeeds --test latency --sizes 8 --iterations 100 --pair ofi+tcp://127.0.0.1:0
+fi
 refuses 2 'contradict each other' --provider shm --pair ofi+tcp://127.0.0.1:0
 refuses 2 '--provider goes with ofi://' --provider tcp --pair "$shm"
 refuses 2 '--gid-index: "x"' --gid-index x --pair "$shm"
