@@ -422,11 +422,10 @@ private:
 };
 
 /// Whether a long message takes several turns of the scheduler, so that some moment is in the middle of it. What adapters
-/// have begun goes to its end.
+/// or network libraries have begun goes to its end.
 template <class T>
-inline constexpr bool takes_turns =
-    !std::is_same_v<T, sim> && !std::is_same_v<T, loopback> && !T::static_capabilities.one_sided_offloaded &&
-    T::static_capabilities.revokes_at_once;
+inline constexpr bool takes_turns = !std::is_same_v<T, sim> && !std::is_same_v<T, loopback> &&
+                                    !T::static_capabilities.one_sided_offloaded && !moved_by_library;
 
 inline constexpr std::size_t cancel_bytes = (std::size_t{4} << 20) + 3;
 

@@ -48,6 +48,13 @@ namespace rdmacoro::test {
 template <class T>
 inline constexpr bool delegates_matching = default_protocols<T>::delegates;
 
+/// Whether a network library moves what is got and put, and cannot be stopped in the middle.
+#if RDMACORO_OFI_SUITE
+inline constexpr bool moved_by_library = true;
+#else
+inline constexpr bool moved_by_library = false;
+#endif
+
 /// Whether what nobody has asked for lies in buffers that a network library sizes, however short it is.
 #if RDMACORO_OFI_MATCHED_SUITE
 inline constexpr bool kept_by_library = true;

@@ -321,3 +321,17 @@ TEST_CASE("a stop that comes when the task has just ended harms nobody") {
     }
     CHECK_FALSE(on.run_posted());
 }
+
+TEST_CASE("run_until does not ask again once its condition was true") {
+    for (const int asked_before : {0, 1, 2, 3}) {
+        scheduler on{idle::spin{}};
+        int asked = 0;
+        int yes = 0;
+        on.run_until([&] {
+            const bool over = asked++ >= asked_before;
+            if (over) ++yes;
+            return over;
+        });
+        CHECK(yes == 1);
+    }
+}

@@ -89,7 +89,7 @@ public:
 
     /// Sends bytes by the provider.
     void send(std::span<const std::byte> bytes) {
-        bool taken = false;  // it may be asked again
+        bool taken = false;
         on_.run_until([&] {
             taken = taken || ::fi_inject(device_.endpoint(), bytes.data(), bytes.size(), to_) == 0;
             return taken;

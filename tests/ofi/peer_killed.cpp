@@ -15,7 +15,7 @@ void busy_child(const std::string& provider, const std::string& address) {
     end.link = std::make_unique<ofi_recorded_link>(on.run(domain.connect(address)), end.sink);
     for (std::uint64_t n = 0; n < 10; ++n) {
         recording_completion none;
-        bool taken = false;  // it may be asked again
+        bool taken = false;
         on.run_until([&] {
             taken = taken || end.link->post(header_of(n), {}, none) == post_result::done;
             return taken;

@@ -84,11 +84,9 @@ struct verbs_world {
         b.link = std::make_unique<verbs_recorded_link>(std::move(made.server), b.sink);
         // Over iWARP the side that connected speaks first.
         recording_completion none;
-        bool said = false;
-        until([&] {  // may be asked again once it was true
+        until([&] {
             std::byte nothing[1] = {};
-            said = said || b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
-            return said;
+            return b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
         });
         until([&] { return a.sink.count == 1; });
         a.sink.messages.clear();
@@ -130,11 +128,8 @@ refusal refused(Function what) {
 inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
                           std::span<const std::byte> payload = {}) {
     recording_completion none;
-    bool taken = false;
-    w.until([&] {  // may be asked again once it was true
-        taken =
-            taken || from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
-        return taken;
+    w.until([&] {
+        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
     });
 }
 

@@ -260,9 +260,10 @@ private:
         while (!done()) {
             if (turn()) {
                 moved();
-            } else if (!done()) {
-                idle();
+                continue;
             }
+            if (done()) return;
+            idle();
         }
     }
 
