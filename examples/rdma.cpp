@@ -28,6 +28,8 @@ rc::task<> open_memory(std::string_view url) {
     std::byte done;
     co_await peer.recv(std::span(&done, 1));
     std::cout << "table[500] is now " << table[500] << '\n';
+
+    co_await rc::as_result(peer.recv(std::span(&done, 1)));  // nothing comes: until the other side has ended
     co_await peer.close();
 }  // the region goes: from here on the key opens nothing
 
@@ -47,11 +49,12 @@ rc::task<> use_memory(std::string_view url) {
     value *= 2;
     co_await peer.rdma_put(here, there);  // when it ends the peer's memory has it
 
-    auto past = co_await rc::as_result(peer.rdma_get(table.part(table.length, sizeof(int)), here));
-    std::cout << "past the end: " << past.error().message() << '\n';  // the link goes on
-
     const std::byte done{1};
     co_await peer.send(std::span(&done, 1));
+
+    // Refused by the other side. Where its adapter does that the link ends, too: link_capabilities().ends_on_refusal.
+    auto past = co_await rc::as_result(peer.rdma_get(table.part(table.length, sizeof(int)), here));
+    std::cout << "past the end: " << past.error().message() << '\n';
     co_await peer.close();
 }
 

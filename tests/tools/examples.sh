@@ -88,8 +88,12 @@ for from in "${urls[@]}"; do
     running=
 
     serve "$examples/rdma" open "$from"
-    says $'read 500
-past the end: the access goes past the end of the remote region' rdma use "$url"
+    # An adapter, or a library for it, tells of a refusal less than this toolkit does.
+    past='the access goes past the end of the remote region'
+    case $from in verbs://* | ofi://*) past='.*' ;; esac
+    timeout 60 "$examples/rdma" use "$url" >"$work/out" || fail "rdma use $url: exit status $?"
+    tr '\n' '|' <"$work/out" | grep -q -x -e "read 500|past the end: $past|" ||
+        fail "rdma use $url: said $(cat "$work/out")"
     read -r -t 60 line <&3
     [ "$line" = "table[500] is now 1000" ] || fail "rdma open said \"$line\""
     wait "$running" || fail "rdma open: exit status $?"
