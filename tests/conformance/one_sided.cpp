@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <deque>
 
 using namespace rdmacoro;
@@ -291,6 +292,69 @@ task<> put_then_send(world<T>& w) {
 TEMPLATE_LIST_TEST_CASE("a message sent after a put comes after the put's data, where the transport says so",
                         "", every_transport) {
     conform<TestType>(put_then_send<typename TestType::transport_type>);
+}
+
+/// What an atomic ended with, where the transport has any.
+template <class T>
+concept has_atomics = requires(endpoint<T>& peer, remote_region there) { peer.rdma_fetch_add(there, 1); };
+
+template <class T>
+task<> tickets_are_taken(endpoint<T>& peer, remote_region counter, int count,
+                         std::vector<std::uint64_t>& taken) {
+    for (int n = 0; n < count; ++n) {
+        const std::uint64_t ticket = co_await peer.rdma_fetch_add(counter, 1);
+        taken.push_back(ticket);
+    }
+}
+
+template <class T>
+task<> atomics(world<T>& w) {
+    if constexpr (has_atomics<T>) {
+        auto p = co_await w.connected();
+        auto q = co_await w.connected();
+        alignas(8) std::uint64_t numbers[3] = {100, 7, 0};
+        const region open =
+            w.there().register_memory(std::as_writable_bytes(std::span(numbers)), access_rights::all);
+        const remote_region first = open.remote().part(0, 8);
+        if (!p.a.link_capabilities().atomics) {
+            const auto added = co_await as_result(p.a.rdma_fetch_add(first, 5));
+            CHECK(added.error() == errc::unsupported);
+            const auto swapped = co_await as_result(p.a.rdma_compare_swap(first, 100, 5));
+            CHECK(swapped.error() == errc::unsupported);
+            CHECK(numbers[0] == 100);
+            co_await still_talks<T>(p);
+            co_return;
+        }
+        const std::uint64_t before = co_await p.a.rdma_fetch_add(first, 5);
+        CHECK(before == 100);
+        CHECK(numbers[0] == 105);
+        const std::uint64_t found = co_await p.a.rdma_compare_swap(first, 105, 9);
+        CHECK(found == 105);
+        CHECK(numbers[0] == 9);
+        const std::uint64_t other = co_await p.a.rdma_compare_swap(first, 105, 10);
+        CHECK(other == 9);
+        CHECK(numbers[0] == 9);
+        CHECK(numbers[1] == 7);
+        const auto odd = co_await as_result(p.a.rdma_fetch_add(open.remote().part(4, 8), 1));
+        CHECK(odd.error() == errc::invalid_argument);
+
+        const remote_region counter = open.remote().part(16, 8);
+        std::vector<std::uint64_t> here;
+        std::vector<std::uint64_t> there;
+        co_await when_all(tickets_are_taken(p.a, counter, 50, here),
+                          tickets_are_taken(q.a, counter, 50, there));
+        CHECK(numbers[2] == 100);
+        here.insert(here.end(), there.begin(), there.end());
+        std::sort(here.begin(), here.end());
+        for (std::size_t n = 0; n < here.size(); ++n) CHECK(here[n] == n);
+        co_await still_talks<T>(p);
+    }
+    co_return;
+}
+TEMPLATE_LIST_TEST_CASE(
+    "atomics of several peers all count and tell what was before, or say that there are none", "",
+    every_transport) {
+    conform<TestType>(atomics<typename TestType::transport_type>);
 }
 
 template <class T>

@@ -149,6 +149,41 @@ public:
     }
 
     /// Awaitable.
+    /// Ends with what the peer's number at `there` was; `value` has been added to it, modulo 2 to the 64th.
+    /// Completes: when it is known. `there` is 8 bytes, aligned to 8, of a region with all rights.
+    /// Buffers: none.
+    /// Concurrency: any number at a time, from any number of peers, in no order; each counts. The peer's own processor is
+    ///     not promised to take part: it reads the number, but changes it through the network, too.
+    /// Errors: as `rdma_get`; `errc::unsupported` where `link_capabilities().atomics` is false, `errc::invalid_argument` for
+    ///     what is not 8 aligned bytes.
+    /// Cancellation: at any time; whether it was added is then unknown.
+    /// Example:
+    ///     std::uint64_t ticket = co_await peer.rdma_fetch_add(counter_of_peer, 1);
+    [[nodiscard]] auto rdma_fetch_add(const remote_region& there, std::uint64_t value) noexcept
+        requires atomic_link<typename connection_type::link_type>
+    {
+        using operation = atomic_operation<typename connection_type::link_type>;
+        return operation(core_->link.link(), there, operation::kind::fetch_add, value, 0);
+    }
+
+    /// Awaitable.
+    /// Ends with what the peer's number at `there` was. If that is `expected`, the number is `desired` now.
+    /// Completes: when it is known. `there` is 8 bytes, aligned to 8, of a region with all rights.
+    /// Buffers: none.
+    /// Concurrency: as `rdma_fetch_add`.
+    /// Errors: as `rdma_fetch_add`.
+    /// Cancellation: at any time; whether it was set is then unknown.
+    /// Example:
+    ///     const bool taken = co_await peer.rdma_compare_swap(lock_of_peer, 0, my_id) == 0;
+    [[nodiscard]] auto rdma_compare_swap(const remote_region& there, std::uint64_t expected,
+                                         std::uint64_t desired) noexcept
+        requires atomic_link<typename connection_type::link_type>
+    {
+        using operation = atomic_operation<typename connection_type::link_type>;
+        return operation(core_->link.link(), there, operation::kind::compare_swap, expected, desired);
+    }
+
+    /// Awaitable.
     /// Completes: when everything sent before has reached the peer's mailbox and the link is closed. From the beginning of
     ///     `close` on nothing else can be sent; the peer's receives end with `errc::closed` once its messages are used up.
     /// Buffers: none.

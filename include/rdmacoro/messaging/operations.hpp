@@ -5,6 +5,7 @@
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/protocol/connection.hpp>
 
+#include <cstdint>
 #include <span>
 
 namespace rdmacoro {
@@ -169,48 +170,36 @@ private:
     Poller* poller_;
 };
 
-/// A get or put. Described at `endpoint::rdma_get`.
-template <class Link>
-class [[nodiscard]] one_sided_operation : public basic_operation<one_sided_operation<Link>, void> {
+namespace detail {
+/// What gets, puts and atomics share: how they are canceled and how they end.
+template <class Derived, class Link, class Value>
+class one_sided_base : public basic_operation<Derived, Value> {
 public:
-    one_sided_operation(Link& link, const remote_region& there, std::span<std::byte> here, bool read) noexcept
-        : one_sided_operation::basic_operation(&link.owner()),
-          link_(&link),
-          there_(there),
-          here_(here),
-          read_(read) {}
-    one_sided_operation(one_sided_operation&&) noexcept = default;
+    one_sided_base(one_sided_base&&) noexcept = default;
 
-    void start() noexcept {
-        if (there_.length != here_.size()) {
-            end(make_error_code(errc::invalid_argument));
-            return;
-        }
-        hook_.self = this;
-        hook_.done = [](completion& c, std::error_code outcome) noexcept {
-            static_cast<hook&>(c).self->end(outcome);
-        };
-        const post_result answer =
-            read_ ? link_->get(there_, here_, hook_) : link_->put(here_, there_, hook_);
-        if (answer == post_result::done) end({});
-        if (answer == post_result::failed) end(make_error_code(errc::closed));
-        if (answer == post_result::retry) end(make_error_code(errc::no_resources));
-    }
     void cancel() noexcept {
         if (!link_->capabilities().revokes_at_once) return;  // ends when the device is done with the memory
         static_cast<void>(link_->revoke(hook_));
         end(make_error_code(errc::canceled));
     }
     void finish_canceled() noexcept { outcome_ = make_error_code(errc::canceled); }
-    result<void> outcome() noexcept { return outcome_; }
 
-private:
-    struct hook : completion {
-        one_sided_operation* self = nullptr;
-        hook() noexcept = default;
-        hook(hook&&) noexcept {}  // only one that has not begun moves
-    };
+protected:
+    one_sided_base(Link& link, const remote_region& there) noexcept
+        : one_sided_base::basic_operation(&link.owner()), link_(&link), there_(there) {}
 
+    /// `post` is told what to call in the end.
+    template <class Post>
+    void begin(Post post) noexcept {
+        hook_.self = this;
+        hook_.done = [](completion& c, std::error_code outcome) noexcept {
+            static_cast<hook&>(c).self->end(outcome);
+        };
+        const post_result answer = post(hook_);
+        if (answer == post_result::done) end({});
+        if (answer == post_result::failed) end(make_error_code(errc::closed));
+        if (answer == post_result::retry) end(make_error_code(errc::no_resources));
+    }
     void end(std::error_code outcome) noexcept {
         outcome_ = outcome;
         this->complete();
@@ -218,10 +207,73 @@ private:
 
     Link* link_;
     remote_region there_;
+    std::error_code outcome_{};
+
+private:
+    struct hook : completion {
+        one_sided_base* self = nullptr;
+        hook() noexcept = default;
+        hook(hook&&) noexcept {}  // only one that has not begun moves
+    };
+    hook hook_;
+};
+}  // namespace detail
+
+/// A get or put. Described at `endpoint::rdma_get`.
+template <class Link>
+class [[nodiscard]] one_sided_operation
+    : public detail::one_sided_base<one_sided_operation<Link>, Link, void> {
+public:
+    one_sided_operation(Link& link, const remote_region& there, std::span<std::byte> here, bool read) noexcept
+        : one_sided_operation::one_sided_base(link, there), here_(here), read_(read) {}
+    one_sided_operation(one_sided_operation&&) noexcept = default;
+
+    void start() noexcept {
+        if (this->there_.length != here_.size()) {
+            this->end(make_error_code(errc::invalid_argument));
+            return;
+        }
+        this->begin([this](completion& c) noexcept {
+            return read_ ? this->link_->get(this->there_, here_, c)
+                         : this->link_->put(here_, this->there_, c);
+        });
+    }
+    result<void> outcome() noexcept { return this->outcome_; }
+
+private:
     std::span<std::byte> here_;
     bool read_;
-    hook hook_;
-    std::error_code outcome_{};
+};
+
+/// An atomic on the peer's memory. Described at `endpoint::rdma_fetch_add` and `rdma_compare_swap`.
+template <class Link>
+class [[nodiscard]] atomic_operation
+    : public detail::one_sided_base<atomic_operation<Link>, Link, std::uint64_t> {
+public:
+    enum class kind : std::uint8_t { fetch_add, compare_swap };
+
+    atomic_operation(Link& link, const remote_region& there, kind what, std::uint64_t first,
+                     std::uint64_t second) noexcept
+        : atomic_operation::one_sided_base(link, there), what_(what), first_(first), second_(second) {}
+    atomic_operation(atomic_operation&&) noexcept = default;
+
+    void start() noexcept {
+        this->begin([this](completion& c) noexcept {
+            return what_ == kind::fetch_add
+                       ? this->link_->fetch_add(this->there_, first_, was_, c)
+                       : this->link_->compare_swap(this->there_, first_, second_, was_, c);
+        });
+    }
+    result<std::uint64_t> outcome() noexcept {
+        if (this->outcome_) return this->outcome_;
+        return was_;
+    }
+
+private:
+    kind what_;
+    std::uint64_t first_;
+    std::uint64_t second_;
+    std::uint64_t was_ = 0;
 };
 
 /// An orderly close. Described at `endpoint::close`.

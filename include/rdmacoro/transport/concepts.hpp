@@ -158,6 +158,22 @@ concept one_sided_link =
         { link.expose(into, rights) } noexcept -> std::same_as<region>;
     };
 
+/// A link that changes numbers in the peer's memory, each time undisturbed by others that do. Semantic requirements:
+///  1. `fetch_add(there, value, was, c)` adds to the number at `there`; `compare_swap(there, expected, desired, was, c)` sets it
+///     to `desired` if it is `expected`. Numbers have 8 bytes, aligned to 8, in the peer's byte order, in a region with all
+///     rights. They answer like `get`; what the number was before is in `was`, in this machine's byte order, once `c` is
+///     called; it stays borrowed until then.
+///  2. Undisturbed by other atomics through the network; what the peer's own processor does with the number meanwhile, is
+///     not promised.
+///  3. What is not 8 aligned bytes ends with `errc::invalid_argument`, and everything with `errc::unsupported` where
+///     `capabilities().atomics` is false. Refusals by the peer are those of `one_sided_link`, and `revoke(c)` works.
+template <class L>
+concept atomic_link = one_sided_link<L> && requires(L& link, const remote_region& there, std::uint64_t value,
+                                                    std::uint64_t& was, completion& c) {
+    { link.fetch_add(there, value, was, c) } noexcept -> std::same_as<post_result>;
+    { link.compare_swap(there, value, value, was, c) } noexcept -> std::same_as<post_result>;
+};
+
 /// Names one block that both ends copy together.
 using shared_copy_id = std::uint32_t;
 inline constexpr shared_copy_id no_shared_copy = 0xffffffff;

@@ -39,6 +39,6 @@ struct ofi {
 };
 
 static_assert(transport<ofi<provider::any>>);
-static_assert(one_sided_link<ofi<provider::any>::link<detail::sink_archetype>>);
+static_assert(atomic_link<ofi<provider::any>::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro

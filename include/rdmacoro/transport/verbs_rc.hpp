@@ -33,6 +33,6 @@ struct verbs_rc {
 };
 
 static_assert(transport<verbs_rc>);
-static_assert(one_sided_link<verbs_rc::link<detail::sink_archetype>>);
+static_assert(atomic_link<verbs_rc::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro
