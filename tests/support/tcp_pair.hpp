@@ -124,8 +124,8 @@ public:
 
     /// Connected to "127.0.0.1:port".
     static raw_peer to(const std::string& address) {
-        detail::tcp_address parsed = detail::tcp_address::parse(address);
-        const detail::tcp_endpoint at = detail::tcp_resolved::ask(parsed, AI_NUMERICHOST).endpoints.at(0);
+        detail::inet_address parsed = detail::parse_tcp_address(address);
+        const detail::inet_endpoint at = detail::inet_resolved::ask(parsed, AI_NUMERICHOST).endpoints.at(0);
         const int fd = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || ::connect(fd, at.get(), at.bytes) != 0) throw std::runtime_error("raw_peer: connect");
         return raw_peer(fd);

@@ -34,7 +34,7 @@ struct plain_listener {
         any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&any), sizeof any) == 0);
         REQUIRE(::listen(fd, queue) == 0);
-        address = detail::tcp_endpoint::local(fd).text();
+        address = detail::inet_endpoint::local(fd).text();
     }
     ~plain_listener() { ::close(fd); }
 

@@ -151,7 +151,7 @@ public:
 
     // ---- how it opens; see exchange.hpp
 
-    inline void connect(const tcp_endpoint& to, opener& who) noexcept;
+    inline void connect(const inet_endpoint& to, opener& who) noexcept;
     inline void accept(int fd, opener& who) noexcept;
 
     // ---- what the engine does
@@ -249,7 +249,7 @@ private:
     upper* up_ = nullptr;
     rdmacoro::capabilities capabilities_{};
     ofi_counts counts_{};
-    tcp_endpoint peer_;
+    inet_endpoint peer_;
 
     // Sending.
     std::uint32_t frames_out_ = 0;

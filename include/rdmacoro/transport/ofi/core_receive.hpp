@@ -27,7 +27,7 @@ inline core::~core() {
 }
 
 inline std::string core::peer_name() const {
-    return peer_.bytes != 0 ? url_of(engine_.scheme(), peer_) : std::string("a closed connection");
+    return peer_.bytes != 0 ? peer_.url(engine_.scheme()) : std::string("a closed connection");
 }
 
 inline void core::set_timer(duration after) noexcept {

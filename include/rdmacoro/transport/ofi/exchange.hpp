@@ -92,7 +92,7 @@ inline verdict core::judge_card(const card& said) noexcept {
     return verdict::welcome;
 }
 
-inline void core::connect(const tcp_endpoint& to, opener& who) noexcept {
+inline void core::connect(const inet_endpoint& to, opener& who) noexcept {
     const int fd = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     peer_ = to;
     if (fd >= 0 && ::connect(fd, to.get(), to.bytes) != 0 && errno != EINPROGRESS) {
@@ -120,7 +120,7 @@ inline void core::open_by(int fd, opener& who) noexcept {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    if (peer_.bytes == 0) peer_ = tcp_endpoint::peer(fd);
+    if (peer_.bytes == 0) peer_ = inet_endpoint::peer(fd);
     exchange_.reset(new (std::nothrow) exchange_state);
     if (exchange_ == nullptr) return fail_opening({errc::no_resources, ENOMEM, "make room"});
     own_card().store(exchange_->out.data());
@@ -149,7 +149,7 @@ inline void core::exchange_step() noexcept {
             return fail_opening(
                 {why == ETIMEDOUT || why == EHOSTUNREACH ? errc::timed_out : errc::connection_refused, why,
                  "connect"});
-        if (tcp_endpoint::peer(socket_).bytes == 0) return;  // not yet
+        if (inet_endpoint::peer(socket_).bytes == 0) return;  // not yet
         x.connecting = false;
     }
     const auto say = [&]() noexcept {

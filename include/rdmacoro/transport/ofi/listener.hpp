@@ -17,7 +17,7 @@ namespace detail::fabric {
 class listen_state final : private fd_handler {
 public:
     /// Throws an error whose text names the address.
-    listen_state(engine& of, const tcp_address& address, const tcp_endpoint& at) : engine_(of) {
+    listen_state(engine& of, const inet_address& address, const inet_endpoint& at) : engine_(of) {
         socket_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
         if (socket_ < 0) refuse(address, "open a socket", errno);
         const int on = 1;
@@ -29,13 +29,13 @@ public:
             static_cast<listen_state&>(self).accept_all();
         };
         if (!engine_.watch(*this, socket_, EPOLLIN)) refuse(address, "watch the socket", errno);
-        address_ = tcp_endpoint::local(socket_);
+        address_ = inet_endpoint::local(socket_);
     }
     listen_state(const listen_state&) = delete;
     listen_state& operator=(const listen_state&) = delete;
     inline ~listen_state();
 
-    [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
+    [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
     [[nodiscard]] std::string_view scheme() const noexcept { return engine_.scheme(); }
 
@@ -58,7 +58,7 @@ private:
         void opened(core&, const opening_outcome& how) noexcept override { host->opened(*this, how.code); }
     };
 
-    [[gnu::cold, noreturn]] void refuse(const tcp_address& address, const char* what, int why) {
+    [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why) {
         if (socket_ >= 0) ::close(std::exchange(socket_, -1));
         const std::string where = engine_.device().name() + ": listen on " + address.whole + ": ";
         switch (why) {
@@ -128,7 +128,7 @@ private:
 
     engine& engine_;
     int socket_ = -1;
-    tcp_endpoint address_;
+    inet_endpoint address_;
     unsigned waiting_ = 0;
     intrusive_list<guest> guests_;
     intrusive_list<guest> ready_;
@@ -172,9 +172,7 @@ public:
     [[nodiscard]] task<ofi_connection> accept() { return detail::fabric::accept(*state_); }
 
     /// What it listens on, with the real port: "ofi+tcp://10.0.0.1:7471".
-    [[nodiscard]] std::string address() const {
-        return detail::fabric::url_of(state_->scheme(), state_->address());
-    }
+    [[nodiscard]] std::string address() const { return state_->address().url(state_->scheme()); }
 
 private:
     std::unique_ptr<detail::fabric::listen_state> state_;
@@ -183,9 +181,9 @@ private:
 namespace detail::fabric {
 
 template <class = void>
-task<ofi_listener> listen(engine& by, tcp_address address) {
-    tcp_resolve resolve(address, AI_PASSIVE);
-    const tcp_resolved resolved = co_await resolve;
+task<ofi_listener> listen(engine& by, inet_address address) {
+    inet_resolve resolve(address, AI_PASSIVE);
+    const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty())
         throw_unknown_host(by, address, resolved.failure);
     co_return ofi_listener(std::make_unique<listen_state>(by, address, resolved.endpoints.front()));

@@ -21,7 +21,7 @@ struct tcp_attempt {
 /// Connects to one address and greets. Canceling it closes the socket.
 class tcp_connect final : public basic_operation<tcp_connect, tcp_attempt> {
 public:
-    tcp_connect(tcp_engine& engine, const tcp_endpoint& to) noexcept
+    tcp_connect(tcp_engine& engine, const inet_endpoint& to) noexcept
         : basic_operation(&engine.owner()), engine_(engine), to_(to) {}
     tcp_connect(const tcp_connect&) = delete;
     tcp_connect& operator=(const tcp_connect&) = delete;
@@ -69,14 +69,14 @@ private:
     }
 
     tcp_engine& engine_;
-    tcp_endpoint to_;
+    inet_endpoint to_;
     tcp_attempt attempt_;
     embedded handshake_;
 };
 
 /// What went wrong, for a person: which address, and what to do about it.
 [[gnu::cold, noreturn]] inline void
-throw_connect_error(const tcp_address& address, const tcp_endpoint& endpoint, const tcp_attempt& attempt) {
+throw_connect_error(const inet_address& address, const inet_endpoint& endpoint, const tcp_attempt& attempt) {
     const std::string where =
         "tcp: connect to " + address.whole +
         (endpoint.text() == address.host + ":" + address.port ? "" : " (" + endpoint.text() + ")") + ": ";
@@ -122,7 +122,7 @@ throw_connect_error(const tcp_address& address, const tcp_endpoint& endpoint, co
     }
 }
 
-[[gnu::cold, noreturn]] inline void throw_resolve_error(const tcp_address& address, int failure) {
+[[gnu::cold, noreturn]] inline void throw_resolve_error(const inet_address& address, int failure) {
     throw error(errc::address_invalid, "tcp: " + address.whole + ": no such host (" +
                                            ::gai_strerror(failure) +
                                            "); check the name, or write the address in numbers");
@@ -130,13 +130,13 @@ throw_connect_error(const tcp_address& address, const tcp_endpoint& endpoint, co
 
 /// A template so that only programs that connect compile it.
 template <class = void>
-task<tcp_connection> connect_tcp(tcp_engine& engine, tcp_address address) {
+task<tcp_connection> connect_tcp(tcp_engine& engine, inet_address address) {
     engine.enable();
-    tcp_resolve resolve(address, 0);
-    const tcp_resolved resolved = co_await resolve;
+    inet_resolve resolve(address, 0);
+    const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
     tcp_attempt attempt;
-    for (const tcp_endpoint& endpoint : resolved.endpoints) {
+    for (const inet_endpoint& endpoint : resolved.endpoints) {
         tcp_connect one(engine, endpoint);
         attempt = co_await one;
         if (attempt.core != nullptr) co_return tcp_connection(*attempt.core);

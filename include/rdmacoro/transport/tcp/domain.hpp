@@ -22,13 +22,13 @@ public:
     /// of a host are tried in turn. Ends with `errc::address_invalid`, `errc::connection_refused`, `errc::timed_out`,
     /// `errc::version_mismatch`, `errc::protocol_violation` (something else listens there), or `errc::canceled`.
     [[nodiscard]] task<tcp_connection> connect(std::string_view address) {
-        return detail::connect_tcp(engine_, detail::tcp_address::parse(address));
+        return detail::connect_tcp(engine_, detail::parse_tcp_address(address));
     }
 
     /// Completes when the socket listens. Port 0 takes any free one; no host, or `*`, means all of this host's addresses.
     /// Ends with `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`, or `errc::canceled`.
     [[nodiscard]] task<tcp_listener> listen(std::string_view address) {
-        return detail::listen_tcp(engine_, detail::tcp_address::parse(address));
+        return detail::listen_tcp(engine_, detail::parse_tcp_address(address));
     }
 
     /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources` when 65,536 regions exist.

@@ -35,14 +35,14 @@ inline void set_tcp_options(int fd, const tcp_options& options) noexcept {
     char control[16] = {};
     socklen_t bytes = sizeof control - 1;
     if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, control, &bytes) == 0 &&
-        std::string_view(control) == "bbr" && tcp_endpoint::local(fd).same_host(tcp_endpoint::peer(fd))) {
+        std::string_view(control) == "bbr" && inet_endpoint::local(fd).same_host(inet_endpoint::peer(fd))) {
         constexpr std::string_view reno = "reno";
         ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, reno.data(), static_cast<socklen_t>(reno.size()));
     }
 }
 
 inline std::string tcp_core::peer_name() const {
-    return fd_ >= 0 ? tcp_endpoint::peer(fd_).url() : std::string("a closed connection");
+    return fd_ >= 0 ? inet_endpoint::peer(fd_).url("tcp") : std::string("a closed connection");
 }
 
 /// Greets on a connected socket, after connecting it if need be, and calls `ended` once: with `errc::ok`, or with the
@@ -65,7 +65,7 @@ public:
     }
 
     /// Takes over the descriptor.
-    void connect(tcp_engine& engine, int fd, const tcp_endpoint& to, function ended) {
+    void connect(tcp_engine& engine, int fd, const inet_endpoint& to, function ended) {
         begin(engine, fd, ended);
         core_->start_connect(to.get(), to.bytes);
     }

@@ -16,7 +16,7 @@ namespace detail {
 class tcp_listen_state final : public tcp_watcher, private timer_node {
 public:
     tcp_listen_state(tcp_engine& engine, int fd) : engine_(engine), core_(&engine.add_socket(fd)) {
-        address_ = tcp_endpoint::local(fd);
+        address_ = inet_endpoint::local(fd);
         core_->set_watcher(this);
         core_->start_accept();
         expired = [](timer_node& self) noexcept {
@@ -27,7 +27,7 @@ public:
     tcp_listen_state& operator=(const tcp_listen_state&) = delete;
     inline ~tcp_listen_state();
 
-    [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
+    [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
 
     /// A greeted socket, or nullptr.
@@ -107,7 +107,7 @@ private:
 
     tcp_engine& engine_;
     tcp_core* core_;
-    tcp_endpoint address_;
+    inet_endpoint address_;
     unsigned waiting_ = 0;
     intrusive_list<guest> guests_;
     intrusive_list<guest> ready_;
@@ -130,7 +130,7 @@ task<tcp_connection> accept_tcp(tcp_listen_state& state) {
 }
 
 /// Opens a listening socket. Throws an error whose text names the address.
-[[nodiscard]] inline int open_tcp_listener(const tcp_address& address, const tcp_endpoint& at,
+[[nodiscard]] inline int open_tcp_listener(const inet_address& address, const inet_endpoint& at,
                                            unsigned queue) {
     const auto refuse = [&](const char* what) {
         const int why = errno;
@@ -180,7 +180,7 @@ public:
     [[nodiscard]] task<tcp_connection> accept() { return detail::accept_tcp(*state_); }
 
     /// What it listens on, with the real port: "127.0.0.1:7471".
-    [[nodiscard]] std::string address() const { return state_->address().url(); }
+    [[nodiscard]] std::string address() const { return state_->address().url("tcp"); }
 
 private:
     std::unique_ptr<detail::tcp_listen_state> state_;
@@ -189,10 +189,10 @@ private:
 namespace detail {
 
 template <class = void>
-task<tcp_listener> listen_tcp(tcp_engine& engine, tcp_address address) {
+task<tcp_listener> listen_tcp(tcp_engine& engine, inet_address address) {
     engine.enable();
-    tcp_resolve resolve(address, AI_PASSIVE);
-    const tcp_resolved resolved = co_await resolve;
+    inet_resolve resolve(address, AI_PASSIVE);
+    const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
     const int fd = open_tcp_listener(address, resolved.endpoints.front(), engine.options().most_waiting);
     co_return tcp_listener(std::make_unique<tcp_listen_state>(engine, fd));

@@ -78,7 +78,7 @@ inline int core::modify_by_cm(ibv_qp_state to) noexcept {
     return ::ibv_modify_qp(queue_pair_.get(), &wanted, mask);
 }
 
-inline void core::connect_by_cm(const tcp_endpoint& to, opener& who) noexcept {
+inline void core::connect_by_cm(const inet_endpoint& to, opener& who) noexcept {
     opener_ = &who;
     peer_ = to;
     awaited_ = true;
@@ -86,8 +86,8 @@ inline void core::connect_by_cm(const tcp_endpoint& to, opener& who) noexcept {
     set_timer(engine_.options().handshake_timeout);
     if (::rdma_create_id(engine_.cm_channel(), &id_, static_cast<cm_party*>(this), RDMA_PS_TCP) != 0)
         return fail_opening(errc::no_resources, errno, "rdma_create_id");
-    tcp_endpoint from = engine_.device().address();
-    tcp_endpoint target = to;
+    inet_endpoint from = engine_.device().address();
+    inet_endpoint target = to;
     set_port(from, 0);
     constexpr int patience = 2000;  // milliseconds
     const bool same_family = from.address.ss_family == to.address.ss_family;

@@ -51,7 +51,7 @@ struct attempt {
 /// Connects to one address. Canceling it gives the connection up.
 class connect_operation final : public basic_operation<connect_operation, attempt>, private opener {
 public:
-    connect_operation(engine& by, const tcp_endpoint& to) noexcept
+    connect_operation(engine& by, const inet_endpoint& to) noexcept
         : basic_operation(&by.owner()), engine_(by), to_(to) {}
     connect_operation(const connect_operation&) = delete;
     connect_operation& operator=(const connect_operation&) = delete;
@@ -92,13 +92,13 @@ private:
     }
 
     engine& engine_;
-    tcp_endpoint to_;
+    inet_endpoint to_;
     core* core_ = nullptr;
     attempt attempt_;
 };
 
 /// What went wrong, for a person: which address, and what to do about it.
-[[gnu::cold, noreturn]] inline void throw_no_connection(engine& by, const tcp_address& address,
+[[gnu::cold, noreturn]] inline void throw_no_connection(engine& by, const inet_address& address,
                                                         const opening_outcome& how) {
     const std::string where = "verbs: connect to " + address.whole + " by " + by.device().name() + ": ";
     const std::string system = how.system > 0 ? std::string(" (") + std::strerror(how.system) + ")" : "";
@@ -131,21 +131,21 @@ private:
     }
 }
 
-[[gnu::cold, noreturn]] inline void throw_unknown_host(const tcp_address& address, int failure) {
+[[gnu::cold, noreturn]] inline void throw_unknown_host(const inet_address& address, int failure) {
     throw error(errc::address_invalid, "verbs: " + address.whole + ": " +
                                            ::gai_strerror(failure != 0 ? failure : EAI_NONAME) +
                                            "; check the host's name, or give its IP address");
 }
 
 template <class = void>
-task<verbs_connection> connect(engine& by, tcp_address address) {
+task<verbs_connection> connect(engine& by, inet_address address) {
     if (address.host.empty())
         throw error(errc::address_invalid, "verbs: connect to " + address.whole + ": no host");
-    tcp_resolve resolve(address, 0);
-    const tcp_resolved resolved = co_await resolve;
+    inet_resolve resolve(address, 0);
+    const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty()) throw_unknown_host(address, resolved.failure);
     opening_outcome last;
-    for (const tcp_endpoint& to : resolved.endpoints) {
+    for (const inet_endpoint& to : resolved.endpoints) {
         connect_operation one(by, to);
         const attempt tried = co_await one;
         if (tried.made != nullptr) co_return verbs_connection(*tried.made);

@@ -128,7 +128,7 @@ public:
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return capabilities_; }
     [[nodiscard]] const verbs_counts& counts() const noexcept { return counts_; }
     [[nodiscard]] std::string peer_name() const {
-        return peer_.bytes != 0 ? url_of(peer_) : std::string("a closed connection");
+        return peer_.bytes != 0 ? peer_.url("verbs") : std::string("a closed connection");
     }
     [[nodiscard]] ibv_qp* queue_pair() const noexcept { return queue_pair_.get(); }
     /// Messages that may be sent before the peer says that it has consumed earlier ones.
@@ -143,9 +143,9 @@ public:
 
     // ---- how it opens; see cm.hpp and exchange.hpp
 
-    inline void connect_by_cm(const tcp_endpoint& to, opener& who) noexcept;
+    inline void connect_by_cm(const inet_endpoint& to, opener& who) noexcept;
     inline void accept_by_cm(const cm_news& request, opener& who) noexcept;
-    inline void connect_by_socket(const tcp_endpoint& to, opener& who) noexcept;
+    inline void connect_by_socket(const inet_endpoint& to, opener& who) noexcept;
     inline void accept_by_socket(int fd, opener& who) noexcept;
     void forget_opener() noexcept { opener_ = nullptr; }
 
@@ -255,7 +255,7 @@ private:
     unique_queue_pair queue_pair_;
     rdmacoro::capabilities capabilities_{};
     verbs_counts counts_{};
-    tcp_endpoint peer_;
+    inet_endpoint peer_;
 
     // Sending.
     std::vector<holding> ring_;    // by sequence number, modulo its size: a power of two

@@ -43,7 +43,7 @@ using unique_device_list = std::unique_ptr<ibv_device*, freed_by<&free_device_li
 struct device_address {
     std::string device;
     unsigned port = 0;
-    tcp_endpoint address;
+    inet_endpoint address;
 };
 
 /// All of them, as the connection manager sees them.
@@ -53,11 +53,11 @@ struct device_address {
     ifaddrs* all = nullptr;
     if (channel == nullptr || ::getifaddrs(&all) != 0) return found;
     for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-        const tcp_endpoint address = endpoint_of(one->ifa_addr);
+        const inet_endpoint address = endpoint_of(one->ifa_addr);
         if (address.bytes == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
         rdma_cm_id* id = nullptr;
         if (::rdma_create_id(channel.get(), &id, nullptr, RDMA_PS_TCP) != 0) break;
-        tcp_endpoint bound = address;
+        inet_endpoint bound = address;
         if (::rdma_bind_addr(id, bound.get()) == 0 && id->verbs != nullptr)
             found.push_back({::ibv_get_device_name(id->verbs->device), id->port_num, address});
         ::rdma_destroy_id(id);
@@ -128,7 +128,7 @@ public:
         return !rxe() && !siw;
     }
     /// By which a peer reaches it; no bytes: none.
-    [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
+    [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] const ibv_gid& gid() const noexcept { return gid_; }
     [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
     /// Bytes that a work request can carry in itself.
@@ -155,10 +155,10 @@ private:
     [[nodiscard]] static std::string choose(const verbs_options& options,
                                             const std::vector<device_address>& addresses) {
         if (!options.address.empty()) {
-            tcp_address wanted;
+            inet_address wanted;
             wanted.host = options.address;
             wanted.port = "0";
-            const tcp_resolved resolved = tcp_resolved::ask(wanted, AI_NUMERICHOST);
+            const inet_resolved resolved = inet_resolved::ask(wanted, AI_NUMERICHOST);
             for (const device_address& a : addresses) {
                 if (!resolved.endpoints.empty() && same_address(a.address, resolved.endpoints.front()) &&
                     (options.device.empty() || a.device == options.device))
@@ -228,11 +228,11 @@ private:
                                                    std::to_string(attributes_.phys_port_cnt) +
                                                    " ports, no port " + std::to_string(options.port));
         port_ = static_cast<std::uint8_t>(options.port);
-        tcp_address wanted;
+        inet_address wanted;
         wanted.host = options.address;
         wanted.port = "0";
-        const tcp_resolved resolved =
-            options.address.empty() ? tcp_resolved{} : tcp_resolved::ask(wanted, AI_NUMERICHOST);
+        const inet_resolved resolved =
+            options.address.empty() ? inet_resolved{} : inet_resolved::ask(wanted, AI_NUMERICHOST);
         for (const device_address& a : addresses) {
             if (a.device != own || (port_ != 0 && a.port != port_)) continue;
             if (!resolved.endpoints.empty() && !same_address(a.address, resolved.endpoints.front())) continue;
@@ -314,7 +314,7 @@ private:
     ibv_device_attr attributes_{};
     ibv_port_attr port_attributes_{};
     std::uint8_t port_ = 0;
-    tcp_endpoint address_;
+    inet_endpoint address_;
     ibv_gid gid_{};
     std::uint8_t gid_index_ = 0;
     std::uint32_t inline_limit_ = 0;

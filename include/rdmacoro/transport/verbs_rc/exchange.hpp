@@ -61,7 +61,7 @@ struct exchange_state {
     std::array<std::byte, exchange_card::wire_bytes + 1> in{};
 };
 
-inline void core::connect_by_socket(const tcp_endpoint& to, opener& who) noexcept {
+inline void core::connect_by_socket(const inet_endpoint& to, opener& who) noexcept {
     const int fd = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     peer_ = to;
     if (fd >= 0 && ::connect(fd, to.get(), to.bytes) != 0 && errno != EINPROGRESS) {
@@ -85,7 +85,7 @@ inline void core::accept_by_socket(int fd, opener& who) noexcept {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    if (peer_.bytes == 0) peer_ = tcp_endpoint::peer(fd);
+    if (peer_.bytes == 0) peer_ = inet_endpoint::peer(fd);
     exchange_.reset(new (std::nothrow) exchange_state);
     int failed = exchange_ == nullptr ? ENOMEM : create_queue_pair();
     if (failed == 0) {
@@ -166,7 +166,7 @@ inline void core::exchange_step(std::uint32_t) noexcept {
             return fail_opening(why == ETIMEDOUT || why == EHOSTUNREACH ? errc::timed_out
                                                                         : errc::connection_refused,
                                 why, "connect");
-        const tcp_endpoint peer = tcp_endpoint::peer(socket_);
+        const inet_endpoint peer = inet_endpoint::peer(socket_);
         if (peer.bytes == 0) return;  // not yet
         x.connecting = false;
     }

@@ -16,7 +16,7 @@ namespace detail::verbs {
 class listen_state final : private cm_party, private fd_handler {
 public:
     /// Throws an error whose text names the address.
-    listen_state(engine& of, const tcp_address& address, const tcp_endpoint& at) : engine_(of) {
+    listen_state(engine& of, const inet_address& address, const inet_endpoint& at) : engine_(of) {
         if (of.by_cm()) {
             listen_by_cm(address, at);
         } else {
@@ -27,7 +27,7 @@ public:
     listen_state& operator=(const listen_state&) = delete;
     inline ~listen_state();
 
-    [[nodiscard]] const tcp_endpoint& address() const noexcept { return address_; }
+    [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
 
     /// An open connection, or nullptr.
@@ -49,7 +49,7 @@ private:
         void opened(core&, const opening_outcome& how) noexcept override { host->opened(*this, how.code); }
     };
 
-    [[gnu::cold, noreturn]] void refuse(const tcp_address& address, const char* what, int why) {
+    [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why) {
         if (id_ != nullptr) ::rdma_destroy_id(std::exchange(id_, nullptr));
         if (socket_ >= 0) ::close(std::exchange(socket_, -1));
         const std::string where =
@@ -71,7 +71,7 @@ private:
         }
     }
 
-    void listen_by_cm(const tcp_address& address, tcp_endpoint at) {
+    void listen_by_cm(const inet_address& address, inet_endpoint at) {
         if (address.host.empty()) {
             const std::uint16_t port = port_of(at);
             at = engine_.device().address();
@@ -88,7 +88,7 @@ private:
         set_port(address_, ntohs(::rdma_get_src_port(id_)));
     }
 
-    void listen_by_socket(const tcp_address& address, const tcp_endpoint& at) {
+    void listen_by_socket(const inet_address& address, const inet_endpoint& at) {
         socket_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
         if (socket_ < 0) refuse(address, "open a socket", errno);
         const int on = 1;
@@ -100,7 +100,7 @@ private:
             static_cast<listen_state&>(self).accept_all();
         };
         if (!engine_.watch(*this, socket_, EPOLLIN)) refuse(address, "watch the socket", errno);
-        address_ = tcp_endpoint::local(socket_);
+        address_ = inet_endpoint::local(socket_);
     }
 
     [[nodiscard]] guest* make_guest() noexcept {
@@ -166,7 +166,7 @@ private:
     engine& engine_;
     rdma_cm_id* id_ = nullptr;
     int socket_ = -1;
-    tcp_endpoint address_;
+    inet_endpoint address_;
     unsigned waiting_ = 0;
     intrusive_list<guest> guests_;
     intrusive_list<guest> ready_;
@@ -211,7 +211,7 @@ public:
     [[nodiscard]] task<verbs_connection> accept() { return detail::verbs::accept(*state_); }
 
     /// What it listens on, with the real port: "verbs://10.0.0.1:7471".
-    [[nodiscard]] std::string address() const { return detail::verbs::url_of(state_->address()); }
+    [[nodiscard]] std::string address() const { return state_->address().url("verbs"); }
 
 private:
     std::unique_ptr<detail::verbs::listen_state> state_;
@@ -220,9 +220,9 @@ private:
 namespace detail::verbs {
 
 template <class = void>
-task<verbs_listener> listen(engine& by, tcp_address address) {
-    tcp_resolve resolve(address, AI_PASSIVE);
-    const tcp_resolved resolved = co_await resolve;
+task<verbs_listener> listen(engine& by, inet_address address) {
+    inet_resolve resolve(address, AI_PASSIVE);
+    const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty()) throw_unknown_host(address, resolved.failure);
     co_return verbs_listener(std::make_unique<listen_state>(by, address, resolved.endpoints.front()));
 }
