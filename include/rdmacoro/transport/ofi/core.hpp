@@ -4,10 +4,10 @@
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/address.hpp>
 #include <rdmacoro/transport/ofi/frame.hpp>
 #include <rdmacoro/transport/ofi/slots.hpp>
-#include <rdmacoro/transport/ofi/watch.hpp>
 
 #include <array>
 #include <cstddef>

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/verbs_rc/events.hpp>
 #include <rdmacoro/transport/verbs_rc/frame.hpp>
 #include <rdmacoro/transport/verbs_rc/memory.hpp>

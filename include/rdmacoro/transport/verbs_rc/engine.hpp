@@ -11,8 +11,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 namespace rdmacoro::detail::verbs {
 
@@ -44,7 +42,7 @@ public:
     // ---- as a progress source
 
     inline bool poll() noexcept;
-    [[nodiscard]] int wake_fd() const noexcept { return epoll_; }
+    [[nodiscard]] int wake_fd() const noexcept { return watcher_.descriptor(); }
     inline void arm() noexcept;
     inline void disarm() noexcept;
 
@@ -83,9 +81,10 @@ public:
         leaving_.push_back(c);
     }
 
-    /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. False: `errno` says why not.
-    [[nodiscard]] inline bool watch(fd_handler& handler, int fd, std::uint32_t events) noexcept;
-    inline void unwatch(fd_handler& handler) noexcept;
+    [[nodiscard]] bool watch(fd_handler& handler, int fd, std::uint32_t events) noexcept {
+        return watcher_.watch(handler, fd, events);
+    }
+    void unwatch(fd_handler& handler) noexcept { watcher_.unwatch(handler); }
     /// Somebody waits for an event of a descriptor: look often until `awaits_no_more`.
     void awaits() noexcept { ++awaited_; }
     void awaits_no_more() noexcept { --awaited_; }
@@ -118,7 +117,7 @@ private:
     page_cache cache_;
     region_list regions_;
     bool by_cm_ = true;
-    int epoll_ = -1;
+    watcher watcher_;
     unique_event_channel cm_channel_;
     unique_completion_channel completion_channel_;
     unique_queue queue_;
@@ -127,7 +126,6 @@ private:
     own_handler cm_handler_;
     own_handler async_handler_;
     own_handler completion_handler_;
-    std::array<epoll_event, 16> batch_{};
     unsigned awaited_ = 0;
     unsigned polls_ = 0;
 

@@ -53,18 +53,14 @@ inline engine::engine(scheduler& owner, const verbs_options& options)
     cm_channel_.reset(::rdma_create_event_channel());
     if (cm_channel_ == nullptr && by_cm_)
         throw_system("verbs: event channel of rdma_cm (is the module rdma_ucm loaded?)", errno);
-    if (!slots_.reserve(options.spare_slots)) throw_registration_failure(slots_.slab_bytes(), errno);
+    if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
+        throw_registration_failure(slots_.slab_bytes(), -failed);
 
-    epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
-    if (epoll_ < 0) throw_system("verbs: epoll", errno);
     const auto watch_own = [&](own_handler& handler, int fd, fd_handler::function call) {
         handler.self = this;
         handler.ready = call;
-        if (::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 || !watch(handler, fd, EPOLLIN)) {
-            const int why = errno;
-            ::close(epoll_);
-            throw_system("verbs: descriptors of " + name, why);
-        }
+        if (::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 || !watch(handler, fd, EPOLLIN))
+            throw_system("verbs: descriptors of " + name, errno);
     };
     watch_own(completion_handler_, completion_channel_->fd, [](fd_handler& self, std::uint32_t) noexcept {
         static_cast<own_handler&>(self).self->read_completion_events();
@@ -98,7 +94,6 @@ inline engine::~engine() {
         destroy(*c);
     }
     read_completion_events();
-    ::close(epoll_);
 }
 
 // ---- polling
@@ -229,35 +224,10 @@ inline void engine::read_completion_events() noexcept {
 
 inline bool engine::look_at_descriptors() noexcept {
     polls_ = 0;
-    const int ready = ::epoll_wait(epoll_, batch_.data(), static_cast<int>(batch_.size()), 0);
-    for (int i = 0; i < ready; ++i) {
-        const epoll_event event = batch_[static_cast<std::size_t>(i)];
-        if (event.data.ptr == nullptr) continue;
-        auto* handler = static_cast<fd_handler*>(event.data.ptr);
-        handler->ready(*handler, event.events);
-    }
-    for (epoll_event& event : batch_) event.data.ptr = nullptr;
-    if (ready == static_cast<int>(batch_.size())) polls_ = polls_between_looks;
-    return ready > 0;
-}
-
-inline bool engine::watch(fd_handler& handler, int fd, std::uint32_t events) noexcept {
-    epoll_event wanted{};
-    wanted.events = events;
-    wanted.data.ptr = &handler;
-    const int how = handler.watched == fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (::epoll_ctl(epoll_, how, fd, &wanted) != 0) return false;
-    handler.watched = fd;
-    return true;
-}
-inline void engine::unwatch(fd_handler& handler) noexcept {
-    if (handler.watched < 0) return;
-    ::epoll_ctl(epoll_, EPOLL_CTL_DEL, handler.watched, nullptr);
-    handler.watched = -1;
-    for (epoll_event& event : batch_) {
-        if (event.data.ptr == &handler)
-            event.data.ptr = nullptr;  // it may be in the batch that is being called
-    }
+    bool more = false;
+    const bool any = watcher_.look(more) != 0;
+    if (more) polls_ = polls_between_looks;
+    return any;
 }
 
 inline void engine::read_cm_events() noexcept {
@@ -335,7 +305,7 @@ inline core* engine::make_core() noexcept {
 inline int engine::hold_resources() noexcept {
     const std::size_t completions = options_.send_depth + options_.credits;
     if (entries_held_ + completions > entries_ || wanted_ + options_.credits > receives_most_) return ENOSPC;
-    if (!slots_.reserve(options_.credits + core::most_staged)) return errno;
+    if (const int failed = slots_.reserve(options_.credits + core::most_staged); failed != 0) return -failed;
     entries_held_ += completions;
     wanted_ += options_.credits;
     while (posted_ + unposted_ + in_hand_ < wanted_) {

@@ -1,4 +1,4 @@
-// Descriptors that a verbs domain watches, and events of the connection manager.
+// Events of the connection manager.
 #pragma once
 
 #include <rdmacoro/transport/verbs_rc/device.hpp>
@@ -10,13 +10,6 @@
 #include <cstring>
 
 namespace rdmacoro::detail::verbs {
-
-/// Something to call when a descriptor is ready. Lives with the descriptor's owner; unwatched before it goes.
-struct fd_handler {
-    using function = void (*)(fd_handler& self, std::uint32_t events) noexcept;
-    function ready = nullptr;
-    int watched = -1;
-};
 
 /// An event of the connection manager, copied, so that the event itself is acknowledged before anybody acts on it: an
 /// identifier with an event that is not acknowledged can't be destroyed.

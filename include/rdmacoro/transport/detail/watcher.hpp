@@ -1,4 +1,5 @@
-// Descriptors that a libfabric domain watches: the sockets that links begin with, and what wakes a scheduler that sleeps.
+// Descriptors that a domain watches beside its network: the sockets that links begin with, and what wakes a scheduler that
+// sleeps.
 #pragma once
 
 #include <rdmacoro/coro/error.hpp>
@@ -6,11 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <string>
 
 #include <sys/epoll.h>
 #include <unistd.h>
 
-namespace rdmacoro::detail::fabric {
+namespace rdmacoro::detail {
 
 /// Something to call when a descriptor is ready. Lives with the descriptor's owner; unwatched before it goes.
 struct fd_handler {
@@ -24,7 +27,7 @@ class watcher {
 public:
     /// Throws `errc::no_resources`.
     watcher() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-        if (epoll_ < 0) throw error(std::error_code(errno, std::system_category()), "epoll");
+        if (epoll_ < 0) throw error(errc::no_resources, std::string("epoll: ") + std::strerror(errno));
     }
     watcher(const watcher&) = delete;
     watcher& operator=(const watcher&) = delete;
@@ -73,4 +76,4 @@ private:
     std::array<epoll_event, 16> batch_{};
 };
 
-}  // namespace rdmacoro::detail::fabric
+}  // namespace rdmacoro::detail
