@@ -1,97 +1,25 @@
 // ofi_connection: an open connection that no link has taken yet, and how one is made.
 #pragma once
 
-#include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/transport/detail/core_handle.hpp>
+#include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/ofi/engine.hpp>
 
 #include <string>
-#include <utility>
 
 namespace rdmacoro {
 
 /// Two endpoints that know each other; becomes a link by `ofi<Profile>::link<Sink>(std::move(connection), sink)`. What the peer sends
 /// meanwhile waits. Closes when destroyed. Must not outlive its domain.
-class ofi_connection {
+class ofi_connection : public detail::core_handle<detail::fabric::core> {
 public:
-    ofi_connection() noexcept = default;
-    explicit ofi_connection(detail::fabric::core& core) noexcept : core_(&core) {}
-    ofi_connection(ofi_connection&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-    ofi_connection& operator=(ofi_connection&& other) noexcept {
-        if (this != &other) {
-            reset();
-            core_ = std::exchange(other.core_, nullptr);
-        }
-        return *this;
-    }
-    ~ofi_connection() { reset(); }
-
-    [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
-
-    /// Closes it now.
-    void reset() noexcept {
-        if (core_ != nullptr) std::exchange(core_, nullptr)->abandon();
-    }
-
-    /// For the link that takes it.
-    [[nodiscard]] detail::fabric::core* release() noexcept { return std::exchange(core_, nullptr); }
-
-private:
-    detail::fabric::core* core_ = nullptr;
+    using core_handle::core_handle;
 };
 
 namespace detail::fabric {
 
-/// How one attempt to connect ended.
-struct attempt {
-    opening_outcome how{};
-    core* made = nullptr;
-};
-
-/// Connects to one address. Canceling it gives the connection up.
-class connect_operation final : public basic_operation<connect_operation, attempt>, private opener {
-public:
-    connect_operation(engine& by, const inet_endpoint& to) noexcept
-        : basic_operation(&by.owner()), engine_(by), to_(to) {}
-    connect_operation(const connect_operation&) = delete;
-    connect_operation& operator=(const connect_operation&) = delete;
-    ~connect_operation() {
-        if (attempt_.made != nullptr) attempt_.made->abandon();
-    }
-
-    void start() noexcept {
-        core_ = engine_.make_core();
-        if (core_ == nullptr) {
-            attempt_.how = {errc::no_resources, ENOMEM, "make room"};
-            return complete();
-        }
-        core_->connect(to_, *this);
-    }
-    void cancel() noexcept {
-        std::exchange(core_, nullptr)->abandon();
-        finish_canceled();
-        complete();
-    }
-    void finish_canceled() noexcept { attempt_.how.code = errc::canceled; }
-
-    [[nodiscard]] result<attempt> outcome() noexcept {
-        if (attempt_.how.code == errc::canceled) return errc::canceled;
-        return std::exchange(attempt_, {});
-    }
-
-private:
-    void opened(core& which, const opening_outcome& how) noexcept override {
-        core_ = nullptr;
-        attempt_.how = how;
-        if (how.code == errc::ok) attempt_.made = &which;
-        complete();
-    }
-
-    engine& engine_;
-    inet_endpoint to_;
-    core* core_ = nullptr;
-    attempt attempt_;
-};
+using connect_operation = connect_to<engine, core, opening_outcome>;
 
 /// Why the two ends do not fit, for a person.
 [[nodiscard]] inline std::string verdict_text(engine& by, verdict said) {
@@ -154,7 +82,7 @@ task<ofi_connection> connect(engine& by, inet_address address) {
     opening_outcome last;
     for (const inet_endpoint& to : resolved.endpoints) {
         connect_operation one(by, to);
-        const attempt tried = co_await one;
+        const auto tried = co_await one;
         if (tried.made != nullptr) co_return ofi_connection(*tried.made);
         last = tried.how;
     }

@@ -4,6 +4,8 @@
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/core_link.hpp>
+#include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/address.hpp>
 #include <rdmacoro/transport/ofi/frame.hpp>
@@ -22,17 +24,6 @@ class engine;
 class core;
 class matched_side;
 
-/// Who listens to a link.
-class upper {
-public:
-    virtual delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept = 0;
-    virtual void writable() noexcept = 0;
-    virtual void link_down(std::error_code reason) noexcept = 0;
-
-protected:
-    ~upper() = default;
-};
-
 /// How opening a connection ended: where it failed, and what the system or the other side said.
 struct opening_outcome {
     errc code = errc::ok;
@@ -41,14 +32,7 @@ struct opening_outcome {
     verdict said = verdict::welcome;
 };
 
-/// Who waits for a connection to open. Called once; when it failed the core is gone afterwards.
-class opener {
-public:
-    virtual void opened(core& which, const opening_outcome& how) noexcept = 0;
-
-protected:
-    ~opener() = default;
-};
+using opener = connection_opener<core, opening_outcome>;
 
 /// A get, put or atomic that is under way.
 struct transfer : operation, list_node<transfer> {
@@ -119,7 +103,9 @@ public:
     core& operator=(const core&) = delete;
     inline ~core();
 
-    // ---- what a link does
+    // ---- what a link does; see core_link
+
+    using atomics = transfer::way;
 
     inline post_result post(const message_header& header, const const_buffers& payload) noexcept;
     inline post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept;
@@ -143,7 +129,7 @@ public:
     [[nodiscard]] inline matched_side* matched() noexcept;
 
     /// Somebody listens from now on.
-    inline void attach(upper& up) noexcept;
+    inline void attach(core_listener& up) noexcept;
     /// Ends everything posted with `reason`, tells who listens, and lets go of the connection.
     inline void close(std::error_code reason) noexcept;
     /// Who has it needs it no more: closes it, without telling, if it is open.
@@ -240,13 +226,15 @@ private:
     inline void open_by(int fd, opener& who) noexcept;
     inline void on_socket(std::uint32_t events) noexcept;
     inline void exchange_step() noexcept;
+    [[nodiscard]] inline bool take_card() noexcept;
+    inline void exchanged() noexcept;
 
     engine& engine_;
     std::uint64_t number_;           // how the peer names this link
     std::uint64_t peer_number_ = 0;  // how this side names the peer's
     fi_addr_t to_ = FI_ADDR_UNSPEC;
     phase phase_ = phase::opening;
-    upper* up_ = nullptr;
+    core_listener* up_ = nullptr;
     rdmacoro::capabilities capabilities_{};
     ofi_counts counts_{};
     inet_endpoint peer_;

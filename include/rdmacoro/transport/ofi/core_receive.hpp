@@ -50,7 +50,7 @@ inline void core::timer_expired() noexcept {
 
 // ---- receiving
 
-inline void core::attach(upper& up) noexcept {
+inline void core::attach(core_listener& up) noexcept {
     up_ = &up;
     mark_work();
 }
@@ -253,7 +253,7 @@ inline void core::close(std::error_code reason) noexcept {
     if (gracefully) failure_ = reason;  // nothing more begins
     if (moving()) quiesce();
     phase_ = phase::draining;
-    upper* up = std::exchange(up_, nullptr);
+    core_listener* up = std::exchange(up_, nullptr);
     complete_all(reason);
     if (matched_ != nullptr) matched_->end(reason);
     static_cast<list_node<matched_tag>&>(*this).unlink();

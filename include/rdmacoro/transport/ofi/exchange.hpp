@@ -4,24 +4,13 @@
 // frame by the provider, the side that connects before the other; who has got one may send messages. The socket stays open: its end is the end of the link, so that the death of an idle peer is noticed.
 #pragma once
 
+#include <rdmacoro/transport/detail/card_exchange.hpp>
 #include <rdmacoro/transport/ofi/engine.hpp>
-
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
 namespace rdmacoro::detail::fabric {
 
 /// The socket's side of opening.
-struct exchange_state {
-    bool connecting = false;
-    bool carded = false;  // the peer's card is read
-    std::size_t sent = 0;
-    std::size_t to_send = card::wire_bytes;
-    std::size_t got = 0;
-    verdict own = verdict::welcome;
-    std::array<std::byte, card::wire_bytes + 1> out{};  // the card, and the byte
-    std::array<std::byte, card::wire_bytes + 1> in{};
-};
+struct exchange_state : card_exchange<card::wire_bytes> {};
 
 inline void core::become_ready() noexcept {
     phase_ = phase::ready;
@@ -93,16 +82,15 @@ inline verdict core::judge_card(const card& said) noexcept {
 }
 
 inline void core::connect(const inet_endpoint& to, opener& who) noexcept {
-    const int fd = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    int refused = 0;
+    const int fd = connect_for_cards(to, refused);
     peer_ = to;
-    if (fd >= 0 && ::connect(fd, to.get(), to.bytes) != 0 && errno != EINPROGRESS) {
-        const int why = errno;
-        ::close(fd);
+    if (refused != 0) {
         opener_ = &who;
-        return fail_opening({errc::connection_refused, why, "connect"});
+        return fail_opening({errc::connection_refused, refused, "connect"});
     }
     open_by(fd, who);
-    if (exchange_ != nullptr) exchange_->connecting = true;
+    if (exchange_ != nullptr) exchange_->connects();
 }
 inline void core::accept(int fd, opener& who) noexcept {
     accepts_ = true;
@@ -117,13 +105,11 @@ inline void core::open_by(int fd, opener& who) noexcept {
     set_timer(engine_.options().handshake_timeout);
     socket_ = fd;
     if (fd < 0) return fail_opening({errc::no_resources, errno, "open a socket"});
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    set_card_options(fd);
     if (peer_.bytes == 0) peer_ = inet_endpoint::peer(fd);
     exchange_.reset(new (std::nothrow) exchange_state);
     if (exchange_ == nullptr) return fail_opening({errc::no_resources, ENOMEM, "make room"});
-    own_card().store(exchange_->out.data());
+    own_card().store(exchange_->own_card());
     if (!engine_.watch(*this, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP))
         fail_opening({errc::no_resources, errno, "watch a socket"});
 }
@@ -140,59 +126,52 @@ inline void core::on_socket(std::uint32_t) noexcept {
 }
 
 inline void core::exchange_step() noexcept {
-    exchange_state& x = *exchange_;
-    if (x.connecting) {
-        int why = 0;
-        socklen_t bytes = sizeof why;
-        if (::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &why, &bytes) != 0) why = errno;
-        if (why != 0)
-            return fail_opening(
-                {why == ETIMEDOUT || why == EHOSTUNREACH ? errc::timed_out : errc::connection_refused, why,
-                 "connect"});
-        if (inet_endpoint::peer(socket_).bytes == 0) return;  // not yet
-        x.connecting = false;
-    }
-    const auto say = [&]() noexcept {
-        while (x.sent < x.to_send) {
-            const ssize_t n = ::send(socket_, x.out.data() + x.sent, x.to_send - x.sent, MSG_NOSIGNAL);
-            if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
-            x.sent += static_cast<std::size_t>(n);
+    for (;;) {
+        switch (exchange_->go_on(socket_)) {
+            case exchange_state::step::wait:
+                static_cast<void>(engine_.watch(*this, socket_, exchange_->wanted()));
+                return;
+            case exchange_state::step::card:
+                if (!take_card()) return;
+                break;
+            case exchange_state::step::done: return exchanged();
+            case exchange_state::step::failed: {
+                const auto how = exchange_->failure();
+                return fail_opening({how.code, how.system, how.step});
+            }
         }
-        return true;
+    }
+}
+
+/// How opening ends with a verdict of this side's or the other's that is no welcome.
+[[nodiscard]] inline opening_outcome outcome_of(verdict said) noexcept {
+    return {said == verdict::other_version ? errc::version_mismatch
+            : said == verdict::no_room     ? errc::no_resources
+                                           : errc::connection_refused,
+            0, "greet", said};
+}
+
+/// False: `fail_opening` was called.
+inline bool core::take_card() noexcept {
+    const auto refuse = [this](const opening_outcome& how) noexcept {
+        fail_opening(how);
+        return false;
     };
-    if (!say()) return fail_opening({errc::peer_lost, errno, "greet"});
-    while (x.got < x.in.size()) {
-        const ssize_t n = ::recv(socket_, x.in.data() + x.got, x.in.size() - x.got, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
-        if (n <= 0) return fail_opening({errc::peer_lost, n < 0 ? errno : 0, "greet"});
-        x.got += static_cast<std::size_t>(n);
-        if (x.carded || x.got < card::wire_bytes) continue;
-        x.carded = true;
-        card said;
-        said.load(x.in.data());
-        if (said.magic != card::right_magic || (said.version == card::own_version && !said.good()))
-            return fail_opening({errc::protocol_violation, 0, "greet"});
-        x.own = judge_card(said);
-        x.out[card::wire_bytes] = static_cast<std::byte>(x.own);
-        ++x.to_send;
-        if (!say()) return fail_opening({errc::peer_lost, errno, "greet"});
-        if (x.own != verdict::welcome)
-            return fail_opening({x.own == verdict::other_version ? errc::version_mismatch
-                                 : x.own == verdict::no_room     ? errc::no_resources
-                                                                 : errc::connection_refused,
-                                 0, "greet", x.own});
+    card said;
+    said.load(exchange_->card());
+    if (said.magic != card::right_magic || (said.version == card::own_version && !said.good()))
+        return refuse({errc::protocol_violation, 0, "greet"});
+    const verdict own = judge_card(said);
+    if (!exchange_->answer(socket_, static_cast<std::byte>(own))) {
+        const auto how = exchange_->failure();
+        return refuse({how.code, how.system, how.step});
     }
-    if (x.got < x.in.size() || x.sent < x.to_send) {
-        const std::uint32_t wanted = EPOLLIN | EPOLLRDHUP | (x.sent < x.to_send ? EPOLLOUT : 0u);
-        static_cast<void>(engine_.watch(*this, socket_, wanted));
-        return;
-    }
-    const auto heard = static_cast<verdict>(x.in[card::wire_bytes]);
-    if (heard != verdict::welcome)
-        return fail_opening({heard == verdict::other_version ? errc::version_mismatch
-                             : heard == verdict::no_room     ? errc::no_resources
-                                                             : errc::connection_refused,
-                             0, "greet", heard});
+    return own == verdict::welcome || refuse(outcome_of(own));
+}
+
+inline void core::exchanged() noexcept {
+    const auto heard = static_cast<verdict>(exchange_->answered());
+    if (heard != verdict::welcome) return fail_opening(outcome_of(heard));
     static_cast<void>(engine_.watch(*this, socket_, EPOLLIN | EPOLLRDHUP));
     exchange_.reset();
     introduced_ = true;

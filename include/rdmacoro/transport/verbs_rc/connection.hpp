@@ -1,101 +1,25 @@
 // verbs_connection: an open connection that no link has taken yet, and how one is made.
 #pragma once
 
-#include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/transport/detail/core_handle.hpp>
+#include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/verbs_rc/engine.hpp>
 
 #include <string>
-#include <utility>
 
 namespace rdmacoro {
 
 /// A connected queue pair; becomes a link by `verbs_rc::link<Sink>(std::move(connection), sink)`. What the peer sends
 /// meanwhile waits. Closes when destroyed. Must not outlive its domain.
-class verbs_connection {
+class verbs_connection : public detail::core_handle<detail::verbs::core> {
 public:
-    verbs_connection() noexcept = default;
-    explicit verbs_connection(detail::verbs::core& core) noexcept : core_(&core) {}
-    verbs_connection(verbs_connection&& other) noexcept : core_(std::exchange(other.core_, nullptr)) {}
-    verbs_connection& operator=(verbs_connection&& other) noexcept {
-        if (this != &other) {
-            reset();
-            core_ = std::exchange(other.core_, nullptr);
-        }
-        return *this;
-    }
-    ~verbs_connection() { reset(); }
-
-    [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
-
-    /// Closes it now.
-    void reset() noexcept {
-        if (core_ != nullptr) std::exchange(core_, nullptr)->abandon();
-    }
-
-    /// For the link that takes it.
-    [[nodiscard]] detail::verbs::core* release() noexcept { return std::exchange(core_, nullptr); }
-
-private:
-    detail::verbs::core* core_ = nullptr;
+    using core_handle::core_handle;
 };
 
 namespace detail::verbs {
 
-/// How one attempt to connect ended.
-struct attempt {
-    opening_outcome how{};
-    core* made = nullptr;
-};
-
-/// Connects to one address. Canceling it gives the connection up.
-class connect_operation final : public basic_operation<connect_operation, attempt>, private opener {
-public:
-    connect_operation(engine& by, const inet_endpoint& to) noexcept
-        : basic_operation(&by.owner()), engine_(by), to_(to) {}
-    connect_operation(const connect_operation&) = delete;
-    connect_operation& operator=(const connect_operation&) = delete;
-    ~connect_operation() {
-        if (attempt_.made != nullptr) attempt_.made->abandon();
-    }
-
-    void start() noexcept {
-        core_ = engine_.make_core();
-        if (core_ == nullptr) {
-            attempt_.how = {errc::no_resources, ENOMEM, "make room"};
-            return complete();
-        }
-        if (engine_.by_cm()) {
-            core_->connect_by_cm(to_, *this);
-        } else {
-            core_->connect_by_socket(to_, *this);
-        }
-    }
-    void cancel() noexcept {
-        std::exchange(core_, nullptr)->abandon();
-        finish_canceled();
-        complete();
-    }
-    void finish_canceled() noexcept { attempt_.how.code = errc::canceled; }
-
-    [[nodiscard]] result<attempt> outcome() noexcept {
-        if (attempt_.how.code == errc::canceled) return errc::canceled;
-        return std::exchange(attempt_, {});
-    }
-
-private:
-    void opened(core& which, const opening_outcome& how) noexcept override {
-        core_ = nullptr;
-        attempt_.how = how;
-        if (how.code == errc::ok) attempt_.made = &which;
-        complete();
-    }
-
-    engine& engine_;
-    inet_endpoint to_;
-    core* core_ = nullptr;
-    attempt attempt_;
-};
+using connect_operation = connect_to<engine, core, opening_outcome>;
 
 /// What went wrong, for a person: which address, and what to do about it.
 [[gnu::cold, noreturn]] inline void throw_no_connection(engine& by, const inet_address& address,
@@ -147,7 +71,7 @@ task<verbs_connection> connect(engine& by, inet_address address) {
     opening_outcome last;
     for (const inet_endpoint& to : resolved.endpoints) {
         connect_operation one(by, to);
-        const attempt tried = co_await one;
+        const auto tried = co_await one;
         if (tried.made != nullptr) co_return verbs_connection(*tried.made);
         last = tried.how;
     }

@@ -4,6 +4,8 @@
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/core_link.hpp>
+#include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/verbs_rc/events.hpp>
 #include <rdmacoro/transport/verbs_rc/frame.hpp>
@@ -31,17 +33,6 @@ inline constexpr std::uint8_t receive_retries = 7;  // for ever: slots are there
 /// A link that has found no room for so long asks the device for the queue pair's state.
 inline constexpr duration patience_with_silence = std::chrono::milliseconds(500);
 
-/// Who listens to a link.
-class upper {
-public:
-    virtual delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept = 0;
-    virtual void writable() noexcept = 0;
-    virtual void link_down(std::error_code reason) noexcept = 0;
-
-protected:
-    ~upper() = default;
-};
-
 /// How opening a connection ended: where it failed, and what the system said.
 struct opening_outcome {
     errc code = errc::ok;
@@ -49,14 +40,7 @@ struct opening_outcome {
     const char* step = "";
 };
 
-/// Who waits for a connection to open. Called once; when it failed the core is gone afterwards.
-class opener {
-public:
-    virtual void opened(core& which, const opening_outcome& how) noexcept = 0;
-
-protected:
-    ~opener() = default;
-};
+using opener = connection_opener<core, opening_outcome>;
 
 /// A get, put or atomic that is under way.
 struct transfer : list_node<transfer> {
@@ -115,7 +99,9 @@ public:
     core& operator=(const core&) = delete;
     inline ~core();
 
-    // ---- what a link does
+    // ---- what a link does; see core_link
+
+    using atomics = transfer::kind;
 
     inline post_result post(const message_header& header, const const_buffers& payload) noexcept;
     inline post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept;
@@ -136,7 +122,7 @@ public:
     [[nodiscard]] std::uint32_t credits() const noexcept { return credits_; }
 
     /// Somebody listens from now on.
-    inline void attach(upper& up) noexcept;
+    inline void attach(core_listener& up) noexcept;
     /// Ends everything posted with `reason`, tells who listens, and lets go of the connection.
     inline void close(std::error_code reason) noexcept;
     /// Who has it needs it no more: closes it, without telling, if it is open.
@@ -144,9 +130,8 @@ public:
 
     // ---- how it opens; see cm.hpp and exchange.hpp
 
-    inline void connect_by_cm(const inet_endpoint& to, opener& who) noexcept;
+    inline void connect(const inet_endpoint& to, opener& who) noexcept;
     inline void accept_by_cm(const cm_news& request, opener& who) noexcept;
-    inline void connect_by_socket(const inet_endpoint& to, opener& who) noexcept;
     inline void accept_by_socket(int fd, opener& who) noexcept;
     void forget_opener() noexcept { opener_ = nullptr; }
 
@@ -235,6 +220,8 @@ private:
     inline void set_timer(duration after) noexcept;
 
     // Opening.
+    inline void connect_by_cm(const inet_endpoint& to, opener& who) noexcept;
+    inline void connect_by_socket(const inet_endpoint& to, opener& who) noexcept;
     [[nodiscard]] inline int create_queue_pair() noexcept;
     inline void fail_opening(errc code, int system, const char* step) noexcept;
     inline void become_ready() noexcept;
@@ -244,7 +231,8 @@ private:
     inline void watch_silence() noexcept;
     [[nodiscard]] inline bool send_cm_request() noexcept;
     inline void on_socket(std::uint32_t events) noexcept;
-    inline void exchange_step(std::uint32_t events) noexcept;
+    inline void exchange_step() noexcept;
+    [[nodiscard]] inline bool take_card() noexcept;
     [[nodiscard]] inline int connect_queue_pair(const struct exchange_card& peer) noexcept;
 
     engine& engine_;
@@ -252,7 +240,7 @@ private:
     std::uint32_t generation_;
     std::uint32_t number_ = 0;  // of the queue pair
     phase phase_ = phase::opening;
-    upper* up_ = nullptr;
+    core_listener* up_ = nullptr;
     unique_queue_pair queue_pair_;
     rdmacoro::capabilities capabilities_{};
     verbs_counts counts_{};

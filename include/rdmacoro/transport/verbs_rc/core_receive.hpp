@@ -87,7 +87,7 @@ inline void core::watch_silence() noexcept {
 
 // ---- receiving
 
-inline void core::attach(upper& up) noexcept {
+inline void core::attach(core_listener& up) noexcept {
     up_ = &up;
     mark_work();
 }
@@ -256,7 +256,7 @@ inline void core::close(std::error_code reason) noexcept {
     closing_ = reason;
     if (transfer_requests_ != 0) quiesce();
     phase_ = phase::draining;
-    upper* up = std::exchange(up_, nullptr);
+    core_listener* up = std::exchange(up_, nullptr);
     complete_all(reason);
     let_go(gracefully);
     if (up != nullptr) up->link_down(reason);

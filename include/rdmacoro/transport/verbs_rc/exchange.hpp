@@ -4,11 +4,10 @@
 // socket stays open: its end is the end of the link, so that the death of an idle peer is noticed.
 #pragma once
 
+#include <rdmacoro/transport/detail/card_exchange.hpp>
 #include <rdmacoro/transport/verbs_rc/engine.hpp>
 
-#include <netinet/tcp.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 namespace rdmacoro::detail::verbs {
 
@@ -50,28 +49,25 @@ struct exchange_card {
 };
 
 /// The socket's side of opening.
-struct exchange_state {
-    bool connecting = false;
-    bool carded = false;  // the peer's card is taken
-    std::size_t sent = 0;
-    std::size_t to_send = exchange_card::wire_bytes;
-    std::size_t got = 0;
+struct exchange_state : card_exchange<exchange_card::wire_bytes> {
     std::uint32_t sequence = 0;
-    std::array<std::byte, exchange_card::wire_bytes + 1> out{};  // the card, and the byte
-    std::array<std::byte, exchange_card::wire_bytes + 1> in{};
 };
 
+inline void core::connect(const inet_endpoint& to, opener& who) noexcept {
+    if (engine_.by_cm()) return connect_by_cm(to, who);
+    connect_by_socket(to, who);
+}
+
 inline void core::connect_by_socket(const inet_endpoint& to, opener& who) noexcept {
-    const int fd = ::socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
+    int refused = 0;
+    const int fd = connect_for_cards(to, refused);
     peer_ = to;
-    if (fd >= 0 && ::connect(fd, to.get(), to.bytes) != 0 && errno != EINPROGRESS) {
-        const int why = errno;
-        ::close(fd);
+    if (refused != 0) {
         opener_ = &who;
-        return fail_opening(errc::connection_refused, why, "connect");
+        return fail_opening(errc::connection_refused, refused, "connect");
     }
     accept_by_socket(fd, who);
-    if (exchange_ != nullptr) exchange_->connecting = true;
+    if (exchange_ != nullptr) exchange_->connects();
 }
 
 /// Takes the socket over; the two sides do the same.
@@ -82,9 +78,7 @@ inline void core::accept_by_socket(int fd, opener& who) noexcept {
     set_timer(engine_.options().handshake_timeout);
     socket_ = fd;
     if (fd < 0) return fail_opening(errc::no_resources, errno, "open a socket");
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    set_card_options(fd);
     if (peer_.bytes == 0) peer_ = inet_endpoint::peer(fd);
     exchange_.reset(new (std::nothrow) exchange_state);
     int failed = exchange_ == nullptr ? ENOMEM : create_queue_pair();
@@ -109,7 +103,7 @@ inline void core::accept_by_socket(int fd, opener& who) noexcept {
     own.mtu = static_cast<std::uint8_t>(device.port_attributes().active_mtu);
     own.read_depth = device.read_depth();
     own.gid = device.gid();
-    own.store(exchange_->out.data());
+    own.store(exchange_->own_card());
     if (!engine_.watch(*this, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP))
         fail_opening(errc::no_resources, errno, "watch a socket");
 }
@@ -149,61 +143,49 @@ inline int core::connect_queue_pair(const exchange_card& peer) noexcept {
                                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-inline void core::on_socket(std::uint32_t events) noexcept {
-    if (phase_ == phase::opening) return exchange_step(events);
+inline void core::on_socket(std::uint32_t) noexcept {
+    if (phase_ == phase::opening) return exchange_step();
     // Nothing is said there any more: whatever it tells, the peer is gone.
     engine_.unwatch(*this);
     peer_gone();
 }
 
-inline void core::exchange_step(std::uint32_t) noexcept {
-    exchange_state& x = *exchange_;
-    if (x.connecting) {
-        int why = 0;
-        socklen_t bytes = sizeof why;
-        if (::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &why, &bytes) != 0) why = errno;
-        if (why != 0)
-            return fail_opening(why == ETIMEDOUT || why == EHOSTUNREACH ? errc::timed_out
-                                                                        : errc::connection_refused,
-                                why, "connect");
-        const inet_endpoint peer = inet_endpoint::peer(socket_);
-        if (peer.bytes == 0) return;  // not yet
-        x.connecting = false;
-    }
-    const auto say = [&]() noexcept {
-        while (x.sent < x.to_send) {
-            const ssize_t n = ::send(socket_, x.out.data() + x.sent, x.to_send - x.sent, MSG_NOSIGNAL);
-            if (n <= 0) return n < 0 && (errno == EAGAIN || errno == EINTR);
-            x.sent += static_cast<std::size_t>(n);
+inline void core::exchange_step() noexcept {
+    for (;;) {
+        switch (exchange_->go_on(socket_)) {
+            case exchange_state::step::wait:
+                static_cast<void>(engine_.watch(*this, socket_, exchange_->wanted()));
+                return;
+            case exchange_state::step::card:
+                if (!take_card()) return;
+                break;
+            case exchange_state::step::done:
+                static_cast<void>(engine_.watch(*this, socket_, EPOLLIN | EPOLLRDHUP));
+                exchange_.reset();
+                connected_ = true;
+                return become_ready();
+            case exchange_state::step::failed: {
+                const auto how = exchange_->failure();
+                return fail_opening(how.code, how.system, how.step);
+            }
         }
-        return true;
+    }
+}
+
+/// False: `fail_opening` was called.
+inline bool core::take_card() noexcept {
+    const auto refuse = [this](errc code, int system, const char* step) noexcept {
+        fail_opening(code, system, step);
+        return false;
     };
-    if (!say()) return fail_opening(errc::peer_lost, errno, "greet");
-    while (x.got < x.in.size()) {
-        const ssize_t n = ::recv(socket_, x.in.data() + x.got, x.in.size() - x.got, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
-        if (n <= 0) return fail_opening(errc::peer_lost, n < 0 ? errno : 0, "greet");
-        x.got += static_cast<std::size_t>(n);
-        if (x.carded || x.got < exchange_card::wire_bytes) continue;
-        x.carded = true;
-        exchange_card card;
-        card.load(x.in.data());
-        if (const errc verdict = take_greeting(card.hello.data(), card.hello.size()); verdict != errc::ok)
-            return fail_opening(verdict, 0, "greet");
-        if (const int failed = connect_queue_pair(card); failed != 0)
-            return fail_opening(errc::connection_refused, failed, "connect the queue pairs");
-        ++x.to_send;
-        if (!say()) return fail_opening(errc::peer_lost, errno, "greet");
-    }
-    if (x.got < x.in.size() || x.sent < x.to_send) {
-        const std::uint32_t wanted = EPOLLIN | EPOLLRDHUP | (x.sent < x.to_send ? EPOLLOUT : 0u);
-        static_cast<void>(engine_.watch(*this, socket_, wanted));
-        return;
-    }
-    static_cast<void>(engine_.watch(*this, socket_, EPOLLIN | EPOLLRDHUP));
-    exchange_.reset();
-    connected_ = true;
-    become_ready();
+    exchange_card card;
+    card.load(exchange_->card());
+    if (const errc verdict = take_greeting(card.hello.data(), card.hello.size()); verdict != errc::ok)
+        return refuse(verdict, 0, "greet");
+    if (const int failed = connect_queue_pair(card); failed != 0)
+        return refuse(errc::connection_refused, failed, "connect the queue pairs");
+    if (exchange_->answer(socket_, std::byte{0})) return true;
+    return refuse(exchange_->failure().code, exchange_->failure().system, exchange_->failure().step);
 }
 
 }  // namespace rdmacoro::detail::verbs

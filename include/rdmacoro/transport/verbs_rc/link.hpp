@@ -3,50 +3,21 @@
 
 #include <rdmacoro/transport/verbs_rc/connection.hpp>
 
-#include <string>
+#include <span>
 
 namespace rdmacoro {
 
 /// Models `one_sided_link`, and has atomics besides. May be destroyed at any time outside a call to its sink. `Sink` may still
 /// be incomplete here: a sink that holds its link by value.
 template <class Sink>
-class verbs_link final : private detail::verbs::upper {
+class verbs_link final : public detail::core_link<detail::verbs::core, Sink> {
+    using core_link = detail::core_link<detail::verbs::core, Sink>;
+    using core_link::core_;
+
 public:
     /// Precondition: `connection` is open.
-    verbs_link(verbs_connection connection, Sink& sink) noexcept : core_(*connection.release()), sink_(sink) {
-        core_.attach(*this);
-    }
-    verbs_link(const verbs_link&) = delete;
-    verbs_link& operator=(const verbs_link&) = delete;
-    ~verbs_link() {
-        static_assert(message_sink<Sink>);
-        core_.abandon();
-    }
+    verbs_link(verbs_connection connection, Sink& sink) noexcept : core_link(*connection.release(), sink) {}
 
-    post_result post(const message_header& header, const const_buffers& payload, completion&) noexcept {
-        return core_.post(header, payload);  // always copied, into the work request or a slot
-    }
-    post_result post_copied(const message_header& header, const const_buffers& payload) noexcept {
-        return core_.post(header, payload);
-    }
-    post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
-        return core_.get(there, into, c);
-    }
-    post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
-        return core_.put(from, there, c);
-    }
-    /// Adds `value` to the peer's number at `there`: 8 bytes, aligned to 8, of a region with all rights. What it was before is
-    /// in `result`, in this machine's byte order, once `c` is called; it stays borrowed until then. Answers like `get`.
-    /// `errc::unsupported` where `capabilities().atomics` is false.
-    post_result fetch_add(const remote_region& there, std::uint64_t value, std::uint64_t& result,
-                          completion& c) noexcept {
-        return core_.atomic(detail::verbs::transfer::kind::fetch_add, there, value, 0, result, c);
-    }
-    /// Sets the peer's number at `there` to `desired` if it is `expected`. As `fetch_add` otherwise.
-    post_result compare_swap(const remote_region& there, std::uint64_t expected, std::uint64_t desired,
-                             std::uint64_t& result, completion& c) noexcept {
-        return core_.atomic(detail::verbs::transfer::kind::compare_swap, there, expected, desired, result, c);
-    }
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         auto lease = core_.of().cache().acquire(memory, rights);
         if (!lease) return {};
@@ -58,31 +29,8 @@ public:
         core_.revoke(c);
         return false;
     }
-    unsigned poll(unsigned budget) noexcept { return core_.poll(budget); }
-    lent_buffer keep() noexcept { return core_.keep(); }
-    void close(std::error_code reason) noexcept { core_.close(reason); }
-
-    [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return core_.capabilities(); }
-    [[nodiscard]] scheduler& owner() const noexcept { return core_.of().owner(); }
-    /// "verbs://10.0.0.2:7471".
-    [[nodiscard]] std::string peer_name() const { return core_.peer_name(); }
-
-    /// What this link did so far.
-    [[nodiscard]] const verbs_counts& counts() const noexcept { return core_.counts(); }
-    /// Messages that may be sent before the peer says that it has consumed earlier ones.
-    [[nodiscard]] std::uint32_t credits() const noexcept { return core_.credits(); }
     /// The device's queue pair; nullptr when the link is down. For tests and tools: its state is the link's to change.
     [[nodiscard]] ibv_qp* queue_pair() const noexcept { return core_.queue_pair(); }
-
-private:
-    delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept override {
-        return sink_.deliver(header, payload);
-    }
-    void writable() noexcept override { sink_.writable(); }
-    void link_down(std::error_code reason) noexcept override { sink_.link_down(reason); }
-
-    detail::verbs::core& core_;
-    Sink& sink_;
 };
 
 }  // namespace rdmacoro

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <rdmacoro/transport/detail/accept.hpp>
+#include <rdmacoro/transport/detail/card_exchange.hpp>
+#include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/verbs_rc/connection.hpp>
 
 #include <memory>
@@ -11,12 +13,14 @@ namespace rdmacoro {
 
 namespace detail::verbs {
 
-/// The listening identifier, or socket, and all that came in by it and was not taken yet. A peer that greets wrongly, or not
-/// at all, is dropped and troubles nobody else.
+using guests = guest_list<engine, core, opening_outcome>;
+
+/// The listening identifier, or socket, and all that came in by it and was not taken yet.
 class listen_state final : private cm_party, private fd_handler {
 public:
     /// Throws an error whose text names the address.
-    listen_state(engine& of, const inet_address& address, const inet_endpoint& at) : engine_(of) {
+    listen_state(engine& of, const inet_address& address, const inet_endpoint& at)
+        : engine_(of), guests_(of) {
         if (of.by_cm()) {
             listen_by_cm(address, at);
         } else {
@@ -28,27 +32,9 @@ public:
     inline ~listen_state();
 
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
-    [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
-
-    /// An open connection, or nullptr.
-    [[nodiscard]] core* take() noexcept {
-        guest* first = ready_.pop_front();
-        if (first == nullptr) return nullptr;
-        core* made = std::exchange(first->which, nullptr);
-        forget(*first);
-        return made;
-    }
-
-    /// Somebody waits for the next one.
-    void wait(accept_waiter<core>& who) noexcept { waiters_.push_back(who); }
+    [[nodiscard]] guests& came() noexcept { return guests_; }
 
 private:
-    struct guest final : opener, list_node<guest> {
-        listen_state* host = nullptr;
-        core* which = nullptr;
-        void opened(core&, const opening_outcome& how) noexcept override { host->opened(*this, how.code); }
-    };
-
     [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why) {
         if (id_ != nullptr) ::rdma_destroy_id(std::exchange(id_, nullptr));
         if (socket_ >= 0) ::close(std::exchange(socket_, -1));
@@ -89,13 +75,8 @@ private:
     }
 
     void listen_by_socket(const inet_address& address, const inet_endpoint& at) {
-        socket_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
-        if (socket_ < 0) refuse(address, "open a socket", errno);
-        const int on = 1;
-        ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (::bind(socket_, at.get(), at.bytes) != 0) refuse(address, "bind", errno);
-        if (::listen(socket_, static_cast<int>(engine_.options().most_waiting)) != 0)
-            refuse(address, "listen", errno);
+        if (const char* step = listen_for_cards(at, engine_.options().most_waiting, socket_); step != nullptr)
+            refuse(address, step, errno);
         fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
             static_cast<listen_state&>(self).accept_all();
         };
@@ -103,88 +84,37 @@ private:
         address_ = inet_endpoint::local(socket_);
     }
 
-    [[nodiscard]] guest* make_guest() noexcept {
-        if (waiting_ >= engine_.options().most_waiting) return nullptr;
-        auto* made = new (std::nothrow) guest;
-        if (made == nullptr) return nullptr;
-        made->which = engine_.make_core();
-        if (made->which == nullptr) {
-            delete made;
-            return nullptr;
-        }
-        made->host = this;
-        guests_.push_back(*made);
-        ++waiting_;
-        return made;
-    }
-
     void cm_event(const cm_news& news) noexcept override {
         if (news.type != RDMA_CM_EVENT_CONNECT_REQUEST) return;
-        if (guest* who = make_guest()) {
-            who->which->accept_by_cm(news, *who);
-        } else {
-            const greeting::bytes said = engine_.own_greeting().store();
-            static_cast<void>(::rdma_reject(news.id, said.data(), said.size()));
-            ::rdma_destroy_id(news.id);
-        }
+        if (guests_.invite([&](core& which, opener& who) noexcept { which.accept_by_cm(news, who); })) return;
+        const greeting::bytes said = engine_.own_greeting().store();
+        static_cast<void>(::rdma_reject(news.id, said.data(), said.size()));
+        ::rdma_destroy_id(news.id);
     }
 
     void accept_all() noexcept {
-        constexpr int most = 64;
-        for (int n = 0; n < most; ++n) {
-            const int fd = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (fd < 0) return;
-            if (guest* who = make_guest()) {
-                who->which->accept_by_socket(fd, *who);
-            } else {
+        accept_cards(socket_, [this](int fd) noexcept {
+            if (!guests_.invite([fd](core& which, opener& who) noexcept { which.accept_by_socket(fd, who); }))
                 ::close(fd);
-            }
-        }
-    }
-
-    void opened(guest& who, errc outcome) noexcept {
-        if (outcome != errc::ok) {
-            who.which = nullptr;
-            forget(who);
-        } else if (auto* first = waiters_.pop_front(); first != nullptr) {
-            core* made = std::exchange(who.which, nullptr);
-            forget(who);
-            first->arrived(made);
-        } else {
-            static_cast<list_node<guest>&>(who).unlink();
-            ready_.push_back(who);
-        }
-    }
-
-    void forget(guest& who) noexcept {
-        static_cast<list_node<guest>&>(who).unlink();
-        if (who.which != nullptr) who.which->abandon();
-        delete &who;
-        --waiting_;
+        });
     }
 
     engine& engine_;
     rdma_cm_id* id_ = nullptr;
     int socket_ = -1;
     inet_endpoint address_;
-    unsigned waiting_ = 0;
-    intrusive_list<guest> guests_;
-    intrusive_list<guest> ready_;
-    accept_waiters<core> waiters_;
+    guests guests_;
 };
 
 inline listen_state::~listen_state() {
     engine_.unwatch(*this);
     if (socket_ >= 0) ::close(socket_);
     if (id_ != nullptr) ::rdma_destroy_id(id_);
-    while (guest* who = guests_.front()) forget(*who);
-    while (guest* who = ready_.front()) forget(*who);
-    while (auto* who = waiters_.pop_front()) who->arrived(nullptr);
 }
 
 template <class = void>
 task<verbs_connection> accept(listen_state& state) {
-    accept_operation<listen_state, core> one(state);
+    accept_operation<guests, core> one(state.came());
     core* made = co_await one;
     co_return verbs_connection(*made);
 }
