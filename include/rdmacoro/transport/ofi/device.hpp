@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/transport/ofi/agreement.hpp>
+#include <rdmacoro/transport/ofi/counters.hpp>
 #include <rdmacoro/transport/ofi/frame.hpp>
 #include <rdmacoro/transport/ofi/options.hpp>
 
@@ -62,6 +63,7 @@ public:
         if (const int failed = ::fi_domain(fabric_.get(), info_.get(), &domain, nullptr); failed != 0)
             throw_failure(name() + ": open domain " + info_->domain_attr->name, failed);
         domain_.reset(domain);
+        if (options_.counters) open_counters();
         if (const auto [step, failed] = open_endpoint(); failed != 0)
             throw_failure(name() + ": " + step + (options_.node.empty() ? "" : " at node " + options_.node),
                           failed);
@@ -97,6 +99,9 @@ public:
         constexpr std::uint64_t enough = std::uint64_t{1} << 30;
         return std::min<std::uint64_t>(info_->ep_attr->max_msg_size, enough) & ~std::uint64_t{63};
     }
+
+    /// Closed where nobody asked for them.
+    [[nodiscard]] const provider_counters& counters() const noexcept { return counters_; }
 
     // ---- sleeping until something completes
 
@@ -211,6 +216,8 @@ public:
             return {"bind the address vector", failed};
         if (const int failed = ::fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV); failed != 0)
             return {"bind the completion queue", failed};
+        if (const int failed = counters_.bind(*endpoint); failed != 0)
+            return {"counters: the description says it has them, the provider refuses to bind one", failed};
         if (const int failed = ::fi_enable(endpoint); failed != 0) return {"enable the endpoint", failed};
         own_address_.resize(card::most_address);
         std::size_t bytes = own_address_.size();
@@ -358,6 +365,17 @@ private:
                             "provider does not offer them");
     }
 
+    void open_counters() {
+        if (!profile_.counters)
+            throw error(errc::unsupported, std::string(profile_.provider) +
+                                               ": counters: options ask for them, the description says that "
+                                               "the provider has none");
+        if (const int failed = counters_.open(*domain_); failed != 0)
+            throw_failure(std::string(profile_.provider) +
+                              ": counters: the description says it has them, the provider refuses to open one",
+                          failed);
+    }
+
     [[nodiscard]] int open_fabric() noexcept {
         fid_fabric* fabric = nullptr;
         const int failed = ::fi_fabric(info_->fabric_attr, &fabric, nullptr);
@@ -400,6 +418,7 @@ private:
     unique_info info_;
     unique_fabric fabric_;
     unique_domain domain_;
+    provider_counters counters_;
     unique_addresses addresses_;
     unique_queue queue_;
     unique_endpoint endpoint_;  // goes first

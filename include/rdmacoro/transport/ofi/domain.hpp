@@ -3,6 +3,7 @@
 
 #include <rdmacoro/transport/ofi/listener.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -58,6 +59,13 @@ public:
 
     /// What all links did so far.
     [[nodiscard]] ofi_counts counts() noexcept { return engine_.counts(); }
+    /// What the provider itself has counted, if `ofi_options::counters` asked for it; nothing otherwise. Asks the provider, which
+    /// may go on with its work meanwhile: not for each message.
+    [[nodiscard]] std::optional<ofi_provider_counts> provider_counts() noexcept {
+        const detail::fabric::provider_counters& counters = engine_.device().counters();
+        if (!counters.opened()) return std::nullopt;
+        return counters.read();
+    }
     /// Connections in any state, those included that are on their way out.
     [[nodiscard]] std::size_t connections() const noexcept { return engine_.connections(); }
     /// Regions that peers can reach now.

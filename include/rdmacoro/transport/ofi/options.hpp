@@ -41,12 +41,27 @@ struct ofi_options {
     /// for some messages; a scheduler whose idle strategy never parks is spared it in any case.
     bool may_park = true;
 
+    /// Whether the provider counts what its endpoints do: see `ofi_domain_base::provider_counts`. Costs it a little for each
+    /// message, get and put. `errc::unsupported` where it can't.
+    bool counters = false;
+
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
     /// Accepted connections of one listener that are not open yet or that nobody has taken yet; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};
+};
+
+/// What the provider itself has counted for a domain: what ended, of the domain's endpoint and of those that match messages.
+/// These only grow, and go on when an endpoint takes another's place. `ofi_counts` tells what the toolkit has handed over: once
+/// nothing is under way, and if nothing failed, its `posts` are `sent`, `gets` and `puts` together.
+struct ofi_provider_counts {
+    std::uint64_t sent = 0;      ///< messages, injected or not
+    std::uint64_t received = 0;  ///< messages that a receive has met
+    std::uint64_t gets = 0;      ///< pieces that were read, and atomics that fetch
+    std::uint64_t puts = 0;      ///< pieces that were written
+    std::uint64_t errors = 0;    ///< of all four, those that failed or were canceled; in none of the others
 };
 
 /// What a link or a domain did; these only grow.

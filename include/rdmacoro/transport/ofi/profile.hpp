@@ -65,6 +65,7 @@ struct ofi_profile {
     bool delivery_complete = true;     ///< a put's completion can mean that the data is there
     bool offloaded = false;            ///< gets and puts need no processor of the other side
     bool atomics = false;              ///< fetch-and-add, compare-and-swap of 8 bytes
+    bool counters = true;              ///< it counts what its endpoints did, where that is asked for
     bool same_host = false;            ///< both ends are on one host
     bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
 
