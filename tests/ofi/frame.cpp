@@ -65,6 +65,38 @@ TEST_CASE("a request to serve a get or put on the wire") {
     CHECK(back.operation == 6);
 }
 
+TEST_CASE("the head of a tagged message on the wire, and those that can't be") {
+    std::vector<std::byte> raw(64);
+    tagged_head{1, 2, 3, 4, 5, 6}.store(raw.data());
+    CHECK(raw[0] == std::byte{1});
+    CHECK(raw[8] == std::byte{2});
+    CHECK(raw[12] == std::byte{3});
+    CHECK(raw[16] == std::byte{4});
+    CHECK(raw[24] == std::byte{5});
+    CHECK(raw[32] == std::byte{6});
+    tagged_head back;
+    CHECK(back.load(raw.data(), tagged_head::long_wire_bytes));
+    CHECK(back.link == 1);
+    CHECK(back.note == 2);
+    CHECK(back.number == 3);
+    CHECK(back.length == 4);
+    CHECK(back.address == 5);
+    CHECK(back.key == 6);
+    CHECK(back.bytes() == tagged_head::long_wire_bytes);
+    for (const std::size_t bytes : {0u, 15u, 16u, 39u, 41u}) CHECK_FALSE(back.load(raw.data(), bytes));
+    tagged_head{7, 8, 0, 99, 99, 99}.store(raw.data());
+    CHECK(raw[16] == std::byte{4});  // not touched: the payload begins here
+    CHECK(back.load(raw.data(), 24));
+    CHECK(back.link == 7);
+    CHECK(back.note == 8);
+    CHECK(back.length == 8);
+    CHECK(back.address + back.key == 0);
+    CHECK(back.bytes() == tagged_head::wire_bytes);
+    CHECK(back.load(raw.data(), 16));
+    CHECK(back.length == 0);
+    CHECK_FALSE(back.load(raw.data(), 15));
+}
+
 TEST_CASE("a card says the same behind the wire, and what can't be is not good") {
     card said;
     said.slot_bytes = 8192;

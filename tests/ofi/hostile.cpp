@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include <rdma/fi_tagged.h>
 #include <sys/socket.h>
 
 // A peer that speaks the provider's and the transport's language, and says what no link would.
@@ -106,6 +107,16 @@ public:
         send(raw);
     }
     [[nodiscard]] unsigned received() const { return received_; }
+    /// What stood behind the word of the first frame of this kind that came; empty: none did.
+    [[nodiscard]] std::vector<std::byte> rest_of(fabric::frame_kind kind) const {
+        for (const std::vector<std::byte>& one : frames_) {
+            fabric::frame word;
+            if (word.load(one.data(), one.size()) && word.kind == kind)
+                return {one.begin() + fabric::frame_word_bytes, one.end()};
+        }
+        return {};
+    }
+    [[nodiscard]] const fabric::device& device() const { return device_; }
     [[nodiscard]] std::uint64_t peer() const { return peer_; }
     [[nodiscard]] std::uint32_t next() const { return next_; }
 
@@ -122,7 +133,11 @@ private:
     bool poll() noexcept override {
         fi_cq_msg_entry entries[8];
         const ssize_t n = ::fi_cq_read(device_.queue(), entries, 8);
-        for (ssize_t i = 0; i < n; ++i) ++received_;
+        for (ssize_t i = 0; i < n; ++i) {
+            ++received_;
+            const auto* into = static_cast<const buffer*>(entries[i].op_context);
+            frames_.emplace_back(into->bytes.data(), into->bytes.data() + entries[i].len);
+        }
         return n > 0;
     }
 
@@ -136,6 +151,59 @@ private:
     std::uint64_t peer_ = 0;
     std::uint32_t next_ = 0;
     unsigned received_ = 0;
+    std::vector<std::vector<std::byte>> frames_;
+};
+
+/// An endpoint for tagged messages that belongs to no link, of a provider that somebody else has open.
+class forger : private progress_source {
+public:
+    forger(scheduler& on, const fabric::device& of, const std::vector<std::byte>& to) : on_(on) {
+        const fabric::unique_info hints = fabric::hints_of(of.profile());
+        hints->caps = FI_TAGGED;
+        hints->fabric_attr->name = ::strdup(of.info().fabric_attr->name);
+        hints->domain_attr->name = ::strdup(of.info().domain_attr->name);
+        fi_info* found = nullptr;
+        const char* const node = of.profile().tells_address_by_ip ? "127.0.0.1" : nullptr;
+        REQUIRE(::fi_getinfo(fabric::spoken_version, node, nullptr, node != nullptr ? FI_SOURCE : 0,
+                             hints.get(), &found) == 0);
+        const fabric::unique_info info(found);
+        fi_av_attr table{};
+        table.type = FI_AV_TABLE;
+        fid_av* addresses = nullptr;
+        REQUIRE(::fi_av_open(of.domain(), &table, &addresses, nullptr) == 0);
+        addresses_.reset(addresses);
+        fi_cq_attr wanted{};
+        wanted.format = FI_CQ_FORMAT_TAGGED;
+        fid_cq* queue = nullptr;
+        REQUIRE(::fi_cq_open(of.domain(), &wanted, &queue, nullptr) == 0);
+        queue_.reset(queue);
+        fid_ep* endpoint = nullptr;
+        REQUIRE(::fi_endpoint(of.domain(), info.get(), &endpoint, nullptr) == 0);
+        endpoint_.reset(endpoint);
+        REQUIRE(::fi_ep_bind(endpoint, &addresses->fid, 0) == 0);
+        REQUIRE(::fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) == 0);
+        REQUIRE(::fi_enable(endpoint) == 0);
+        REQUIRE(::fi_av_insert(addresses, to.data(), 1, &to_, 0, nullptr) == 1);
+        on.add_source(*this);
+    }
+    ~forger() override { on_.remove_source(*this); }
+
+    void send(std::uint64_t tag, std::span<const std::byte> bytes) {
+        on_.run_until(
+            [&] { return ::fi_tinject(endpoint_.get(), bytes.data(), bytes.size(), to_, tag) == 0; });
+    }
+
+private:
+    bool poll() noexcept override {
+        fi_cq_tagged_entry entries[8];
+        return ::fi_cq_read(queue_.get(), entries, 8) > 0;
+    }
+
+    scheduler& on_;
+    fabric::unique_addresses addresses_;
+    fabric::unique_queue queue_;
+    fabric::unique_endpoint endpoint_;  // goes first
+    fi_addr_t to_ = FI_ADDR_UNSPEC;
 };
 
 /// A domain that listens, for strangers and for a peer that keeps its word.
@@ -357,4 +425,63 @@ TEST_CASE("a peer that hangs up without a last frame is lost, after what it had 
     w.on.run_until([&] { return end.sink.downs != 0; });
     CHECK(end.sink.reason == errc::peer_lost);
     CHECK(end.sink.count == 5);
+}
+
+namespace {
+
+struct recorded_receive : tagged_completion {
+    recorded_receive() noexcept {
+        done = [](completion& c, std::error_code with) noexcept {
+            auto& self = static_cast<recorded_receive&>(c);
+            ++self.calls;
+            self.outcome = with;
+        };
+    }
+    int calls = 0;
+    std::error_code outcome;
+};
+
+}  // namespace
+
+TEST_CASE("a tagged message from somebody who is no peer fills no receive: the link ends") {
+    const std::string provider = "tcp";
+    // 0: the peer, by another endpoint; 1, 2: who does not know the link's number; 3: no head; 4: a wrong long one; 5: to a claim
+    const int how = GENERATE(0, 1, 2, 3, 4, 5);
+    CAPTURE(how);
+    besieged w(provider);
+    stranger peer(w.on, provider);
+    stranger other(w.on, provider);
+    ofi_end end;
+    ofi_end kept;
+    w.take(peer, end);
+    w.take(other, kept);
+    static_cast<void>(end.link->matching());
+    w.on.run_until([&] { return !peer.rest_of(fabric::frame_kind::tagged_address).empty(); });
+    forger from(w.on, peer.device(), peer.rest_of(fabric::frame_kind::tagged_address));
+    std::vector<std::byte> into(8, std::byte{0xee});
+    recorded_receive got;
+    if (how == 5) {
+        REQUIRE(end.link->claim(got) == post_result::posted);
+    } else {
+        REQUIRE(end.link->post_receive(7, ~std::uint64_t{0}, mutable_buffers(std::span(into)), got) ==
+                post_result::posted);
+    }
+    fabric::tagged_head head;
+    head.link = how == 0 ? peer.peer() : how == 1 ? 0 : peer.peer() ^ (std::uint64_t{1} << 60);
+    head.number = how == 4 ? 1 : 0;
+    std::vector<std::byte> message(head.bytes() + (how == 4 ? 0 : into.size()));
+    head.store(message.data());
+    from.send(7, how == 3 ? std::span(message).first(15) : std::span(message));
+    w.on.run_until([&] { return got.calls == 1; });
+    if (how == 0) {
+        CHECK_FALSE(got.outcome);
+        CHECK(into == std::vector<std::byte>(8));
+        CHECK(end.sink.downs == 0);
+    } else {
+        CHECK(got.outcome == errc::protocol_violation);
+        CHECK(into == std::vector<std::byte>(8, std::byte{0xee}));
+        w.on.run_until([&] { return end.sink.downs == 1; });
+        CHECK(end.sink.reason == errc::protocol_violation);
+    }
+    CHECK(kept.sink.downs == 0);
 }

@@ -67,27 +67,6 @@ struct matched_pair {
 
 }  // namespace
 
-TEST_CASE("the head of a tagged message on the wire, and those that can't be") {
-    std::vector<std::byte> raw(64);
-    tagged_head{1, 2, 3, 4, 5}.store(raw.data());
-    CHECK(raw[0] == std::byte{1});
-    CHECK(raw[4] == std::byte{2});
-    CHECK(raw[8] == std::byte{3});
-    CHECK(raw[16] == std::byte{4});
-    CHECK(raw[24] == std::byte{5});
-    tagged_head back;
-    CHECK(back.load(raw.data(), 32));
-    CHECK(back.note == 1);
-    CHECK(back.number == 2);
-    CHECK(back.length == 3);
-    CHECK(back.address == 4);
-    CHECK(back.key == 5);
-    CHECK_FALSE(back.load(raw.data(), 33));  // a long one has no payload here
-    tagged_head{7, 0, 8, 0, 0}.store(raw.data());
-    CHECK(back.load(raw.data(), 40));
-    for (const std::size_t bytes : {0u, 31u, 32u, 39u, 41u, 64u}) CHECK_FALSE(back.load(raw.data(), bytes));
-}
-
 TEST_CASE("messages of all lengths meet the receives of their tags, and tell their notes") {
     matched_pair p("tcp");
     CHECK(p.a.link->matching().tag_bits == 64);

@@ -3,7 +3,7 @@
 
 #include <rdmacoro/transport/ofi/agreement.hpp>
 #include <rdmacoro/transport/ofi/counters.hpp>
-#include <rdmacoro/transport/ofi/frame.hpp>
+#include <rdmacoro/transport/ofi/judge.hpp>
 #include <rdmacoro/transport/ofi/options.hpp>
 
 #include <algorithm>
@@ -14,12 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include <netinet/in.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_rma.h>
 
 namespace rdmacoro::detail::fabric {
+
+static_assert(address_format::sockaddr_in == FI_SOCKADDR_IN &&
+              address_format::sockaddr_in6 == FI_SOCKADDR_IN6 && address_format::text == FI_ADDR_STR);
 
 /// Closes an object of libfabric.
 struct close_fid {
@@ -131,22 +133,13 @@ public:
     }
     [[nodiscard]] std::string own_address_text() const { return address_text(own_address_.data()); }
 
-    /// Whether what a peer calls its address has the form of one.
-    [[nodiscard]] bool looks_good(const card& said) const noexcept {
-        if (said.address_format != info_->addr_format) return false;
-        std::uint16_t family = 0;
-        std::memcpy(&family, said.address.data(), sizeof family);
-        switch (info_->addr_format) {
-            case FI_SOCKADDR_IN: return said.address_bytes == sizeof(sockaddr_in) && family == AF_INET;
-            case FI_SOCKADDR_IN6: return said.address_bytes == sizeof(sockaddr_in6) && family == AF_INET6;
-            case FI_ADDR_STR: {
-                const auto* text = reinterpret_cast<const char*>(said.address.data());
-                const std::string_view whole(text, said.address_bytes);
-                return whole.back() == '\0' && whole.find('\0') == whole.size() - 1 &&
-                       whole.find("://") != whole.npos;
-            }
-            default: return said.address_bytes == own_address_.size();
-        }
+    /// What cards are measured by, but for what the domain decides.
+    [[nodiscard]] card_measure measure() const noexcept {
+        return {.provider = profile_.provider,
+                .slot_bytes = profile_.slot_bytes,
+                .same_host = profile_.same_host,
+                .address_format = address_format(),
+                .own_address_bytes = own_address_.size()};
     }
 
     /// Makes the peer known to the provider. False: that is no address. Several links may have one peer; the provider knows
@@ -371,9 +364,10 @@ private:
                                                ": counters: options ask for them, the description says that "
                                                "the provider has none");
         if (const int failed = counters_.open(*domain_); failed != 0)
-            throw_failure(std::string(profile_.provider) +
-                              ": counters: the description says it has them, the provider refuses to open one",
-                          failed);
+            throw_failure(
+                std::string(profile_.provider) +
+                    ": counters: the description says it has them, the provider refuses to open one",
+                failed);
     }
 
     [[nodiscard]] int open_fabric() noexcept {

@@ -46,13 +46,11 @@ inline card core::own_card() const noexcept {
 /// Makes the peer known, or says why not. Precondition: the card is `good()`.
 inline verdict core::judge_card(const card& said) noexcept {
     device& d = engine_.device();
-    if (said.version != card::own_version) return verdict::other_version;
-    if (said.provider_name() != d.profile().provider || said.slot_bytes < d.profile().slot_bytes ||
-        ((said.flags & card::served) != 0) != engine_.serves())
-        return verdict::other_provider;
-    if (d.profile().same_host && said.host != engine_.host()) return verdict::other_host;
-    if (!d.looks_good(said) || !d.insert(said.address.data(), said.address_bytes, to_))
-        return verdict::bad_address;
+    card_measure own = d.measure();
+    own.served = engine_.serves();
+    own.host = engine_.host();
+    if (const verdict how = fabric::judge(said, own); how != verdict::welcome) return how;
+    if (!d.insert(said.address.data(), said.address_bytes, to_)) return verdict::bad_address;
     if (engine_.hold_resources(*this) != 0) {
         d.release(to_);
         return verdict::no_room;

@@ -3,6 +3,7 @@
 //   frame    kind (4 bits), sequence (12), credits given back (16); the receiver's link (64); then what its kind says:
 //            message: header and payload; get, put: `service_request`; status: `one_sided_status`; tagged address: an
 //            address, as the provider has it; fetched: the message's number (32); the others: nothing
+//   tagged   see `tagged_head`: what the provider matches goes by another endpoint, without a frame
 //   card     see `card`
 //
 // All links of a domain share one endpoint, so each frame names the link it is for: an index, and 48 random bits that the
@@ -113,6 +114,46 @@ inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
     }
     return false;
 }
+
+/// Stands before the payload of a message that the provider matches. Who knows a link's tagged endpoint can send there, so the
+/// receiver's link is named here as in a frame.
+struct tagged_head {
+    static constexpr std::size_t wire_bytes = 16;       // of a short message: its payload follows
+    static constexpr std::size_t long_wire_bytes = 40;  // of a long one, which is this alone
+
+    std::uint64_t link = 0;
+    std::uint32_t note = 0;
+    std::uint32_t number = 0;   // of a long message at its sender, and never 0; 0: it is short
+    std::uint64_t length = 0;   // of the payload
+    std::uint64_t address = 0;  // of a long one, for gets
+    std::uint64_t key = 0;
+
+    [[nodiscard]] std::size_t bytes() const noexcept { return number != 0 ? long_wire_bytes : wire_bytes; }
+    void store(std::byte* to) const noexcept {
+        store_number(to, link);
+        store_number(to + 8, note);
+        store_number(to + 12, number);
+        if (number == 0) return;
+        store_number(to + 16, length);
+        store_number(to + 24, address);
+        store_number(to + 32, key);
+    }
+    /// False: this can't be.
+    [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept {
+        if (bytes < wire_bytes) return false;
+        link = load_number<std::uint64_t>(from);
+        note = load_number<std::uint32_t>(from + 8);
+        number = load_number<std::uint32_t>(from + 12);
+        length = bytes - wire_bytes;
+        address = key = 0;
+        if (number == 0) return true;
+        if (bytes != long_wire_bytes) return false;
+        length = load_number<std::uint64_t>(from + 16);
+        address = load_number<std::uint64_t>(from + 24);
+        key = load_number<std::uint64_t>(from + 32);
+        return true;
+    }
+};
 
 /// Why a side does not want the other's link; travels behind the card.
 enum class verdict : std::uint8_t {

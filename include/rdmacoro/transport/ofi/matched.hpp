@@ -21,35 +21,6 @@
 
 namespace rdmacoro::detail::fabric {
 
-/// Stands before the payload of a tagged message. Numbers are little-endian.
-struct tagged_head {
-    static constexpr std::size_t wire_bytes = 32;
-
-    std::uint32_t note = 0;
-    std::uint32_t number = 0;   // of a long message at its sender, and never 0; 0: the payload follows
-    std::uint64_t length = 0;   // of the payload
-    std::uint64_t address = 0;  // of a long one, for gets
-    std::uint64_t key = 0;
-
-    void store(std::byte* to) const noexcept {
-        store_number(to, note);
-        store_number(to + 4, number);
-        store_number(to + 8, length);
-        store_number(to + 16, address);
-        store_number(to + 24, key);
-    }
-    /// False: this can't be.
-    [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept {
-        if (bytes < wire_bytes) return false;
-        note = load_number<std::uint32_t>(from);
-        number = load_number<std::uint32_t>(from + 4);
-        length = load_number<std::uint64_t>(from + 8);
-        address = load_number<std::uint64_t>(from + 16);
-        key = load_number<std::uint64_t>(from + 24);
-        return number != 0 ? bytes == wire_bytes : length == bytes - wire_bytes;
-    }
-};
-
 /// A receive or claim of the provider, and what it has met.
 struct tagged_operation : operation, list_node<tagged_operation> {
     enum class stage : std::uint8_t { idle, posted, ended, claimed, waiting, getting, unsaid };

@@ -16,7 +16,7 @@ inline post_result matched_side::no_room(bool provider_is_busy) noexcept {
 
 inline core::sent matched_side::send(std::uint64_t tag, const tagged_head& head,
                                      const const_buffers& payload) noexcept {
-    const std::size_t bytes = tagged_head::wire_bytes + payload.size();
+    const std::size_t bytes = head.bytes() + payload.size();
     const bool injects = bytes <= inject_limit_;
     slot* staged = nullptr;
     if (!injects) {
@@ -29,7 +29,7 @@ inline core::sent matched_side::send(std::uint64_t tag, const tagged_head& head,
     }
     std::byte* const to = injects ? engine_.scratch() : staged->data;
     head.store(to);
-    copy_out(payload, 0, to + tagged_head::wire_bytes, payload.size());
+    copy_out(payload, 0, to + head.bytes(), payload.size());
     const ssize_t answer =
         injects ? ::fi_tinject(endpoint_.get(), to, bytes, to_, tag)
                 : ::fi_tsend(endpoint_.get(), to, bytes, staged->descriptor, to_, tag, &staged->scratch);
@@ -66,6 +66,7 @@ inline post_result matched_side::post(std::uint64_t tag, std::uint32_t note, con
     if (!core_.is_up()) return post_result::failed;
     if (to_ == FI_ADDR_UNSPEC) return no_room(false);
     tagged_head head;
+    head.link = core_.peer_number_;
     head.note = note;
     head.length = payload.size();
     core::sent how;
@@ -302,7 +303,9 @@ inline void matched_side::over(void* context, std::uint64_t tag, std::size_t byt
     t.canceled = error == FI_ECANCELED;
     if (error == 0) ++core_.counts_.received;
     if (error != 0 && !t.canceled) return core_.fail(errc_of(error));
-    if (!t.canceled && !t.head.load(t.memory->data, bytes)) return core_.fail(errc::protocol_violation);
+    // Whoever else has sent it: the receive that it met is lost to the peer's message, and so is the order of all.
+    if (!t.canceled && (!t.head.load(t.memory->data, bytes) || t.head.link != core_.number()))
+        return core_.fail(errc::protocol_violation);
     told_.push_back(t);
     core_.mark_work();
 }

@@ -90,12 +90,9 @@ inline matched_side::~matched_side() {
 
 inline bool matched_side::meet(std::span<const std::byte> address) noexcept {
     if (to_ != FI_ADDR_UNSPEC || endpoint_ == nullptr) return false;
-    card said;
-    said.address_format = engine_.device().address_format();
-    said.address_bytes = static_cast<std::uint32_t>(address.size());
-    std::memcpy(said.address.data(), address.data(), address.size());
-    if (!engine_.device().looks_good(said)) return false;
-    if (::fi_av_insert(addresses_.get(), said.address.data(), 1, &to_, 0, nullptr) != 1) return false;
+    const device& d = engine_.device();
+    if (!looks_like_address(d.address_format(), address, d.measure())) return false;
+    if (::fi_av_insert(addresses_.get(), address.data(), 1, &to_, 0, nullptr) != 1) return false;
     core_.mark_work();
     return to_ != FI_ADDR_NOTAVAIL;
 }
