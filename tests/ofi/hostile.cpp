@@ -90,11 +90,7 @@ public:
 
     /// Sends bytes by the provider.
     void send(std::span<const std::byte> bytes) {
-        bool taken = false;
-        on_.run_until([&] {
-            taken = taken || ::fi_inject(device_.endpoint(), bytes.data(), bytes.size(), to_) == 0;
-            return taken;
-        });
+        on_.run_until([&] { return ::fi_inject(device_.endpoint(), bytes.data(), bytes.size(), to_) == 0; });
     }
     /// Sends the next frame of this link, with `rest` behind the word.
     void frame(fabric::frame_kind kind, std::span<const std::byte> rest = {}, std::uint16_t credits = 0) {

@@ -67,11 +67,7 @@ struct ofi_world {
         for (ofi_end* from : {&a, &b}) {
             ofi_end* const to = from == &a ? &b : &a;
             recording_completion none;
-            bool taken = false;
-            until([&] {
-                taken = taken || from->link->post(header_of(0), {}, none) == post_result::done;
-                return taken;
-            });
+            until([&] { return from->link->post(header_of(0), {}, none) == post_result::done; });
             until([&] { return to->sink.count == 1; });
         }
         for (ofi_end* one : {&a, &b}) {
@@ -100,11 +96,8 @@ private:
 inline void post_for_sure(ofi_world& w, ofi_end& from, std::uint64_t number,
                           std::span<const std::byte> payload = {}) {
     recording_completion none;
-    bool taken = false;
     w.until([&] {
-        taken =
-            taken || from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
-        return taken;
+        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
     });
 }
 

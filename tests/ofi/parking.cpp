@@ -61,11 +61,7 @@ bool rounds_with_sleep(const ofi_options& options) {
     end.link = std::make_unique<ofi_recorded_link>(on.run(domain.connect(other.address)), end.sink);
     constexpr std::uint64_t rounds = 300;
     for (std::uint64_t n = 0; n < rounds; ++n) {
-        bool taken = false;
-        on.run_until([&] {
-            taken = taken || end.link->post_copied(header_of(n), {}) == post_result::done;
-            return taken;
-        });
+        on.run_until([&] { return end.link->post_copied(header_of(n), {}) == post_result::done; });
         on.run_until([&] { return end.sink.count == n + 1; });
     }
     const bool slept = on.parks() > 0;

@@ -15,11 +15,7 @@ void busy_child(const std::string& provider, const std::string& address) {
     end.link = std::make_unique<ofi_recorded_link>(on.run(domain.connect(address)), end.sink);
     for (std::uint64_t n = 0; n < 10; ++n) {
         recording_completion none;
-        bool taken = false;
-        on.run_until([&] {
-            taken = taken || end.link->post(header_of(n), {}, none) == post_result::done;
-            return taken;
-        });
+        on.run_until([&] { return end.link->post(header_of(n), {}, none) == post_result::done; });
     }
     on.run_until([&] { return end.sink.count == 1; });
     remote_region there;
@@ -49,11 +45,9 @@ void dies_under_way(const std::string& provider) {
     on.run_until([&] { return end.sink.count == 10; });
     recording_completion none;
     const remote_region named = open.remote();
-    bool taken = false;
     on.run_until([&] {
-        taken = taken || end.link->post(header_of(0), const_buffers(std::as_bytes(std::span(&named, 1))),
-                                        none) == post_result::done;
-        return taken;
+        return end.link->post(header_of(0), const_buffers(std::as_bytes(std::span(&named, 1))), none) ==
+               post_result::done;
     });
     for (int n = 0; n < 2000; ++n) on.turn();  // it is busy by now
     child.kill();
