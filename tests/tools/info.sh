@@ -6,11 +6,15 @@ info=${1:?usage: info.sh PATH_OF_RDMACORO_INFO}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# Stand-ins for libfabric's providers of hardware, where they are built.
+[ ! -e "${RDMACORO_BUILD_ROOT:-/nowhere}/tests/ofi/libgni-fi.so" ] || export FI_PROVIDER_PATH="$RDMACORO_BUILD_ROOT/tests/ofi"
+
 timeout 60 "$info" --json - >"$work/stdout.json"
 timeout 60 "$info" --json "$work/file.json" >"$work/table"
 # Limits that any user may lower: the report has to change with them.
 (ulimit -n 64 && timeout 60 "$info" --json "$work/few_files.json" >/dev/null)
 cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+RDMACORO_OFI_NODE=203.0.113.77 timeout 60 "$info" --json "$work/no_such_node.json" >/dev/null
 taskset -c "$cpu" timeout 60 "$info" --json "$work/one_cpu.json" >/dev/null
 
 python3 - "$work" <<'PYTHON'
@@ -19,7 +23,8 @@ import json, os, sys
 work = sys.argv[1]
 required = """kernel cpus seccomp memfd process_vm_readv process_vm_writev membarrier memlock open_files hugepages
 userfaultfd io_uring io_uring_coop_taskrun io_uring_single_issuer io_uring_defer_taskrun io_uring_provided_buffers
-io_uring_multishot_recv io_uring_multishot_accept io_uring_send_zc tcp_congestion_control rdma_devices""".split()
+io_uring_multishot_recv io_uring_multishot_accept io_uring_send_zc tcp_congestion_control rdma_devices
+libfabric_providers""".split()
 
 
 def load(name):
@@ -42,6 +47,21 @@ def load(name):
     return document["machine"], checks
 
 
+def providers(name):
+    libfabric = json.load(open(os.path.join(work, name)))["libfabric"]
+    if os.environ.get("RDMACORO_WITH_OFI", "0") != "1":
+        assert libfabric is None, libfabric
+        return None
+    names = [provider["name"] for provider in libfabric["providers"]]
+    assert len(names) == len(set(names)), names
+    for provider in libfabric["providers"]:
+        assert provider["version"] and isinstance(provider["mr_mode"], list), provider
+        known = provider["scheme"] is not None
+        assert known == (provider["get_alignment"] is not None), provider
+        assert (provider["wait"] in ("descriptor", "none")) == (known and provider["problem"] is None), provider
+    return {provider["name"]: provider for provider in libfabric["providers"]}
+
+
 machine, checks = load("stdout.json")
 assert machine["usable_cpus"] == len(os.sched_getaffinity(0))
 load("file.json")
@@ -49,6 +69,24 @@ load("file.json")
 table = open(os.path.join(work, "table")).read().splitlines()
 listed = [line.split()[:2] for line in table if line.split() and line.split()[0] in checks]
 assert sorted(listed) == sorted([name, check["state"]] for name, check in checks.items()), table
+
+known = providers("stdout.json")
+if known is None:
+    assert checks["libfabric_providers"]["state"] == "missing"
+else:
+    assert known["tcp;ofi_rxm"]["scheme"] == "ofi+tcp" and known["tcp;ofi_rxm"]["wait"] == "descriptor"
+    assert known["shm"]["problem"] is None and known["shm"]["inject_bytes"] >= 64
+    assert checks["libfabric_providers"]["state"] == "ok", checks["libfabric_providers"]
+    printed = [line for line in table if line.startswith("tcp;ofi_rxm ")]
+    assert len(printed) == 1 and "ofi+tcp://" in printed[0], table
+    if "FI_PROVIDER_PATH" in os.environ:
+        gni = known["gni"]
+        assert gni["scheme"] == "ugni" and gni["get_alignment"] == 4 and gni["atomics"] and gni["wait"] == "none", gni
+        assert "FI_MR_PROV_KEY" in gni["mr_mode"], gni
+    # An address that no interface has: what has IP addresses cannot be opened, and the text names it.
+    spoilt = providers("no_such_node.json")
+    assert "203.0.113.77" in spoilt["tcp;ofi_rxm"]["problem"] and spoilt["shm"]["problem"] is None, spoilt
+    assert load("no_such_node.json")[1]["libfabric_providers"]["state"] == "limited"
 
 assert load("few_files.json")[1]["open_files"]["state"] == "limited"
 machine, checks = load("one_cpu.json")

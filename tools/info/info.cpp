@@ -2,7 +2,9 @@
 //
 // Nothing here is guessed from version numbers where it can be tried: a ring is set up, memory of another process
 // is read, a multishot receive is armed. A kernel may have a feature and a container, a limit or a sysctl forbid it.
-// Needs neither liburing nor any other network library, so that it runs where they are what is missing.
+// Needs neither liburing nor rdma-core, so that it runs where they are what is missing; built with libfabric it asks that, too.
+
+#include "libfabric.hpp"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -735,9 +737,33 @@ finding check_rdma_devices(const json& devices) {
     return {name, state::ok, list};
 }
 
+finding check_libfabric(const json& libfabric) {
+    constexpr const char* name = "libfabric_providers";
+    if (libfabric.is_null())
+        return {name, state::missing, "this program was built without libfabric",
+                "apt-get install libfabric-dev, and build again with -Dofi=enabled"};
+    const std::string version = "libfabric " + libfabric["version"].get<std::string>();
+    std::string list, problem;
+    for (const json& provider : libfabric["providers"]) {
+        if (provider["scheme"].is_null()) continue;
+        const std::string provider_name = provider["name"];
+        if (!provider["problem"].is_null())
+            problem += "; " + provider["problem"].get<std::string>();
+        else
+            list += (list.empty() ? "" : ", ") + provider_name;
+    }
+    if (list.empty() && problem.empty())
+        return {name, state::missing, version + ": no provider that rdmacoro knows",
+                "fi_info -l lists what it was built with; look at FI_PROVIDER and FI_PROVIDER_PATH"};
+    if (!problem.empty())
+        return {name, state::limited, version + ": " + (list.empty() ? "none of use" : list) + problem,
+                "do what the text says; or use another provider, or another version of libfabric"};
+    return {name, state::ok, version + ": " + list};
+}
+
 // ------------------------------------------------------------------------------------------------ the report
 
-std::vector<finding> all_findings(const json& devices) {
+std::vector<finding> all_findings(const json& devices, const json& libfabric) {
     vm_attempts vm;
     std::vector<finding> report;
     const auto add = [&](const std::string& name, const std::function<finding()>& check) {
@@ -783,10 +809,11 @@ std::vector<finding> all_findings(const json& devices) {
     add("io_uring_send_zc", check_send_zc);
     add("tcp_congestion_control", check_congestion_control);
     add("rdma_devices", [&] { return check_rdma_devices(devices); });
+    add("libfabric_providers", [&] { return check_libfabric(libfabric); });
     return report;
 }
 
-json as_json(const std::vector<finding>& report, const json& devices) {
+json as_json(const std::vector<finding>& report, const json& devices, const json& libfabric) {
     utsname u{};
     ::uname(&u);
     const std::string model = keyed_value("/proc/cpuinfo", "model name");
@@ -800,10 +827,37 @@ json as_json(const std::vector<finding>& report, const json& devices) {
               {"kernel", u.release},
               {"usable_cpus", usable_cpus()}}},
             {"checks", std::move(checks)},
-            {"rdma_devices", devices}};
+            {"rdma_devices", devices},
+            {"libfabric", libfabric}};
 }
 
-void print_table(const std::vector<finding>& report, const json& devices) {
+void print_providers(const json& libfabric) {
+    if (libfabric.is_null()) return;
+    for (const json& provider : libfabric["providers"]) {
+        const bool known = !provider["scheme"].is_null();
+        std::string modes;
+        for (const json& mode : provider["mr_mode"])
+            modes += (modes.empty() ? "" : ", ") + mode.get<std::string>();
+        std::printf("%s %s: %s; injects %lu bytes; registration: %s; %satomics%s\n",
+                    provider["name"].get<std::string>().c_str(),
+                    provider["version"].get<std::string>().c_str(),
+                    known ? (provider["scheme"].get<std::string>() + "://").c_str() : "not known to rdmacoro",
+                    provider["inject_bytes"].get<unsigned long>(), modes.empty() ? "none" : modes.c_str(),
+                    provider["atomics"].get<bool>() ? "" : "no ",
+                    !known                       ? ""
+                    : provider["wait"].is_null() ? "; could not be opened"
+                    : provider["wait"] == "none" ? "; has to be polled"
+                                                 : "; wakes who sleeps");
+        if (known && provider["get_alignment"] != 1)
+            std::printf("    gets are aligned to %lu bytes\n",
+                        provider["get_alignment"].get<unsigned long>());
+        if (known && provider["problem"].is_null()) std::printf("    as rdmacoro describes it\n");
+        if (known && !provider["problem"].is_null())
+            std::printf("    %s\n", provider["problem"].get<std::string>().c_str());
+    }
+}
+
+void print_table(const std::vector<finding>& report, const json& devices, const json& libfabric) {
     std::array<int, 3> count{};
     for (const finding& f : report) {
         ++count[static_cast<std::size_t>(f.is)];
@@ -821,6 +875,7 @@ void print_table(const std::vector<finding>& report, const json& devices) {
                             gid["gid"].get<std::string>().c_str(), gid["type"].get<std::string>().c_str(),
                             gid["netdev"].get<std::string>().c_str());
         }
+    print_providers(libfabric);
     std::printf("%d ok, %d limited, %d missing\n", count[0], count[1], count[2]);
 }
 
@@ -835,13 +890,14 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         const json devices = rdma_devices();
-        const std::vector<finding> report = all_findings(devices);
-        if (path != "-") print_table(report, devices);
+        const json libfabric = libfabric_report();
+        const std::vector<finding> report = all_findings(devices, libfabric);
+        if (path != "-") print_table(report, devices, libfabric);
         if (path.empty()) return 0;
         std::ofstream file;
         if (path != "-") file.open(path);
         std::ostream& out = path == "-" ? std::cout : file;
-        out << as_json(report, devices).dump(2) << std::endl;
+        out << as_json(report, devices, libfabric).dump(2) << std::endl;
         if (!out) throw std::runtime_error("cannot write " + path + ": " + error_text(errno));
         return 0;
     } catch (const CLI::ParseError& e) {

@@ -31,9 +31,11 @@ public:
     }
     [[nodiscard]] bool opened() const noexcept { return counters_.back() != nullptr; }
 
-    /// Before the endpoint is enabled; does nothing where nothing is counted. 0, or libfabric's negative number.
-    [[nodiscard]] int bind(fid_ep& endpoint) const noexcept {
-        for (std::size_t i = 0; opened() && i < kinds.size(); ++i) {
+    /// Before the endpoint is enabled; does nothing where nothing is counted. One that is for messages alone has no gets and puts
+    /// to count. 0, or libfabric's negative number.
+    [[nodiscard]] int bind(fid_ep& endpoint, bool messages_alone = false) const noexcept {
+        const std::size_t bound = messages_alone ? 2 : kinds.size();
+        for (std::size_t i = 0; opened() && i < bound; ++i) {
             if (const int failed = ::fi_ep_bind(&endpoint, &counters_[i]->fid, kinds[i]); failed != 0)
                 return failed;
         }

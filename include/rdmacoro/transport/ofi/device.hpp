@@ -67,8 +67,7 @@ public:
         domain_.reset(domain);
         if (options_.counters) open_counters();
         if (const auto [step, failed] = open_endpoint(); failed != 0)
-            throw_failure(name() + ": " + step + (options_.node.empty() ? "" : " at node " + options_.node),
-                          failed);
+            throw_failure(name() + ": " + step + (node().empty() ? "" : " at node " + node()), failed);
         check_atomics();
     }
     device(const device&) = delete;
@@ -244,14 +243,18 @@ private:
                                            "); libfabric has here: " + providers_text());
     }
 
+    /// The address of this host that the endpoint is to have; empty: any.
+    [[nodiscard]] std::string node() const {
+        const char* const named = std::getenv("RDMACORO_OFI_NODE");
+        if (!options_.node.empty() || named == nullptr || !profile_.tells_address_by_ip) return options_.node;
+        return named;
+    }
+
     [[nodiscard]] unique_info ask() const {
         const unique_info hints = hints_of(profile_);
         if (!options_.fabric.empty()) hints->fabric_attr->name = ::strdup(options_.fabric.c_str());
         if (!options_.domain.empty()) hints->domain_attr->name = ::strdup(options_.domain.c_str());
-        std::string node = options_.node;
-        if (const char* named = std::getenv("RDMACORO_OFI_NODE");
-            node.empty() && named != nullptr && profile_.tells_address_by_ip)
-            node = named;
+        const std::string node = this->node();
         fi_info* answer = nullptr;
         const int failed = ::fi_getinfo(spoken_version, node.empty() ? nullptr : node.c_str(), nullptr,
                                         node.empty() ? 0 : FI_SOURCE, hints.get(), &answer);

@@ -65,7 +65,7 @@ inline int matched_side::open() noexcept {
     if (const int failed = ::fi_ep_bind(endpoint, &addresses->fid, 0); failed != 0) return failed;
     if (const int failed = ::fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV); failed != 0)
         return failed;
-    if (const int failed = d.counters().bind(*endpoint); failed != 0) return failed;
+    if (const int failed = d.counters().bind(*endpoint, true); failed != 0) return failed;
     if (const int failed = ::fi_enable(endpoint); failed != 0) return failed;
     inject_limit_ = std::min(info->tx_attr->inject_size, engine_.inject_limit());
     const std::uint64_t format = info->ep_attr->mem_tag_format;
