@@ -234,9 +234,10 @@ template <class Transport>
 struct default_list<Transport> {
     using type = protocols<eager<>, cooperative_rendezvous<up_to_transport, from_transport>, segmented<>>;
 };
-/// Where adapters copy, long messages go by them; the alignment that gets may ask for is their affair.
+/// Where a get or put is better than pieces, long messages go by them; the alignment that gets may ask for is their affair.
 template <class Transport>
-    requires(Transport::static_capabilities.one_sided_offloaded &&
+    requires(Transport::static_capabilities.one_sided &&
+             Transport::static_capabilities.rendezvous_bytes != never_by_rendezvous &&
              !shared_copy_link<typename Transport::template link<sink_archetype>>)
 struct default_list<Transport> {
     using type = protocols<eager<>, get_rendezvous<up_to_transport, from_transport>,

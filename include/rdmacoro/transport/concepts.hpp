@@ -43,10 +43,13 @@ struct capabilities {
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
     bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
     bool ends_on_refusal = false;      ///< a get or put that is refused ends its link
-    /// Payload from which a get or put without staging is better than pieces; the largest number: never.
+    /// Payload from which a get or put without staging is better than pieces; `never_by_rendezvous`: none.
     std::size_t rendezvous_bytes = 0;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
+
+/// `capabilities::rendezvous_bytes` of a link whose pieces are better than its gets and puts.
+inline constexpr std::size_t never_by_rendezvous = static_cast<std::size_t>(-1);
 
 /// Longest payload of `post_copied`: control messages.
 inline constexpr std::size_t most_copied = 512;

@@ -29,6 +29,7 @@ struct ofi {
         .needs_registration = (Profile.mr_mode & ofi_flag::mr_local) != 0,
         .atomics = Profile.atomics,
         .ends_on_refusal = Profile.one_sided == ofi_one_sided::direct,
+        .rendezvous_bytes = Profile.rendezvous_bytes,
         .get_bytes = Profile.get_bytes};
 
     using domain = ofi_domain<Profile>;

@@ -29,7 +29,7 @@ struct shm {
         .revokes_at_once = true,
         // Measured: copied through the ring by both ends, messages of
         // any length are faster than from memory to memory.
-        .rendezvous_bytes = static_cast<std::size_t>(-1)};
+        .rendezvous_bytes = never_by_rendezvous};
 
     /// A connected link that nobody listens to yet.
     class connection {

@@ -75,6 +75,7 @@ inline verdict core::judge_card(const card& said) noexcept {
     capabilities_.put_before_send = d.orders_send_after_write() && !engine_.serves();
     capabilities_.revokes_at_once = false;
     capabilities_.ends_on_refusal = !engine_.serves();
+    capabilities_.rendezvous_bytes = p.rendezvous_bytes;
     capabilities_.get_bytes = engine_.options().get_bytes != 0 ? engine_.options().get_bytes : p.get_bytes;
     return verdict::welcome;
 }

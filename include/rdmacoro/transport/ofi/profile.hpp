@@ -76,6 +76,8 @@ struct ofi_profile {
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
+    /// Payload from which a get or put is better than pieces in slots. 16 KiB: measured with tcp and shm (bench/README.md).
+    std::size_t rendezvous_bytes = 16384;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
@@ -109,7 +111,8 @@ inline constexpr ofi_profile cxi{.scheme = "ofi+cxi",
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
                                  .offloaded = true,
-                                 .atomics = true};
+                                 .atomics = true,
+                                 .rendezvous_bytes = 0};
 
 /// The Elastic Fabric Adapter of Amazon's cloud. Gets and puts need the other side's processor on some instance types, so
 /// nobody counts on them.
@@ -135,7 +138,8 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .remote_data_bytes = 4,
                                    .wait = ofi_wait::descriptor,
                                    .offloaded = true,
-                                   .tells_address_by_ip = true};
+                                   .tells_address_by_ip = true,
+                                   .rendezvous_bytes = 0};
 
 /// Any network that speaks TCP.
 inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",

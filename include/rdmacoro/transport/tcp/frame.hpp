@@ -27,7 +27,7 @@ inline constexpr capabilities tcp_capabilities{
     .segment_bytes = tcp_most_message,
     .one_sided = true,
     .revokes_at_once = true,
-    .rendezvous_bytes = static_cast<std::size_t>(-1),  // the stream goes straight to its place
+    .rendezvous_bytes = never_by_rendezvous,  // the stream goes straight to its place
 };
 
 enum class tcp_frame : std::uint32_t {
