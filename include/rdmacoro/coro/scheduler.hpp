@@ -295,6 +295,7 @@ private:
     detail::timer_heap timers_;
     clock* time_;
     std::uint32_t turns_ = 0;
+    std::uint32_t spins_ = 0;
     bool idling_ = false;
     std::unique_ptr<idle_base> idle_;
     std::vector<std::unique_ptr<service_base>> services_;

@@ -69,8 +69,9 @@ inline bool scheduler::turn() noexcept {
         any |= source->poll();
         source = next;
     }
-    // A busy loop reads the clock for its timers every 64th turn; an idle one each turn.
-    if (!timers_.empty() && (!any || ++turns_ % 64 == 0)) any |= timers_.expire(time_->now());
+    // Reading the clock costs as much as a poll: for its timers a busy loop does so every 64th turn, one that spins every
+    // 16th, one that yields or sleeps each turn.
+    if (!timers_.empty() && (any ? ++turns_ % 64 == 0 : spins_ % 16 == 0)) any |= timers_.expire(time_->now());
     return any || ready_head_ != nullptr;
 }
 
@@ -128,12 +129,11 @@ inline bool scheduler::withdraw(detail::posted_node& node) noexcept {
 
 inline void scheduler::idle() noexcept {
     idling_ = true;
+    const std::uint32_t spins = std::exchange(spins_, 0);
     if (!timers_.empty() && time_->advance_to(timers_.earliest())) return;
     switch (idle_->next(*time_)) {
         case idle::action::spin:
-#if defined(__x86_64__) || defined(__i386__)
-            __builtin_ia32_pause();
-#endif
+            spins_ = spins + 1;  // no pause instruction: a turn is longer than one, and it would delay the next poll
             return;
         case idle::action::yield: ::sched_yield(); return;
         case idle::action::park: park(); return;
