@@ -71,7 +71,8 @@ inline bool scheduler::turn() noexcept {
     }
     // Reading the clock costs as much as a poll: for its timers a busy loop does so every 64th turn, one that spins every
     // 16th, one that yields or sleeps each turn.
-    if (!timers_.empty() && (any ? ++turns_ % 64 == 0 : spins_ % 16 == 0)) any |= timers_.expire(time_->now());
+    if (!timers_.empty() && (any ? ++turns_ % 64 == 0 : spins_ % 16 == 0))
+        any |= timers_.expire(time_->now());
     return any || ready_head_ != nullptr;
 }
 
@@ -133,7 +134,8 @@ inline void scheduler::idle() noexcept {
     if (!timers_.empty() && time_->advance_to(timers_.earliest())) return;
     switch (idle_->next(*time_)) {
         case idle::action::spin:
-            spins_ = spins + 1;  // no pause instruction: a turn is longer than one, and it would delay the next poll
+            spins_ = spins +
+                     1;  // no pause instruction: a turn is longer than one, and it would delay the next poll
             return;
         case idle::action::yield: ::sched_yield(); return;
         case idle::action::park: park(); return;
