@@ -92,6 +92,7 @@ public:
     /// Credits that messages leave to control frames: one each of those that can be under way, and one to spare.
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr unsigned most_chained = 16;
+    static constexpr unsigned most_at_once = 4;     // messages of a turn with a doorbell each
     static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
 
     inline core(engine& of, std::uint32_t index, std::uint32_t generation);
@@ -179,7 +180,8 @@ private:
     }
     [[nodiscard]] inline std::uint64_t request_id(std::uint64_t sequence) const noexcept;
     inline entry& next_entry() noexcept;
-    inline void enqueue(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept;
+    inline void chain(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept;
+    inline void enqueue(entry& e, unsigned flags, slot* staged, bool signal) noexcept;
     inline std::uint16_t take_owed_credits() noexcept;
     inline post_result no_room() noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
@@ -254,6 +256,7 @@ private:
     unsigned unsignalled_slots_ = 0;
     std::size_t staged_ = 0;       // slots in the ring
     std::uint64_t posted_in_ = 0;  // the engine's epoch of the last post
+    unsigned posted_at_once_ = 0;  // in that epoch
     unsigned chained_ = 0;
     std::unique_ptr<entry[]> chain_;
     std::unique_ptr<std::byte[]> chain_bytes_;

@@ -78,7 +78,7 @@ inline void core::watch_silence() noexcept {
         e.piece = {};
         e.request.opcode = IBV_WR_RDMA_WRITE;
         e.request.wr.rdma = {};
-        enqueue(e, 0, nullptr, nullptr, true);
+        chain(e, 0, nullptr, nullptr, true);
         flush();
     }
     asked_ = posted_;  // without room something is under way that asks for a completion

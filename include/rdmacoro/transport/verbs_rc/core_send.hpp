@@ -39,9 +39,8 @@ inline core::entry& core::next_entry() noexcept {
     return chain_[chained_];
 }
 
-/// The entry is complete but for what makes it part of the chain. What is posted first since the last poll goes at once;
-/// what follows in the same turn is handed over together.
-inline void core::enqueue(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept {
+/// The entry is complete but for what makes it part of the chain.
+inline void core::chain(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept {
     const std::uint64_t sequence = posted_++;
     ring_[sequence & (ring_.size() - 1)] = {staged, moves};
     ++counts_.work_requests;
@@ -63,12 +62,19 @@ inline void core::enqueue(entry& e, unsigned flags, slot* staged, transfer* move
     request.send_flags = flags;
     if (chained_ != 0) chain_[chained_ - 1].request.next = &request;
     ++chained_;
+}
+
+/// The first few posts since the last poll go at once, each with a doorbell of its own: who posted them may compute for long
+/// before it polls again. What follows in the same turn is handed over together.
+inline void core::enqueue(entry& e, unsigned flags, slot* staged, bool signal) noexcept {
+    chain(e, flags, staged, nullptr, signal);
     if (posted_in_ != engine_.epoch()) {
         posted_in_ = engine_.epoch();
-        flush();
-    } else {
-        mark_dirty();
+        posted_at_once_ = 0;
     }
+    if (posted_at_once_ == most_at_once) return mark_dirty();
+    ++posted_at_once_;
+    flush();
 }
 
 inline void core::flush() noexcept {
@@ -128,7 +134,7 @@ inline post_result core::post(const message_header& header, const const_buffers&
     e.request.opcode = IBV_WR_SEND;
     --credits_;
     ++counts_.messages;
-    enqueue(e, flags, staged, nullptr, false);
+    enqueue(e, flags, staged, false);
     return post_result::done;
 }
 
@@ -155,7 +161,7 @@ inline void core::send_control(frame_kind kind, bool signal) noexcept {
     e.request.opcode = IBV_WR_SEND;
     --credits_;
     ++counts_.control_frames;
-    enqueue(e, flags, staged, nullptr, signal);
+    enqueue(e, flags, staged, signal);
 }
 
 inline void core::say_control() noexcept {

@@ -48,6 +48,7 @@ public:
 
     /// Hands work requests and receive slots over, and takes completions in. Calls nobody above. Answers how many came.
     inline unsigned progress() noexcept;
+    inline void ring() noexcept;
     /// Grows with each call of `progress`.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
     /// Grows each time the completion queue was seen empty.

@@ -106,11 +106,17 @@ inline bool engine::poll() noexcept {
     if (!leaving_.empty()) any |= bury();
     if (++polls_ >= (awaited_ != 0 || !leaving_.empty() ? polls_between_looks_soon : polls_between_looks))
         any |= look_at_descriptors();
+    ring();
     return any;
 }
 
-inline unsigned engine::progress() noexcept {
+/// What was posted goes.
+inline void engine::ring() noexcept {
     while (core* c = dirty_.pop_front()) c->flush();
+}
+
+inline unsigned engine::progress() noexcept {
+    ring();
     if (!to_post_.empty()) post_receives();
     ++epoch_;
     std::array<ibv_wc, batch> completions;  // NOLINT: the device writes them
@@ -206,7 +212,7 @@ inline void engine::give_back_lent(slot& s) noexcept {
 // ---- parking
 
 inline void engine::arm() noexcept {
-    while (core* c = dirty_.pop_front()) c->flush();
+    ring();
     static_cast<void>(::ibv_req_notify_cq(queue_.get(), 0));
     polls_ = polls_between_looks;
 }

@@ -161,9 +161,10 @@ inline void core::post_pieces(transfer& t) noexcept {
                 want_flush_ = true;
             }
         }
-        enqueue(e, flags, nullptr, &t, true);
+        chain(e, flags, nullptr, &t, true);
         if (last) break;
     }
+    flush();  // its requests together, and at once
     if (want_flush_) {
         say_control();
         if (want_flush_) mark_work();
@@ -191,10 +192,13 @@ inline void core::piece_over(transfer& t, ibv_wc_status outcome) noexcept {
     --t.pieces_out;
     --transfer_requests_;
     if (outcome != IBV_WC_SUCCESS && !t.code) {
-        if (outcome != IBV_WC_WR_FLUSH_ERR) {
+        // When this side closes, siw does not call all that it ends flushed.
+        if (closing_) {
+            t.code = closing_;
+        } else if (outcome != IBV_WC_WR_FLUSH_ERR) {
             t.code = errc_of(outcome);
         } else {
-            t.code = failure_ ? failure_ : closing_ ? closing_ : status(errc::peer_lost);
+            t.code = failure_ ? failure_ : status(errc::peer_lost);
         }
     }
     if (finish_if_over(t)) mark_work();
