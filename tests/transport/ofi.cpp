@@ -25,7 +25,7 @@ static_assert(one_sided_link<ofi<provider::any>::link<detail::sink_archetype>>);
 static_assert(std::same_as<default_protocols<ofi<provider::cxi>>,
                            protocols<eager<>, get_rendezvous<up_to_transport, from_transport>,
                                      put_rendezvous<up_to_transport, from_transport>, segmented<>>>);
-static_assert(std::same_as<default_protocols<ofi<provider::tcp>>, default_protocols<ofi<provider::cxi>>>);
+static_assert(std::same_as<default_protocols<ofi<provider::tcp>>, protocols<eager<>, segmented<>>>);
 
 static_assert(ofi<provider::tcp>::name == "ofi+tcp");
 static_assert(ofi<provider::any>::name == "ofi");

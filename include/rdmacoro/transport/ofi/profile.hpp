@@ -76,8 +76,9 @@ struct ofi_profile {
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
-    /// Payload from which a get or put is better than pieces in slots. 16 KiB: measured with tcp and shm (bench/README.md).
-    std::size_t rendezvous_bytes = 16384;
+    /// Payload from which a get or put is better than pieces in slots; the largest number: never. They are faster with tcp and
+    /// shm, too, but tcp's provider goes on reading memory that was taken back in the middle of a peer's get.
+    std::size_t rendezvous_bytes = static_cast<std::size_t>(-1);
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
@@ -99,6 +100,7 @@ inline constexpr ofi_profile gni{.scheme = "ugni",
                                  .atomics = true,
                                  .slot_bytes = 16384 + 64,
                                  .eager_bytes = 16384,
+                                 .rendezvous_bytes = 0,
                                  .get_bytes = 65536};
 
 /// HPE Slingshot. In libfabric from 1.21 on.
