@@ -335,3 +335,28 @@ TEST_CASE("run_until does not ask again once its condition was true") {
         CHECK(yes == 1);
     }
 }
+
+TEST_CASE("a spinning scheduler reads the clock for its timers in one of sixteen turns") {
+    struct counted final : rdmacoro::clock {
+        time_point now() noexcept override {
+            ++reads;
+            return at;
+        }
+        bool advance_to(time_point) noexcept override { return false; }
+        time_point at{};
+        int reads = 0;
+    };
+    counted time;
+    scheduler on{idle::spin{}, time};
+    int reads = 0;
+    on.run([](scheduler& s, counted& clock, int& seen) -> task<> {
+        auto timer = start(sleep_for(1h));
+        int turns = 0;
+        s.run_until([&] { return turns++ >= 1600; });
+        seen = clock.reads;
+        clock.at += 2h;
+        co_await timer;
+    }(on, time, reads));
+    CHECK(reads > 10);
+    CHECK(reads <= 120);
+}

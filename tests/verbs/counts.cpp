@@ -108,6 +108,7 @@ TEST_CASE("a get or put of registered memory is one work request and one complet
     const verbs_counts before = a.link->counts();
     recording_completion got;
     REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+    CHECK(more(a.link->counts(), before).posts == 1);  // at once: who asked may compute before it polls
     w.until([&] { return got.calls != 0; });
     CHECK_FALSE(got.outcome);
     CHECK(here == there);

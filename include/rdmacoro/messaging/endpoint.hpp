@@ -156,7 +156,7 @@ public:
     ///     not promised to take part: it reads the number, but changes it through the network, too.
     /// Errors: as `rdma_get`; `errc::unsupported` where `link_capabilities().atomics` is false, `errc::invalid_argument` for
     ///     what is not 8 aligned bytes.
-    /// Cancellation: at any time; whether it was added is then unknown.
+    /// Cancellation: where the link revokes at once, and whether it was added is then unknown; over others it ends with its value.
     /// Example:
     ///     std::uint64_t ticket = co_await peer.rdma_fetch_add(counter_of_peer, 1);
     [[nodiscard]] auto rdma_fetch_add(const remote_region& there, std::uint64_t value) noexcept
@@ -172,7 +172,7 @@ public:
     /// Buffers: none.
     /// Concurrency: as `rdma_fetch_add`.
     /// Errors: as `rdma_fetch_add`.
-    /// Cancellation: at any time; whether it was set is then unknown.
+    /// Cancellation: as `rdma_fetch_add`.
     /// Example:
     ///     const bool taken = co_await peer.rdma_compare_swap(lock_of_peer, 0, my_id) == 0;
     [[nodiscard]] auto rdma_compare_swap(const remote_region& there, std::uint64_t expected,

@@ -134,8 +134,8 @@ inline void scheduler::idle() noexcept {
     if (!timers_.empty() && time_->advance_to(timers_.earliest())) return;
     switch (idle_->next(*time_)) {
         case idle::action::spin:
-            spins_ = spins +
-                     1;  // no pause instruction: a turn is longer than one, and it would delay the next poll
+            // Without a pause instruction: a turn takes longer than one, and it would delay the next poll.
+            spins_ = spins + 1;
             return;
         case idle::action::yield: ::sched_yield(); return;
         case idle::action::park: park(); return;

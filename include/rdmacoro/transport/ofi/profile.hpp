@@ -77,7 +77,7 @@ struct ofi_profile {
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
     /// Payload from which a get or put is better than pieces in slots; the largest number: never. They are faster with tcp and
-    /// shm, too, but tcp's provider goes on reading memory that was taken back in the middle of a peer's get.
+    /// shm, too, but libfabric 1.17 crashes when an endpoint of `tcp;ofi_rxm` is closed in the middle of a get.
     std::size_t rendezvous_bytes = static_cast<std::size_t>(-1);
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };

@@ -92,8 +92,8 @@ public:
     /// Credits that messages leave to control frames: one each of those that can be under way, and one to spare.
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr unsigned most_chained = 16;
-    static constexpr unsigned most_at_once = 4;     // messages of a turn with a doorbell each
-    static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
+    static constexpr unsigned doorbells_of_a_turn = 4;  // messages of a turn with a doorbell each
+    static constexpr std::size_t most_staged = 32;      // slots of this link that are being sent
 
     inline core(engine& of, std::uint32_t index, std::uint32_t generation);
     core(const core&) = delete;

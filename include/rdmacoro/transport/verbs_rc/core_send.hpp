@@ -72,7 +72,7 @@ inline void core::enqueue(entry& e, unsigned flags, slot* staged, bool signal) n
         posted_in_ = engine_.epoch();
         posted_at_once_ = 0;
     }
-    if (posted_at_once_ == most_at_once) return mark_dirty();
+    if (posted_at_once_ == doorbells_of_a_turn) return mark_dirty();
     ++posted_at_once_;
     flush();
 }
