@@ -1,4 +1,5 @@
 #include "ofi/pair.hpp"
+#include "support/pattern.hpp"
 
 #include <sys/socket.h>
 
@@ -147,6 +148,76 @@ TEST_CASE("a get that is given up while the other side stands still costs the en
     REQUIRE(e.link->get(open.remote().part(0, 1000), here, got) == post_result::posted);
     w.until([&] { return got.calls == 1; });
     CHECK_FALSE(got.outcome);
+}
+
+namespace {
+
+/// Begins a get, and leaves it when part of its data has come.
+void give_up_half_way(ofi_world& w, std::vector<std::byte>& here, const region& open) {
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    std::fill(here.begin(), here.end(), std::byte{0});
+    recording_completion got;
+    REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+    w.until([&] { return here.front() != std::byte{0}; });
+    REQUIRE(got.calls == 0);
+    CHECK_FALSE(a.link->revoke(got));
+    const std::vector<std::byte> then = here;
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    w.turns(1000);
+    CHECK(same_bytes(here, then));
+    CHECK(got.calls == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a get that is given up while its data arrives is the last that touches its memory, and another endpoint "
+    "takes the place") {
+    ofi_options counted =
+        ofi_here("tcp");  // whose gets stand still half way when nobody turns the other side
+    counted.counters = true;
+    ofi_world w(counted);
+    std::vector<std::byte> there(std::size_t{32} << 20, std::byte{7});
+    const region open = w.server.register_memory(there, access_rights::all);
+    std::vector<std::byte> here(there.size());
+    give_up_half_way(w, here, open);
+    CHECK(w.client.counts().reopened == 1);
+    const bool closes = ::fi_version() >= w.client.profile().closes_amid_gets_from;
+    CHECK(w.client.counts().abandoned == (closes ? 0 : 1));
+    CHECK(w.server.counts().abandoned == 0);
+    const std::optional<ofi_provider_counts> before = w.client.provider_counts();
+    REQUIRE(before);
+    CHECK(before->sent != 0);
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    recording_completion got;
+    REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+    w.until([&] { return got.calls == 1; });
+    CHECK_FALSE(got.outcome);
+    CHECK(same_bytes(here, there));
+    CHECK(w.client.provider_counts()->gets > before->gets);
+    CHECK(w.client.provider_counts()->sent > before->sent);
+}
+
+TEST_CASE("a domain leaves so many endpoints open and no more: then it opens no connections") {
+    ofi_world w(ofi_here("tcp"));
+    if (::fi_version() >= w.client.profile().closes_amid_gets_from) SUCCEED("none is left open");
+    if (::fi_version() >= w.client.profile().closes_amid_gets_from) return;
+    std::vector<std::byte> there(std::size_t{32} << 20, std::byte{7});
+    const region open = w.server.register_memory(there, access_rights::all);
+    std::vector<std::byte> here(there.size());
+    for (unsigned n = 0; n < ofi_counts::most_abandoned; ++n) give_up_half_way(w, here, open);
+    CHECK(w.client.counts().abandoned == ofi_counts::most_abandoned);
+    errc why = errc::ok;
+    try {
+        static_cast<void>(w.connect());
+    } catch (const error& e) {
+        why = static_cast<errc>(e.code().value());
+    }
+    CHECK(why == errc::no_resources);
 }
 
 TEST_CASE("a get that has ended is given up at no cost") {

@@ -21,11 +21,12 @@ static_assert(transport<ofi<provider::udp>>);
 static_assert(!std::same_as<ofi<provider::tcp>::domain, ofi<provider::shm>::domain>);
 static_assert(one_sided_link<ofi<provider::any>::link<detail::sink_archetype>>);
 
-// Where adapters copy, rendezvous go by them; elsewhere the processor of the other side is needed all the same.
+// Long messages go by rendezvous, whoever copies: from where on is the profile's affair.
 static_assert(std::same_as<default_protocols<ofi<provider::cxi>>,
                            protocols<eager<>, get_rendezvous<up_to_transport, from_transport>,
                                      put_rendezvous<up_to_transport, from_transport>, segmented<>>>);
-static_assert(std::same_as<default_protocols<ofi<provider::tcp>>, protocols<eager<>, segmented<>>>);
+static_assert(std::same_as<default_protocols<ofi<provider::tcp>>, default_protocols<ofi<provider::cxi>>>);
+static_assert(provider::tcp.rendezvous_bytes == 16384 && provider::gni.rendezvous_bytes == 0);
 
 static_assert(ofi<provider::tcp>::name == "ofi+tcp");
 static_assert(ofi<provider::any>::name == "ofi");

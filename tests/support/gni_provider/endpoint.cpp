@@ -10,6 +10,15 @@ namespace {
 
 endpoint& endpoint_of(fid* object) { return static_cast<endpoint&>(*reinterpret_cast<fid_ep*>(object)); }
 
+/// tcp of libfabric before 1.18 crashes when it closes an endpoint whose read's data is arriving. The hardware's provider would
+/// not: such an endpoint stays open here, and nobody looks at it again.
+bool close_would_crash(const endpoint& closing) {
+    return closing.in->asked.over.starts_with("tcp") && fi_version() < FI_VERSION(1, 18) &&
+           std::any_of(
+               closing.under_way.begin(), closing.under_way.end(),
+               [](const operation* each) { return each->reads && !each->receives; });
+}
+
 int close_endpoint(fid* object) {
     endpoint& closing = endpoint_of(object);
     domain& in = *closing.in;
@@ -17,7 +26,9 @@ int close_endpoint(fid* object) {
     if (closing.bound_memories != 0)
         return violated("ep_close", FI_EBUSY, "%zu registrations are bound to the endpoint",
                         closing.bound_memories);
-    if (const int result = fi_close(&closing.lower->fid); result != 0) return result;
+    if (!close_would_crash(closing)) {
+        if (const int result = fi_close(&closing.lower->fid); result != 0) return result;
+    }
     in.endpoints.erase(&closing);
     const auto bury = [&in](operation* left) {
         in.live.erase(left);

@@ -154,6 +154,8 @@ public:
     inline void endpoint_gone() noexcept;
     /// Whether the provider may still touch memory of the region with this key.
     [[nodiscard]] inline bool touches(std::uint64_t region_key) noexcept;
+    /// Whether the provider is reading the peer's memory.
+    [[nodiscard]] inline bool gets() noexcept;
     /// Goes on with leaving. True: it can be destroyed.
     [[nodiscard]] inline bool leave_step(bool in_a_hurry) noexcept;
 

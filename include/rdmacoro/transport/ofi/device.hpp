@@ -70,6 +70,12 @@ public:
             throw_failure(name() + ": " + step + (node().empty() ? "" : " at node " + node()), failed);
         check_atomics();
     }
+    ~device() {
+        if (!abandoned_) return;
+        close_endpoint();
+        static_cast<void>(domain_.release());
+        static_cast<void>(fabric_.release());
+    }
     device(const device&) = delete;
     device& operator=(const device&) = delete;
 
@@ -178,13 +184,27 @@ public:
 
     // ---- giving the endpoint up
 
+    /// Whether the provider survives `close_endpoint` while a get is under way.
+    [[nodiscard]] bool closes_amid_gets() const noexcept {
+        return ::fi_version() >= profile_.closes_amid_gets_from ||
+               info_->domain_attr->data_progress != FI_PROGRESS_MANUAL;
+    }
     /// Nothing that was posted touches memory any more, and no completion comes of it.
     void close_endpoint() noexcept {
         endpoint_.reset();
         queue_.reset();
-        addresses_.reset();
-        peers_.clear();
-        wait_fd_ = -1;
+        forget_endpoint();
+    }
+    /// The same by leaving the endpoint alone: a provider that does nothing by itself does nothing for a queue that nobody reads.
+    /// What it has stays the process's; so does what it belongs to. 0, or libfabric's negative number, if the domain can't go on.
+    [[nodiscard]] int abandon_endpoint() noexcept {
+        const int failed = counters_.abandon(*domain_);
+        static_cast<void>(endpoint_.release());
+        static_cast<void>(queue_.release());
+        static_cast<void>(addresses_.release());
+        abandoned_ = true;
+        forget_endpoint();
+        return failed;
     }
 
     struct opened {
@@ -410,6 +430,12 @@ private:
         peers_.erase(oldest);
     }
 
+    void forget_endpoint() noexcept {
+        addresses_.reset();
+        peers_.clear();
+        wait_fd_ = -1;
+    }
+
     const ofi_profile& profile_;
     const ofi_options& options_;
     unique_info info_;
@@ -423,6 +449,7 @@ private:
     std::vector<std::byte> own_address_;
     int wait_fd_ = -1;
     bool atomics_ = false;
+    bool abandoned_ = false;  // an endpoint is still open
 };
 
 }  // namespace rdmacoro::detail::fabric

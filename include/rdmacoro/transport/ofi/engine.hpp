@@ -112,6 +112,7 @@ private:
     inline bool bury() noexcept;
     inline void destroy(core& c) noexcept;
     inline void settle(std::uint64_t region_key) noexcept;
+    [[nodiscard]] inline bool gets() noexcept;
 
     scheduler& owner_;
     ofi_options options_;

@@ -83,8 +83,10 @@ inline bool engine::poll() noexcept {
 }
 
 inline unsigned engine::progress() noexcept {
-    if (broken_) [[unlikely]]
+    if (broken_) [[unlikely]] {
+        ++dry_;  // nothing comes any more: links end
         return 0;
+    }
     if (!to_post_.empty()) post_receives();
     ++epoch_;
     std::array<fi_cq_msg_entry, batch> entries;  // NOLINT: the provider writes them
@@ -250,11 +252,25 @@ inline void engine::settle(std::uint64_t region_key) noexcept {
     if (touched()) reopen_endpoint();
 }
 
+/// Whether the provider is getting something.
+inline bool engine::gets() noexcept {
+    for (core* c = all_.front(); c != nullptr; c = all_.next(*c)) {
+        if (c->gets()) return true;
+    }
+    return false;
+}
+
 inline void engine::reopen_endpoint() noexcept {
     ++of_the_gone_.reopened;
     unwatch(completions_);
     unbind();
-    device_.close_endpoint();
+    bool usable = true;
+    if (!device_.closes_amid_gets() && gets()) {
+        ++of_the_gone_.abandoned;
+        usable = device_.abandon_endpoint() == 0 && of_the_gone_.abandoned < ofi_counts::most_abandoned;
+    } else {
+        device_.close_endpoint();
+    }
     posted_ = sending_ = 0;
     slots_.for_each([this](slot& s) noexcept {
         if (s.now == slot::use::posted) {
@@ -269,7 +285,7 @@ inline void engine::reopen_endpoint() noexcept {
         c->fail(errc::peer_lost);
         c->endpoint_gone();
     }
-    broken_ = device_.open_endpoint().failed != 0 || slots_.register_again() != 0 ||
+    broken_ = !usable || device_.open_endpoint().failed != 0 || slots_.register_again() != 0 ||
               (device_.wait_fd() >= 0 && !watch(completions_, device_.wait_fd(), EPOLLIN));
     if (!broken_) post_receives();
 }

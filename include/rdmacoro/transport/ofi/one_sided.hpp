@@ -355,6 +355,13 @@ inline bool core::touches(std::uint64_t region_key) noexcept {
     return false;
 }
 
+inline bool core::gets() noexcept {
+    for (transfer* t = moving_.front(); t != nullptr; t = moving_.next(*t)) {
+        if (t->out && (t->moves == transfer::way::get || t->moves == transfer::way::take)) return true;
+    }
+    return false;
+}
+
 /// Everything that is under way ends. Precondition: nobody touches anything any more.
 inline void core::complete_all(std::error_code reason) noexcept {
     intrusive_list<transfer> ending;

@@ -73,12 +73,14 @@ struct ofi_profile {
     /// Version of libfabric, as `FI_VERSION` makes it, from which the provider's matching can be relied on.
     std::uint32_t matches_from = 0;
     static constexpr std::uint32_t matches_never = 0xffff'ffff;
+    /// Version, likewise, from which an endpoint may be closed while a get is under way. An earlier one is left as it is: see
+    /// `ofi_counts::abandoned`.
+    std::uint32_t closes_amid_gets_from = 0;
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
-    /// Payload from which a get or put is better than pieces in slots; the largest number: never. They are faster with tcp and
-    /// shm, too, but libfabric 1.17 crashes when an endpoint of `tcp;ofi_rxm` is closed in the middle of a get.
-    std::size_t rendezvous_bytes = static_cast<std::size_t>(-1);
+    /// Payload from which a get or put is better than pieces in slots.
+    std::size_t rendezvous_bytes = 16384;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
@@ -143,7 +145,8 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .tells_address_by_ip = true,
                                    .rendezvous_bytes = 0};
 
-/// Any network that speaks TCP.
+/// Any network that speaks TCP. Before libfabric 1.18 the provider lets go twice of a get whose data is arriving when its endpoint
+/// is closed.
 inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .provider = "tcp;ofi_rxm",
                                  .description = "TCP sockets, by libfabric's tcp",
@@ -151,7 +154,8 @@ inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .message_pieces = 4,
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
-                                 .tells_address_by_ip = true};
+                                 .tells_address_by_ip = true,
+                                 .closes_amid_gets_from = 1u << 16 | 18};
 
 /// Two processes of one host. The provider does not tell who asked for a get or put that was refused, so the side that owns
 /// the memory serves them. Before libfabric 1.19 it meets early messages with masks of other receives.
