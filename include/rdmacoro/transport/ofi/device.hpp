@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -184,10 +185,12 @@ public:
 
     // ---- giving the endpoint up
 
-    /// Whether the provider survives `close_endpoint` while a get is under way.
+    /// Whether to `close_endpoint` while a get is under way: the provider survives it, or has a thread that would go on with
+    /// one that is left alone.
     [[nodiscard]] bool closes_amid_gets() const noexcept {
         return ::fi_version() >= profile_.closes_amid_gets_from ||
-               info_->domain_attr->data_progress != FI_PROGRESS_MANUAL;
+               info_->domain_attr->data_progress != FI_PROGRESS_MANUAL ||
+               std::getenv("FI_OFI_RXM_DATA_AUTO_PROGRESS") != nullptr;
     }
     /// Nothing that was posted touches memory any more, and no completion comes of it.
     void close_endpoint() noexcept {

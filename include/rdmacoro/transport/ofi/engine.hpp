@@ -98,7 +98,7 @@ public:
 private:
     static constexpr std::size_t batch = 16;
     static constexpr unsigned links_budget = 64;
-    static constexpr unsigned polls_between_looks = 256;
+    static constexpr unsigned polls_between_looks = 4096;
     static constexpr unsigned polls_between_looks_soon = 4;
 
     inline void dispatch(const fi_cq_msg_entry& entry) noexcept;
