@@ -26,7 +26,7 @@ static_assert(std::same_as<default_protocols<ofi<provider::cxi>>,
                            protocols<eager<>, get_rendezvous<up_to_transport, from_transport>,
                                      put_rendezvous<up_to_transport, from_transport>, segmented<>>>);
 static_assert(std::same_as<default_protocols<ofi<provider::tcp>>, default_protocols<ofi<provider::cxi>>>);
-static_assert(provider::tcp.rendezvous_bytes == 16384 && provider::gni.rendezvous_bytes == 0);
+static_assert(provider::tcp.rendezvous_bytes == 20480 && provider::shm.rendezvous_bytes == 0);
 
 static_assert(ofi<provider::tcp>::name == "ofi+tcp");
 static_assert(ofi<provider::any>::name == "ofi");

@@ -79,7 +79,8 @@ struct ofi_profile {
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
-    /// Payload from which a get or put is better than pieces in slots.
+    /// Payload from which a get or put is better than pieces in slots: of the providers that run anywhere as bench/README.md
+    /// says, else a guess.
     std::size_t rendezvous_bytes = 16384;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
@@ -155,7 +156,8 @@ inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
                                  .tells_address_by_ip = true,
-                                 .closes_amid_gets_from = 1u << 16 | 18};
+                                 .closes_amid_gets_from = 1u << 16 | 18,
+                                 .rendezvous_bytes = 20480};
 
 /// Two processes of one host. The provider does not tell who asked for a get or put that was refused, so the side that owns
 /// the memory serves them. Before libfabric 1.19 it meets early messages with masks of other receives.
@@ -169,7 +171,8 @@ inline constexpr ofi_profile shm{.scheme = "ofi+shm",
                                  .atomics = false,
                                  .same_host = true,
                                  .sends_may_wait = true,
-                                 .matches_from = 1u << 16 | 19};
+                                 .matches_from = 1u << 16 | 19,
+                                 .rendezvous_bytes = 0};
 
 /// TCP sockets, by the provider that others are developed against; not for speed. Takes few messages that no receive has met.
 inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
@@ -181,7 +184,8 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .data_progress = ofi_progress::automatic,
                                      .wait = ofi_wait::descriptor,
                                      .tells_address_by_ip = true,
-                                     .matches_from = ofi_profile::matches_never};
+                                     .matches_from = ofi_profile::matches_never,
+                                     .rendezvous_bytes = 196608};
 
 /// UDP datagrams, made reliable by libfabric.
 inline constexpr ofi_profile udp{.scheme = "ofi+udp",
@@ -189,7 +193,8 @@ inline constexpr ofi_profile udp{.scheme = "ofi+udp",
                                  .description = "UDP sockets, by libfabric's udp",
                                  .message_pieces = 4,
                                  .remote_data_bytes = 8,
-                                 .tells_address_by_ip = true};
+                                 .tells_address_by_ip = true,
+                                 .rendezvous_bytes = 196608};
 
 /// Whichever of these is named when the domain opens.
 inline constexpr ofi_profile any{
