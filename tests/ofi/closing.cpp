@@ -220,6 +220,41 @@ TEST_CASE("a domain leaves so many endpoints open and no more: then it opens no 
     CHECK(why == errc::no_resources);
 }
 
+TEST_CASE("when a link ends while the peer puts into memory that it exposed, nothing comes any more") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "udp", "sockets", "shm");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    std::vector<std::byte> here(std::size_t{32} << 20);
+    const std::vector<std::byte> from(here.size(), std::byte{7});
+    region open = a.link->expose(here, access_rights::remote_write);
+    REQUIRE(open);
+    recording_completion put;
+    REQUIRE(b.link->put(from, open.remote(), put) == post_result::posted);
+    w.until([&] { return here.front() != std::byte{0}; });
+    REQUIRE(here.back() == std::byte{0});
+    a.link->close(make_error_code(errc::closed));
+    open.reset();
+    std::fill(here.begin(), here.end(), std::byte{0});  // who has it may do with it what he likes
+    w.until([&] { return b.sink.downs == 1; });
+    w.until([&] { return put.calls == 1; });
+    w.turns(2000);
+    CHECK(std::all_of(here.begin(), here.end(), [](std::byte one) { return one == std::byte{0}; }));
+    // The domain goes on.
+    a.link.reset();
+    b.link.reset();
+    ofi_end e;
+    ofi_end f;
+    w.link(e, f);
+    post_for_sure(w, e, 1, pattern(100));
+    w.until([&] { return f.sink.count == 1; });
+}
+
 TEST_CASE("a get that has ended is given up at no cost") {
     const std::string provider = any_provider();
     CAPTURE(provider);

@@ -7,7 +7,8 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// Connects, sends ten messages, echoes what comes, and gets from the region that the first message names again and again.
+/// Connects, sends ten messages, and gets from the region that the first message to it names again and again; where it may write
+/// there it puts.
 void busy_child(const std::string& provider, const std::string& address) {
     scheduler on;
     ofi_any_domain domain(on, ofi_here(provider));
@@ -22,9 +23,12 @@ void busy_child(const std::string& provider, const std::string& address) {
     std::memcpy(&there, end.sink.messages.front().payload.data(), sizeof there);
     std::vector<std::byte> here(there.length);
     for (;;) {
-        recording_completion got;
-        if (end.link->get(there, here, got) != post_result::posted) return;
-        on.run_until([&] { return got.calls != 0; });
+        recording_completion moved;
+        const post_result posted = there.rights == access_rights::remote_write
+                                       ? end.link->put(here, there, moved)
+                                       : end.link->get(there, here, moved);
+        if (posted != post_result::posted) return;
+        on.run_until([&] { return moved.calls != 0; });
     }
 }
 
@@ -59,6 +63,48 @@ void dies_under_way(const std::string& provider) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a peer that is killed while it puts ends its link and no other, and its memory is touched no more") {
+    child_process child([](const std::string& address) { busy_child("tcp", address); });
+    scheduler on{impatient{}};
+    ofi_any_domain domain(on, ofi_here("tcp"));
+    ofi_any_domain elsewhere(on, ofi_here("tcp"));
+    ofi_end end;
+    ofi_end near;
+    ofi_end far;
+    on.run([](ofi_any_domain& here, ofi_any_domain& there, ofi_end& a, ofi_end& b) -> task<> {
+        ofi_listener listening = co_await here.listen("127.0.0.1:0");
+        auto accepting = start(listening.accept());
+        ofi_connection made = co_await there.connect(listening.address());
+        a.link = std::make_unique<ofi_recorded_link>(co_await accepting, a.sink);
+        b.link = std::make_unique<ofi_recorded_link>(std::move(made), b.sink);
+    }(domain, elsewhere, near, far));
+    end.link = std::make_unique<ofi_recorded_link>(on.run(accept_one(domain, child)), end.sink);
+    std::vector<std::byte> memory(std::size_t{8} << 20);
+    region open = end.link->expose(memory, access_rights::remote_write);
+    on.run_until([&] { return end.sink.count == 10; });
+    recording_completion none;
+    const remote_region named = open.remote();
+    on.run_until([&] {
+        return end.link->post(header_of(0), const_buffers(std::as_bytes(std::span(&named, 1))), none) ==
+               post_result::done;
+    });
+    memory.back() = std::byte{1};
+    on.run_until([&] { return memory.back() == std::byte{0}; });  // a whole put has come
+    for (int n = 0; n < 20; ++n) on.turn();
+    child.kill();
+    on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.reason == errc::peer_lost);
+    open.reset();
+    std::fill(memory.begin(), memory.end(), std::byte{7});
+    for (int n = 0; n < 2000; ++n) on.turn();
+    CHECK(std::all_of(memory.begin(), memory.end(), [](std::byte one) { return one == std::byte{7}; }));
+    CHECK(domain.counts().reopened == 0);
+    CHECK(near.sink.downs == 0);
+    on.run_until([&] { return far.link->post(header_of(1), {}, none) == post_result::done; });
+    on.run_until([&] { return near.sink.count == 1; });
+}
 
 TEST_CASE("a peer that is killed while it gets ends its link, over tcp") { dies_under_way("tcp"); }
 

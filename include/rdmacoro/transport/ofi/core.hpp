@@ -90,7 +90,8 @@ class core final : public list_node<all_tag>,
                    public list_node<stalled_tag>,
                    public list_node<matched_tag>,
                    private timer_node,
-                   private fd_handler {
+                   private fd_handler,
+                   private region_owner {
 public:
     enum class phase : std::uint8_t { opening, ready, draining };
 
@@ -113,6 +114,7 @@ public:
                            completion& c) noexcept;
     inline post_result atomic(transfer::way what, const remote_region& there, std::uint64_t first,
                               std::uint64_t second, std::uint64_t& result, completion& c) noexcept;
+    [[nodiscard]] inline region expose(std::span<std::byte> memory, access_rights rights) noexcept;
     inline void revoke(completion& c) noexcept;
     inline unsigned poll(unsigned budget) noexcept;
     inline lent_buffer keep() noexcept;
@@ -219,6 +221,8 @@ private:
     inline void timer_expired() noexcept;
     inline void set_timer(duration after) noexcept;
 
+    inline void deregister(std::uint64_t key) noexcept override;
+
     // Opening: exchange.hpp.
     inline void fail_opening(const opening_outcome& how) noexcept;
     inline void become_ready() noexcept;
@@ -269,6 +273,7 @@ private:
     std::uint32_t next_number_ = 0;
     std::uint32_t asked_count_ = 0;
     std::uint32_t serving_ = 0;  // gives and takes that are not answered
+    unsigned exposed_ = 0;       // regions that the peer may write to
     unsigned out_ = 0;           // pieces with the provider
     unsigned partial_ = 0;       // transfers with pieces to post
     unsigned partial_puts_ = 0;  // of them; messages may not overtake these

@@ -252,6 +252,8 @@ inline void core::close(std::error_code reason) noexcept {
     const bool gracefully = !failure_;
     if (gracefully) failure_ = reason;  // nothing more begins
     if (moving()) quiesce();
+    // A peer that says good-bye has ended what it had under way.
+    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this);
     phase_ = phase::draining;
     core_listener* up = std::exchange(up_, nullptr);
     complete_all(reason);
@@ -322,7 +324,7 @@ inline bool core::leave_step(bool in_a_hurry) noexcept {
         hang_up();
         if (std::exchange(holds_resources_, false)) engine_.release_resources(*this);
     }
-    return late_ && !owned_;
+    return late_ && !owned_ && exposed_ == 0;
 }
 
 }  // namespace rdmacoro::detail::fabric

@@ -138,7 +138,7 @@ inline void core::pump() noexcept {
     if (phase_ == phase::draining) return say_bye();
     if (phase_ == phase::opening) return greet();
     if (phase_ != phase::ready) return;
-    if (partial_ != 0) {
+    if (partial_ != 0 && !failure_) {
         for (transfer* t = moving_.front(); t != nullptr && partial_ != 0;) {
             transfer* after = moving_.next(*t);
             if (t->partial && !t->out) post_piece(*t);

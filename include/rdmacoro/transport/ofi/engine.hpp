@@ -83,6 +83,9 @@ public:
         static_cast<list_node<leaving_tag>&>(c).unlink();
         leaving_.push_back(c);
     }
+    /// What the peer of `c` has under way in memory that `c` exposed ends when the region does. Where nothing less than the
+    /// endpoint's end makes it so, all links end.
+    inline void cut_off(core& c) noexcept;
     /// Gives the endpoint up, and with it all links, because the provider does not let go of memory. Opens another.
     inline void reopen_endpoint() noexcept;
 
@@ -113,6 +116,7 @@ private:
     inline void destroy(core& c) noexcept;
     inline void settle(std::uint64_t region_key) noexcept;
     [[nodiscard]] inline bool gets() noexcept;
+    [[nodiscard]] inline bool disconnected(core& c) noexcept;
 
     scheduler& owner_;
     ofi_options options_;
@@ -133,6 +137,8 @@ private:
     unsigned awaited_ = 0;
     unsigned polls_ = 0;
     bool broken_ = false;  // there is no endpoint
+    enum class probe : std::uint8_t { none, out, answered, failed };
+    probe probe_ = probe::none;
 
     std::size_t wanted_ = 0;  // receive slots that peers have credits for
     std::size_t posted_ = 0;  // that the provider has

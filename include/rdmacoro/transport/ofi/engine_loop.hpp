@@ -142,6 +142,10 @@ inline void engine::slot_over(slot& s, std::size_t bytes, int error) noexcept {
         if (c != nullptr) c->slot_sent(error);
         return;
     }
+    if (s.now == slot::use::probing) [[unlikely]] {
+        probe_ = error != 0 ? probe::failed : probe::answered;
+        return slots_.give(s);
+    }
     --posted_;
     ++held_;
     s.now = slot::use::holds;
@@ -252,6 +256,50 @@ inline void engine::settle(std::uint64_t region_key) noexcept {
     if (touched()) reopen_endpoint();
 }
 
+inline void engine::cut_off(core& c) noexcept {
+    if (serves_) return;  // what this side moves by itself has ended
+    cache_.clear();       // so that the end of a region is that of its registration
+    const ofi_access ends_with = device_.profile().access_ends_with;
+    if (ends_with == ofi_access::registration || c.to_ == FI_ADDR_UNSPEC) return;
+    if (ends_with == ofi_access::connection && c.peer_hung_up_ && disconnected(c)) return;
+    reopen_endpoint();
+}
+
+/// Whether the provider's connection to the peer has ended, as that of a process that died has soon, and with it what was coming.
+inline bool engine::disconnected(core& c) noexcept {
+    fid_ep* const endpoint = device_.endpoint();
+    c.store_word(frame_kind::credit, scratch());
+    constexpr int tries = 16;
+    long answer = -FI_EAGAIN;
+    for (int n = 0; n < tries && is_busy(answer); ++n) {
+        answer = ::fi_inject(endpoint, scratch(), frame_word_bytes, c.to_);
+        if (answer != 0) progress();
+    }
+    if (answer != 0) return true;
+    // There is one. It may be about to end: a message that the peer has to confirm fails when the provider reads the end, which is
+    // behind all that the peer has sent.
+    slot* const s = slots_.take();
+    if (s == nullptr) return false;
+    c.store_word(frame_kind::credit, s->data);
+    iovec word{s->data, frame_word_bytes};
+    fi_msg message{};
+    message.msg_iov = &word;
+    message.desc = &s->descriptor;
+    message.iov_count = 1;
+    message.addr = c.to_;
+    message.context = &s->scratch;
+    answer = ::fi_sendmsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    if (answer != 0) {
+        slots_.give(*s);
+        return false;
+    }
+    s->now = slot::use::probing;
+    probe_ = probe::out;
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    while (probe_ == probe::out && std::chrono::steady_clock::now() < limit) progress();
+    return probe_ == probe::failed;
+}
+
 /// Whether the provider is getting something.
 inline bool engine::gets() noexcept {
     for (core* c = all_.front(); c != nullptr; c = all_.next(*c)) {
@@ -277,7 +325,7 @@ inline void engine::reopen_endpoint() noexcept {
             s.now = slot::use::free;
             to_post_.push_back(s);
             ++queued_;
-        } else if (s.now == slot::use::sending) {
+        } else if (s.now == slot::use::sending || s.now == slot::use::probing) {
             slots_.give(s);
         }
     });

@@ -45,7 +45,7 @@ public:
     [[nodiscard]] bool withdraw(completion& c) noexcept { return core_.matched()->withdraw(c); }
 
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        return core_.of().regions().add(core_.of(), core_.of().cache(), memory, rights);
+        return core_.expose(memory, rights);
     }
     /// Messages are never `posted`; a get or put that does not end within 100 ms ends all links of the domain with it.
     bool revoke(completion& c) noexcept {

@@ -396,6 +396,18 @@ inline void core::endpoint_gone() noexcept {
     }
 }
 
+inline region core::expose(std::span<std::byte> memory, access_rights rights) noexcept {
+    const bool written = allows(rights, access_rights::remote_write);
+    region made = engine_.regions().add(written ? static_cast<region_owner&>(*this) : engine_,
+                                        engine_.cache(), memory, rights);
+    if (made && written) ++exposed_;
+    return made;
+}
+inline void core::deregister(std::uint64_t key) noexcept {
+    --exposed_;
+    engine_.deregister(key);
+}
+
 /// The memory is its owner's again at once. Where the provider and the peer do not end soon the link must.
 inline void core::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);

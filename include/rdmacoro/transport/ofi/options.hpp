@@ -82,7 +82,7 @@ struct ofi_counts {
     std::uint64_t polls = 0;          ///< calls that asked for completions; only a domain's count
     std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
     std::uint64_t reopened = 0;       ///< endpoints given up to get memory back; only a domain's count
-    /// Of these, endpoints that stay open, and are never looked at again, because this libfabric would not survive closing
+    /// Of endpoints given up, those that stay open, and are never looked at again, because this libfabric would not survive closing
     /// them while a get is under way; only a domain's count, and at most `most_abandoned`.
     std::uint64_t abandoned = 0;
     static constexpr std::uint64_t most_abandoned = 8;

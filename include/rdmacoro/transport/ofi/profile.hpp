@@ -42,6 +42,13 @@ enum class ofi_one_sided : std::uint8_t {
     served,  ///< the side that owns the memory checks the request, and writes or reads the other's
 };
 
+/// What has to end so that a peer's put ends that is under way.
+enum class ofi_access : std::uint8_t {
+    registration,  ///< that of the memory: the adapter sees to it
+    connection,  ///< the provider's to that peer, as ofi_rxm has one: while there is none it answers messages as busy
+    endpoint,  ///< this side's own
+};
+
 /// What a libfabric provider is like. A domain opens only where `fi_getinfo` confirms all of it; where the two disagree the
 /// error names the field. Bounds are the least that the transport may count on: more is as good.
 struct ofi_profile {
@@ -62,6 +69,7 @@ struct ofi_profile {
     ofi_progress data_progress = ofi_progress::manual;
     ofi_wait wait = ofi_wait::none;
     ofi_one_sided one_sided = ofi_one_sided::direct;
+    ofi_access access_ends_with = ofi_access::endpoint;
     bool delivery_complete = true;     ///< a put's completion can mean that the data is there
     bool offloaded = false;            ///< gets and puts need no processor of the other side
     bool atomics = false;              ///< fetch-and-add, compare-and-swap of 8 bytes
@@ -99,6 +107,7 @@ inline constexpr ofi_profile gni{.scheme = "ugni",
                                  .message_pieces = 8,
                                  .remote_data_bytes = 8,
                                  .get_alignment = 4,
+                                 .access_ends_with = ofi_access::registration,
                                  .offloaded = true,
                                  .atomics = true,
                                  .slot_bytes = 16384 + 64,
@@ -115,6 +124,7 @@ inline constexpr ofi_profile cxi{.scheme = "ofi+cxi",
                                  .inject_bytes = 192,
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
+                                 .access_ends_with = ofi_access::registration,
                                  .offloaded = true,
                                  .atomics = true,
                                  .rendezvous_bytes = 0};
@@ -142,6 +152,7 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .longest_message = 0x4000'0000,
                                    .remote_data_bytes = 4,
                                    .wait = ofi_wait::descriptor,
+                                   .access_ends_with = ofi_access::registration,
                                    .offloaded = true,
                                    .tells_address_by_ip = true,
                                    .rendezvous_bytes = 0};
@@ -155,6 +166,7 @@ inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .message_pieces = 4,
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
+                                 .access_ends_with = ofi_access::connection,
                                  .tells_address_by_ip = true,
                                  .closes_amid_gets_from = 1u << 16 | 18,
                                  .rendezvous_bytes = 20480};
