@@ -33,9 +33,12 @@ struct ofi_tcp {
     }
     static std::string address() { return "127.0.0.1:0"; }
     static constexpr bool crosses_threads = true;
+    static constexpr bool can_park = true;
+    static constexpr bool may_come_at_once = true;
 };
 
 struct ofi_shm : ofi_tcp {
+    static constexpr bool can_park = false;
     static std::unique_ptr<transport_type::domain> open(scheduler& on) {
         ofi_options o = options_for("shm");
         o.node.clear();

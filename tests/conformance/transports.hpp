@@ -276,6 +276,13 @@ using every_real_transport = std::tuple<
 // clang-format on
 #endif
 
+/// Whether a scheduler with that transport can sleep until something comes.
+template <class Variant>
+inline constexpr bool can_park = [] {
+    if constexpr (requires { Variant::can_park; }) return Variant::can_park;
+    return true;
+}();
+
 /// Two domains of one transport on one scheduler, as two processes would have one each. Does not depend on how they were
 /// opened, so that a test is compiled once for each transport.
 template <class T>

@@ -265,17 +265,19 @@ bool killed_at(phase when, Idle idle) {
     return middle;
 }
 
-/// Through every phase; again where the peer was too quick to be killed in the middle.
+/// Through every phase; again where the peer was too quick to be killed in the middle. Some libraries take all of a message in
+/// one poll, if the peer goes on sending: to have tried has to do there.
 template <class Variant, class P, class Idle>
 void kill_in_every_phase(Idle idle) {
     constexpr int most_tries = 10;
+    constexpr bool at_once = requires { Variant::may_come_at_once; };
     for (const phase when : peer_sends) {
         CAPTURE(static_cast<int>(when));
         const bool to_the_middle = when == phase::being_received || when == phase::put_at_once;
         bool middle = killed_at<Variant, P>(when, idle);
         for (int n = 1; n < most_tries && to_the_middle && !middle; ++n)
             middle = killed_at<Variant, P>(when, idle);
-        if (to_the_middle) CHECK(middle);
+        if (to_the_middle && !at_once) CHECK(middle);
     }
     for (const phase when : peer_receives) {
         CAPTURE(static_cast<int>(when));
