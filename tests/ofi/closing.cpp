@@ -218,6 +218,7 @@ TEST_CASE("a domain leaves so many endpoints open and no more: then it opens no 
         why = static_cast<errc>(e.code().value());
     }
     CHECK(why == errc::no_resources);
+    CHECK(w.client.describe().find("no endpoint") != std::string::npos);
 }
 
 TEST_CASE("when a link ends while the peer puts into memory that it exposed, nothing comes any more") {
@@ -226,10 +227,7 @@ TEST_CASE("when a link ends while the peer puts into memory that it exposed, not
     ofi_world w(ofi_here(provider));
     ofi_end a;
     ofi_end b;
-    ofi_end c;
-    ofi_end d;
     w.link(a, b);
-    w.link(c, d);
     std::vector<std::byte> here(std::size_t{32} << 20);
     const std::vector<std::byte> from(here.size(), std::byte{7});
     region open = a.link->expose(here, access_rights::remote_write);
@@ -245,6 +243,7 @@ TEST_CASE("when a link ends while the peer puts into memory that it exposed, not
     w.until([&] { return put.calls == 1; });
     w.turns(2000);
     CHECK(std::all_of(here.begin(), here.end(), [](std::byte one) { return one == std::byte{0}; }));
+    CHECK(w.client.counts().reopened == 1);
     // The domain goes on.
     a.link.reset();
     b.link.reset();
@@ -253,6 +252,65 @@ TEST_CASE("when a link ends while the peer puts into memory that it exposed, not
     w.link(e, f);
     post_for_sure(w, e, 1, pattern(100));
     w.until([&] { return f.sink.count == 1; });
+}
+
+TEST_CASE("a link that has exposed memory ends at no cost where the peer can't write, or has said good-bye") {
+    const std::string provider = any_provider();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    std::vector<std::byte> here(1000);
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    region open = a.link->expose(here, access_rights::remote_read);
+    a.link->close(make_error_code(errc::closed));
+    w.until([&] { return b.sink.downs == 1; });
+    ofi_end c;
+    ofi_end d;
+    w.link(c, d);
+    region writable = c.link->expose(here, access_rights::all);
+    d.link->close(make_error_code(errc::closed));
+    w.until([&] { return c.sink.downs == 1; });
+    CHECK(w.client.counts().reopened == 0);
+    // The region may be the last to go.
+    for (ofi_end* one : {&a, &b, &c, &d}) one->link.reset();
+    open.reset();
+    writable.reset();
+    w.until_all_gone();
+}
+
+namespace {
+
+/// Opens a link and, some turns later, ends another so that the endpoint goes.
+task<> open_amid_an_end(ofi_world& w, int turns) {
+    std::vector<std::byte> here(1000);
+    ofi_listener listening = co_await w.server.listen("127.0.0.1:0");
+    auto accepting = start(listening.accept());
+    ofi_end end;
+    ofi_connection made = co_await w.client.connect(listening.address());
+    end.link = std::make_unique<ofi_recorded_link>(std::move(made), end.sink);
+    const ofi_connection other = co_await accepting;
+    const region open = end.link->expose(here, access_rights::all);
+    auto accepting_too = start(timeout(listening.accept(), std::chrono::milliseconds(200)));
+    auto connecting = start(w.client.connect(listening.address()));
+    for (int n = 0; n < turns; ++n) co_await yield();
+    end.link->close(make_error_code(errc::closed));
+    static_cast<void>(co_await as_result(connecting));
+    static_cast<void>(co_await as_result(accepting_too));
+}
+
+}  // namespace
+
+TEST_CASE("a link that opens while the endpoint is given up opens or fails, and the domain goes on") {
+    ofi_world w(ofi_here("tcp"));
+    for (int turns = 0; turns < 40; ++turns) {
+        CAPTURE(turns);
+        w.on.run(open_amid_an_end(w, turns));
+    }
+    CHECK(w.client.counts().reopened == 40);
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
 }
 
 TEST_CASE("a get that has ended is given up at no cost") {

@@ -7,16 +7,22 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// Connects, sends ten messages, and gets from the region that the first message to it names again and again; where it may write
+/// Connects, sends ten messages that name a region of its own, and gets from the region that the first message to it names again and again; where it may write
 /// there it puts.
 void busy_child(const std::string& provider, const std::string& address) {
     scheduler on;
     ofi_any_domain domain(on, ofi_here(provider));
     ofi_end end;
     end.link = std::make_unique<ofi_recorded_link>(on.run(domain.connect(address)), end.sink);
+    std::vector<std::byte> own(std::size_t{8} << 20);
+    const region to_be_got = domain.register_memory(own, access_rights::remote_read);
+    const remote_region name = to_be_got.remote();
     for (std::uint64_t n = 0; n < 10; ++n) {
         recording_completion none;
-        on.run_until([&] { return end.link->post(header_of(n), {}, none) == post_result::done; });
+        on.run_until([&] {
+            return end.link->post(header_of(n), const_buffers(std::as_bytes(std::span(&name, 1))), none) ==
+                   post_result::done;
+        });
     }
     on.run_until([&] { return end.sink.count == 1; });
     remote_region there;
@@ -67,8 +73,12 @@ void dies_under_way(const std::string& provider) {
 TEST_CASE(
     "a peer that is killed while it puts ends its link and no other, and its memory is touched no more") {
     child_process child([](const std::string& address) { busy_child("tcp", address); });
+    const bool gets = GENERATE(false, true);
+    CAPTURE(gets);
     scheduler on{impatient{}};
-    ofi_any_domain domain(on, ofi_here("tcp"));
+    ofi_options little = ofi_here("tcp");
+    little.inject_bytes = gets ? little.inject_bytes : 0;
+    ofi_any_domain domain(on, little);
     ofi_any_domain elsewhere(on, ofi_here("tcp"));
     ofi_end end;
     ofi_end near;
@@ -92,7 +102,12 @@ TEST_CASE(
     });
     memory.back() = std::byte{1};
     on.run_until([&] { return memory.back() == std::byte{0}; });  // a whole put has come
-    for (int n = 0; n < 20; ++n) on.turn();
+    remote_region theirs;
+    std::memcpy(&theirs, end.sink.messages.front().payload.data(), sizeof theirs);
+    std::vector<std::byte> into(theirs.length);
+    recording_completion got;
+    if (gets) REQUIRE(end.link->get(theirs, into, got) == post_result::posted);
+    for (int n = 0; n < 5; ++n) on.turn();
     child.kill();
     on.run_until([&] { return end.sink.downs != 0; });
     CHECK(end.sink.reason == errc::peer_lost);

@@ -55,7 +55,8 @@ protected:
 }  // namespace detail
 
 /// Memory registered with a domain, until this goes. When the destructor or `reset` returns no peer can touch the memory
-/// any more; a get or put that comes later ends with `errc::bad_key` at the peer. Must not outlive its domain.
+/// any more; a get or put that comes later ends with `errc::bad_key` at the peer. Where `capabilities().revokes_at_once` is false
+/// that holds for what begins later: gets and puts that are under way have to have ended. Must not outlive its domain.
 class region {
 public:
     region() noexcept = default;

@@ -154,6 +154,8 @@ public:
     inline void fail(errc why) noexcept;
     /// The endpoint is gone: nothing that was posted is with the provider any more.
     inline void endpoint_gone() noexcept;
+    /// Ends what was to be moved for the peer in the region with this key, and is not with the provider.
+    inline void refuse(std::uint64_t region_key) noexcept;
     /// Whether the provider may still touch memory of the region with this key.
     [[nodiscard]] inline bool touches(std::uint64_t region_key) noexcept;
     /// Whether the provider is reading the peer's memory.

@@ -253,7 +253,7 @@ inline void core::close(std::error_code reason) noexcept {
     if (gracefully) failure_ = reason;  // nothing more begins
     if (moving()) quiesce();
     // A peer that says good-bye has ended what it had under way.
-    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this);
+    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this, gracefully);
     phase_ = phase::draining;
     core_listener* up = std::exchange(up_, nullptr);
     complete_all(reason);

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -188,9 +189,11 @@ public:
     /// Whether to `close_endpoint` while a get is under way: the provider survives it, or has a thread that would go on with
     /// one that is left alone.
     [[nodiscard]] bool closes_amid_gets() const noexcept {
+        const char* const thread = std::getenv("FI_OFI_RXM_DATA_AUTO_PROGRESS");
         return ::fi_version() >= profile_.closes_amid_gets_from ||
                info_->domain_attr->data_progress != FI_PROGRESS_MANUAL ||
-               std::getenv("FI_OFI_RXM_DATA_AUTO_PROGRESS") != nullptr;
+               (thread != nullptr &&
+                std::string_view("0 no false off").find(thread) == std::string_view::npos);
     }
     /// Nothing that was posted touches memory any more, and no completion comes of it.
     void close_endpoint() noexcept {

@@ -49,6 +49,8 @@ public:
     /// For people: "tcp;ofi_rxm on eth0 at fi_sockaddr_in://10.0.0.1:4711, inject 64".
     [[nodiscard]] std::string describe() {
         detail::fabric::device& device = engine_.device();
+        if (!engine_.has_endpoint())
+            return std::string(device.profile().provider) + ", which has no endpoint any more";
         return std::string(device.profile().provider) + " on " + device.info().domain_attr->name + " at " +
                device.own_address_text() + ", inject " + std::to_string(device.inject_limit()) +
                (engine_.serves() ? ", gets and puts served" : "") +

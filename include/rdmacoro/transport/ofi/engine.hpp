@@ -22,6 +22,9 @@ public:
     /// How long what a peer sent last may be under way when it has hung up without a last frame.
     static constexpr duration grace = std::chrono::milliseconds(50);
 
+    /// Longest message that ofi_rxm sends without a get, which is none of ours.
+    static constexpr std::size_t most_slot_without_gets = 16384;
+
     /// How long a frame that was sent may be reported later than one behind it.
     static constexpr duration patience_with_gaps = std::chrono::seconds(2);
 
@@ -70,6 +73,8 @@ public:
     /// Slots for one more link. 0, or libfabric's negative number.
     [[nodiscard]] inline int hold_resources(core& c) noexcept;
     inline void release_resources(core& c) noexcept;
+    /// False: another could not be opened when the last was given up.
+    [[nodiscard]] bool has_endpoint() const noexcept { return !broken_; }
     /// The slot of a message that was consumed.
     inline void recycle(slot& s) noexcept;
     /// Takes a slot with a message out of the rounds. False: too many are.
@@ -85,7 +90,7 @@ public:
     }
     /// What the peer of `c` has under way in memory that `c` exposed ends when the region does. Where nothing less than the
     /// endpoint's end makes it so, all links end.
-    inline void cut_off(core& c) noexcept;
+    inline void cut_off(core& c, bool peer_lives) noexcept;
     /// Gives the endpoint up, and with it all links, because the provider does not let go of memory. Opens another.
     inline void reopen_endpoint() noexcept;
 
@@ -101,7 +106,7 @@ public:
 private:
     static constexpr std::size_t batch = 16;
     static constexpr unsigned links_budget = 64;
-    static constexpr unsigned polls_between_looks = 4096;
+    static constexpr unsigned polls_between_looks = 256;
     static constexpr unsigned polls_between_looks_soon = 4;
 
     inline void dispatch(const fi_cq_msg_entry& entry) noexcept;
@@ -137,8 +142,6 @@ private:
     unsigned awaited_ = 0;
     unsigned polls_ = 0;
     bool broken_ = false;  // there is no endpoint
-    enum class probe : std::uint8_t { none, out, answered, failed };
-    probe probe_ = probe::none;
 
     std::size_t wanted_ = 0;  // receive slots that peers have credits for
     std::size_t posted_ = 0;  // that the provider has

@@ -24,7 +24,7 @@ inline engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_op
       cache_(registrar_, options.cache),
       regions_(memory_, serves_),
       slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
-      scratch_(inject_limit_) {
+      scratch_(std::max(inject_limit_, frame_word_bytes)) {
     const auto check = [&](bool good, const std::string& what) {
         if (!good) throw error(errc::invalid_argument, device_.name() + ": options: " + what);
     };
@@ -33,6 +33,8 @@ inline engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_op
     const std::size_t least = device_.profile().slot_bytes;
     check(slots_.slot_bytes() >= least && slots_.slot_bytes() <= card::most_slot,
           "slot_bytes must be " + std::to_string(least) + " bytes to 1 MiB");
+    check(device_.closes_amid_gets() || slots_.slot_bytes() <= most_slot_without_gets,
+          "slot_bytes must be 16384 at most with this version of libfabric");
     check(device_.profile().delivery_complete, "the provider does not say when a put has arrived");
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
     if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
@@ -142,10 +144,6 @@ inline void engine::slot_over(slot& s, std::size_t bytes, int error) noexcept {
         if (c != nullptr) c->slot_sent(error);
         return;
     }
-    if (s.now == slot::use::probing) [[unlikely]] {
-        probe_ = error != 0 ? probe::failed : probe::answered;
-        return slots_.give(s);
-    }
     --posted_;
     ++held_;
     s.now = slot::use::holds;
@@ -246,58 +244,46 @@ inline void engine::deregister(std::uint64_t key) noexcept {
 /// Waits for what this side moves for peers in a region that is about to go.
 inline void engine::settle(std::uint64_t region_key) noexcept {
     const auto touched = [&]() noexcept {
+        bool any = false;
         for (core* c = all_.front(); c != nullptr; c = all_.next(*c)) {
-            if (c->touches(region_key)) return true;
+            c->refuse(region_key);
+            any |= c->touches(region_key);
         }
-        return false;
+        return any;
     };
     const auto limit = std::chrono::steady_clock::now() + patience;
     while (touched() && std::chrono::steady_clock::now() < limit) progress();
     if (touched()) reopen_endpoint();
 }
 
-inline void engine::cut_off(core& c) noexcept {
+inline void engine::cut_off(core& c, bool peer_lives) noexcept {
     if (serves_) return;  // what this side moves by itself has ended
     cache_.clear();       // so that the end of a region is that of its registration
-    const ofi_access ends_with = device_.profile().access_ends_with;
-    if (ends_with == ofi_access::registration || c.to_ == FI_ADDR_UNSPEC) return;
-    if (ends_with == ofi_access::connection && c.peer_hung_up_ && disconnected(c)) return;
+    if (c.to_ == FI_ADDR_UNSPEC) return;
+    const bool by_connection = device_.profile().access_ends_with == ofi_access::connection;
+    if (by_connection && !peer_lives && disconnected(c)) return;
+    // What other links get ends by itself, most likely.
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    while (!device_.closes_amid_gets() && gets() && std::chrono::steady_clock::now() < limit) progress();
     reopen_endpoint();
 }
 
-/// Whether the provider's connection to the peer has ended, as that of a process that died has soon, and with it what was coming.
+/// Whether the provider's connection to the peer ends soon, as that of a process that died does: what was coming is gone with it.
+/// Each word that is sent would begin another connection, and is answered as busy meanwhile; nobody hears it.
 inline bool engine::disconnected(core& c) noexcept {
-    fid_ep* const endpoint = device_.endpoint();
-    c.store_word(frame_kind::credit, scratch());
-    constexpr int tries = 16;
-    long answer = -FI_EAGAIN;
-    for (int n = 0; n < tries && is_busy(answer); ++n) {
-        answer = ::fi_inject(endpoint, scratch(), frame_word_bytes, c.to_);
-        if (answer != 0) progress();
+    if (options_.counters) return false;  // ofi_rxm is busy for other reasons, too, when it counts
+    constexpr auto pause = std::chrono::milliseconds(2);
+    auto now = std::chrono::steady_clock::now();
+    const auto limit = now + patience;
+    for (auto next = now; now < limit; now = std::chrono::steady_clock::now()) {
+        if (now >= next) {
+            c.store_word(frame_kind::credit, scratch());
+            if (::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0) return true;
+            next = now + pause;
+        }
+        progress();
     }
-    if (answer != 0) return true;
-    // There is one. It may be about to end: a message that the peer has to confirm fails when the provider reads the end, which is
-    // behind all that the peer has sent.
-    slot* const s = slots_.take();
-    if (s == nullptr) return false;
-    c.store_word(frame_kind::credit, s->data);
-    iovec word{s->data, frame_word_bytes};
-    fi_msg message{};
-    message.msg_iov = &word;
-    message.desc = &s->descriptor;
-    message.iov_count = 1;
-    message.addr = c.to_;
-    message.context = &s->scratch;
-    answer = ::fi_sendmsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-    if (answer != 0) {
-        slots_.give(*s);
-        return false;
-    }
-    s->now = slot::use::probing;
-    probe_ = probe::out;
-    const auto limit = std::chrono::steady_clock::now() + patience;
-    while (probe_ == probe::out && std::chrono::steady_clock::now() < limit) progress();
-    return probe_ == probe::failed;
+    return false;
 }
 
 /// Whether the provider is getting something.
@@ -309,6 +295,7 @@ inline bool engine::gets() noexcept {
 }
 
 inline void engine::reopen_endpoint() noexcept {
+    if (broken_) return;
     ++of_the_gone_.reopened;
     unwatch(completions_);
     unbind();
@@ -325,7 +312,7 @@ inline void engine::reopen_endpoint() noexcept {
             s.now = slot::use::free;
             to_post_.push_back(s);
             ++queued_;
-        } else if (s.now == slot::use::sending || s.now == slot::use::probing) {
+        } else if (s.now == slot::use::sending) {
             slots_.give(s);
         }
     });
@@ -365,7 +352,7 @@ inline int engine::hold_resources(core&) noexcept {
     if (const int failed = slots_.reserve(options_.credits + core::most_staged); failed != 0) return failed;
     wanted_ += options_.credits;
     refill();
-    post_receives();
+    if (!broken_) post_receives();
     return 0;
 }
 inline void engine::release_resources(core& c) noexcept {

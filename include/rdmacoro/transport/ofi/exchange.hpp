@@ -45,6 +45,7 @@ inline card core::own_card() const noexcept {
 
 /// Makes the peer known, or says why not. Precondition: the card is `good()`.
 inline verdict core::judge_card(const card& said) noexcept {
+    if (!engine_.has_endpoint()) return verdict::no_room;
     device& d = engine_.device();
     card_measure own = d.measure();
     own.served = engine_.serves();
@@ -181,7 +182,7 @@ inline void core::exchanged() noexcept {
 /// what a provider does for a first message is done.
 inline void core::greet() noexcept {
     if (!introduced_ || phase_ != phase::opening) return;
-    if (!said_hello_ && (!accepts_ || got_hello_))
+    if (!failure_ && !said_hello_ && (!accepts_ || got_hello_))
         said_hello_ = send_control(frame_kind::hello, 0, [](std::byte*) noexcept {});
     if (failure_) return fail_opening({errc::connection_refused, 0, "greet", verdict::bad_address});
     if (said_hello_ && got_hello_) become_ready();

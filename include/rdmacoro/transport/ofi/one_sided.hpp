@@ -290,6 +290,7 @@ inline void core::ask_peer() noexcept {
 
 /// The peer asks for a get or put.
 inline void core::asked(const frame& f, const std::byte* request) noexcept {
+    if (failure_) return;
     const service_request wanted = service_request::load(request);
     if (!engine_.serves() || serving_ == most_served) return fail(errc::protocol_violation);
     transfer* t = take_transfer();
@@ -346,8 +347,17 @@ inline void core::answered(const std::byte* answer) noexcept {
 // ---- ending
 
 /// Whether the provider or the peer may still touch memory of a user's.
-inline bool core::moving() const noexcept { return out_ != 0 || (asked_count_ != 0 && !peer_hung_up_); }
+inline bool core::moving() const noexcept {
+    return out_ != 0 || (asked_count_ != 0 && !peer_hung_up_ && to_ != FI_ADDR_UNSPEC);
+}
 
+inline void core::refuse(std::uint64_t region_key) noexcept {
+    for (transfer* t = moving_.front(); t != nullptr;) {
+        transfer* const after = moving_.next(*t);
+        if (!t->out && t->done == nullptr && t->region_key == region_key) end_early(*t, errc::bad_key);
+        t = after;
+    }
+}
 inline bool core::touches(std::uint64_t region_key) noexcept {
     for (transfer* t = moving_.front(); t != nullptr; t = moving_.next(*t)) {
         if (t->out && t->done == nullptr && t->region_key == region_key) return true;
@@ -412,7 +422,7 @@ inline void core::deregister(std::uint64_t key) noexcept {
 inline void core::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
     const auto under_way = [&]() noexcept {
-        return t->out || (t->at == transfer::stage::asked && !peer_hung_up_);
+        return t->out || (t->at == transfer::stage::asked && !peer_hung_up_ && to_ != FI_ADDR_UNSPEC);
     };
     const auto limit = std::chrono::steady_clock::now() + engine::patience;
     if (t->out) static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));

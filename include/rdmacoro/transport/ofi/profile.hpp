@@ -42,9 +42,9 @@ enum class ofi_one_sided : std::uint8_t {
     served,  ///< the side that owns the memory checks the request, and writes or reads the other's
 };
 
-/// What has to end so that a peer's put ends that is under way.
+/// What has to end so that a peer's put ends that is under way. (Not the registration of the memory: some providers keep it, as
+/// verbs does, others look at it only when a put begins.)
 enum class ofi_access : std::uint8_t {
-    registration,  ///< that of the memory: the adapter sees to it
     connection,  ///< the provider's to that peer, as ofi_rxm has one: while there is none it answers messages as busy
     endpoint,  ///< this side's own
 };
@@ -81,14 +81,13 @@ struct ofi_profile {
     /// Version of libfabric, as `FI_VERSION` makes it, from which the provider's matching can be relied on.
     std::uint32_t matches_from = 0;
     static constexpr std::uint32_t matches_never = 0xffff'ffff;
-    /// Version, likewise, from which an endpoint may be closed while a get is under way. An earlier one is left as it is: see
+    /// Version, likewise, from which an endpoint may be closed while a get is under way. An earlier one's is left as it is: see
     /// `ofi_counts::abandoned`.
     std::uint32_t closes_amid_gets_from = 0;
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: what a slot takes
-    /// Payload from which a get or put is better than pieces in slots: of the providers that run anywhere as bench/README.md
-    /// says, else a guess.
+    /// Payload from which a get or put is better than pieces in slots: of tcp, shm and udp as bench/README.md says, else a guess.
     std::size_t rendezvous_bytes = 16384;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
@@ -107,7 +106,6 @@ inline constexpr ofi_profile gni{.scheme = "ugni",
                                  .message_pieces = 8,
                                  .remote_data_bytes = 8,
                                  .get_alignment = 4,
-                                 .access_ends_with = ofi_access::registration,
                                  .offloaded = true,
                                  .atomics = true,
                                  .slot_bytes = 16384 + 64,
@@ -124,7 +122,6 @@ inline constexpr ofi_profile cxi{.scheme = "ofi+cxi",
                                  .inject_bytes = 192,
                                  .remote_data_bytes = 8,
                                  .wait = ofi_wait::descriptor,
-                                 .access_ends_with = ofi_access::registration,
                                  .offloaded = true,
                                  .atomics = true,
                                  .rendezvous_bytes = 0};
@@ -152,7 +149,7 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .longest_message = 0x4000'0000,
                                    .remote_data_bytes = 4,
                                    .wait = ofi_wait::descriptor,
-                                   .access_ends_with = ofi_access::registration,
+                                   .access_ends_with = ofi_access::connection,
                                    .offloaded = true,
                                    .tells_address_by_ip = true,
                                    .rendezvous_bytes = 0};

@@ -22,7 +22,7 @@ struct operation {
 
 /// One slot.
 struct slot : operation {
-    enum class use : std::uint8_t { free, posted, holds, lent, sending, tagged, probing };
+    enum class use : std::uint8_t { free, posted, holds, lent, sending, tagged };
 
     slot() noexcept : operation(kind::slot) {}
 
