@@ -281,8 +281,9 @@ TEST_CASE("a link that has exposed memory ends at no cost where the peer can't w
 
 namespace {
 
-/// Opens a link and, some turns later, ends another so that the endpoint goes.
-task<> open_amid_an_end(ofi_world& w, int turns) {
+/// Begins to open a link to a domain that the provider has no connection to and, some turns later, ends another so that the
+/// endpoint goes.
+task<> open_amid_an_end(ofi_world& w, ofi_any_domain& elsewhere, int turns) {
     std::vector<std::byte> here(1000);
     ofi_listener listening = co_await w.server.listen("127.0.0.1:0");
     auto accepting = start(listening.accept());
@@ -291,8 +292,9 @@ task<> open_amid_an_end(ofi_world& w, int turns) {
     end.link = std::make_unique<ofi_recorded_link>(std::move(made), end.sink);
     const ofi_connection other = co_await accepting;
     const region open = end.link->expose(here, access_rights::all);
-    auto accepting_too = start(timeout(listening.accept(), std::chrono::milliseconds(200)));
-    auto connecting = start(w.client.connect(listening.address()));
+    ofi_listener too = co_await elsewhere.listen("127.0.0.1:0");
+    auto accepting_too = start(timeout(too.accept(), std::chrono::milliseconds(200)));
+    auto connecting = start(w.client.connect(too.address()));
     for (int n = 0; n < turns; ++n) co_await yield();
     end.link->close(make_error_code(errc::closed));
     static_cast<void>(co_await as_result(connecting));
@@ -303,11 +305,12 @@ task<> open_amid_an_end(ofi_world& w, int turns) {
 
 TEST_CASE("a link that opens while the endpoint is given up opens or fails, and the domain goes on") {
     ofi_world w(ofi_here("tcp"));
-    for (int turns = 0; turns < 40; ++turns) {
+    ofi_any_domain elsewhere(w.on, ofi_here("tcp"));
+    for (int turns = 0; turns < 60; ++turns) {
         CAPTURE(turns);
-        w.on.run(open_amid_an_end(w, turns));
+        w.on.run(open_amid_an_end(w, elsewhere, turns));
     }
-    CHECK(w.client.counts().reopened == 40);
+    CHECK(w.client.counts().reopened == 60);
     ofi_end a;
     ofi_end b;
     w.link(a, b);
