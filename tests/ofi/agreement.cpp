@@ -123,3 +123,19 @@ TEST_CASE("what a domain is asked for and can't be is refused with a text that s
         }
     }
 }
+
+TEST_CASE("slots that ofi_rxm would receive by gets are refused where those can't be closed") {
+    scheduler on;
+    ofi_options o = ofi_here("tcp");
+    o.slot_bytes = 16384;
+    { const ofi_any_domain as_long_as_may_be(on, o); }
+    o.slot_bytes = 16384 + 64;
+    errc why = errc::ok;
+    try {
+        const ofi_any_domain domain(on, o);
+    } catch (const error& e) {
+        why = static_cast<errc>(e.code().value());
+        CHECK(std::string(e.what()).find("16384") != std::string::npos);
+    }
+    CHECK((why == errc::ok) == (::fi_version() >= provider::tcp.closes_amid_gets_from));
+}

@@ -235,7 +235,7 @@ TEST_CASE("when a link ends while the peer puts into memory that it exposed, not
     recording_completion put;
     REQUIRE(b.link->put(from, open.remote(), put) == post_result::posted);
     w.until([&] { return here.front() != std::byte{0}; });
-    REQUIRE(here.back() == std::byte{0});
+    if (provider == "tcp") REQUIRE(here.back() == std::byte{0});  // others may have moved all of it by now
     a.link->close(make_error_code(errc::closed));
     open.reset();
     std::fill(here.begin(), here.end(), std::byte{0});  // who has it may do with it what he likes
@@ -243,7 +243,8 @@ TEST_CASE("when a link ends while the peer puts into memory that it exposed, not
     w.until([&] { return put.calls == 1; });
     w.turns(2000);
     CHECK(std::all_of(here.begin(), here.end(), [](std::byte one) { return one == std::byte{0}; }));
-    CHECK(w.client.counts().reopened == 1);
+    if (provider != "shm")
+        CHECK(w.client.counts().reopened == 1);  // there this side moved it, and may be done
     // The domain goes on.
     a.link.reset();
     b.link.reset();
@@ -293,11 +294,13 @@ task<> open_amid_an_end(ofi_world& w, ofi_any_domain& elsewhere, int turns) {
     const ofi_connection other = co_await accepting;
     const region open = end.link->expose(here, access_rights::all);
     ofi_listener too = co_await elsewhere.listen("127.0.0.1:0");
-    auto accepting_too = start(timeout(too.accept(), std::chrono::milliseconds(200)));
+    local_stop_source enough;
+    auto accepting_too = start(with_stop(too.accept(), enough.get_token()));
     auto connecting = start(w.client.connect(too.address()));
     for (int n = 0; n < turns; ++n) co_await yield();
     end.link->close(make_error_code(errc::closed));
-    static_cast<void>(co_await as_result(connecting));
+    const auto opened = co_await as_result(connecting);
+    if (!opened) enough.request_stop();
     static_cast<void>(co_await as_result(accepting_too));
 }
 

@@ -7,8 +7,23 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// Connects, sends ten messages that name a region of its own, and gets from the region that the first message to it names again and again; where it may write
-/// there it puts.
+/// Sends a message that names a region.
+void name(scheduler& on, ofi_end& to, std::uint64_t number, const remote_region& what) {
+    recording_completion none;
+    on.run_until([&] {
+        return to.link->post(header_of(number), const_buffers(std::as_bytes(std::span(&what, 1))), none) ==
+               post_result::done;
+    });
+}
+/// The region that the first message named.
+remote_region named(const ofi_end& by) {
+    remote_region what;
+    std::memcpy(&what, by.sink.messages.front().payload.data(), sizeof what);
+    return what;
+}
+
+/// Connects, sends ten messages that name a region of its own, and gets from the region that the first message to it names, again
+/// and again; where it may write there it puts.
 void busy_child(const std::string& provider, const std::string& address) {
     scheduler on;
     ofi_any_domain domain(on, ofi_here(provider));
@@ -16,17 +31,9 @@ void busy_child(const std::string& provider, const std::string& address) {
     end.link = std::make_unique<ofi_recorded_link>(on.run(domain.connect(address)), end.sink);
     std::vector<std::byte> own(std::size_t{8} << 20);
     const region to_be_got = domain.register_memory(own, access_rights::remote_read);
-    const remote_region name = to_be_got.remote();
-    for (std::uint64_t n = 0; n < 10; ++n) {
-        recording_completion none;
-        on.run_until([&] {
-            return end.link->post(header_of(n), const_buffers(std::as_bytes(std::span(&name, 1))), none) ==
-                   post_result::done;
-        });
-    }
+    for (std::uint64_t n = 0; n < 10; ++n) name(on, end, n, to_be_got.remote());
     on.run_until([&] { return end.sink.count == 1; });
-    remote_region there;
-    std::memcpy(&there, end.sink.messages.front().payload.data(), sizeof there);
+    const remote_region there = named(end);
     std::vector<std::byte> here(there.length);
     for (;;) {
         recording_completion moved;
@@ -54,11 +61,7 @@ void dies_under_way(const std::string& provider) {
     region open = domain.register_memory(memory, access_rights::all);
     on.run_until([&] { return end.sink.count == 10; });
     recording_completion none;
-    const remote_region named = open.remote();
-    on.run_until([&] {
-        return end.link->post(header_of(0), const_buffers(std::as_bytes(std::span(&named, 1))), none) ==
-               post_result::done;
-    });
+    name(on, end, 0, open.remote());
     for (int n = 0; n < 2000; ++n) on.turn();  // it is busy by now
     child.kill();
     on.run_until([&] { return end.sink.downs != 0; });
@@ -94,16 +97,10 @@ TEST_CASE(
     std::vector<std::byte> memory(std::size_t{8} << 20);
     region open = end.link->expose(memory, access_rights::remote_write);
     on.run_until([&] { return end.sink.count == 10; });
-    recording_completion none;
-    const remote_region named = open.remote();
-    on.run_until([&] {
-        return end.link->post(header_of(0), const_buffers(std::as_bytes(std::span(&named, 1))), none) ==
-               post_result::done;
-    });
+    name(on, end, 0, open.remote());
     memory.back() = std::byte{1};
     on.run_until([&] { return memory.back() == std::byte{0}; });  // a whole put has come
-    remote_region theirs;
-    std::memcpy(&theirs, end.sink.messages.front().payload.data(), sizeof theirs);
+    const remote_region theirs = named(end);
     std::vector<std::byte> into(theirs.length);
     recording_completion got;
     if (gets) REQUIRE(end.link->get(theirs, into, got) == post_result::posted);
@@ -117,6 +114,7 @@ TEST_CASE(
     CHECK(std::all_of(memory.begin(), memory.end(), [](std::byte one) { return one == std::byte{7}; }));
     CHECK(domain.counts().reopened == 0);
     CHECK(near.sink.downs == 0);
+    recording_completion none;
     on.run_until([&] { return far.link->post(header_of(1), {}, none) == post_result::done; });
     on.run_until([&] { return near.sink.count == 1; });
 }

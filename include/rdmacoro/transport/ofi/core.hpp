@@ -206,6 +206,8 @@ private:
     inline void say_answers() noexcept;
     inline void complete_all(std::error_code reason) noexcept;
     [[nodiscard]] inline bool moving() const noexcept;
+    /// Whether what the peer was asked for can still happen.
+    [[nodiscard]] bool peer_may_move() const noexcept { return !peer_hung_up_ && to_ != FI_ADDR_UNSPEC; }
 
     // Receiving, closing: core_receive.hpp.
     inline void take_control(const frame& f, slot& s) noexcept;

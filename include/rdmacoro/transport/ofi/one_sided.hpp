@@ -347,9 +347,7 @@ inline void core::answered(const std::byte* answer) noexcept {
 // ---- ending
 
 /// Whether the provider or the peer may still touch memory of a user's.
-inline bool core::moving() const noexcept {
-    return out_ != 0 || (asked_count_ != 0 && !peer_hung_up_ && to_ != FI_ADDR_UNSPEC);
-}
+inline bool core::moving() const noexcept { return out_ != 0 || (asked_count_ != 0 && peer_may_move()); }
 
 inline void core::refuse(std::uint64_t region_key) noexcept {
     for (transfer* t = moving_.front(); t != nullptr;) {
@@ -422,7 +420,7 @@ inline void core::deregister(std::uint64_t key) noexcept {
 inline void core::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
     const auto under_way = [&]() noexcept {
-        return t->out || (t->at == transfer::stage::asked && !peer_hung_up_ && to_ != FI_ADDR_UNSPEC);
+        return t->out || (t->at == transfer::stage::asked && peer_may_move());
     };
     const auto limit = std::chrono::steady_clock::now() + engine::patience;
     if (t->out) static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));

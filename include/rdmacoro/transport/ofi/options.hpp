@@ -27,7 +27,7 @@ struct ofi_options {
     /// Messages that each peer may send without having heard that earlier ones were consumed. From 8 to 1024.
     unsigned credits = 64;
     /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's,
-    /// which is also the least. Up to 1 MiB.
+    /// which is also the least. Up to 1 MiB; over `tcp` of libfabric before 1.18 up to 16 KiB.
     std::size_t slot_bytes = 0;
     /// Messages up to this many bytes, header included, leave without a completion; less where the provider takes less.
     std::size_t inject_bytes = 4096;
