@@ -1,7 +1,7 @@
-// exchange: what overlap is worth to a program that exchanges messages and computes.
+// exchange: the gain by overlap for a program that exchanges messages and computes.
 //
 // Two processes do the same, iteration by iteration; both send one message of --sizes bytes and receive one. Producing and
-// consuming are computation of equal length, packing is a copy of what was produced into the message's memory.
+// consuming are computation of equal length, packing is a copy of the produced data into the message's memory.
 //
 //   model 1: receive(i) begins; pack(i); send(i) begins; produce(i+1); wait for the send, for the receive; consume(i)
 //   model 2: pack(i); send(i) begins; consume(i-1); receive(i) begins; produce(i+1); wait for both
@@ -101,10 +101,10 @@ rc::task<tick_count> exchange_messages(peer& other, buffers& memory, command wha
 rc::task<> other_side(peer& measuring) {
     buffers memory;
     for (;;) {
-        const auto what = co_await hear<command>(measuring, command_tag);
+        const auto what = co_await receive_value<command>(measuring, command_tag);
         if (what.iterations == 0) co_return;
         memory.prepare(static_cast<std::size_t>(what.bytes));
-        co_await tell_go(measuring);
+        co_await send_go(measuring);
         static_cast<void>(co_await exchange_messages(measuring, memory, what));
     }
 }
@@ -136,16 +136,17 @@ public:
                 }
             }
         }
-        co_await tell(other, command{}, command_tag);
+        co_await send_value(other, command{}, command_tag);
     }
 
-    void tell_results() {
+    void print_results() {
         for (const transport_entry* transport : asked_.transports) {
             for (const std::size_t bytes : asked_.sizes) {
                 for (const std::size_t model : models_) {
                     out_.section(std::string(transport->name) + ", " + size_text(bytes) + ", model " +
                                  std::string(model_names[model]));
-                    for (std::size_t r = 0; r <= ratios_.size(); ++r) tell_ratio(*transport, bytes, model, r);
+                    for (std::size_t r = 0; r <= ratios_.size(); ++r)
+                        print_ratio(*transport, bytes, model, r);
                 }
             }
         }
@@ -159,8 +160,8 @@ private:
         const std::array<std::uint64_t, 2> counts{10, asked_.repeat};
         for (const std::uint64_t count : counts) {
             const command what{count, bytes, which, turns};
-            co_await tell(other, what, command_tag);
-            co_await hear_go(other);
+            co_await send_value(other, what, command_tag);
+            co_await receive_go(other);
             watch::expect("model " + std::string(model_names[model]) + ", " + size_text(bytes), count);
             ticks_ = co_await exchange_messages(other, memory_, what);
             watch::rest();
@@ -169,7 +170,7 @@ private:
     }
 
     /// `r`: 0 is without computation.
-    void tell_ratio(const transport_entry& transport, std::size_t bytes, std::size_t model, std::size_t r) {
+    void print_ratio(const transport_entry& transport, std::size_t bytes, std::size_t model, std::size_t r) {
         double first = 0;
         for (const link_entry* link : asked_.links) {
             if (link->transport != transport.name) continue;
@@ -254,7 +255,7 @@ void run(int argc, char** argv) {
             run_pair(line.asked, *link, [&](peer& other) { return all.measure(other, *link); }, other_side);
         }
     }
-    all.tell_results();
+    all.print_results();
     out.finish();
 }
 

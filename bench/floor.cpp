@@ -1,4 +1,4 @@
-// floor: what two processes on this machine can reach with no library between them.
+// floor: the speed that two processes on this machine reach with no library between them.
 //
 // A figure of rdmacoro means something only beside the same machine's floor, taken in the same minutes: a
 // shared-memory message cannot be faster than one cache line going from core to core, a TCP message not faster
@@ -47,7 +47,7 @@ namespace {
 constexpr std::size_t cache_line = 64;
 constexpr unsigned watchdog_seconds = 60;  // for one run of one floor; the longest takes about a second
 
-/// What the machine forbids or lacks: the floor is skipped with this reason, and nothing is wrong with the run.
+/// The machine forbids or lacks something: the floor is skipped with this reason, which is no failure.
 struct unavailable : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -94,7 +94,7 @@ double gigabytes_per_second(std::size_t bytes, double ns) { return static_cast<d
 
 // ----------------------------------------------------------------------------------------- processes
 
-std::array<char, 64> watched{};  // what is being measured, for the signal handler
+std::array<char, 64> watched{};  // name of the current floor, for the signal handler
 
 extern "C" void watchdog_expired(int) {
     // Only async-signal-safe calls. The child goes with its parent (PR_SET_PDEATHSIG).
@@ -162,7 +162,7 @@ private:
     T* first_;
 };
 
-/// What both processes of a floor see.
+/// Memory that both processes of a floor share.
 struct control_block {
     alignas(cache_line) std::atomic<bool> stop{false};
     alignas(cache_line) std::atomic<bool> ready{false};
@@ -198,7 +198,7 @@ public:
         while (!spin(condition)) check();
     }
 
-    /// Throws if the other process ended: what it reported, or that it should not have.
+    /// Throws if the other process ended: the error that it reported, or its unexpected end.
     void check() {
         int status = 0;
         if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == 0) return;
@@ -218,7 +218,7 @@ public:
         await([&] { return control_->ready.load(std::memory_order_acquire); });
     }
 
-    /// Tells the other process to stop and waits for its end; throws what it reported.
+    /// Asks the other process to stop and waits for its end; throws the error that it reported.
     void finish() {
         control_->stop.store(true, std::memory_order_release);
         int status = 0;

@@ -1,7 +1,7 @@
 // message_cost N: sends and receives N messages of 8 bytes over shared memory, both ends in one thread.
 //
-// For counting: `bench/instructions` runs it under callgrind with two values of N; the difference is what one send and
-// its matched receive cost, without the set-up and without a second core.
+// For counting: `bench/instructions` runs it under callgrind with two values of N; the difference is the cost of one send and
+// its matched receive, without the set-up and without a second core.
 #include <rdmacoro/rdmacoro.hpp>
 
 #include <cstdint>

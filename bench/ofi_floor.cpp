@@ -1,7 +1,7 @@
-// ofi_floor: what two processes reach by libfabric's own calls, with nothing of ours between them.
+// ofi_floor: the speed that two processes reach by libfabric's own calls alone.
 //
 // Reliable datagram endpoints, untagged messages into receives that were posted beforehand, completions polled without
-// sleeping, what is short enough injected. A figure of the toolkit over a provider means something only beside the bare
+// sleeping, short messages injected. A figure of the toolkit over a provider means something only beside the bare
 // loop over the same provider, in the same minutes: bench/ofi_peers takes both in turn.
 #include "../tools/pingpong/cpus.hpp"
 #include "../tools/pingpong/failure.hpp"
@@ -54,7 +54,7 @@ struct settings {
     std::string sizes = "8";
     std::uint64_t iterations = 0;  ///< 0: so many as take a good second
     std::size_t window = 64;
-    bool descriptor = false;  ///< of the completion queue: what could sleep pays for it at each poll
+    bool descriptor = false;  ///< of the completion queue; a queue that has one pays for it at each poll
     std::uint64_t repeat = 1;
     std::string cpus;
     std::string json;
@@ -79,7 +79,7 @@ struct freeing_info {
 };
 using owned_info = std::unique_ptr<fi_info, freeing_info>;
 
-/// Throws with what libfabric says.
+/// Throws with libfabric's text of the error.
 owned_info ask(const fi_info& hints, const char* host) {
     fi_info* found = nullptr;
     const int result =
@@ -110,7 +110,7 @@ owned_info find_provider(const std::string& provider, const std::string& host) {
     return found;
 }
 
-/// Memory whose operations each have a context of their own; what the provider wants registered is.
+/// Memory whose operations each have a context of their own; registered where the provider asks for it.
 struct slots {
     std::vector<std::byte> memory;
     std::vector<fi_context2> contexts;
@@ -294,7 +294,7 @@ private:
     std::size_t taken_ = 0;  ///< of those that arrived
 };
 
-// ------------------------------------------------------------------------------------------ what is measured
+// ------------------------------------------------------------------------------------------ the measurements
 
 enum class test_kind { latency, bandwidth };
 
@@ -337,7 +337,7 @@ void check(const bare_side::message& got, std::size_t bytes) {
                         std::to_string(bytes));
 }
 
-/// The other side: learns who measures from the first message, and answers.
+/// The other side: learns the measuring side's address from the first message, and answers.
 void serve(const settings& asked, const measurement& what, int cpu, const std::atomic<bool>& over,
            const std::function<void(const std::string&)>& listening) {
     pingpong::pin_to(cpu);
@@ -362,7 +362,7 @@ void serve(const settings& asked, const measurement& what, int cpu, const std::a
         }
         watch::reached(i);
     }
-    // What was injected last may still have to be moved.
+    // The messages injected last might still have to be moved.
     while (!over.load(std::memory_order_relaxed)) side.poll();
 }
 
@@ -400,9 +400,9 @@ tick_count stream(bare_side& side, const measurement& what) {
     return now_ticks() - from;
 }
 
-/// The measuring side; tells its result as JSON.
+/// The measuring side; prints its result as JSON.
 void measure(const settings& asked, const measurement& what, int cpu, const std::string& other,
-             const std::function<void(const std::string&)>& tell) {
+             const std::function<void(const std::string&)>& publish) {
     pingpong::pin_to(cpu);
     const pingpong::tick_facts ticks = pingpong::calibrate_ticks();
     bare_side side(asked);
@@ -429,7 +429,7 @@ void measure(const settings& asked, const measurement& what, int cpu, const std:
         result["bytes_per_s"] = pingpong::rounded(messages * static_cast<double>(what.bytes) / seconds);
     }
     side.flush();
-    tell(result.dump());
+    publish(result.dump());
 }
 
 nlohmann::json run(const settings& asked, const measurement& what, const std::vector<int>& cpus) {
@@ -443,9 +443,9 @@ nlohmann::json run(const settings& asked, const measurement& what, const std::ve
         serve(asked, what, cpus[1], *over, listening);
     });
     if (other.address().empty()) throw run_error("the other side did not begin");
-    pingpong::listening_process measuring("ofi_floor", [&](const auto& tell) {
+    pingpong::listening_process measuring("ofi_floor", [&](const auto& publish) {
         watched("ofi_floor");
-        measure(asked, what, cpus[0], other.address(), tell);
+        measure(asked, what, cpus[0], other.address(), publish);
     });
     if (measuring.address().empty()) throw run_error("no result");
     const bool measured = measuring.ends_well();

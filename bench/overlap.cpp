@@ -2,7 +2,7 @@
 //
 // One side begins a send or a receive with `start`, computes without calling the library, and awaits it; the other side
 // blocks in the matching call. The computation grows by 10 % a step until the loop takes more than 1.1 times as long as
-// without one; see common/overlap_search.hpp for what follows from that. Every time is the median of --repeat loops; a step
+// without one; see common/overlap_search.hpp for the arithmetic. Every time is the median of --repeat loops; a step
 // that is too long is measured once more, and the better time counts, so that one disturbance does not end the search.
 
 #include "common/order.hpp"
@@ -20,7 +20,7 @@ namespace {
 
 using namespace bench;
 
-/// What the measuring side asks the other side for.
+/// A request of the measuring side to the other.
 struct command {
     std::uint64_t count;  ///< loops; 0: nothing more is wanted
     std::uint64_t bytes;
@@ -31,7 +31,7 @@ struct command {
 rc::task<> other_side(peer& measuring) {
     std::vector<std::byte> memory;
     for (;;) {
-        const auto asked = co_await hear<command>(measuring, command_tag);
+        const auto asked = co_await receive_value<command>(measuring, command_tag);
         if (asked.count == 0) co_return;
         memory.resize(static_cast<std::size_t>(asked.bytes), std::byte{0x5a});
         for (std::uint64_t i = 0; i < asked.count; ++i) {
@@ -41,7 +41,7 @@ rc::task<> other_side(peer& measuring) {
                 co_await blocking_send(measuring, memory, asked.order);
             }
         }
-        co_await tell_go(measuring);
+        co_await send_go(measuring);
     }
 }
 
@@ -49,7 +49,7 @@ using pingpong::now_ticks;
 using pingpong::tick_count;
 
 rc::task<tick_count> timed_send(peer& other, std::span<const std::byte> from, std::uint64_t turns) {
-    co_await hear_go(other);
+    co_await receive_go(other);
     const tick_count begin = now_ticks();
     pending sending = pending::send(other, from, data_tag);
     compute(turns);
@@ -60,8 +60,8 @@ rc::task<tick_count> timed_send(peer& other, std::span<const std::byte> from, st
 rc::task<tick_count> timed_receive(peer& other, std::span<std::byte> into, arrival_order order,
                                    std::uint64_t turns) {
     if (order == arrival_order::sender_first) {
-        co_await tell_go(other);
-        co_await hear_go(other);
+        co_await send_go(other);
+        co_await receive_go(other);
     }
     const tick_count begin = now_ticks();
     pending receiving = pending::recv(other, into, data_tag);
@@ -80,7 +80,7 @@ rc::task<tick_count> timed_receive(peer& other, std::span<std::byte> into, arriv
     co_return took;
 }
 
-/// What is asked for, beside the common settings.
+/// Options beside the common settings.
 struct plan {
     std::vector<std::size_t> sides;
     std::vector<std::size_t> orders;
@@ -104,7 +104,7 @@ public:
                 }
             }
         }
-        co_await tell(other, command{}, command_tag);
+        co_await send_value(other, command{}, command_tag);
     }
 
 private:
@@ -113,7 +113,7 @@ private:
     /// The median of the loop's time with so much computation, in ns.
     rc::task<double> loop(peer& other, measured_side side, arrival_order order, std::uint64_t turns) {
         const std::uint64_t count = warm_up + asked_.repeat;
-        co_await tell(other, command{count, memory_.size(), side, order}, command_tag);
+        co_await send_value(other, command{count, memory_.size(), side, order}, command_tag);
         times_.clear();
         for (std::uint64_t i = 0; i < count; ++i) {
             tick_count took = 0;
@@ -125,7 +125,7 @@ private:
             if (i >= warm_up) times_.push_back(static_cast<double>(took) * out_.ns_per_tick());
             watch::reached(++loops_);
         }
-        co_await hear_go(other);
+        co_await receive_go(other);
         co_return median(times_);
     }
 

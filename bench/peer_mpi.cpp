@@ -1,12 +1,14 @@
 // peer_mpi: the same figures as `pingpong --test latency,rate,bandwidth`, over whatever MPI it is built with.
 //
-// Run with two processes, bound to two cores: mpirun -n 2 --bind-to core peer_mpi [BYTES]...; see bench/README.md and
-// bench/peers. Prints one line for each size.
+// Run with two processes, bound to two cores: mpirun -n 2 --bind-to core peer_mpi [--buffers N] [BYTES]...; see bench/README.md and
+// bench/peers. Prints one line for each size. The messages of a window take turns in N buffers, 1 unless asked otherwise, as in
+// pingpong.
 #include <mpi.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 namespace {
@@ -35,9 +37,11 @@ double latency(int rank, std::vector<char>& buffer, int bytes, int iterations) {
     return median(std::move(samples));
 }
 
-/// Messages a second with `window` outstanding. They take turns in the buffer, as far as it reaches.
-double rate(int rank, std::vector<char>& buffer, int bytes, int windows) {
-    const std::size_t places = std::max<std::size_t>(buffer.size() / static_cast<std::size_t>(bytes), 1);
+/// From one buffer to the next: whole cache lines, as in pingpong.
+std::size_t stride_of(int bytes) { return (static_cast<std::size_t>(bytes) + 63) / 64 * 64; }
+
+/// Messages a second with `window` outstanding, which take turns in `places` buffers.
+double rate(int rank, std::vector<char>& buffer, int bytes, int windows, std::size_t places) {
     std::vector<MPI_Request> requests(window);
     char ack = 0;
     double begin = 0;
@@ -47,8 +51,7 @@ double rate(int rank, std::vector<char>& buffer, int bytes, int windows) {
             begin = MPI_Wtime();
         }
         for (int i = 0; i < window; ++i) {
-            char* slot =
-                buffer.data() + static_cast<std::size_t>(i) % places * static_cast<std::size_t>(bytes);
+            char* slot = buffer.data() + static_cast<std::size_t>(i) % places * stride_of(bytes);
             if (rank == 0) {
                 MPI_Isend(slot, bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD,
                           &requests[static_cast<std::size_t>(i)]);
@@ -80,8 +83,16 @@ int main(int argc, char** argv) {
         MPI_Finalize();
         return 2;
     }
+    constexpr std::size_t most_memory = std::size_t{256} << 20;
+    std::size_t buffers = 1;
     std::vector<int> sizes;
-    for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
+    for (int i = 1; i < argc; ++i) {
+        if (std::strcmp(argv[i], "--buffers") == 0 && i + 1 < argc) {
+            buffers = static_cast<std::size_t>(std::clamp(std::atoi(argv[++i]), 1, window));
+        } else {
+            sizes.push_back(std::atoi(argv[i]));
+        }
+    }
     if (sizes.empty()) sizes = {8, 1 << 20};
     for (const int bytes : sizes) {
         if (bytes <= 0) {
@@ -92,9 +103,10 @@ int main(int argc, char** argv) {
         // As many as take some tenths of a second at 10 GB/s or 5 M messages a second.
         const double most = std::min(3e9 / bytes, 1e6);
         const int count = std::max(static_cast<int>(most), 20);
-        std::vector<char> buffer(std::max(std::size_t{window} << 20, static_cast<std::size_t>(bytes)));
+        const std::size_t places = std::clamp<std::size_t>(most_memory / stride_of(bytes), 1, buffers);
+        std::vector<char> buffer(places * stride_of(bytes));
         const double one_way = latency(rank, buffer, bytes, std::min(count, 50000));
-        const double messages = rate(rank, buffer, bytes, std::max(count / window, 2));
+        const double messages = rate(rank, buffer, bytes, std::max(count / window, 2), places);
         if (rank == 0) {
             std::printf(
                 "%d B: latency %.0f ns, rate %.3f M msg/s, bandwidth %.3f GB/s, one at a time %.3f GB/s\n",

@@ -2,11 +2,11 @@
 //
 // One side begins a send or a receive with `start`, is away for a delay D without calling the library, and awaits it; the
 // other blocks in the matching call. In the send test the time is the receiving side's, in the receive test the delaying
-// side's own. D goes from 0 to four times the time without delay. What of the time is left after the delay,
+// side's own. D goes from 0 to four times the time without delay. The time that is left after the delay,
 //
 //     remaining = (latency - D) / latency without delay,
 //
-// is 0 (or less, told as 0) when the transfer went on by itself and 1 when none of it happened during the delay. In the
+// is 0 (or less, shown as 0) when the transfer went on by itself and 1 when none of it happened during the delay. In the
 // receive test the buffer's last byte is looked at during the delay, so that it is known whether the message had landed.
 
 #include "common/order.hpp"
@@ -47,7 +47,7 @@ std::byte last_byte(std::uint64_t index) { return static_cast<std::byte>(1 + ind
 rc::task<> other_side(peer& delaying) {
     std::vector<std::byte> memory;
     for (;;) {
-        const auto asked = co_await hear<command>(delaying, command_tag);
+        const auto asked = co_await receive_value<command>(delaying, command_tag);
         if (asked.count == 0) co_return;
         memory.assign(static_cast<std::size_t>(asked.bytes), std::byte{0});
         for (std::uint64_t i = 0; i < asked.count; ++i) {
@@ -60,7 +60,7 @@ rc::task<> other_side(peer& delaying) {
             co_await blocking_receive(delaying, memory, asked.order);
             const tick_count took = now_ticks() - begin;
             if (memory.back() != last_byte(i)) throw run_error("a message arrived with wrong contents");
-            co_await tell(delaying, took, go_tag);  // the acknowledgement
+            co_await send_value(delaying, took, go_tag);  // the acknowledgement
         }
     }
 }
@@ -106,13 +106,13 @@ struct single {
 
 rc::task<single> delayed_send(peer& other, std::span<const std::byte> from, const absence& away) {
     single times;
-    co_await hear_go(other);
+    co_await receive_go(other);
     pending sending = pending::send(other, from, data_tag);
     const tick_count begin = now_ticks();
     away.be([](tick_count) {});
     times.delay = now_ticks() - begin;
     co_await sending;
-    times.latency = co_await hear<tick_count>(other, go_tag);
+    times.latency = co_await receive_value<tick_count>(other, go_tag);
     co_return times;
 }
 
@@ -124,8 +124,8 @@ rc::task<single> delayed_receive(peer& other, std::span<std::byte> into, std::by
         if (times.landed == single::not_seen && is_there(into.back(), wanted)) times.landed = gone;
     };
     if (order == arrival_order::sender_first) {
-        co_await tell_go(other);
-        co_await hear_go(other);
+        co_await send_go(other);
+        co_await receive_go(other);
     }
     const tick_count begin = now_ticks();
     pending receiving = pending::recv(other, into, data_tag);
@@ -190,7 +190,7 @@ public:
                 }
             }
         }
-        co_await tell(other, command{}, command_tag);
+        co_await send_value(other, command{}, command_tag);
     }
 
 private:
@@ -199,7 +199,7 @@ private:
 
     rc::task<point> messages(peer& other, measured_side side, arrival_order order, const absence& away) {
         const std::uint64_t count = warm_up + asked_.repeat;
-        co_await tell(other, command{count, memory_.size(), side, order}, command_tag);
+        co_await send_value(other, command{count, memory_.size(), side, order}, command_tag);
         std::vector<double> latencies;
         std::vector<double> delays;
         std::vector<double> afters;

@@ -1,4 +1,4 @@
-// registration: what it costs to register memory with a transport, and what the registration cache makes of it.
+// registration: the cost of registering memory with a transport, without and with the registration cache.
 //
 // One process, no peer. For each size the same memory, mapped and touched before, is registered and deregistered; then
 // acquired from a registration cache that is empty (a miss: registers, and watches the memory for unmapping) and from one
@@ -28,7 +28,7 @@ namespace {
 using namespace bench;
 using pingpong::now_ticks;
 
-/// What the cache registers with: a transport's domain.
+/// The registrar of the cache: a transport's domain.
 class device {
 public:
     using handle = rc::region;

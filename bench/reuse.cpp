@@ -1,4 +1,4 @@
-// reuse: what it is worth to send from and receive into memory that has been used before.
+// reuse: the gain by sending from and receiving into memory that has been used before.
 //
 // Ping-pong between two processes, each with a set of send buffers and a set of receive buffers. Of the iterations 0 %, 50 %
 // or 100 % use the buffers of the one before, the others take ones that were never used for a message; every pattern has as
@@ -127,10 +127,10 @@ struct round_memory {
 
 rc::task<> other_side(peer& measuring) {
     for (;;) {
-        const auto what = co_await hear<command>(measuring, command_tag);
+        const auto what = co_await receive_value<command>(measuring, command_tag);
         if (what.count == 0) co_return;
         const round_memory memory(what);
-        co_await tell_go(measuring);
+        co_await send_go(measuring);
         co_await answer(measuring, what, memory.out, memory.in);
     }
 }
@@ -146,7 +146,7 @@ public:
             policies_[{&link, bytes}] = other.policy_for(bytes);
             const std::uint64_t count = iterations(bytes);
             for (const pattern how : reuse_patterns) {
-                // What the library does once is done with a short round of this.
+                // A short round first, for the work that the library does once.
                 const command first{std::min<std::uint64_t>(4, count), bytes, how};
                 static_cast<void>(co_await half_round_trip(other, first));
                 const command what{count, bytes, how};
@@ -154,7 +154,7 @@ public:
                 times_[{&link, bytes, how}].push_back(took);
             }
         }
-        co_await tell(other, command{}, command_tag);
+        co_await send_value(other, command{}, command_tag);
     }
 
     rc::task<> measure_spectrum(peer& other, const link_entry& link, std::uint64_t buffers,
@@ -176,10 +176,10 @@ public:
                                                       before.reuse_registrations};
             }
         }
-        co_await tell(other, command{}, command_tag);
+        co_await send_value(other, command{}, command_tag);
     }
 
-    void tell_reuse() {
+    void print_reuse() {
         for (const link_entry* link : asked_.links) {
             out_.section(std::string(link->transport) + ", " + std::string(link->protocol) + " (" +
                          link->text + ")");
@@ -203,7 +203,7 @@ public:
         }
     }
 
-    void tell_spectrum(std::uint64_t buffers, const std::vector<std::size_t>& layouts) {
+    void print_spectrum(std::uint64_t buffers, const std::vector<std::size_t>& layouts) {
         for (const transport_entry* transport : asked_.transports) {
             out_.section(std::string(transport->name) + ", " + std::to_string(buffers) +
                          " buffers, number i used i times");
@@ -244,9 +244,9 @@ private:
     }
 
     rc::task<double> half_round_trip(peer& other, command what) {
-        co_await tell(other, what, command_tag);
+        co_await send_value(other, what, command_tag);
         const round_memory memory(what);
-        co_await hear_go(other);
+        co_await receive_go(other);
         const std::uint64_t count = memory.spectrum ? what.count * (what.count + 1) / 2 : what.count;
         watch::expect(size_text(memory.bytes), count);
         const tick_count took = co_await ask(other, what, memory.out, memory.in);
@@ -303,9 +303,9 @@ void run(int argc, char** argv) {
         }
     }
     if (spectrum) {
-        all.tell_spectrum(many, which);
+        all.print_spectrum(many, which);
     } else {
-        all.tell_reuse();
+        all.print_reuse();
     }
     out.finish();
 }

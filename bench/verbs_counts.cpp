@@ -1,4 +1,4 @@
-// verbs_counts: what a message costs over verbs, counted at both ends: work requests, doorbells, completions, copies, for
+// verbs_counts: the cost of a message over verbs, counted at both ends: work requests, doorbells, completions, copies, for
 // each protocol list and size. Counts hold on every device; times on an emulated one do not.
 #include "../tools/pingpong/list_names.hpp"
 #include "../tools/pingpong/sizes.hpp"
@@ -29,7 +29,7 @@ struct options {
     unsigned messages = 256;
 };
 
-/// What both ends did, of the device and above it.
+/// Counts of both ends, of the device and above it.
 struct sum {
     rc::verbs_counts device;
     std::uint64_t copies = 0;
@@ -74,7 +74,7 @@ rc::task<> measure(rc::verbs_domain& here, rc::verbs_domain& there, const option
     end_of<List> a = co_await rc::connect<verbs_rc, List>(here, listening.address());
     end_of<List> b = co_await accepting;
     for (const std::size_t bytes : sizes) {
-        co_await stream<List>(a, b, bytes, asked.messages);  // what adapts has adapted, memory is registered
+        co_await stream<List>(a, b, bytes, asked.messages);  // lets adaptive parts adapt, registers memory
         sum before;
         before.add(here, a);
         before.add(there, b);

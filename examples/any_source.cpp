@@ -6,17 +6,16 @@
 namespace rc = rdmacoro;
 
 enum tag : rc::tag_type { ready, job, answer, stop };
-auto bytes_of(std::uint64_t& number) { return std::as_writable_bytes(std::span(&number, 1)); }
 
 rc::task<> worker() {
     auto office = co_await rc::connect<rc::shm>("shm://any_source");
     for (;;) {
-        co_await office.send(rc::const_buffers(), tag::ready);  // a message of no bytes: its tag says all
+        co_await office.send(rc::const_buffers(), tag::ready);  // a message of no bytes: only its tag
         std::uint64_t number = 0;
-        auto got = co_await office.recv(bytes_of(number));
+        auto got = co_await office.recv(rc::bytes_of(number));
         if (got.tag == tag::stop) break;
         number *= number;
-        co_await office.send(bytes_of(number), tag::answer);
+        co_await office.send(rc::bytes_of(number), tag::answer);
     }
     co_await office.close();
 }
@@ -33,16 +32,21 @@ rc::task<> office() {
 
     std::uint64_t next = 1, sum = 0, number = 0;
     for (std::uint64_t stopped = 0; stopped < workers;) {
-        auto got = co_await peers.recv(bytes_of(number));  // any tag, any source
+        auto got = co_await peers.recv(rc::bytes_of(number));  // any tag, any source
         if (got.tag == tag::answer) {
             sum += number;
         } else if (next <= jobs) {
             number = next++;
-            co_await peers.send(got.source, bytes_of(number), tag::job);
+            co_await peers.send(got.source, rc::bytes_of(number), tag::job);
         } else {
             co_await peers.send(got.source, rc::const_buffers(), tag::stop);
             ++stopped;
         }
+    }
+    // Each worker closes now. The same tells of one that died.
+    while (peers.size() > 0) {
+        const auto [worker, why] = co_await peers.gone();
+        peers.remove(worker);
     }
     std::cout << "the squares of 1 to " << jobs << " add up to " << sum << '\n';
     co_await peers.close();

@@ -12,11 +12,21 @@
 #include <rdmacoro/transport/ofi.hpp>
 #endif
 
+#include <exception>
 #include <iostream>
 #include <string>
 #include <string_view>
 
-/// Runs the task that `program.template operator()<Transport>()` gives, and says on stderr what went wrong. Gives the
+/// For `task_group::on_error`: the text of an error, on stderr.
+inline void print_error(std::exception_ptr failure) {
+    try {
+        std::rethrow_exception(std::move(failure));
+    } catch (const std::exception& error) {
+        std::cerr << error.what() << '\n';
+    }
+}
+
+/// Runs the task that `program.template operator()<Transport>()` gives, and prints errors on stderr. Gives the
 /// program's exit status.
 template <class Program>
 int run_by_url(std::string_view url, Program program) {
@@ -33,7 +43,7 @@ int run_by_url(std::string_view url, Program program) {
             scheduler.run(program.template operator()<rdmacoro::verbs_rc>());
 #endif
 #if RDMACORO_WITH_OFI
-        } else if (url.starts_with("ofi://")) {  // RDMACORO_OFI_PROVIDER says which of libfabric's providers
+        } else if (url.starts_with("ofi://")) {  // RDMACORO_OFI_PROVIDER selects libfabric's provider
             scheduler.run(program.template operator()<rdmacoro::ofi<rdmacoro::provider::any>>());
 #endif
         } else {
@@ -43,13 +53,13 @@ int run_by_url(std::string_view url, Program program) {
                     ": write shm://NAME, or tcp://HOST:PORT, with verbs:// or ofi:// likewise");
         }
         return 0;
-    } catch (const std::exception& failure) {
-        std::cerr << failure.what() << '\n';
+    } catch (...) {
+        print_error(std::current_exception());
         return 1;
     }
 }
 
-/// Listens at the URL, says where on stdout (with the real port, if that of the URL is 0), and takes one peer in.
+/// Listens at the URL, prints its address on stdout (with the real port, if that of the URL is 0), and takes one peer in.
 template <rdmacoro::transport T>
 rdmacoro::task<rdmacoro::endpoint<T>> accept_one(std::string_view url) {
     auto listener = co_await rdmacoro::listen<T>(url);

@@ -15,7 +15,7 @@ rc::task<> produce() {
     std::vector<double> numbers(block_numbers);
     for (std::size_t i = 0; i < blocks; ++i) {
         std::iota(numbers.begin(), numbers.end(), static_cast<double>(i));
-        co_await peer.send(std::as_bytes(std::span(numbers)), i);
+        co_await peer.send(numbers, i);
     }
     co_await peer.close();
 }
@@ -28,10 +28,10 @@ rc::task<> consume() {
 
     std::vector<double> buffers[2]{std::vector<double>(block_numbers), std::vector<double>(block_numbers)};
     double sum = 0;
-    co_await peer.recv(std::as_writable_bytes(std::span(buffers[0])), 0);
+    co_await peer.recv(buffers[0], 0);
     for (std::size_t i = 1; i < blocks; ++i) {
         // The next block travels while this one is summed up. `next` must be awaited before it goes out of scope.
-        auto next = rc::start(peer.recv(std::as_writable_bytes(std::span(buffers[i % 2])), i));
+        auto next = rc::start(peer.recv(buffers[i % 2], i));
         sum = std::accumulate(buffers[(i - 1) % 2].begin(), buffers[(i - 1) % 2].end(), sum);
         co_await next;
     }

@@ -28,14 +28,13 @@ struct tally {
         std::cout << total << " bytes, checksum " << std::hex << sum << " on both sides\n";
     }
 };
-auto bytes_of(std::uint64_t& number) { return std::as_writable_bytes(std::span(&number, 1)); }
 
 template <rc::transport T>
 rc::task<> send(std::string_view url, std::string source) {
     tally own{.total = std::filesystem::file_size(source)};
     std::ifstream file(source, std::ios::binary);
     auto peer = co_await rc::connect<T>(url);
-    co_await peer.send(bytes_of(own.total), tag::length);
+    co_await peer.send(rc::bytes_of(own.total), tag::length);
     for (std::vector<char> buffer(piece_bytes); own.done < own.total;) {
         file.read(buffer.data(), static_cast<std::streamsize>(std::min(piece_bytes, own.total - own.done)));
         if (!file) throw std::runtime_error(source + ": cannot be read to its end");
@@ -43,8 +42,8 @@ rc::task<> send(std::string_view url, std::string source) {
         own.add(bytes);
         co_await peer.send(bytes, tag::piece);  // waits while the receiver is behind
     }
-    co_await peer.send(bytes_of(own.sum), tag::checksum);
-    co_await peer.recv(bytes_of(own.theirs), tag::checksum);
+    co_await peer.send(rc::bytes_of(own.sum), tag::checksum);
+    co_await peer.recv(rc::bytes_of(own.theirs), tag::checksum);
     co_await peer.close();
     own.report();
 }
@@ -53,18 +52,18 @@ template <rc::transport T>
 rc::task<> receive(std::string_view url, std::string destination) {
     auto peer = co_await accept_one<T>(url);
     tally own;
-    co_await peer.recv(bytes_of(own.total), tag::length);
+    co_await peer.recv(rc::bytes_of(own.total), tag::length);
     std::ofstream file(destination + ".part", std::ios::binary);
     for (std::vector<char> buffer(piece_bytes); own.done < own.total && file;) {
-        auto got = co_await peer.recv(std::as_writable_bytes(std::span(buffer)), tag::piece);
+        auto got = co_await peer.recv(buffer, tag::piece);
         file.write(buffer.data(), static_cast<std::streamsize>(got.bytes));
         own.add(std::as_bytes(std::span(buffer)).first(got.bytes));
     }
     file.close();
     if (!file) throw std::runtime_error(destination + ".part: cannot be written");
-    co_await peer.recv(bytes_of(own.theirs), tag::checksum);
+    co_await peer.recv(rc::bytes_of(own.theirs), tag::checksum);
     if (own.sum == own.theirs) std::filesystem::rename(destination + ".part", destination);
-    co_await peer.send(bytes_of(own.sum), tag::checksum);
+    co_await peer.send(rc::bytes_of(own.sum), tag::checksum);
     co_await peer.close();
     own.report();
 }

@@ -59,11 +59,11 @@ rc::task<> ask() {
 
     auto peer = co_await rc::connect<noisy, how>(domain, "here");
     std::cout << peer.explain();
-    co_await peer.send(std::as_bytes(std::span("one"sv)));
+    co_await peer.send("one"sv);
     co_await peer.send(std::vector<std::byte>(100'000));  // longer than checked_eager carries
-    co_await peer.send(std::as_bytes(std::span("two"sv)));
+    co_await peer.send("two"sv);
     noisy::next_is_damaged = true;
-    co_await peer.send(std::as_bytes(std::span("three"sv)));
+    co_await peer.send("three"sv);
     co_await peer.close();
     co_await others.join();
 }

@@ -5,18 +5,16 @@
 #include "by_url.hpp"
 
 #include <chrono>
-#include <vector>
 
 namespace rc = rdmacoro;
 using namespace std::chrono_literals;
 
 template <rc::transport T>
 rc::task<> echo(rc::endpoint<T> peer) {
-    std::vector<std::byte> buffer(1 << 20);
     for (;;) {
-        auto got = co_await rc::as_result(peer.recv(buffer));  // any tag; an error instead of an exception
-        if (!got) break;                                       // the client closed, or is gone
-        co_await peer.send(std::span(buffer).first(got->bytes), got->tag);
+        auto got = co_await rc::as_result(peer.recv_lent());  // a message of any length, with any tag
+        if (got.error() == rc::errc::closed) break;           // the client closed, all is well
+        co_await peer.send(got.value().bytes(), got->tag());  // value() throws any other error
     }
 }
 
@@ -24,16 +22,17 @@ template <rc::transport T>
 rc::task<> serve(std::string_view url) {
     auto listener = co_await rc::listen<T>(url);
     std::cout << "listening at " << listener.address() << std::endl;
-    rc::task_group clients;  // one client's failure is not another's
+    rc::task_group clients;
+    clients.on_error(print_error);  // one client's failure is not another's
     for (;;) clients.spawn(echo<T>, co_await listener.accept());
 }
 
 template <rc::transport T>
 rc::task<> ask(std::string_view url, std::string question) {
-    auto peer = co_await rc::connect<T>(url);
+    auto peer = co_await rc::connect<T>(url, {.retry_for = 2s});
     std::string answer(question.size(), '\0');
-    co_await peer.send(std::as_bytes(std::span(question)), 7);  // 7: a tag, a number that names the message
-    auto got = co_await rc::timeout(peer.recv(std::as_writable_bytes(std::span(answer)), 7), 5s);
+    co_await peer.send(question, 7);  // 7: a tag, a number that names the message
+    auto got = co_await rc::timeout(peer.recv(answer, 7), 5s);
     std::cout << answer.substr(0, got.bytes) << '\n';
     co_await peer.close();
 }

@@ -20,7 +20,7 @@ rc::task<> send_matrix() {
     const std::array head{header{3, 4}};
     std::vector<double> cells(12);
     std::iota(cells.begin(), cells.end(), 1.0);
-    const auto message = rc::gather(std::as_bytes(std::span(head)), std::as_bytes(std::span(cells)));
+    const auto message = rc::gather(head, cells);
     for (const rc::tag_type tag : {1u, 2u, 3u}) co_await peer.send(message, tag);
     co_await peer.close();
 }
@@ -40,8 +40,7 @@ rc::task<> receive_matrices() {
     // Into several pieces, filled in order.
     std::array<header, 1> head;
     std::vector<double> cells(12);
-    auto got = co_await peer.recv(
-        rc::scatter(std::as_writable_bytes(std::span(head)), std::as_writable_bytes(std::span(cells))), 1);
+    auto got = co_await peer.recv(rc::scatter(head, cells), 1);
     std::cout << "scattered: " << head[0].rows << " x " << head[0].columns << ", " << got.bytes
               << " bytes, sum " << std::accumulate(cells.begin(), cells.end(), 0.0) << '\n';
 

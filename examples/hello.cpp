@@ -2,12 +2,14 @@
 #include <rdmacoro/rdmacoro.hpp>
 
 #include <iostream>
+#include <string>
 
 namespace rc = rdmacoro;
+using namespace std::literals;
 
 rc::task<> greet() {
     auto peer = co_await rc::connect<rc::shm>("shm://hello");
-    co_await peer.send(std::as_bytes(std::span("hello, world")));
+    co_await peer.send("hello, world"sv);
     co_await peer.close();  // waits until the message is there
 }
 
@@ -17,9 +19,10 @@ rc::task<> listen() {
     others.spawn(greet);  // runs beside this task from now on
 
     auto peer = co_await listener.accept();
-    char text[64];
-    auto got = co_await peer.recv(std::as_writable_bytes(std::span(text)));
-    std::cout << "got " << got.bytes << " bytes: " << text << '\n';
+    std::string text(64, ' ');
+    auto got = co_await peer.recv(text);
+    text.resize(got.bytes);
+    std::cout << "got " << text << '\n';
     co_await others.join();
 }
 

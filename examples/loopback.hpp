@@ -32,7 +32,7 @@ struct loopback {
     };
 
     class domain;
-    /// An end that nobody listens to yet; what comes meanwhile waits in the wire. The other end is gone when this is the
+    /// An end without a sink yet; messages wait in the wire. The other end is closed when this is the
     /// wire's only owner.
     struct connection {
         domain* home = nullptr;
@@ -63,7 +63,7 @@ struct loopback {
         ~pollable() = default;
     };
 
-    /// Knows who listens, and polls the links whenever its scheduler polls it.
+    /// Has the listeners by name, and polls the links whenever its scheduler polls it.
     class domain : public rc::progress_source {
     public:
         explicit domain(rc::scheduler& owner) : owner_(owner) { owner.add_source(*this); }
@@ -148,7 +148,7 @@ struct loopback {
                 direction& in = end_.both->ways[1 - end_.side];
                 if (in.read == in.written) break;
                 const slot& from = in[in.read];
-                if (sink_.deliver(from.header, {from.payload, from.bytes}) == rc::delivery::later)
+                if (sink_.deliver(from.header, {from.payload, from.bytes}) == rc::delivery::defer)
                     return moved;
                 ++moved;
                 if (end_.both) ++in.read;  // else the sink closed this link
@@ -158,7 +158,7 @@ struct loopback {
                 sink_.writable();
                 ++moved;
             }
-            if (end_.both && other_is_gone() && moved == 0) {  // all that it had said was handed up
+            if (end_.both && other_is_gone() && moved == 0) {  // all that it had sent was handed up
                 close(make_error_code(rc::errc::peer_lost));
                 ++moved;
             }

@@ -12,25 +12,24 @@ namespace rc = rdmacoro;
 template <rc::transport T>
 rc::task<> open_memory(std::string_view url) {
     typename T::domain domain(
-        *rc::scheduler::current());  // where memory is registered; outlives what is made in it
+        *rc::scheduler::current());  // where memory is registered; outlives its regions and connections
     auto listener = co_await rc::listen<T>(domain, url);
     std::cout << "listening at " << listener.address() << std::endl;
     auto peer = co_await listener.accept();
 
     std::vector<int> table(1000);
     std::iota(table.begin(), table.end(), 0);
-    const rc::region region =
-        domain.register_memory(std::as_writable_bytes(std::span(table)), rc::access_rights::all);
+    const rc::region region = domain.register_memory(rc::bytes_of(table), rc::access_rights::all);
 
-    // What the peer needs to reach it are 32 bytes: address, length, rights and a key that nobody can guess.
-    co_await peer.send(std::as_bytes(std::span(&region.remote(), 1)));
+    // What the peer needs to reach it are 32 bytes: address, length, rights and a key that cannot be guessed.
+    co_await peer.send(rc::bytes_of(region.remote()));
 
     std::byte done;
-    co_await peer.recv(std::span(&done, 1));
+    co_await peer.recv(rc::bytes_of(done));
     std::cout << "table[500] is now " << table[500] << '\n';
 
     // Nothing comes: this waits until the other side has ended.
-    static_cast<void>(co_await rc::as_result(peer.recv(std::span(&done, 1))));
+    static_cast<void>(co_await rc::as_result(peer.recv(rc::bytes_of(done))));
     co_await peer.close();
 }  // the region goes: from here on the key opens nothing
 
@@ -39,10 +38,10 @@ template <rc::transport T>
 rc::task<> use_memory(std::string_view url) {
     auto peer = co_await rc::connect<T>(url);
     rc::remote_region table;
-    co_await peer.recv(std::as_writable_bytes(std::span(&table, 1)));
+    co_await peer.recv(rc::bytes_of(table));
 
     int value = 0;
-    const auto here = std::as_writable_bytes(std::span(&value, 1));
+    const auto here = rc::bytes_of(value);
     const rc::remote_region there = table.part(500 * sizeof(int), sizeof(int));
     co_await peer.rdma_get(there, here);
     std::cout << "read " << value << '\n';
@@ -51,7 +50,7 @@ rc::task<> use_memory(std::string_view url) {
     co_await peer.rdma_put(here, there);  // when it ends the peer's memory has it
 
     const std::byte done{1};
-    co_await peer.send(std::span(&done, 1));
+    co_await peer.send(rc::bytes_of(done));
 
     // Refused by the other side. Where its adapter does that the link ends, too: link_capabilities().ends_on_refusal.
     auto past = co_await rc::as_result(peer.rdma_get(table.part(table.length, sizeof(int)), here));

@@ -15,7 +15,7 @@ namespace bench {
 
 using pingpong::idle_kind;
 
-/// What one side does once it is connected.
+/// The part of one side, called once it is connected.
 using side = std::function<rc::task<>(peer&)>;
 
 /// One protocol list over one transport.
@@ -24,9 +24,9 @@ struct link_entry {
     std::string_view protocol;
     std::string_view description;
     std::string text;  ///< the list: "eager, segmented"
-    /// Connects, does `what`, says goodbye. Throws.
+    /// Connects, calls `what`, closes. Throws.
     void (*connect)(const std::string& address, idle_kind idle, const side& what);
-    /// Listens, tells its address, does `what` with the first who comes. Throws.
+    /// Listens, reports its address, calls `what` with the first peer accepted. Throws.
     void (*listen)(const std::string& address, idle_kind idle,
                    const std::function<void(const std::string& address)>& listening, const side& what);
 };

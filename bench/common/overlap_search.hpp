@@ -8,7 +8,7 @@ namespace bench {
 
 /// How much of a communication's time a computation beside it hides. `no_computation` is the time of the loop's body with
 /// no computation in it. Then the computation grows by a tenth a step, from a hundredth of that, until the body takes more
-/// than 1.1 times as long as without; the last step before that is what counts:
+/// than 1.1 times as long as without; the last step before that counts:
 ///
 ///     ratio = (c - (l - l0)) / l0
 ///
@@ -23,7 +23,7 @@ public:
     static constexpr double first_part = 0.01;
     static constexpr double growth = 1.1;
     static constexpr double most_loop = 1.1;
-    /// Times l0. What computes that long hides everything there is to hide.
+    /// Times l0. A computation of that length hides all that can be hidden.
     static constexpr double most_computation = 2.5;
 
     struct step {

@@ -29,7 +29,7 @@ void run_pair(const settings& asked, const link_entry& link, const side& measuri
         link.listen(wanted, asked.idle, listening, other);
     });
     if (child.address().empty()) {
-        static_cast<void>(child.ends_well());  // it has said why
+        static_cast<void>(child.ends_well());  // it has printed the reason
         throw run_error(where + ": the listening side could not begin");
     }
     pingpong::pin_to(asked.cpus[0]);
@@ -44,7 +44,7 @@ void run_pair(const settings& asked, const link_entry& link, const side& measuri
     if (!child.ends_well()) throw run_error(where + ": the listening side failed");
 }
 
-rc::task<> hear_go(peer& from) { static_cast<void>(co_await hear<std::uint64_t>(from, go_tag)); }
+rc::task<> receive_go(peer& from) { static_cast<void>(co_await receive_value<std::uint64_t>(from, go_tag)); }
 
 void check_length(const rc::received& got, std::size_t bytes) {
     if (got.bytes != bytes) {

@@ -1,4 +1,4 @@
-// Two processes on two CPUs that exchange messages, and what they say to each other around those.
+// Two processes on two CPUs that exchange messages, and their control messages.
 #pragma once
 
 #include "settings.hpp"
@@ -23,10 +23,10 @@ inline constexpr rc::tag_type command_tag = 3;
 /// either failed. Precondition: no scheduler and no other thread exists.
 void run_pair(const settings& asked, const link_entry& link, const side& measuring, const side& other);
 
-// Both sides are one program on one machine: what they say are plain values.
+// Both sides are one program on one machine: control messages are plain values.
 
 template <class Value>
-rc::task<> tell(peer& to, Value value, rc::tag_type tag) {
+rc::task<> send_value(peer& to, Value value, rc::tag_type tag) {
     static_assert(std::is_trivially_copyable_v<Value>);
     std::array<std::byte, sizeof(Value)> raw;
     std::memcpy(raw.data(), &value, sizeof value);
@@ -35,7 +35,7 @@ rc::task<> tell(peer& to, Value value, rc::tag_type tag) {
 }
 
 template <class Value>
-rc::task<Value> hear(peer& from, rc::tag_type tag) {
+rc::task<Value> receive_value(peer& from, rc::tag_type tag) {
     static_assert(std::is_trivially_copyable_v<Value>);
     std::array<std::byte, sizeof(Value)> raw{};
     pending receiving = pending::recv(from, raw, tag);
@@ -46,8 +46,8 @@ rc::task<Value> hear(peer& from, rc::tag_type tag) {
     co_return value;
 }
 
-inline rc::task<> tell_go(peer& to) { return tell<std::uint64_t>(to, 0, go_tag); }
-rc::task<> hear_go(peer& from);
+inline rc::task<> send_go(peer& to) { return send_value<std::uint64_t>(to, 0, go_tag); }
+rc::task<> receive_go(peer& from);
 
 /// The same, begun but not awaited: `co_await message.sent` later.
 struct go_message {
@@ -56,7 +56,7 @@ struct go_message {
     pending sent;
 };
 
-/// Throws `run_error` when what came is not as long as what was sent.
+/// Throws `run_error` when a message has another length than expected.
 void check_length(const rc::received& got, std::size_t bytes);
 
 /// Throws `run_error` when the list carries no such message.

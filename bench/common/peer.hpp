@@ -1,4 +1,4 @@
-// A connected endpoint of any transport and protocol list, as one type: what is measured is compiled once, the lists are
+// A connected endpoint of any transport and protocol list, as one type: benchmarks are compiled once, the lists are
 // chosen at run time. An operation costs two or three virtual calls more than the endpoint's own, a few nanoseconds.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace bench {
 
 namespace rc = rdmacoro;
 
-/// A started send or receive of an endpoint, whose type only the place where it was made knows.
+/// A started send or receive of an endpoint, with its type erased.
 class started_operation {
 public:
     started_operation() = default;
@@ -39,7 +39,7 @@ struct operation_place {
     alignas(64) std::array<std::byte, 704> memory;
 };
 
-/// One peer. What each function does is said at `rdmacoro::endpoint`.
+/// One peer. The functions are those of `rdmacoro::endpoint`.
 class peer {
 public:
     peer() = default;

@@ -13,7 +13,7 @@ report::report(const settings& asked, std::vector<column> columns)
     pingpong::check_writable(asked.json);
 }
 
-void report::say(const std::string& text) const {
+void report::print(const std::string& text) const {
     std::FILE* const to = asked_.json == "-" ? stderr : stdout;  // standard output is the document's then
     pingpong::watch::clear_line();
     std::fwrite(text.data(), 1, text.size(), to);
@@ -33,15 +33,15 @@ std::string report::line_of(const std::vector<std::string>& cells) const {
 void report::section(const std::string& title) {
     std::vector<std::string> names;
     for (const column& one : columns_) names.emplace_back(one.name);
-    say("\n" + title + "\n" + line_of(names));
+    print("\n" + title + "\n" + line_of(names));
 }
 
 void report::row(std::initializer_list<std::string> cells, nlohmann::ordered_json fields) {
-    say(line_of(cells));
+    print(line_of(cells));
     results_.push_back(std::move(fields));
 }
 
-void report::note(const std::string& text) { say("  " + text + "\n"); }
+void report::note(const std::string& text) { print("  " + text + "\n"); }
 
 void report::finish(nlohmann::ordered_json facts) {
     if (asked_.json.empty()) return;

@@ -1,4 +1,4 @@
-// How results are told: a table as they come, and JSON at the end.
+// Output of results: rows of a table as they come, and JSON at the end.
 #pragma once
 
 #include "settings.hpp"
@@ -43,7 +43,7 @@ public:
     [[nodiscard]] double ns_per_tick() const noexcept { return ticks_.ns; }
 
 private:
-    void say(const std::string& text) const;
+    void print(const std::string& text) const;
     [[nodiscard]] std::string line_of(const std::vector<std::string>& cells) const;
 
     const settings& asked_;

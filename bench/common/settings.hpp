@@ -1,4 +1,4 @@
-// What the programs here have in common on their command lines.
+// Options that all programs here have.
 #pragma once
 
 #include "links.hpp"
@@ -32,13 +32,13 @@ struct settings {
     std::string json;  ///< a file, or "-"
 };
 
-/// What a program measures unless told otherwise.
+/// Defaults of a program.
 struct defaults {
     bool pair = true;  ///< two processes that exchange messages; false: one, without protocols
     std::string protocols = "auto";
     std::string sizes;
     std::string repeat;       ///< how often one thing is timed
-    std::string repeat_help;  ///< what is timed so often
+    std::string repeat_help;  ///< help text of that option
     std::string rounds;       ///< how often all is measured anew; empty: no such option
 };
 
@@ -69,7 +69,7 @@ private:
 [[nodiscard]] std::uint64_t parse_number(const char* option, const std::string& text, std::uint64_t least,
                                          std::uint64_t most);
 
-/// Runs a program and turns what it throws into a message and an exit status.
+/// Runs a program and turns an exception into a message and an exit status.
 int run_program(const char* name, int argc, char** argv, void (*body)(int argc, char** argv));
 
 }  // namespace bench

@@ -14,8 +14,8 @@ inline void compute(std::uint64_t turns) noexcept {
     }
 }
 
-/// What a turn takes. A computation is a number of turns, not a time: when the processor is taken away from it, or slowed
-/// down by what runs beside it, it takes longer, as a program's own computation would.
+/// The time of a turn. A computation is a number of turns, not a time: when the processor is taken away from it, or slowed
+/// down by other load, it takes longer, as a program's own computation would.
 class compute_clock {
 public:
     /// Takes some milliseconds.

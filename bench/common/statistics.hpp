@@ -1,4 +1,4 @@
-// What is said of many times.
+// Medians.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,18 @@
 // Everything of rdmacoro that needs no network library. Add the headers of the transports that do: transport/tcp.hpp.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "rdmacoro needs C++20: compile with -std=c++20 or later"
+#else
+
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/memory/memory.hpp>
 #include <rdmacoro/messaging/messaging.hpp>
 #include <rdmacoro/protocol/protocol.hpp>
 #include <rdmacoro/transport/shm.hpp>
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/messaging/compiled/shm.hpp>
+#endif
+
+#endif  // C++20

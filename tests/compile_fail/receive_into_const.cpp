@@ -1,7 +1,8 @@
 // Memory that must not be written can't be received into.
-// expect: recv
-// expect(gcc): convertible_to|constraints not satisfied
-// expect(clang): convertible_to|constraints not satisfied
+// expect(gcc): use of deleted function .*takes_text_vectors_and_spans::recv.*Refused = std::span<const std::byte
+// expect(clang): call to deleted member function 'recv'
+// expect(clang): Refused = std::span<const std::byte> &\] has been explicitly deleted
+// expect: neither const nor temporary
 #include <rdmacoro/rdmacoro.hpp>
 
 rdmacoro::task<> receive(rdmacoro::endpoint<rdmacoro::shm>& peer, std::span<const std::byte> memory) {

@@ -1,6 +1,6 @@
-#include "transports.hpp"
+#include "conformance.hpp"
 
-#include "support/catch.hpp"
+#include <rdmacoro/protocol/provider_matched.hpp>
 
 #include "support/counting_new.hpp"
 
@@ -14,18 +14,12 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// The smallest budget there is.
-mailbox_options little() {
-    mailbox_options o;
-    o.unexpected_bytes = 1;
-    return o;
-}
 constexpr std::size_t least_bytes = rdmacoro::detail::least_budget * rdmacoro::detail::credit_bytes;
 
-/// What a mailbox may take for one peer: its budget, and what pools keep beyond what is in use: a slab for each class.
+/// Most memory of a mailbox for one peer: its budget, and one unused slab for each size class of the pools.
 constexpr std::size_t bound(std::size_t budget) { return budget + 24 * 64 * 1024; }
 
-/// What of this process is in memory, in bytes.
+/// The resident set of this process, in bytes.
 std::size_t resident_bytes() {
     std::ifstream statm("/proc/self/statm");
     std::size_t all = 0;
@@ -34,13 +28,10 @@ std::size_t resident_bytes() {
     return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-}  // namespace
-
-template <class T>
-task<> sender_waits(world<T>& w) {
-    auto p = co_await w.connected({}, little());
-    // Sends as many as it can; nobody receives.
-    using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+task<> sender_waits(two_domains& w) {
+    auto p = co_await w.connected({}, least_memory());
+    // Sends as many as it can; none is received.
+    using send_type = started<any_operation<void>>;
     const auto data = pattern(1000, 1);
     std::deque<send_type> sends;
     for (int n = 0; n < 2000; ++n) sends.emplace_back(p.a.send(data, static_cast<tag_type>(n)));
@@ -57,7 +48,7 @@ task<> sender_waits(world<T>& w) {
     CHECK(done >= 100);                                              // the budget is there to be used
     CHECK(done * 1000 <= 2 * least_bytes + (std::size_t{1} << 20));  // some may still be in the network
     for (std::size_t n = done; n < sends.size(); ++n) CHECK_FALSE(sends[n].done());
-    auto& store = p.b.connection().box().store();
+    auto& store = p.b.connection().mailbox().store();
     CHECK(store.footprint() <= bound(least_bytes));
     CHECK(p.a.counts().credit_waits + p.a.counts().room_waits > 0);
     // Receiving gives credit back, and all goes on in order.
@@ -70,20 +61,19 @@ task<> sender_waits(world<T>& w) {
     for (auto& s : sends) co_await s;
     CHECK(store.live() == 0);
 }
-TEMPLATE_LIST_TEST_CASE("a sender without credit waits, and the receiver's memory stays within its budget",
-                        "", every_transport) {
-    conform<TestType>(sender_waits<typename TestType::transport_type>);
+CONFORMANCE_CASE("a sender without credit waits, and the receiver's memory stays within its budget",
+                 every_transport) {
+    conform(over, sender_waits);
 }
 
-template <class T>
-task<> a_million(world<T>& w) {
+task<> a_million(two_domains& w) {
     auto p = co_await w.connected();
-    constexpr std::uint64_t messages = slowness == 1 ? 1'000'000 : 50'000;
-    auto sender = [](endpoint<T>& from) -> task<> {
+    const std::uint64_t messages = w.is().slowness == 1 ? 1'000'000 : 50'000;
+    auto sender = [](peer& from, std::uint64_t count) -> task<> {
         // Many at a time, as a program in a hurry sends them.
-        using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+        using send_type = started<any_operation<void>>;
         std::uint64_t numbers[50];
-        for (std::uint64_t n = 0; n < messages; n += std::size(numbers)) {
+        for (std::uint64_t n = 0; n < count; n += std::size(numbers)) {
             std::deque<send_type> batch;
             for (std::size_t i = 0; i < std::size(numbers); ++i) {
                 numbers[i] = n + i;
@@ -91,9 +81,10 @@ task<> a_million(world<T>& w) {
             }
             for (send_type& sending : batch) co_await sending;
         }
-        co_await from.send({}, messages);
+        co_await from.send({}, count);
     };
-    constexpr std::uint32_t cost = rdmacoro::detail::message_cost(sizeof(std::uint64_t));
+    const std::uint32_t cost = rdmacoro::detail::message_cost(
+        sizeof(std::uint64_t) + (w.is().delegates_matching ? rdmacoro::detail::claim_overhead : 0));
     const auto& from_here = p.a.connection().credits();
     const auto& granted_there = p.b.connection().credits();
     constexpr std::size_t budget = mailbox_options{}.unexpected_bytes;
@@ -101,7 +92,7 @@ task<> a_million(world<T>& w) {
     CHECK(fit == budget / (cost * rdmacoro::detail::credit_bytes));
     CHECK(fit > 1000);
     // Each is unexpected: none is received before as many are there as the sender has credit for.
-    auto& box = p.b.connection().box();
+    auto& box = p.b.connection().mailbox();
     std::uint64_t wrong = 0;
     std::size_t largest = 0;
     std::size_t fullest = 0;
@@ -110,7 +101,7 @@ task<> a_million(world<T>& w) {
     std::size_t resident_most = 0;
     const std::size_t resident_before = resident_bytes();
     task_group group;
-    group.spawn(sender, std::ref(p.a));
+    group.spawn(sender, std::ref(p.a), messages);
     for (std::uint64_t n = 0; n < messages;) {
         const std::uint64_t end = n + (granted_there.granted() - granted_there.payable()) / cost;
         co_await p.b.probe(std::min(end, messages) - 1);
@@ -141,7 +132,7 @@ task<> a_million(world<T>& w) {
     CHECK(p.a.counts().credit_waits + p.a.counts().room_waits > 0);
     CHECK(largest <= bound(budget));
     CHECK(box.store().live() == 0);
-    if (counts_allocations && !kept_by_library) {  // a sanitizer keeps freed memory
+    if (counts_allocations && !w.is().stored_by_library) {  // a sanitizer keeps freed memory
         CAPTURE(resident_before, resident_first, resident_most);
         CHECK(resident_first <= resident_before + 2 * bound(budget));
         // Many budgets have gone through since it was first full; what may still grow is what the transport touches of its
@@ -149,22 +140,21 @@ task<> a_million(world<T>& w) {
         CHECK(resident_most <= resident_first + budget);
     }
 }
-TEMPLATE_LIST_TEST_CASE("a million unexpected messages are kept in order and in bounded memory", "",
-                        every_real_transport) {
-    conform<TestType>(a_million<typename TestType::transport_type>);
+CONFORMANCE_CASE("a million unexpected messages are kept in order and in bounded memory",
+                 every_real_transport) {
+    conform(over, a_million);
 }
 
-template <class T>
-task<> long_ones_wait(world<T>& w) {
-    auto p = co_await w.connected({}, little());
-    // Far more than the budget, announced and not received: only what was paid for may come.
-    using send_type = started<send_operation<typename endpoint<T>::connection_type>>;
+task<> long_ones_wait(two_domains& w) {
+    auto p = co_await w.connected({}, least_memory());
+    // Far more than the budget, announced and not received: only bytes covered by credits may arrive.
+    using send_type = started<any_operation<void>>;
     const auto data = pattern(2 << 20, 2);
     std::deque<send_type> sends;
     for (int n = 0; n < 20; ++n) sends.emplace_back(p.a.send(data, static_cast<tag_type>(n)));
     co_await p.b.probe(0);
     for (int turns = 0; turns < 200; ++turns) co_await yield();
-    auto& store = p.b.connection().box().store();
+    auto& store = p.b.connection().mailbox().store();
     CHECK(store.footprint() <= bound(least_bytes));
     std::vector<std::byte> into(2 << 20);
     for (int n = 0; n < 20; ++n) {
@@ -175,38 +165,39 @@ task<> long_ones_wait(world<T>& w) {
     for (auto& s : sends) co_await s;
     CHECK(store.live() == 0);
 }
-TEMPLATE_LIST_TEST_CASE("long messages that nobody receives stay with their sender", "", every_transport) {
-    conform<TestType>(long_ones_wait<typename TestType::transport_type>);
+CONFORMANCE_CASE("long messages that are not received stay with their sender", every_transport) {
+    conform(over, long_ones_wait);
 }
 
-template <class T>
-task<> one_way_credit(world<T>& w) {
+task<> one_way_credit(two_domains& w) {
     // Nothing but credit flows back.
-    auto p = co_await w.connected({}, little());
-    auto sender = [](endpoint<T>& from) -> task<> {
+    auto p = co_await w.connected({}, least_memory());
+    auto sender = [](peer& from, int count) -> task<> {
         const auto data = pattern(500, 1);
-        for (int n = 0; n < 20000 / slowness; ++n) co_await from.send(data);
+        for (int n = 0; n < count; ++n) co_await from.send(data);
     };
+    const int messages = 20000 / w.is().slowness;
     task_group group;
-    group.spawn(sender, std::ref(p.a));
+    group.spawn(sender, std::ref(p.a), messages);
     std::vector<std::byte> into(500);
-    for (int n = 0; n < 20000 / slowness; ++n) co_await p.b.recv(into);
+    for (int n = 0; n < messages; ++n) co_await p.b.recv(into);
     co_await group.join();
     CHECK(p.b.counts().credit_messages > 0);
-    CHECK(p.b.counts().credit_messages < 20000 / slowness / 8);  // gathered, not one for each message
+    CHECK(p.b.counts().credit_messages <
+          static_cast<std::uint64_t>(messages) / 8);  // gathered, not one for each message
 }
-TEMPLATE_LIST_TEST_CASE("credit flows back when nothing else is sent that way", "", every_transport) {
-    conform<TestType>(one_way_credit<typename TestType::transport_type>);
+CONFORMANCE_CASE("credit flows back when nothing else is sent that way", every_transport) {
+    conform(over, one_way_credit);
 }
 
-template <class T>
-task<> one_way_credit_in_bulk(world<T>& w) {
+task<> one_way_credit_in_bulk(two_domains& w) {
     // Messages that each cost several times what one header can give back.
+    const auto slowness = static_cast<std::size_t>(w.is().slowness);
     mailbox_options rich;
     rich.unexpected_bytes = (std::size_t{64} << 20) / slowness;
     auto p = co_await w.connected({}, rich);
     const auto data = pattern((std::size_t{16} << 20) / slowness, 1);
-    auto sender = [](endpoint<T>& from, std::span<const std::byte> what) -> task<> {
+    auto sender = [](peer& from, std::span<const std::byte> what) -> task<> {
         for (int n = 0; n < 8; ++n) co_await from.send(what);
     };
     task_group group;
@@ -219,6 +210,8 @@ task<> one_way_credit_in_bulk(world<T>& w) {
     CHECK(same_bytes(into, data));
     co_await group.join();
 }
-TEMPLATE_LIST_TEST_CASE("credit flows back in full however much a message cost", "", every_transport) {
-    conform<TestType>(one_way_credit_in_bulk<typename TestType::transport_type>);
+CONFORMANCE_CASE("credit flows back in full however much a message cost", every_transport) {
+    conform(over, one_way_credit_in_bulk);
 }
+
+}  // namespace

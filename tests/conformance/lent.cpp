@@ -1,6 +1,4 @@
-#include "transports.hpp"
-
-#include "support/catch.hpp"
+#include "conformance.hpp"
 
 #include <optional>
 
@@ -8,11 +6,10 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
-const std::size_t sizes[] = {0, 1, 48, 49, 1008, 1009, 4000, 32768, 32769, 300000, std::size_t{5} << 20};
-}
 
-template <class T>
-task<> lends_all_sizes(world<T>& w) {
+const std::size_t sizes[] = {0, 1, 48, 49, 1008, 1009, 4000, 32768, 32769, 300000, std::size_t{5} << 20};
+
+task<> lends_all_sizes(two_domains& w) {
     auto p = co_await w.connected();
     for (const std::size_t bytes : sizes) {
         const auto data = pattern(bytes, bytes);
@@ -34,12 +31,11 @@ task<> lends_all_sizes(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("lent messages of all sizes are read where they lie", "", every_transport) {
-    conform<TestType>(lends_all_sizes<typename TestType::transport_type>);
+CONFORMANCE_CASE("lent messages of all sizes are read where they lie", every_transport) {
+    conform(over, lends_all_sizes);
 }
 
-template <class T>
-task<> outlives_endpoint(world<T>& w) {
+task<> outlives_endpoint(two_domains& w) {
     std::vector<message> kept;
     {
         auto p = co_await w.connected();
@@ -67,17 +63,16 @@ task<> outlives_endpoint(world<T>& w) {
     kept.erase(kept.begin());
     while (!kept.empty()) kept.pop_back();
 }
-TEMPLATE_LIST_TEST_CASE("lent messages outlive their endpoint", "", every_transport) {
-    conform<TestType>(outlives_endpoint<typename TestType::transport_type>);
+CONFORMANCE_CASE("lent messages outlive their endpoint", every_transport) {
+    conform(over, outlives_endpoint);
 }
 
-template <class T>
-task<> holding_many(world<T>& w) {
+task<> holding_many(two_domains& w) {
     auto p = co_await w.connected();
-    // More than any transport lends of its own: what it can't spare is copied, and messages go on.
+    // More than any transport lends of its own buffers: further messages are copied, and none is held up.
     std::vector<message> kept;
     constexpr std::size_t count = 300;
-    auto sender = [](endpoint<T>& from) -> task<> {
+    auto sender = [](peer& from) -> task<> {
         for (std::size_t n = 0; n < count; ++n) {
             const auto data = pattern(4000, n);
             co_await from.send(data);
@@ -97,12 +92,11 @@ task<> holding_many(world<T>& w) {
     const message again = co_await receiving;
     CHECK(is_pattern(again.bytes(), 9));
 }
-TEMPLATE_LIST_TEST_CASE("holding hundreds of lent messages does not stop the others", "", every_transport) {
-    conform<TestType>(holding_many<typename TestType::transport_type>);
+CONFORMANCE_CASE("holding hundreds of lent messages does not stop the others", every_transport) {
+    conform(over, holding_many);
 }
 
-template <class T>
-task<> too_long_to_lend(world<T>& w) {
+task<> too_long_to_lend(two_domains& w) {
     mailbox_options small;
     small.lent_bytes = 10000;
     auto p = co_await w.connected({}, small);
@@ -120,7 +114,9 @@ task<> too_long_to_lend(world<T>& w) {
         CHECK(got.size() == 10000);
     }
 }
-TEMPLATE_LIST_TEST_CASE("a message above lent_bytes ends a lent receive truncated and the link goes on", "",
-                        every_transport) {
-    conform<TestType>(too_long_to_lend<typename TestType::transport_type>);
+CONFORMANCE_CASE("a message above lent_bytes ends a lent receive truncated and the link goes on",
+                 every_transport) {
+    conform(over, too_long_to_lend);
 }
+
+}  // namespace

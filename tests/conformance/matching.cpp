@@ -1,6 +1,4 @@
-#include "transports.hpp"
-
-#include "support/catch.hpp"
+#include "conformance.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -12,14 +10,10 @@ using namespace rdmacoro::test;
 namespace {
 
 /// Sends a number with a tag.
-template <class T>
-task<> say(endpoint<T>& from, std::uint64_t number, tag_type tag) {
-    co_await from.send(bytes_of(number), tag);
-}
+task<> say(peer& from, std::uint64_t number, tag_type tag) { co_await from.send(bytes_of(number), tag); }
 
 /// Receives a number and checks that it is `number`.
-template <class T>
-task<> hears(endpoint<T>& at, tag_match wanted, std::uint64_t number) {
+task<> hears(peer& at, tag_match wanted, std::uint64_t number) {
     std::uint64_t value = 0;
     const received got = co_await at.recv(room_for(value), wanted);
     CHECK(got.bytes == sizeof value);
@@ -28,15 +22,9 @@ task<> hears(endpoint<T>& at, tag_match wanted, std::uint64_t number) {
 }
 
 /// Waits until a message with this tag lies unexpected at `at`.
-template <class T>
-task<> until_there(endpoint<T>& at, tag_type tag) {
-    co_await at.probe(tag);
-}
+task<> until_there(peer& at, tag_type tag) { co_await at.probe(tag); }
 
-}  // namespace
-
-template <class T>
-task<> exact_tags(world<T>& w) {
+task<> exact_tags(two_domains& w) {
     auto p = co_await w.connected();
     for (tag_type tag = 1; tag <= 100; ++tag) co_await say(p.a, tag * 10, tag);
     co_await until_there(p.b, 100);
@@ -47,12 +35,11 @@ task<> exact_tags(world<T>& w) {
     co_await until_there(p.b, far[3]);
     for (int i = 3; i >= 0; --i) co_await hears(p.b, far[i], (far[i] ^ 5));
 }
-TEMPLATE_LIST_TEST_CASE("an exact tag takes its message from among the others", "", every_transport) {
-    conform<TestType>(exact_tags<typename TestType::transport_type>);
+CONFORMANCE_CASE("an exact tag takes its message from among the others", every_transport) {
+    conform(over, exact_tags);
 }
 
-template <class T>
-task<> masks(world<T>& w) {
+task<> masks(two_domains& w) {
     auto p = co_await w.connected();
     co_await say(p.a, 1, 0x11);
     co_await say(p.a, 2, 0x21);
@@ -81,12 +68,11 @@ task<> masks(world<T>& w) {
     CHECK(low == 6);
     CHECK(high == 5);
 }
-TEMPLATE_LIST_TEST_CASE("a mask takes the first message that agrees in its bits", "", every_transport) {
-    conform<TestType>(masks<typename TestType::transport_type>);
+CONFORMANCE_CASE("a mask takes the first message that agrees in its bits", every_transport) {
+    conform(over, masks);
 }
 
-template <class T>
-task<> posted_order(world<T>& w) {
+task<> posted_order(two_domains& w) {
     auto p = co_await w.connected();
     std::uint64_t values[6] = {};
     auto r0 = start(p.b.recv(room_for(values[0]), any_tag));
@@ -114,14 +100,12 @@ task<> posted_order(world<T>& w) {
     CHECK(values[4] == 6);
     CHECK(values[5] == 5);
 }
-TEMPLATE_LIST_TEST_CASE("of the receives that accept a message the one posted first gets it", "",
-                        every_transport) {
-    conform<TestType>(posted_order<typename TestType::transport_type>);
+CONFORMANCE_CASE("of the receives that accept a message the one posted first gets it", every_transport) {
+    conform(over, posted_order);
 }
 
-template <class T>
-task<> agrees_with_a_model(world<T>& w) {
-    // Random sends and receives, posted and canceled in any order; a list-based model says who meets whom.
+task<> agrees_with_a_model(two_domains& w) {
+    // Random sends and receives in any order; a list-based model tells which receive each message matches.
     for (const std::uint32_t seed : {1u, 2u, 3u}) {
         CAPTURE(seed);
         auto p = co_await w.connected();
@@ -135,8 +119,8 @@ task<> agrees_with_a_model(world<T>& w) {
         struct slot {
             std::uint64_t value = 0;
             std::uint64_t expected = 0;
-            started<receive_operation<typename endpoint<T>::connection_type>> op;
-            slot(endpoint<T>& at, tag_match wanted) : op(at.recv(room_for(value), wanted)) {}
+            started<any_operation<received>> op;
+            slot(peer& at, tag_match wanted) : op(at.recv(room_for(value), wanted)) {}
         };
         std::deque<slot> slots;
         std::uint64_t number = 0;
@@ -174,13 +158,12 @@ task<> agrees_with_a_model(world<T>& w) {
                 }
             }
         }
-        // What is still posted or waiting meets what it needs.
+        // Each receive that is still posted gets a message.
         while (!posted.empty()) {
             const model_receive r = posted.front();
             posted.pop_front();
             slots[r.index].expected = ++number;
             co_await p.a.send(bytes_of(number), r.wanted.tag);
-            for (auto it = posted.begin(); it != posted.end(); ++it) static_cast<void>(it);
         }
         std::size_t wrong = 0;
         for (slot& s : slots) {
@@ -195,14 +178,13 @@ task<> agrees_with_a_model(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("random sends and receives meet as a naive model says", "", every_transport) {
-    conform<TestType>(agrees_with_a_model<typename TestType::transport_type>);
+CONFORMANCE_CASE("random sends and receives match as a naive model does", every_transport) {
+    conform(over, agrees_with_a_model);
 }
 
 // ---- unexpected and posted
 
-template <class T>
-task<> unexpected_then_posted(world<T>& w) {
+task<> unexpected_then_posted(two_domains& w) {
     auto p = co_await w.connected();
     for (const std::size_t bytes :
          {std::size_t{8}, std::size_t{4000}, std::size_t{100000}, std::size_t{4} << 20}) {
@@ -217,12 +199,11 @@ task<> unexpected_then_posted(world<T>& w) {
     }
     CHECK(p.b.counts().unexpected == 4);
 }
-TEMPLATE_LIST_TEST_CASE("a message that came before its receive is kept for it", "", every_transport) {
-    conform<TestType>(unexpected_then_posted<typename TestType::transport_type>);
+CONFORMANCE_CASE("a message that came before its receive is kept for it", every_transport) {
+    conform(over, unexpected_then_posted);
 }
 
-template <class T>
-task<> posted_then_arrived(world<T>& w) {
+task<> posted_then_arrived(two_domains& w) {
     auto p = co_await w.connected();
     std::uint64_t copies = 0;
     for (const std::size_t bytes :
@@ -239,15 +220,14 @@ task<> posted_then_arrived(world<T>& w) {
     }
     CHECK(p.b.counts().unexpected == 0);
 }
-TEMPLATE_LIST_TEST_CASE("a message that finds its receive posted is never kept and copied at most once", "",
-                        every_transport) {
-    conform<TestType>(posted_then_arrived<typename TestType::transport_type>);
+CONFORMANCE_CASE("a message that finds its receive posted is never kept and copied at most once",
+                 every_transport) {
+    conform(over, posted_then_arrived);
 }
 
 // ---- ssend
 
-template <class T>
-task<> ssend_waits(world<T>& w) {
+task<> ssend_waits(two_domains& w) {
     auto p = co_await w.connected();
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{8}, std::size_t{4000}, std::size_t{300000}, std::size_t{4} << 20}) {
@@ -277,12 +257,11 @@ task<> ssend_waits(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("a synchronous send ends when it is matched and not before", "", every_transport) {
-    conform<TestType>(ssend_waits<typename TestType::transport_type>);
+CONFORMANCE_CASE("a synchronous send ends when it is matched and not before", every_transport) {
+    conform(over, ssend_waits);
 }
 
-template <class T>
-task<> ssend_keeps_order(world<T>& w) {
+task<> ssend_keeps_order(two_domains& w) {
     auto p = co_await w.connected();
     const std::uint64_t numbers[] = {1, 2, 3};
     auto first = start(p.a.ssend(bytes_of(numbers[0]), 9));
@@ -295,14 +274,13 @@ task<> ssend_keeps_order(world<T>& w) {
     co_await second;
     co_await third;
 }
-TEMPLATE_LIST_TEST_CASE("synchronous and plain sends keep one order", "", every_transport) {
-    conform<TestType>(ssend_keeps_order<typename TestType::transport_type>);
+CONFORMANCE_CASE("synchronous and plain sends keep one order", every_transport) {
+    conform(over, ssend_keeps_order);
 }
 
 // ---- probe
 
-template <class T>
-task<> probes(world<T>& w) {
+task<> probes(two_domains& w) {
     auto p = co_await w.connected();
     auto waiting = start(p.b.probe(tag_match(0x40, 0xf0)));
     auto exact = start(p.b.probe(0x41));
@@ -327,7 +305,7 @@ task<> probes(world<T>& w) {
     }
     co_await hears(p.b, 0x41, 2);
     co_await hears(p.b, any_tag, 1);
-    // A probe does not see what a posted receive takes.
+    // A probe does not see a message that a posted receive takes.
     std::uint64_t value = 0;
     auto receiving = start(p.b.recv(room_for(value), 5));
     auto blind = start(p.b.probe(5));
@@ -338,7 +316,8 @@ task<> probes(world<T>& w) {
     co_await blind;
     co_await hears(p.b, 5, 4);
 }
-TEMPLATE_LIST_TEST_CASE("a probe tells of a message that waits and leaves it where it is", "",
-                        every_transport) {
-    conform<TestType>(probes<typename TestType::transport_type>);
+CONFORMANCE_CASE("a probe tells of a message that waits and leaves it where it is", every_transport) {
+    conform(over, probes);
 }
+
+}  // namespace

@@ -1,19 +1,18 @@
-#include "transports.hpp"
-
-#include "support/catch.hpp"
+#include "conformance.hpp"
 
 #include <array>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
+namespace {
+
 // ---- order and sizes
 
-template <class T>
-task<> keeps_order(world<T>& w) {
+task<> keeps_order(two_domains& w) {
     auto p = co_await w.connected();
     constexpr std::uint64_t messages = 5000;
-    auto sender = [](endpoint<T>& from) -> task<> {
+    auto sender = [](peer& from) -> task<> {
         for (std::uint64_t n = 0; n < messages; ++n) co_await from.send(bytes_of(n), n % 3);
     };
     task_group group;
@@ -27,17 +26,14 @@ task<> keeps_order(world<T>& w) {
     CHECK(wrong == 0);
     co_await group.join();
 }
-TEMPLATE_LIST_TEST_CASE("messages arrive in the order sent", "", every_transport) {
-    conform<TestType>(keeps_order<typename TestType::transport_type>);
-}
+CONFORMANCE_CASE("messages arrive in the order sent", every_transport) { conform(over, keeps_order); }
 
-template <class T>
-task<> keeps_order_of_sizes(world<T>& w) {
+task<> keeps_order_of_sizes(two_domains& w) {
     auto p = co_await w.connected();
     // Sizes on both sides of every limit, so that messages overtake each other if anything lets them.
     const std::vector<std::size_t> sizes{9, 200000, 0,    5000,  48,    49,   1 << 20,
                                          1, 4096,   4097, 32768, 32769, 1008, 1009};
-    auto sender = [](endpoint<T>& from, const std::vector<std::size_t>& all) -> task<> {
+    auto sender = [](peer& from, const std::vector<std::size_t>& all) -> task<> {
         for (std::size_t n = 0; n < all.size(); ++n) {
             const auto data = pattern(all[n], n);
             co_await from.send(data, 5);
@@ -53,13 +49,11 @@ task<> keeps_order_of_sizes(world<T>& w) {
     }
     co_await group.join();
 }
-TEMPLATE_LIST_TEST_CASE("messages of different sizes with one tag do not overtake each other", "",
-                        every_transport) {
-    conform<TestType>(keeps_order_of_sizes<typename TestType::transport_type>);
+CONFORMANCE_CASE("messages of different sizes with one tag do not overtake each other", every_transport) {
+    conform(over, keeps_order_of_sizes);
 }
 
-template <class T>
-task<> exchange(endpoint<T>& from, endpoint<T>& to, std::size_t bytes, bool expected) {
+task<> exchange(peer& from, peer& to, std::size_t bytes, bool expected) {
     const auto data = pattern(bytes, bytes);
     std::vector<std::byte> into(bytes + 1, std::byte{0xee});
     received got;
@@ -80,8 +74,7 @@ task<> exchange(endpoint<T>& from, endpoint<T>& to, std::size_t bytes, bool expe
     CHECK(into[bytes] == std::byte{0xee});
 }
 
-template <class T>
-task<> carries_all_sizes(world<T>& w) {
+task<> carries_all_sizes(two_domains& w) {
     auto p = co_await w.connected();
     const capabilities& link = p.a.link_capabilities();
     std::vector<std::size_t> sizes{0, 1, 1 << 20};
@@ -98,12 +91,11 @@ task<> carries_all_sizes(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("messages of all sizes arrive whole, expected or not", "", every_transport) {
-    conform<TestType>(carries_all_sizes<typename TestType::transport_type>);
+CONFORMANCE_CASE("messages of all sizes arrive whole, expected or not", every_transport) {
+    conform(over, carries_all_sizes);
 }
 
-template <class T>
-task<> carries_huge(world<T>& w) {
+task<> carries_huge(two_domains& w) {
     auto p = co_await w.connected();
     const std::size_t bytes = (std::size_t{64} << 20) + 3;
     const std::vector<std::byte> data = pattern(bytes, 1);
@@ -114,14 +106,13 @@ task<> carries_huge(world<T>& w) {
     CHECK(got.bytes == bytes);
     CHECK(same_bytes(into, data));
 }
-TEMPLATE_LIST_TEST_CASE("a message of 64 MiB and 3 bytes arrives whole", "", every_real_transport) {
-    conform<TestType>(carries_huge<typename TestType::transport_type>);
+CONFORMANCE_CASE("a message of 64 MiB and 3 bytes arrives whole", every_real_transport) {
+    conform(over, carries_huge);
 }
 
 // ---- pieces
 
-template <class T>
-task<> gathers_and_scatters(world<T>& w) {
+task<> gathers_and_scatters(two_domains& w) {
     auto p = co_await w.connected();
     for (const std::size_t bytes : {std::size_t{40}, std::size_t{3000}, std::size_t{200000}}) {
         const auto data = pattern(bytes, 7);
@@ -157,12 +148,11 @@ task<> gathers_and_scatters(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("gathered messages are received into scattered memory", "", every_transport) {
-    conform<TestType>(gathers_and_scatters<typename TestType::transport_type>);
+CONFORMANCE_CASE("gathered messages are received into scattered memory", every_transport) {
+    conform(over, gathers_and_scatters);
 }
 
-template <class T>
-task<> sends_columns(world<T>& w) {
+task<> sends_columns(two_domains& w) {
     auto p = co_await w.connected();
     // Rows, so that a column of 8-byte elements is short, longer than any eager limit, and longer than a piece.
     for (const std::size_t rows : {std::size_t{2}, std::size_t{5}, std::size_t{300}, std::size_t{20000}}) {
@@ -204,14 +194,13 @@ task<> sends_columns(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE("a column of a matrix is sent and received where it lies", "", every_transport) {
-    conform<TestType>(sends_columns<typename TestType::transport_type>);
+CONFORMANCE_CASE("a column of a matrix is sent and received where it lies", every_transport) {
+    conform(over, sends_columns);
 }
 
 // ---- too short
 
-template <class T>
-task<> truncates(world<T>& w) {
+task<> truncates(two_domains& w) {
     auto p = co_await w.connected();
     for (const std::size_t bytes :
          {std::size_t{8}, std::size_t{2000}, std::size_t{100000}, std::size_t{3} << 20}) {
@@ -239,14 +228,12 @@ task<> truncates(world<T>& w) {
         }
     }
 }
-TEMPLATE_LIST_TEST_CASE(
-    "a receive that is too short ends truncated with the true length, and the link goes on", "",
-    every_transport) {
-    conform<TestType>(truncates<typename TestType::transport_type>);
+CONFORMANCE_CASE("a receive that is too short ends truncated with the true length, and the link goes on",
+                 every_transport) {
+    conform(over, truncates);
 }
 
-template <class T>
-task<> throws_truncated(world<T>& w) {
+task<> throws_truncated(two_domains& w) {
     auto p = co_await w.connected();
     co_await p.a.send(std::as_bytes(std::span("four")));
     std::byte into[2];
@@ -260,16 +247,15 @@ task<> throws_truncated(world<T>& w) {
     }
     CHECK(thrown);
 }
-TEMPLATE_LIST_TEST_CASE("truncation is thrown with the true length", "", every_transport) {
-    conform<TestType>(throws_truncated<typename TestType::transport_type>);
+CONFORMANCE_CASE("truncation is thrown with the true length", every_transport) {
+    conform(over, throws_truncated);
 }
 
 // ---- both ways at once
 
-template <class T>
-task<> both_ways(world<T>& w) {
+task<> both_ways(two_domains& w) {
     auto p = co_await w.connected();
-    auto talk = [](endpoint<T>& self, std::uint64_t seed, std::uint64_t other) -> task<> {
+    auto talk = [](peer& self, std::uint64_t seed, std::uint64_t other) -> task<> {
         std::vector<std::byte> into(300000);
         for (std::size_t round = 0; round < 40; ++round) {
             const std::size_t bytes = (round * 7919) % 300000;
@@ -286,7 +272,8 @@ task<> both_ways(world<T>& w) {
     group.spawn(talk, std::ref(p.b), 1000u, 1u);
     co_await group.join();
 }
-TEMPLATE_LIST_TEST_CASE("both ends send long messages at once without blocking each other", "",
-                        every_transport) {
-    conform<TestType>(both_ways<typename TestType::transport_type>);
+CONFORMANCE_CASE("both ends send long messages at once without blocking each other", every_transport) {
+    conform(over, both_ways);
 }
+
+}  // namespace

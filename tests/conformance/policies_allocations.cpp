@@ -1,27 +1,17 @@
-#include "policies.hpp"
+#include "support/policy_cases.hpp"
 
 #include "support/counting_new.hpp"
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-// Lists in which each policy carries some of the sizes below, speculation with pieces behind it and memory used again too.
-using get_list = protocols<eager<>, staged_get<up_to<16384>>, get_rendezvous<>>;
-using speculative_list =
-    protocols<reuse_aware_eager<>, speculative<put_rendezvous<up_to<300000>>>, segmented<>>;
-using cooperative_list = protocols<eager<>, cooperative_rendezvous<>, segmented<>>;
-
 namespace {
 
-/// Rounds after which everything that a list keeps is there: free places, pages registered, what adapts has adapted.
-constexpr int rounds_before = 300 / slowness;
-constexpr int rounds = 200 / slowness;
-
-}  // namespace
-
-template <class P, class T>
-task<> allocates_nothing(world<T>& w) {
-    auto p = co_await join<P>(w);
+task<> allocates_nothing(two_domains& w, list_name list) {
+    // The first rounds fill the pools and registration caches of a list, and adapt its limits.
+    const int rounds_before = 300 / w.is().slowness;
+    const int rounds = 200 / w.is().slowness;
+    auto p = co_await w.connected_with(list);
     for (const std::size_t bytes :
          {std::size_t{8}, std::size_t{1000}, std::size_t{10000}, std::size_t{100000}, std::size_t{1} << 20}) {
         const auto data = pattern(bytes, 1);
@@ -51,22 +41,23 @@ task<> allocates_nothing(world<T>& w) {
         CHECK(same_bytes(into, data));
     }
 }
-template <class P, class Variant>
-void conform_without_allocations() {
+void conform_without_allocations(const variant& over, list_name list) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
-    conform<Variant>(allocates_nothing<P, typename Variant::transport_type>);
+    conform(over, list, allocates_nothing);
 }
 
-TEMPLATE_LIST_TEST_CASE("eager, staged_get and get_rendezvous allocate nothing", "", every_real_transport) {
-    conform_without_allocations<get_list, TestType>();
+}  // namespace
+
+CONFORMANCE_CASE("eager, staged_get and get_rendezvous allocate nothing", every_real_transport) {
+    conform_without_allocations(over, list_name::staged_short);
 }
-TEMPLATE_LIST_TEST_CASE("put_rendezvous allocates nothing", "", every_real_transport) {
-    conform_without_allocations<protocols<eager<>, put_rendezvous<>>, TestType>();
+CONFORMANCE_CASE("put_rendezvous allocates nothing", every_real_transport) {
+    conform_without_allocations(over, list_name::eager_and_put);
 }
-TEMPLATE_LIST_TEST_CASE("reuse_aware_eager and speculative, with pieces behind them, allocate nothing", "",
-                        every_real_transport) {
-    conform_without_allocations<speculative_list, TestType>();
+CONFORMANCE_CASE("reuse_aware_eager and speculative, with pieces behind them, allocate nothing",
+                 every_real_transport) {
+    conform_without_allocations(over, list_name::speculative_put);
 }
-TEMPLATE_LIST_TEST_CASE("cooperative_rendezvous allocates nothing", "", every_real_transport) {
-    conform_without_allocations<cooperative_list, TestType>();
+CONFORMANCE_CASE("cooperative_rendezvous allocates nothing", every_real_transport) {
+    conform_without_allocations(over, list_name::eager_and_cooperative);
 }

@@ -1,19 +1,16 @@
-#include "policies.hpp"
+#include "support/policy_cases.hpp"
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-using cooperative_list = protocols<cooperative_rendezvous<>, segmented<>>;
-
-TEMPLATE_LIST_TEST_CASE(
-    "cooperative_rendezvous: everything arrives, whatever it is sent from and received into", "",
-    every_transport) {
-    conform_all<cooperative_list, TestType>();
+CONFORMANCE_CASE("cooperative_rendezvous: everything arrives, whatever it is sent from and received into",
+                 every_transport) {
+    conform_all(over, list_name::cooperative);
 }
-TEMPLATE_LIST_TEST_CASE("cooperative_rendezvous: a message of 64 MiB and 3 bytes", "", every_real_transport) {
-    conform<TestType>(carries_huge_message<cooperative_list, typename TestType::transport_type>);
+CONFORMANCE_CASE("cooperative_rendezvous: a message of 64 MiB and 3 bytes", every_real_transport) {
+    conform(over, list_name::cooperative, carries_huge_message);
 }
-TEMPLATE_LIST_TEST_CASE("cooperative_rendezvous: both ends give up while the other is at work", "",
-                        every_real_transport) {
-    cancel_across_threads<cooperative_list, TestType>();
+CONFORMANCE_CASE("cooperative_rendezvous: both ends give up while the other is at work",
+                 every_real_transport) {
+    cancel_across_threads(over, list_name::cooperative);
 }

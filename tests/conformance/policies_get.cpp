@@ -1,18 +1,15 @@
-#include "policies.hpp"
+#include "support/policy_cases.hpp"
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-using get_list = protocols<get_rendezvous<>>;
-
-TEMPLATE_LIST_TEST_CASE("get_rendezvous: everything arrives, whatever it is sent from and received into", "",
-                        every_transport) {
-    conform_all<get_list, TestType>();
+CONFORMANCE_CASE("get_rendezvous: everything arrives, whatever it is sent from and received into",
+                 every_transport) {
+    conform_all(over, list_name::get);
 }
-TEMPLATE_LIST_TEST_CASE("get_rendezvous: a message of 64 MiB and 3 bytes", "", every_real_transport) {
-    conform<TestType>(carries_huge_message<get_list, typename TestType::transport_type>);
+CONFORMANCE_CASE("get_rendezvous: a message of 64 MiB and 3 bytes", every_real_transport) {
+    conform(over, list_name::get, carries_huge_message);
 }
-TEMPLATE_LIST_TEST_CASE("get_rendezvous: both ends give up while the other is at work", "",
-                        every_real_transport) {
-    cancel_across_threads<get_list, TestType>();
+CONFORMANCE_CASE("get_rendezvous: both ends give up while the other is at work", every_real_transport) {
+    cancel_across_threads(over, list_name::get);
 }

@@ -1,14 +1,13 @@
-#include "policies.hpp"
+#include "support/policy_cases.hpp"
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-using speculative_list = protocols<eager<>, speculative<get_rendezvous<>>>;
+namespace {
 
-/// A receive whose buffer the sender knows of when it sends.
-template <class T>
-task<> announced(world<T>& w) {
-    auto p = co_await join<speculative_list>(w);
+/// Receives whose buffers are announced to the sender before it sends.
+task<> announced(two_domains& w) {
+    auto p = co_await w.connected_with(list_name::speculative_get);
     std::uint64_t used = 0;
     for (const std::size_t bytes : {std::size_t{100000}, std::size_t{1} << 20}) {
         for (const auto from : laid_out::all) {
@@ -21,7 +20,7 @@ task<> announced(world<T>& w) {
                     data.fill(bytes);
                     auto receiving = start(p.b.recv(into.into(), 1));
                     co_await p.b.send({}, 2);
-                    co_await p.a.recv({}, 2);  // and what was said before
+                    co_await p.a.recv({}, 2);  // the announcement comes before it
                     const std::uint64_t before = p.a.counts().announcements_used;
                     co_await (synchronous ? p.a.ssend(data.from(), 1) : p.a.send(data.from(), 1));
                     const received got = co_await receiving;
@@ -36,15 +35,13 @@ task<> announced(world<T>& w) {
     CHECK(p.b.counts().announcements_met == used);
     nothing_left(w, p);
 }
-TEMPLATE_LIST_TEST_CASE("speculative: messages go into announced buffers, whatever their layout", "",
-                        every_transport) {
-    conform<TestType>(announced<typename TestType::transport_type>);
+CONFORMANCE_CASE("speculative: messages go into announced buffers, whatever their layout", every_transport) {
+    conform(over, announced);
 }
 
 /// The longer of two receives is announced, and meets a shorter message.
-template <class T>
-task<> announced_in_vain(world<T>& w) {
-    auto p = co_await join<speculative_list>(w);
+task<> announced_in_vain(two_domains& w) {
+    auto p = co_await w.connected_with(list_name::speculative_get);
     std::vector<std::byte> into(300000);
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{8}, std::size_t{70000}, std::size_t{299999}}) {
@@ -72,19 +69,19 @@ task<> announced_in_vain(world<T>& w) {
     CHECK(got.info() == data.size());
     co_await still_good(w, p);
 }
-TEMPLATE_LIST_TEST_CASE("speculative: an announced buffer meets messages of any length", "",
-                        every_transport) {
-    conform<TestType>(announced_in_vain<typename TestType::transport_type>);
+CONFORMANCE_CASE("speculative: an announced buffer meets messages of any length", every_transport) {
+    conform(over, announced_in_vain);
 }
 
-TEMPLATE_LIST_TEST_CASE("speculative: everything arrives, whatever it is sent from and received into", "",
-                        every_transport) {
-    conform_all<speculative_list, TestType>();
+CONFORMANCE_CASE("speculative: everything arrives, whatever it is sent from and received into",
+                 every_transport) {
+    conform_all(over, list_name::speculative_get);
 }
-TEMPLATE_LIST_TEST_CASE("speculative: a message of 64 MiB and 3 bytes", "", every_real_transport) {
-    conform<TestType>(carries_huge_message<speculative_list, typename TestType::transport_type>);
+CONFORMANCE_CASE("speculative: a message of 64 MiB and 3 bytes", every_real_transport) {
+    conform(over, list_name::speculative_get, carries_huge_message);
 }
-TEMPLATE_LIST_TEST_CASE("speculative: both ends give up while the other is at work", "",
-                        every_real_transport) {
-    cancel_across_threads<speculative_list, TestType>();
+CONFORMANCE_CASE("speculative: both ends give up while the other is at work", every_real_transport) {
+    cancel_across_threads(over, list_name::speculative_get);
 }
+
+}  // namespace

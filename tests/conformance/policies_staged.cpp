@@ -1,29 +1,30 @@
-#include "policies.hpp"
+#include "support/policy_cases.hpp"
+
+#include <rdmacoro/protocol/staged_get.hpp>
+
+#include <deque>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-using staged_list = protocols<eager<up_to<1000>>, staged_get<>, get_rendezvous<>>;
-
-TEMPLATE_LIST_TEST_CASE(
-    "eager, staged and got by size: everything arrives, whatever it is sent from and received into", "",
-    every_transport) {
-    conform_all<staged_list, TestType>();
-}
-TEMPLATE_LIST_TEST_CASE("eager, staged and got by size: both ends give up while the other is at work", "",
-                        every_real_transport) {
-    cancel_across_threads<staged_list, TestType>();
-}
-
 namespace {
 
-/// Messages that nobody has received when their sender closes.
-template <class T>
-task<> closes_with_messages_left(world<T>& w) {
-    auto p = co_await join<staged_list>(w);
+CONFORMANCE_CASE(
+    "eager, staged and got by size: everything arrives, whatever it is sent from and received into",
+    every_transport) {
+    conform_all(over, list_name::staged);
+}
+CONFORMANCE_CASE("eager, staged and got by size: both ends give up while the other is at work",
+                 every_real_transport) {
+    cancel_across_threads(over, list_name::staged);
+}
+
+/// Messages that are still unexpected when their sender closes.
+task<> closes_with_messages_left(two_domains& w) {
+    auto p = co_await w.connected_with(list_name::staged);
     constexpr std::size_t count = 2 * rdmacoro::detail::most_staged;
     std::deque<std::vector<std::byte>> data;
-    std::deque<started<decltype(p.a.send(std::span<const std::byte>(), 1))>> sending;
+    std::deque<started<any_operation<void>>> sending;
     for (std::size_t n = 0; n < count; ++n) {
         data.push_back(pattern(n * 127 % 16384, n));
         sending.emplace_back(p.a.send(data.back(), 1));
@@ -43,9 +44,8 @@ task<> closes_with_messages_left(world<T>& w) {
     nothing_left(w, p);
 }
 
-}  // namespace
-
-TEMPLATE_LIST_TEST_CASE("staged: what is left when its sender closes can still be received", "",
-                        every_transport) {
-    conform<TestType>(closes_with_messages_left<typename TestType::transport_type>);
+CONFORMANCE_CASE("staged: what is left when its sender closes can still be received", every_transport) {
+    conform(over, closes_with_messages_left);
 }
+
+}  // namespace

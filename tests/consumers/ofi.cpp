@@ -1,3 +1,7 @@
+#include "form.hpp"
+
+static_assert(RDMACORO_WITH_OFI == 1, "the dependency says what it brings");
+
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/transport/ugni.hpp>
 // Opens libfabric's provider for TCP, which is there, and that for Cray's network, which need not be.

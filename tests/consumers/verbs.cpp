@@ -1,3 +1,7 @@
+#include "form.hpp"
+
+static_assert(RDMACORO_WITH_VERBS == 1, "the dependency says what it brings");
+
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/transport/verbs_rc.hpp>
 // Opens the default device, where there is one.

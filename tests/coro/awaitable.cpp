@@ -40,7 +40,7 @@ static_assert(std::is_void_v<await_result_t<task<>>>);
 static_assert(std::is_void_v<await_result_t<sleep_operation>>);
 static_assert(std::is_same_v<await_result_t<channel<int>::receive_operation&>, int>);
 
-// What has begun stays where it is.
+// An operation that has begun is not moved.
 static_assert(awaitable<started<sleep_operation>&>);
 static_assert(!std::move_constructible<started<sleep_operation>>);
 static_assert(!detail::adaptable<started<sleep_operation>>);

@@ -135,7 +135,7 @@ TEST_CASE("after closing, what is inside is still received, and sending fails") 
     }());
 }
 
-TEST_CASE("closing ends everybody who waits to receive") {
+TEST_CASE("closing ends every waiting receive") {
     test::virtual_time world;
     world.run([]() -> task<> {
         channel<int> numbers(4);
@@ -210,7 +210,7 @@ TEST_CASE("sending and receiving allocate nothing") {
     CHECK(counted == 0);
 }
 
-TEST_CASE("destroying a channel that somebody receives from ends the process") {
+TEST_CASE("destroying a channel that has a waiting receive ends the process") {
     const test::death seen = test::dies([] {
         test::virtual_time world;
         world.run([]() -> task<> {

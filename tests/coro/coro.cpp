@@ -154,7 +154,7 @@ TEMPLATE_TEST_CASE("each ends canceled when it is asked to stop while pending", 
             INFO(TestType::name);
             CHECK(ended.error() == errc::canceled);
             CHECK(on.now() == 0s);
-            // What was canceled left nothing behind that a release would touch.
+            // The canceled wait left nothing behind that a release would touch.
             all.release();
             co_await after_turns(3);
         }(world, turns));

@@ -48,3 +48,18 @@ TEST_CASE("fatal says what is wrong and ends the process") {
     CHECK(seen.aborted);
     CHECK(seen.said == "rdmacoro: the reason\n");
 }
+
+TEST_CASE("an error has numbers and context besides its code") {
+    const error_facts about{.info = 70, .bytes = 64, .tag = 7, .tag_mask = 0xff, .peer = 3};
+    const error made(make_error_code(errc::truncated), std::string("recv from x"), about);
+    CHECK(made.info() == 70);
+    CHECK(made.facts().bytes == 64);
+    CHECK(made.facts().tag == 7);
+    CHECK(made.facts().tag_mask == 0xff);
+    CHECK(made.facts().peer == 3);
+    CHECK(made.context() == "recv from x");
+    CHECK(std::string(made.what()) == "recv from x: " + std::string(describe(errc::truncated)));
+    const error bare(errc::closed);
+    CHECK(bare.context().empty());
+    CHECK(bare.facts().peer == error_facts::no_peer);
+}

@@ -30,7 +30,7 @@ TEST_CASE("waiting for an event that is set does not suspend") {
     }());
 }
 
-TEST_CASE("setting an event resumes all who wait, in the order they came, once") {
+TEST_CASE("setting an event resumes all waiters, in the order they came, once") {
     test::virtual_time world;
     world.run([]() -> task<> {
         event ready;
@@ -53,7 +53,7 @@ TEST_CASE("setting an event resumes all who wait, in the order they came, once")
     }());
 }
 
-TEST_CASE("one who stops waiting leaves the others waiting") {
+TEST_CASE("a waiter that is canceled leaves the others waiting") {
     test::virtual_time world;
     world.run([]() -> task<> {
         event ready;
@@ -69,7 +69,7 @@ TEST_CASE("one who stops waiting leaves the others waiting") {
     }());
 }
 
-TEST_CASE("an event may be destroyed once it is set, before those who waited are resumed") {
+TEST_CASE("an event may be destroyed once it is set, before its waiters are resumed") {
     test::virtual_time world;
     world.run([]() -> task<> {
         task_group group;
@@ -85,7 +85,7 @@ TEST_CASE("an event may be destroyed once it is set, before those who waited are
     }());
 }
 
-TEST_CASE("destroying an event that somebody waits for ends the process") {
+TEST_CASE("destroying an event that has a waiter ends the process") {
     const test::death seen = test::dies([] {
         test::virtual_time world;
         world.run([]() -> task<> {

@@ -2,8 +2,11 @@
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/death.hpp"
 
+#include <cstdio>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -60,4 +63,14 @@ TEST_CASE("a frame may be freed by a thread that never made one") {
     void* still_works = frame_pool::allocate(300);
     CHECK(still_works != nullptr);
     frame_pool::deallocate(still_works, 300);
+}
+
+TEST_CASE("AddressSanitizer sees each frame as an allocation of its own") {
+    // A freed one is in its quarantine then: any use is reported, and no other frame has the address soon.
+    if (pool_frames) SKIP_TEST("not built with AddressSanitizer");
+    void* const frame = frame_pool::allocate(200);
+    frame_pool::deallocate(frame, 200);
+    CHECK(rdmacoro::test::dies([&] {
+              std::printf("%d", *static_cast<volatile char*>(frame));
+          }).said.find("heap-use-after-free") != std::string::npos);
 }

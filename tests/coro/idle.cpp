@@ -1,8 +1,10 @@
 #include <rdmacoro/coro/idle.hpp>
 
-#include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/coro/coro.hpp>
 
 #include "support/catch.hpp"
+
+#include <thread>
 
 using namespace rdmacoro;
 using namespace std::chrono_literals;
@@ -45,11 +47,150 @@ TEST_CASE("adaptive goes back to spinning with the first progress, and counts fr
     manual_clock time;
     idle::adaptive strategy(10us, 100us);
     after(strategy, time, 0us);
-    CHECK(after(strategy, time, 1s) == idle::action::park);
+    CHECK(after(strategy, time, 10us) == idle::action::yield);
     strategy.progress();
     CHECK(strategy.next(time) == idle::action::spin);
     CHECK(after(strategy, time, 9us) == idle::action::spin);
     CHECK(after(strategy, time, 50us) == idle::action::yield);
+}
+
+namespace {
+/// How long it polls, spinning and yielding, in a wait of `length`; whether a message or a timer ends it.
+duration polled(idle::adaptive& strategy, manual_clock& time, duration length, bool by_timer) {
+    duration polling{};
+    for (duration waited{}; waited < length; waited += 1us) {
+        if (strategy.next(time) != idle::action::park) polling += 1us;
+        time.advance(1us);
+    }
+    if (by_timer) {
+        strategy.timer_expired();
+    } else {
+        strategy.progress();
+    }
+    return polling;
+}
+}  // namespace
+
+TEST_CASE("adaptive polls for a hundredth of waits that are long, or that timers end") {
+    for (const bool by_timer : {true, false}) {
+        for (const duration length : {duration(4ms), duration(10ms), duration(20ms), duration(1s)}) {
+            manual_clock time;
+            idle::adaptive strategy;
+            for (int n = 0; n < 10; ++n) static_cast<void>(polled(strategy, time, length, by_timer));
+            CHECK(polled(strategy, time, length, by_timer) <= length / 50);
+        }
+    }
+    manual_clock time;
+    idle::adaptive strategy;
+    for (int n = 0; n < 10; ++n) static_cast<void>(polled(strategy, time, 500us, true));
+    CHECK(polled(strategy, time, 500us, true) <= 100us);
+}
+
+TEST_CASE("adaptive polls through waits that are short, at once after one of them that met it asleep") {
+    manual_clock time;
+    idle::adaptive strategy;
+    for (int n = 0; n < 100; ++n) CHECK(polled(strategy, time, 100us, false) == 100us);
+    for (int n = 0; n < 10; ++n) static_cast<void>(polled(strategy, time, 10ms, false));
+    CHECK(polled(strategy, time, 100us, false) < 100us);
+    for (int n = 0; n < 100; ++n) CHECK(polled(strategy, time, 100us, false) == 100us);
+}
+
+TEST_CASE("adaptive beside a short exchange after each of a timer's long waits polls for a few hundredths of "
+          "the time") {
+    manual_clock time;
+    idle::adaptive strategy;
+    duration polling{};
+    for (int n = 0; n < 100; ++n) {
+        if (n == 20) polling = {};
+        polling += polled(strategy, time, 4ms, true);
+        polling += polled(strategy, time, 10us, false);
+    }
+    CHECK(polling <= 80 * 4ms / 20);
+}
+
+namespace {
+/// How long it spins in a wait that ends when it has offered the core `offers` times.
+duration spun_until_offered(idle::adaptive& strategy, manual_clock& time, int offers) {
+    const time_point since = time.now();
+    duration spun{};
+    for (int offered = 0; offered < offers;) {
+        const idle::action next = strategy.next(time);
+        REQUIRE(next != idle::action::park);
+        if (next == idle::action::yield && ++offered == 1) spun = time.now() - since;
+        time.advance(100ns);
+    }
+    strategy.progress();
+    return spun;
+}
+}  // namespace
+
+TEST_CASE("adaptive offers a core early that its peer shares, and no longer when the offer does not end the "
+          "waits") {
+    manual_clock time;
+    idle::adaptive strategy;
+    CHECK(spun_until_offered(strategy, time, 1) >= 500us);
+    for (int n = 0; n < 100; ++n) CHECK(spun_until_offered(strategy, time, 1 + n % 2) <= 5us);
+    CHECK(polled(strategy, time, 20us, false) == 20us);  // the core was offered many times
+    CHECK(spun_until_offered(strategy, time, 1) >= 100us);
+}
+
+namespace {
+/// A wait for a message that comes after `length`, beside a program that takes a time slice of 4 ms for each offer of the core.
+/// How long it took.
+duration beside_a_computation(idle::adaptive& strategy, manual_clock& time, duration length) {
+    const time_point since = time.now();
+    while (time.now() - since < length) {
+        switch (strategy.next(time)) {
+            case idle::action::spin: time.advance(500ns); break;
+            case idle::action::yield: time.advance(4ms); break;
+            case idle::action::park: time.advance(length - (time.now() - since) + 5us); break;
+        }
+    }
+    strategy.progress();
+    return time.now() - since;
+}
+}  // namespace
+
+TEST_CASE("adaptive beside a program that computes parks instead of waiting for that program's time slices") {
+    manual_clock time;
+    idle::adaptive strategy;
+    int slow = 0;
+    for (int n = 0; n < 5000; ++n) {
+        const bool late = n % 50 == 49;
+        const duration took = beside_a_computation(strategy, time, late ? 1500us : 20us);
+        if (!late && took > 30us) ++slow;
+    }
+    CHECK(slow < 50);  // a hundredth; with offers of the core nearly all of them
+}
+
+TEST_CASE(
+    "adaptive on a core that its peer shares parks early for some waits after a third program's time slice, "
+    "and then offers the core again") {
+    manual_clock time;
+    idle::adaptive strategy;
+    for (int n = 0; n < 100; ++n) static_cast<void>(spun_until_offered(strategy, time, 1));
+    for (int round = 0; round < 10; ++round) {
+        CHECK(spun_until_offered(strategy, time, 1) <= 5us);
+        idle::action next = strategy.next(time);
+        for (; next == idle::action::spin; next = strategy.next(time)) time.advance(100ns);
+        REQUIRE(next == idle::action::yield);
+        time.advance(3ms);
+        strategy.progress();
+        int parked = 0;
+        for (;; ++parked) {
+            const time_point since = time.now();
+            for (next = strategy.next(time); next == idle::action::spin; next = strategy.next(time))
+                time.advance(100ns);
+            CHECK(time.now() - since <= 5us);
+            if (next != idle::action::park) break;
+            time.advance(10us);
+            strategy.progress();
+        }
+        CHECK(parked >= 7);
+        CHECK(parked <= 16);
+        strategy.progress();  // the offer was answered at once
+        for (int n = 0; n < 10; ++n) CHECK(spun_until_offered(strategy, time, 1) <= 5us);
+    }
 }
 
 TEST_CASE("adaptive that may not spin or yield parks at once") {
@@ -82,4 +223,37 @@ TEST_CASE("a scheduler knows whether its strategy ever lets it sleep") {
         void progress() noexcept {}
     };
     CHECK(scheduler(says_nothing{}).may_park());
+}
+
+TEST_CASE("a scheduler parks through the sleeps of a coroutine that does nothing else, from the fourth on at "
+          "the latest") {
+    scheduler on;
+    constexpr int sleeps = 20;
+    on.run([]() -> task<> {
+        for (int n = 0; n < sleeps; ++n) co_await sleep_for(4ms);
+    }());
+    CHECK(on.parks() >= sleeps - 4);  // by a full spin after each: none
+}
+
+TEST_CASE("a strategy that asks for it is told when timers alone made progress") {
+    struct counts {
+        int* timers;
+        int* others;
+        idle::action next(rdmacoro::clock&) noexcept { return idle::action::yield; }
+        void progress() noexcept { ++*others; }
+        void timer_expired() noexcept { ++*timers; }
+    };
+    int timers = 0;
+    int others = 0;
+    scheduler on(counts{&timers, &others});
+    on.run([]() -> task<> { co_await sleep_for(1ms); }());
+    CHECK(timers == 1);
+    CHECK(others == 0);
+    on.run([]() -> task<> {
+        event set;
+        std::thread other([&set, s = scheduler::current()] { s->post([&set] { set.set(); }); });
+        co_await set.wait();
+        other.join();
+    }());
+    CHECK(timers == 1);
 }

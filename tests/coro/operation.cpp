@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A device whose cancellation takes a while: the operation ends when the device says so.
+/// A device whose cancellation takes a while: the operation ends when the device reports it.
 struct device {
     class operation;
     operation* pending = nullptr;
@@ -79,7 +79,7 @@ TEST_CASE("an operation that ends at once does not suspend") {
     CHECK(other_ran);
 }
 
-TEST_CASE("an operation that ends later resumes who waits for it") {
+TEST_CASE("an operation that ends later resumes its awaiter") {
     test::virtual_time world;
     device dev;
     world.run([](device& d) -> task<> {
@@ -224,4 +224,88 @@ TEST_CASE("moving an operation that has begun ends the process") {
     });
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("moved after it had begun"));
+}
+
+#if !defined(NDEBUG)
+TEST_CASE("an operation that is awaited again ends the process with a message") {
+    for (const bool as_value : {false, true}) {
+        const test::death seen = test::dies([as_value] {
+            scheduler on;
+            on.run([](bool given) -> task<> {
+                device dev;
+                device::operation op = dev.quick();
+                static_cast<void>(co_await op);
+                if (given) {
+                    static_cast<void>(co_await as_result(op));
+                } else {
+                    static_cast<void>(co_await op);
+                }
+            }(as_value));
+        });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said, test::contains("was awaited again") && test::contains("make a new one"));
+    }
+}
+#endif
+
+namespace {
+/// Stops its own token while it begins, as a poll that runs other code may.
+class stops_itself final : public basic_operation<stops_itself, void> {
+public:
+    explicit stops_itself(local_stop_source& of) noexcept : basic_operation(nullptr), of_(&of) {}
+
+private:
+    friend basic_operation;
+    void start() noexcept { of_->request_stop(); }
+    void cancel() noexcept {
+        ended_ = errc::canceled;
+        complete();
+    }
+    void finish_canceled() noexcept { ended_ = errc::invalid_argument; }
+    result<> outcome() noexcept { return ended_; }
+
+    local_stop_source* of_;
+    result<> ended_;
+};
+}  // namespace
+
+TEST_CASE("an operation whose token is stopped while it begins is canceled") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        local_stop_source stop;
+        const auto ended = co_await as_result(with_stop(stops_itself(stop), stop.get_token()));
+        CHECK(ended.error() == errc::canceled);
+    }());
+}
+
+TEST_CASE("operations that end at once suspend now and then, and lose nothing") {
+    test::virtual_time world;
+    device dev;
+    int turns = 0;
+    world.run([](device& d, int& others) -> task<> {
+        task_group group;
+        group.spawn([&others]() -> task<> {
+            while (others < 4) {
+                ++others;
+                co_await yield();
+            }
+        });
+        int sum = 0;
+        for (int n = 0; n < 5000; ++n) sum += co_await d.quick();
+        CHECK(sum == 5000 * 42);
+        CHECK(others == 4);
+        co_await group.join();
+    }(dev, turns));
+    CHECK(dev.begun == 5000);
+}
+
+TEST_CASE("an operation of one scheduler that is awaited on another ends the process with a message") {
+    const test::death seen = test::dies([] {
+        scheduler one;
+        scheduler other;
+        thread_channel<int> numbers(one, 2);
+        other.run([](thread_channel<int>& from) -> task<> { co_await from.receive(); }(numbers));
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("awaited by a coroutine of another"));
 }

@@ -302,7 +302,7 @@ TEST_CASE("run with a token that is never stopped ends as without") {
     CHECK(on.run(plus_one(5), stop.get_token()) == 6);
 }
 
-TEST_CASE("a stop that comes when the task has just ended harms nobody") {
+TEST_CASE("a stop that comes when the task has just ended has no effect") {
     scheduler on;
     for (int round = 0; round < 1000; ++round) {
         std::stop_source stop;
@@ -359,4 +359,106 @@ TEST_CASE("a spinning scheduler reads the clock for its timers in one of sixteen
     }(on, time, reads));
     CHECK(reads > 10);
     CHECK(reads <= 120);
+}
+
+namespace {
+/// Computes for so long.
+void compute_for(duration time) {
+    const time_point until = monotonic_clock::instance().now() + time;
+    while (monotonic_clock::instance().now() < until) {}
+}
+}  // namespace
+
+TEST_CASE("a timer is late by the turns that pass in microseconds, not by a number of long ones") {
+    scheduler on;
+    int turns = 0;
+    on.run([](int& until_due) -> task<> {
+        bool due = false;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            co_await sleep_for(1us);
+            due = true;
+        });
+        co_await yield();
+        while (!due) {
+            compute_for(1ms);
+            ++until_due;
+            co_await yield();
+        }
+        co_await beside.join();
+    }(turns));
+    CHECK(turns <= 3);  // by turns: 64
+}
+
+TEST_CASE("coroutines that are ready together share a slice of time, and the rest go on in the next turn") {
+    struct source final : progress_source {
+        int polls = 0;
+        bool poll() noexcept override {
+            ++polls;
+            return false;
+        }
+    } polled;
+    constexpr int coroutines = 40;
+    scheduler on;
+    on.add_source(polled);
+    std::vector<int> order;
+    int polls = 0;
+    on.run([](source& src, std::vector<int>& list, int& count) -> task<> {
+        task_group group;
+        co_await yield();
+        for (int number = 0; number < coroutines; ++number) {
+            group.spawn([&list, number]() -> task<> {
+                compute_for(100us);
+                list.push_back(number);
+                co_return;
+            });
+        }
+        const int before = src.polls;
+        co_await group.join();
+        count = src.polls - before;
+    }(polled, order, polls));
+    CHECK(polls >= coroutines);
+    REQUIRE(order.size() == coroutines);
+    for (int number = 0; number < coroutines; ++number)
+        CHECK(order[static_cast<std::size_t>(number)] == number);
+}
+
+TEST_CASE("a source that is polled finds the time of microseconds ago without reading the clock") {
+    struct source final : progress_source {
+        scheduler* of = nullptr;
+        int polls = 0;
+        duration oldest{};
+        bool poll() noexcept override {
+            ++polls;
+            const time_point seen = of->coarse_now();
+            const duration age = of->now() - seen;
+            CHECK(age >= 0ns);
+            if (age > oldest) oldest = age;
+            return false;
+        }
+    };
+    for (const bool busy : {true, false}) {
+        CAPTURE(busy);
+        duration best = 1h;
+        for (int attempt = 0; attempt < 20; ++attempt) {
+            source polled;
+            scheduler on{idle::spin{}};
+            polled.of = &on;
+            on.run([](source& src, bool yields, scheduler& s) -> task<> {
+                co_await yield();
+                s.add_source(src);
+                if (yields) {
+                    for (int n = 0; n < 100; ++n) {
+                        compute_for(20us);
+                        co_await yield();
+                    }
+                } else {
+                    while (src.polls < 20) co_await sleep_for(2ms);
+                }
+            }(polled, busy, on));
+            REQUIRE(polled.polls >= 20);
+            if (polled.oldest < best) best = polled.oldest;
+        }
+        CHECK(best < 1ms);
+    }
 }

@@ -55,7 +55,7 @@ TEST_CASE("no more than the given number are inside at a time") {
     }(world));
 }
 
-TEST_CASE("nobody overtakes one who waits for more") {
+TEST_CASE("no waiter overtakes one that waits for more") {
     test::virtual_time world;
     world.run([]() -> task<> {
         semaphore permits(1);
@@ -77,7 +77,7 @@ TEST_CASE("nobody overtakes one who waits for more") {
     }());
 }
 
-TEST_CASE("when one who waits for more gives up, those behind are served") {
+TEST_CASE("when a waiter for more gives up, those behind it are served") {
     test::virtual_time world;
     world.run([]() -> task<> {
         semaphore permits(1);
@@ -94,7 +94,7 @@ TEST_CASE("when one who waits for more gives up, those behind are served") {
     }());
 }
 
-TEST_CASE("one who has its permits when it is asked to stop keeps them") {
+TEST_CASE("a waiter that has its permits when it is asked to stop keeps them") {
     test::virtual_time world;
     world.run([]() -> task<> {
         semaphore permits(0);
@@ -112,7 +112,7 @@ TEST_CASE("one who has its permits when it is asked to stop keeps them") {
     }());
 }
 
-TEST_CASE("destroying a semaphore that somebody waits for ends the process") {
+TEST_CASE("destroying a semaphore that has a waiter ends the process") {
     const test::death seen = test::dies([] {
         test::virtual_time world;
         world.run([]() -> task<> {

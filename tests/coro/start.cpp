@@ -205,3 +205,40 @@ TEST_CASE("after warm-up starting allocates nothing") {
     }());
     CHECK(counted == 0);
 }
+
+TEST_CASE("starting an operation outside a scheduler is refused, unless it knows its own") {
+    CHECK_THROWS_AS(static_cast<void>(start(sleep_for(1s))), error);
+    event never;
+    try {
+        const auto pending = start(never.wait());
+        FAIL("not refused");
+    } catch (const error& refused) {
+        CHECK(refused.code() == errc::invalid_argument);
+    }
+    scheduler on;
+    thread_channel<int> numbers(on, 2);
+    REQUIRE(numbers.try_push(7));
+    auto pending = start(numbers.receive());
+    CHECK(pending.done());
+    CHECK(pending.take_result().value() == 7);
+}
+
+TEST_CASE(
+    "a started operation that is abandoned while an exception unwinds something else ends the process") {
+    const test::death seen = test::dies([] {
+        test::virtual_time world;
+        struct runs_at_end {
+            test::virtual_time& on;
+            ~runs_at_end() {
+                on.run([]() -> task<> {
+                    auto pending = start(sleep_for(1s));
+                    co_return;
+                }());
+            }
+        };
+        const runs_at_end last{world};
+        throw std::runtime_error("unwinds");
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("never awaited"));
+}

@@ -106,7 +106,7 @@ TEST_CASE("run gives references and move-only things too") {
     CHECK(*world.run(boxed(8)) == 8);
 }
 
-TEST_CASE("an exception passes through tasks up to the one who catches it") {
+TEST_CASE("an exception passes through tasks up to the task that catches it") {
     test::virtual_time world;
     const int caught = world.run([]() -> task<int> {
         try {
@@ -164,6 +164,25 @@ TEST_CASE("after warm-up calling and awaiting a task allocates nothing") {
         co_return test::allocations() - before;
     }());
     CHECK(counted == 0);
+}
+
+TEST_CASE("awaiting a task that holds no coroutine, or one that has ended, ends the process with a message") {
+    enum class wrong { made_empty, moved_from, ended };
+    for (const wrong how : {wrong::made_empty, wrong::moved_from, wrong::ended}) {
+        const test::death seen = test::dies([how] {
+            test::virtual_time world;
+            world.run([](wrong which) -> task<> {
+                task<int> awaited = which == wrong::made_empty ? task<int>() : number(1);
+                if (which == wrong::moved_from) task<int> elsewhere = std::move(awaited);
+                if (which == wrong::ended) co_await std::move(awaited);
+                co_await std::move(awaited);
+            }(how));
+        });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said,
+                   test::contains(how == wrong::ended ? "a task was awaited that has ended before"
+                                                      : "a task was awaited that holds no coroutine"));
+    }
 }
 
 TEST_CASE("destroying a task that is suspended in an operation ends the process") {

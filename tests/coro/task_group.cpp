@@ -391,3 +391,122 @@ TEST_CASE("two joins at a time end the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("joined twice"));
 }
+
+namespace {
+task<> two_schedulers(task_group& group, scheduler& other, bool joins) {
+    int count = 0;
+    group.spawn(sleep_and_count, 1h, std::ref(count));
+    co_await yield();
+    other.run([](task_group& of, bool is_joined) -> task<> {
+        if (is_joined) {
+            co_await of.join();
+        } else {
+            of.spawn([]() -> task<> { co_return; });
+        }
+    }(group, joins));
+}
+}  // namespace
+
+TEST_CASE("a group that is used on two schedulers ends the process with a message") {
+    for (const bool joins : {false, true}) {
+        const test::death seen = test::dies([joins] {
+            scheduler first;
+            scheduler second;
+            task_group group;
+            first.run(two_schedulers(group, second, joins));
+        });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said,
+                   test::contains("a task group with children on scheduler") &&
+                       test::contains(joins ? "was joined on another" : "was given a task on another") &&
+                       test::contains("make a group for each scheduler"));
+    }
+}
+
+TEST_CASE("a group without children may go on with another scheduler") {
+    task_group group;
+    int count = 0;
+    for (int n = 0; n < 2; ++n) {
+        scheduler on;
+        on.run([](task_group& of, int& counted) -> task<> {
+            of.spawn(sleep_and_count, 1us, std::ref(counted));
+            co_await of.join();
+        }(group, count));
+    }
+    CHECK(count == 2);
+}
+
+TEST_CASE("a function posted before turn or before the scheduler's end may spawn") {
+    for (const bool by_turn : {true, false}) {
+        int count = 0;
+        task_group group;
+        const test::death seen = test::dies([&] {
+            scheduler on;
+            on.post([&] {
+                if (scheduler::current() != &on) ::_exit(4);
+                group.spawn(sleep_and_count, 0s, std::ref(count));
+            });
+            if (!by_turn) return;
+            on.turn();
+            on.run_until([&] { return group.size() == 0; });
+        });
+        // Before the scheduler's end the child could not run: that is fatal, but says so.
+        CHECK(seen.aborted == !by_turn);
+        if (by_turn) {
+            CHECK(seen.status == 0);
+        } else {
+            CHECK_THAT(seen.said, test::contains("before child coroutines of it had ended"));
+        }
+    }
+}
+
+TEST_CASE("a scheduler that is destroyed before the children on it ends the process with a message") {
+    const test::death seen = test::dies([] {
+        task_group group;
+        scheduler on;
+        int count = 0;
+        on.run([](task_group& in, int& n) -> task<> {
+            in.spawn(sleep_and_count, 1h, std::ref(n));
+            co_await yield();
+        }(group, count));
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("before child coroutines of it had ended"));
+}
+
+namespace {
+/// Waits for `let_go`. Without `bind`: neither its scheduler nor the stop token of the awaiting coroutine reach it.
+struct gate {
+    std::coroutine_handle<> waits{};
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept { waits = awaiting; }
+    void await_resume() const noexcept {}
+    void let_go() { std::exchange(waits, {}).resume(); }
+};
+}  // namespace
+
+TEST_CASE("a group that is destroyed waits for a child that no stop reaches, and for the coroutine that ends "
+          "its wait") {
+    test::virtual_time world;
+    bool ended = false;
+    world.run([](bool& flag) -> task<> {
+        gate closed;
+        task_group others;
+        others.spawn([&closed]() -> task<> {
+            while (!closed.waits) co_await yield();
+            for (int n = 0; n < 5; ++n) co_await yield();
+            closed.let_go();
+        });
+        {
+            task_group group;
+            group.spawn([&]() -> task<> {
+                co_await closed;
+                flag = true;
+            });
+            co_await yield();
+        }
+        CHECK(flag);
+        co_await others.join();
+    }(ended));
+    CHECK(ended);
+}

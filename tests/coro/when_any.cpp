@@ -92,7 +92,7 @@ TEST_CASE("once one has ended at once, the rest never begins") {
         const auto first = co_await when_any(note_begin(begun), set.wait(), note_begin(begun));
         CHECK(first.index == 1);
         CHECK(begun == 1);
-        // No message is taken that nobody gets.
+        // No message is taken and then lost.
         channel<int> numbers(1);
         REQUIRE(numbers.try_send(5));
         const auto second = co_await when_any(set.wait(), numbers.receive());
@@ -145,4 +145,19 @@ TEST_CASE("a timeout over when_any, and a stopped token") {
         CHECK(none.error() == errc::canceled);
         CHECK(begun == 0);
     }(world));
+}
+
+TEST_CASE("when_any begins nothing after one that ended at once, however many operations did before") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        channel<int> first(1);
+        channel<int> second(1);
+        REQUIRE(second.try_send(0));
+        for (int n = 0; n < 5000; ++n) {
+            REQUIRE(first.try_send(int{n}));
+            const auto got = co_await when_any(when_all(first.receive()), as_result(second.receive()));
+            REQUIRE(got.index == 0);
+            REQUIRE(second.size() == 1);
+        }
+    }());
 }

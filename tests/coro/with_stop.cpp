@@ -180,3 +180,28 @@ TEST_CASE("with_stop allocates nothing") {
     }());
     CHECK(counted == 0);
 }
+
+TEST_CASE("a stop that comes while the operation begins is not lost") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        local_stop_source given;
+        event never;
+        const auto stops = [&]() -> task<> {
+            given.request_stop();
+            co_await never.wait();
+        };
+        const auto several =
+            co_await as_result(with_stop(when_all(never.wait(), stops()), given.get_token()));
+        CHECK(several.error() == errc::canceled);
+        local_stop_source other;
+        const auto stops_other = [&]() -> task<> {
+            other.request_stop();
+            co_return;
+        };
+        // Nothing else ends it: in virtual time a sleep of years would.
+        const auto late =
+            co_await as_result(with_stop(when_all(stops_other(), sleep_for(24h * 10000)), other.get_token()));
+        CHECK(late.error() == errc::canceled);
+        CHECK(on.now() == 0s);
+    }(world));
+}

@@ -20,21 +20,21 @@ constexpr std::byte sent_byte{0x5a};
 enum class phase {
     // the peer sends
     request_unmatched,  ///< its request is here, and no receive
-    met_while_stopped,  ///< it was stopped before the receive was posted: what we said, it never read
+    met_while_stopped,  ///< it was stopped before the receive was posted: it never read our answer
     being_received,     ///< a part of its message is here
     met_at_once,        ///< the receive was there first, and it knows; it has not begun to send
     put_at_once,        ///< likewise, and a part of its message is here
     // the peer receives
-    nobody_receives,  ///< it has our request, and no receive
-    just_met,         ///< its receive has met our request: it gets, or has said where to put
-    being_sent,       ///< it has a part of our message
-    all_there,        ///< it has all of our message, and perhaps not said so
-    waiting,          ///< its receive was there first, and we know; it has a part of our message
+    not_received,  ///< it has our request, and no receive
+    just_met,      ///< its receive has met our request: it gets, or has said where to put
+    being_sent,    ///< it has a part of our message
+    all_there,     ///< it has all of our message, and perhaps not said so
+    waiting,       ///< its receive was there first, and we know; it has a part of our message
 };
 constexpr phase peer_sends[] = {phase::request_unmatched, phase::met_while_stopped, phase::being_received,
                                 phase::met_at_once, phase::put_at_once};
-constexpr phase peer_receives[] = {phase::nobody_receives, phase::just_met, phase::being_sent,
-                                   phase::all_there, phase::waiting};
+constexpr phase peer_receives[] = {phase::not_received, phase::just_met, phase::being_sent, phase::all_there,
+                                   phase::waiting};
 
 /// Long enough to be killed in the middle of; shorter where all of it has to come, in turns with a peer that spins.
 std::size_t message_bytes(phase when) { return when == phase::all_there ? std::size_t{1} << 20 : huge; }
@@ -76,7 +76,7 @@ void peer(const std::string& address, phase when) {
             co_await end.recv({}, 1234);
             co_return;
         }
-        if (moment == phase::nobody_receives) {
+        if (moment == phase::not_received) {
             co_await end.probe(2);
             ::kill(::getpid(), SIGKILL);
         }
@@ -213,7 +213,7 @@ task<bool> sends_to_the_dying(endpoint<T, P>& end, typename T::domain& domain, p
     bystanders<T, P> beside(end);
     const auto sent = co_await as_result(sending);
     if (!sent) CHECK(lost(sent.error()));
-    if (when == phase::nobody_receives) CHECK_FALSE(sent);
+    if (when == phase::not_received) CHECK_FALSE(sent);
     co_await beside.end_as_they_should();
     CHECK(regions_of(domain) == 0);
     co_return !sent;

@@ -23,7 +23,7 @@ task<> play(scheduler& on, script& input) {
     least.lent_bytes = 100000;
     scripted_peer peer(on, least);
     fuzz_user user(peer.self(), 100'000);
-    if (input.byte() % 8 != 0) peer.say_hello();
+    if (input.byte() % 8 != 0) peer.send_hello();
     for (int step = 0; step < 400 && !input.over(); ++step) {
         const std::uint8_t what = input.byte();
         switch (what % 16) {
@@ -32,8 +32,8 @@ task<> play(scheduler& on, script& input) {
             case 2:
             case 3: {  // a message of any kind
                 const auto payload = input.bytes();
-                peer.say_raw(input.byte(), input.number(), payload,
-                             static_cast<std::uint16_t>(input.number()), input.byte());
+                peer.send_raw(input.byte(), input.number(), payload,
+                              static_cast<std::uint16_t>(input.number()), input.byte());
                 break;
             }
             case 4: {
@@ -73,15 +73,15 @@ task<> play(scheduler& on, script& input) {
             default:
                 for (int n = input.byte() % 8; n >= 0; --n) co_await yield();
         }
-        // What is kept for nobody is bounded by the budget, whatever the peer says.
+        // Unmatched messages are bounded by the budget, whatever the peer sends.
         const std::size_t budget = detail::least_budget * detail::credit_bytes;
         const std::size_t lent = user.operations() * 2 * least.lent_bytes;
-        demand(peer.self().connection().box().store().footprint() <=
+        demand(peer.self().connection().mailbox().store().footprint() <=
                4 * budget + (std::size_t{8} << 20) + lent);
     }
     peer.self().abort();
     co_await user.all_ended();
-    demand(peer.self().connection().box().matching().posted() == 0);
+    demand(peer.self().connection().mailbox().matching().posted() == 0);
     user.check();
 }
 

@@ -1,7 +1,7 @@
 // Everything that a peer can say to the rendezvous policies and to `speculative`, and do with the memory that they open to
 // him, between what a user does meanwhile over a link that changes its ways. The input is a script: its first bytes choose
-// the protocol list and the kind of link, the others what happens. The peer names memory that is his, so that gets and puts
-// succeed, as often as memory that is not; and he lies in any number now and then. Nothing may crash, wait for ever, keep
+// the protocol list and the kind of link, the others what happens. The peer names memory of its own, so that gets and puts
+// succeed, as often as memory that is not its own; and now and then any number is wrong. Nothing may crash, wait for ever, keep
 // more than the budget, touch what is not named, or touch a buffer when its operation has ended.
 
 #include <rdmacoro/coro/coro.hpp>
@@ -47,7 +47,7 @@ public:
 
     [[nodiscard]] auto& self() noexcept { return peer_.self(); }
     [[nodiscard]] basic_scripted_peer<List>& wire() noexcept { return peer_; }
-    void say_hello() { peer_.say_hello(1u << 20); }
+    void send_hello() { peer_.send_hello(1u << 20); }
 
     /// Says or does one thing.
     void act() {
@@ -62,10 +62,10 @@ public:
             case 6:
             case 7: answer_ready(); break;
             case 8: answer_control(); break;
-            case 9: say_anything(); break;
+            case 9: send_anything(); break;
             case 10: touch(); break;
             case 11: change_memory(); break;
-            case 12: say_short(); break;
+            case 12: send_short(); break;
             case 13: announce(); break;
             case 14: claim(); break;
             default: finish(); break;
@@ -88,7 +88,7 @@ public:
         theirs.helps = (how & 16) == 0;
         theirs.claims = (how & 32) == 0 ? 4 : 0;
         ours.held = how % 8 == 6;
-        // Where the end of a region stops nothing, a buffer is safe from a peer who lies about when his puts are over only
+        // Where the end of a region stops nothing, a buffer is safe from a peer that lies about the end of its puts only
         // if they are over at once.
         ours.defers_one_sided = (how & 64) != 0 && peer_.wire().offered.revokes_at_once;
         ours.helps = (how & 128) == 0;
@@ -256,7 +256,7 @@ private:
     }
     void say(unsigned kind, std::uint64_t tag, std::span<const std::byte> payload = {},
              std::uint8_t flags = 0) {
-        peer_.say_raw(static_cast<std::uint8_t>(first + kind), tag, payload, 0, flags);
+        peer_.send_raw(static_cast<std::uint8_t>(first + kind), tag, payload, 0, flags);
     }
 
     /// Pieces of our memory, `bytes` long together.
@@ -381,12 +381,12 @@ private:
         }
     }
 
-    void say_anything() {
+    void send_anything() {
         const std::uint8_t how = input_.byte();
         if (how % 4 == 0) {
             const auto payload = input_.bytes();
-            peer_.say_raw(input_.byte(), input_.number(), payload,
-                          static_cast<std::uint16_t>(input_.number()), input_.byte());
+            peer_.send_raw(input_.byte(), input_.number(), payload,
+                           static_cast<std::uint16_t>(input_.number()), input_.byte());
         } else if (how % 4 == 1) {
             peer_.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(input_.byte() % 4));
         } else if (how % 4 == 2) {
@@ -395,9 +395,9 @@ private:
             say(input_.byte() % kinds, input_.byte() % 3, {}, input_.byte() % 3 == 2 ? 1 : 0);
         }
     }
-    void say_short() {
+    void send_short() {
         std::vector<std::byte> payload(input_.byte() % (short_message + 1));
-        peer_.say_raw(static_cast<std::uint8_t>(wire_kind::eager), input_.byte() % 4, payload);
+        peer_.send_raw(static_cast<std::uint8_t>(wire_kind::eager), input_.byte() % 4, payload);
     }
 
     // ---- announcements, both ways; other lists don't know the words, and hear them seldom
@@ -528,7 +528,7 @@ task<> play(virtual_time& world, script& input) {
     hostile_peer<List> peer(world.on, input, least);
     fuzz_user user(peer.self(), longest);
     const std::uint8_t ending = input.byte();
-    peer.say_hello();
+    peer.send_hello();
     for (int n = 0; n < 3; ++n) co_await yield();
     for (int step = 0; step < 400 && !input.over() && !peer.self().connection().is_down(); ++step) {
         const std::uint8_t what = input.byte() % 16;
@@ -546,10 +546,10 @@ task<> play(virtual_time& world, script& input) {
             for (int n = input.byte() % 4; n >= 0; --n) co_await yield();
         }
         peer.check_exposed([&](std::uint64_t address) { return user.is_over(address); });
-        // What is kept for nobody is bounded by the budget, whatever the peer says.
+        // Unmatched messages are bounded by the budget, whatever the peer sends.
         const std::size_t budget = least_budget * credit_bytes;
         const std::size_t lent = user.operations() * 2 * least.lent_bytes;
-        demand(peer.self().connection().box().store().footprint() <=
+        demand(peer.self().connection().mailbox().store().footprint() <=
                4 * budget + (std::size_t{8} << 20) + lent);
     }
     peer.listen();
@@ -568,7 +568,7 @@ task<> play(virtual_time& world, script& input) {
         default: peer.self().abort(); break;
     }
     co_await user.all_ended();
-    if (ending % 5 != 2) demand(peer.self().connection().box().matching().posted() == 0);
+    if (ending % 5 != 2) demand(peer.self().connection().mailbox().matching().posted() == 0);
     user.check();
     peer.check();
 }

@@ -1,6 +1,6 @@
 // Blocks that both ends of a shared-memory link copy, where the other end writes to the claim words what it likes: what an
 // honest peer would claim, and anything else; takes its memory back; and serves gets with lies. The input is a script.
-// Nothing may be touched but what was named, nothing of it when the copy has ended, and a copy that nobody disturbs is exact.
+// Nothing may be touched but what was named, nothing of it when the copy has ended, and an undisturbed copy is exact.
 
 #include <rdmacoro/transport/shm/shared_copy.hpp>
 
@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace rdmacoro;
@@ -51,8 +52,8 @@ public:
         link_.attach(file.get(), shape, true);
         link_.domain = &around().domain;
         link_.peer.map_table(around().domain.table_file(), around().options.max_regions);
-        link_.peer.probe(::getpid(), reinterpret_cast<std::uint64_t>(around().domain.probe_word()),
-                         *around().domain.probe_word());
+        const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+        link_.peer.reach_through(peer_process(self.get(), ::getpid()));
         theirs_.attach(link_.shared, 0);
         if (input_.byte() % 4 == 0) link_.peer.forbid_process_vm();
     }
@@ -92,7 +93,7 @@ private:
         copy(bool fronts, std::size_t bytes) : front(fronts), memory(bytes), there(bytes) {}
         bool front;
         bool over = false;
-        bool disturbed = false;  // somebody else wrote to the words
+        bool disturbed = false;  // the peer wrote to the words
         guarded_memory memory;
         guarded_memory there;
         region open{};
@@ -172,7 +173,7 @@ private:
         if (input_.byte() % 2 == 0) word = word << 32 | input_.byte();
         (input_.byte() % 2 == 0 ? words(*c).claimed : words(*c).finished).store(word);
     }
-    /// As an honest peer does: some pieces from his end; as the back, some of them are said to be in place.
+    /// As an honest peer does: some pieces from its end; as the back, some of them are reported to be in place.
     void claim() {
         copy* c = some();
         if (c == nullptr) return;

@@ -26,7 +26,7 @@ public:
     delivery deliver(const message_header&, std::span<const std::byte> payload) noexcept override {
         demand(left_ == 0 && payload.size() <= tcp_most_message);
         const std::uint8_t mood = input_.byte();
-        if (mood % 16 == 0) return delivery::later;
+        if (mood % 16 == 0) return delivery::defer;
         if (mood % 16 == 1) kept_.push_back(from_.keep());
         if (mood % 16 == 2) kept_.clear();
         if (mood == 255) from_.stop();
@@ -36,7 +36,7 @@ public:
     delivery begin_payload(const message_header&, std::size_t bytes) noexcept override {
         demand(left_ == 0 && bytes <= tcp_most_message && bytes > tcp_receiver::whole_limit);
         const std::uint8_t mood = input_.byte();
-        if (mood % 16 == 0) return delivery::later;
+        if (mood % 16 == 0) return delivery::defer;
         if (mood == 255) from_.stop();
         left_ = bytes;
         memory_.resize(mood % 4 == 1 ? 0 : bytes);
@@ -95,24 +95,24 @@ public:
     void play() {
         for (int step = 0; step < 500 && !input_.over(); ++step) {
             switch (input_.byte() % 8) {
-                case 0: say_raw(); break;
+                case 0: send_raw(); break;
                 case 1: begin_transfer(); break;
                 case 2: take_back(); break;
                 case 3: change_regions(); break;
                 case 4: send(); break;
-                default: say_frame(); break;
+                default: send_frame(); break;
             }
             if (!receive()) return;
         }
     }
 
 private:
-    void say_raw() {
+    void send_raw() {
         for (std::size_t n = input_.byte() % 64; n > 0; --n)
             wire_.push_back(static_cast<std::byte>(input_.byte()));
     }
 
-    void say_frame() {
+    void send_frame() {
         const auto kind = static_cast<tcp_frame>(1 + input_.byte() % 5);
         std::size_t bytes = input_.number() % 70'000;
         std::byte head[tcp_longest_head]{};
@@ -217,7 +217,7 @@ private:
         }
     }
 
-    /// A part of what was said arrives, and is taken apart. False: the link is over.
+    /// A part of the bytes sent arrives, and is parsed. False: the link is over.
     bool receive() {
         std::size_t now = input_.byte() % 2 == 0 ? wire_.size() : input_.number() % (wire_.size() + 1);
         for (;;) {

@@ -162,7 +162,7 @@ private:
         [[nodiscard]] local_stop_token token() { return stop.get_token(); }
 
         void end(std::error_code outcome) {
-            // Whose memory a peer names, and what a device makes of it, is no business of the user's.
+            // The memory that a peer names, and its handling by the device, do not concern the user.
             demand(outcome != errc::bad_key && outcome != errc::out_of_bounds &&
                    outcome != errc::access_denied && outcome != errc::unsupported);
             demand(memory->guards_intact());

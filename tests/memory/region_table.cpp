@@ -56,6 +56,32 @@ TEST_CASE("wrong keys are refused, whatever slot they name") {
     CHECK(check_access({}, r.key, r.address, 1, access_rights::remote_read) == errc::bad_key);
 }
 
+TEST_CASE("a table shows no key to what reads it, and what it shows opens nothing") {
+    // The reference implementation's first test vector.
+    CHECK(detail::siphash_of_nothing(0x0706050403020100, 0x0f0e0d0c0b0a0908) == 0x726fdb47dd0e0e31);
+    std::vector<region_entry> storage(64);
+    region_table table(storage);
+    std::vector<std::byte> memory(10);
+    std::set<std::uint64_t> shown;
+    for (std::size_t n = 0; n < storage.size(); ++n) {
+        const remote_region r = table.add(memory, access_rights::all);
+        for (const region_entry& entry : storage) {
+            for (const std::uint64_t word : {entry.proof.load(), entry.address.load(), entry.length.load()}) {
+                CHECK(word >> key_source::slot_bits != r.key >> key_source::slot_bits);
+                CHECK(word << key_source::slot_bits >> key_source::slot_bits !=
+                      r.key >> key_source::slot_bits);
+            }
+        }
+        const std::uint64_t proof = storage[key_source::slot_of(r.key)].proof.load();
+        CHECK(proof != 0);
+        CHECK(shown.insert(proof).second);
+        CHECK(table.check(proof, r.address, 1, access_rights::remote_read) == errc::bad_key);
+        const std::uint64_t guess = proof << key_source::slot_bits | key_source::slot_of(r.key);
+        CHECK(table.check(guess, r.address, 1, access_rights::remote_read) == errc::bad_key);
+        CHECK(table.check(r.key, r.address, 1, access_rights::remote_read) == errc::ok);
+    }
+}
+
 TEST_CASE("a removed region's key stays refused when its slot is used again") {
     std::vector<region_entry> storage(1);
     region_table table(storage);

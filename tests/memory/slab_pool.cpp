@@ -2,11 +2,14 @@
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/death.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -101,4 +104,21 @@ TEST_CASE("trimming frees the slabs, and moving takes them along") {
     CHECK(moved.in_use() == 1);
     moved.give(block);
     CHECK(moved.take() == block);
+}
+
+TEST_CASE("AddressSanitizer reports a read of a block that was returned, or was never taken") {
+    if (!detail::poisons) SKIP_TEST("not built with AddressSanitizer");
+    slab_pool pool(64, 4, 100);
+    std::byte* const block = pool.take();
+    CHECK_FALSE(detail::is_poisoned(block));
+    CHECK_FALSE(detail::is_poisoned(block + 63));
+    CHECK(detail::is_poisoned(pool.slab(0).data() + 3 * 64));
+    pool.give(block);
+    CHECK(detail::is_poisoned(block));
+    const test::death seen = test::dies([&] { std::printf("%d", static_cast<int>(block[5])); });
+    CHECK(seen.status != 0);
+    CHECK(seen.said.find("use-after-poison") != std::string::npos);
+    CHECK(pool.take() == block);
+    std::memset(block, 1, 64);
+    pool.give(block);
 }

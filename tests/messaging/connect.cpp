@@ -66,7 +66,7 @@ TEST_CASE("a client that takes too long is dropped after the limit, and the othe
     }(world.on));
 }
 
-TEST_CASE("destroying a listener drops those who wait to be accepted and keeps those who were") {
+TEST_CASE("destroying a listener drops connections that wait to be accepted and keeps accepted ones") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         loopback_domain domain(on);
@@ -96,5 +96,135 @@ TEST_CASE("a thousand clients may wait to be accepted, and more wait to shake ha
         for (int n = 0; n < 1025; ++n) served.push_back(co_await listening.accept());
         auto last = co_await late;
         CHECK(last.is_open());
+    }(world.on));
+}
+
+TEST_CASE(
+    "an accept that is canceled takes no peer, and the others get theirs in the order in which they began") {
+    virtual_time world;
+    world.run([]() -> task<> {
+        auto listening = co_await listen<loopback>("in order");
+        const auto canceled = co_await as_result(timeout(listening.accept(), 1s));
+        CHECK(canceled.error() == errc::timed_out);
+        auto earlier = start(listening.accept());
+        auto later = start(listening.accept());
+        auto a = co_await connect<loopback>("in order");
+        auto b = co_await connect<loopback>("in order");
+        auto of_a = co_await earlier;
+        auto of_b = co_await later;
+        co_await a.send({}, 1);
+        co_await b.send({}, 2);
+        co_await timeout(of_a.recv({}, 1), 1s);
+        co_await timeout(of_b.recv({}, 2), 1s);
+    }());
+}
+
+TEST_CASE("connect may wait for its listener, and is there soon after it") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        const time_point begun = on.now();
+        auto connecting = start(connect<loopback>(domain, "late", {.retry_for = 5s}));
+        co_await sleep_for(100ms);
+        CHECK_FALSE(connecting.done());
+        auto listening = co_await listen<loopback>(domain, "late", {.unexpected_bytes = 1});
+        auto a = co_await connecting;
+        auto b = co_await listening.accept();
+        CHECK(on.now() - begun < 300ms);
+        co_await a.send({}, 1);
+        co_await b.recv({}, 1);
+        connect_options once;
+        once.mailbox.unexpected_bytes = 1 << 20;
+        auto c = co_await connect<loopback>(domain, "late", once);
+        CHECK(c.connection().mailbox().options().unexpected_bytes == 1 << 20);
+    }(world.on));
+}
+
+TEST_CASE("connect gives up in time, and throws what the last attempt said") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        const time_point begun = on.now();
+        std::string text;
+        errc code{};
+        try {
+            co_await connect<loopback>("nobody", {.retry_for = 2s});
+        } catch (const error& why) {
+            text = why.what();
+            if (why.code() == errc::connection_refused) code = errc::connection_refused;
+        }
+        CHECK(code == errc::connection_refused);
+        CHECK(on.now() - begun >= 2s);
+        CHECK(on.now() - begun < 2100ms);
+        CHECK_THAT(text, contains("nobody"));
+        CHECK_THAT(text, contains("attempts in 2000 ms"));
+    }(world.on));
+}
+
+TEST_CASE("connect tries again after a handshake that was cut off, and the last error before the end of the "
+          "time counts") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        auto raw = co_await domain.listen("silent");  // accepts, and never says anything
+        const time_point begun = on.now();
+        connect_options options;
+        options.retry_for = 1s;
+        options.mailbox.handshake_limit = 300ms;
+        const auto outcome = co_await as_result(connect<loopback>(domain, "silent", options));
+        CHECK(outcome.error() == errc::timed_out);
+        CHECK(on.now() - begun >= 1s);
+        CHECK(on.now() - begun < 1100ms);
+    }(world.on));
+}
+
+TEST_CASE("a stop ends connect at once, between two attempts and in the middle of one") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        auto raw = co_await domain.listen("silent");
+        for (const char* name : {"nobody", "silent"}) {
+            local_stop_source stop;
+            auto connecting = start(
+                as_result(with_stop(connect<loopback>(domain, name, {.retry_for = 1h}), stop.get_token())));
+            co_await sleep_for(3s);
+            const time_point stopped = on.now();
+            stop.request_stop();
+            const auto outcome = co_await connecting;
+            CHECK(outcome.error() == errc::canceled);
+            CHECK(on.now() == stopped);
+        }
+    }(world.on));
+}
+
+TEST_CASE("errors that do not pass end connect at once") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        auto listening = co_await listen<loopback, protocols<segmented<>>>(domain, "other list");
+        const time_point begun = on.now();
+        const auto outcome = co_await as_result(connect<loopback>(domain, "other list", {.retry_for = 1h}));
+        CHECK(outcome.error() == errc::protocol_mismatch);
+        CHECK(on.now() - begun < 1s);
+    }(world.on));
+}
+
+TEST_CASE("a listener tells why it refused the last peer, and what both sides have") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        mailbox_options options;
+        options.handshake_limit = 3s;
+        auto listening = co_await listen<loopback>(domain, "told", options);
+        CHECK_FALSE(listening.last_refusal().why);
+        const auto other = co_await as_result(connect<loopback, protocols<segmented<>>>(domain, "told"));
+        CHECK(other.error() == errc::protocol_mismatch);
+        while (listening.refused() < 1) co_await yield();
+        CHECK(listening.last_refusal().why == errc::protocol_mismatch);
+        CHECK_THAT(listening.last_refusal().text,
+                   contains("has \"segmented\"") && contains("this side has the protocols \"eager, "));
+        auto silent = co_await domain.connect("told");
+        while (listening.refused() < 2) co_await sleep_for(1s);
+        CHECK(listening.last_refusal().why == errc::timed_out);
+        CHECK(listening.last_refusal().text == "loopback");
     }(world.on));
 }

@@ -4,6 +4,8 @@
 #include "support/scripted_peer.hpp"
 
 #include <deque>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 using namespace rdmacoro;
@@ -55,7 +57,7 @@ TEST_CASE("an endpoint may be attached in the middle of a message, matched or ke
             CHECK(into == data);
             std::fill(into.begin(), into.end(), std::byte{0});
         }
-        CHECK(box.box().store().live() == 0);
+        CHECK(box.base().store().live() == 0);
     }(world.on));
 }
 
@@ -99,7 +101,7 @@ TEST_CASE("any-source receives look at every link in turn") {
     }(world.on));
 }
 
-TEST_CASE("a peer that is removed while all are being closed holds nobody up") {
+TEST_CASE("a peer that is removed while all are being closed delays no other") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         scripted_mailbox box;
@@ -116,5 +118,202 @@ TEST_CASE("a peer that is removed while all are being closed holds nobody up") {
         CHECK_FALSE(closing.done());
         peers[2].say(wire_kind::goodbye_seen);
         co_await closing;
+    }(world.on));
+}
+
+TEST_CASE("a receive from any source looks at two links when it begins, however many there are") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        for (int n = 0; n < 100; ++n) {
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            REQUIRE(box.attach(std::move(peer.self())) == static_cast<peer_id>(n));
+        }
+        const auto polls = [&] {
+            std::uint64_t all = 0;
+            for (scripted_peer& peer : peers) all += peer.to_peer().polls;
+            return all;
+        };
+        std::vector<std::byte> into(8);
+        std::vector<std::byte> other(8);
+        const std::vector<std::byte> data(8, std::byte{5});
+        for (int n = 0; n < 250; ++n) {
+            const std::uint64_t before = polls();
+            auto any = start(box.recv(into, 7));
+            CHECK(polls() - before <= 2);
+            CHECK(polls() - before >= 1);
+            // Whichever peer it is, the scheduler's turn finds its message.
+            peers[static_cast<std::size_t>(n * 37 % 100)].say(wire_kind::eager, 7, data);
+            const received got = co_await any;
+            CHECK(got.source == static_cast<peer_id>(n * 37 % 100));
+        }
+        // One that speaks on is looked at each time, and the others in turn: no message of either waits for a turn for long.
+        for (int n = 0; n < 101; ++n) {
+            peers[5].say(wire_kind::eager, 8, data);
+            peers[50].say(wire_kind::eager, 9, data);
+            auto talker = start(box.recv(into, 8));
+            auto silent = start(box.recv(other, 9));
+            co_await talker;
+            co_await silent;
+        }
+    }(world.on));
+}
+
+TEST_CASE("the place of a removed peer is the next one's") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        const auto join = [&]() -> task<peer_id> {
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            co_return box.attach(std::move(peer.self()));
+        };
+        for (peer_id n = 0; n < 6; ++n) {
+            const peer_id given = co_await join();
+            CHECK(given == n);
+        }
+        for (const peer_id gone : {4u, 1u, 2u}) box.remove(gone);
+        CHECK(box.size() == 3);
+        for (const peer_id free : {1u, 2u, 4u, 6u}) {
+            const peer_id given = co_await join();
+            CHECK(given == free);
+        }
+        CHECK(box.size() == 7);
+    }(world.on));
+}
+
+TEST_CASE("a mailbox tells of each peer whose link has ended, with its name and why, in their order") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        for (int n = 0; n < 100; ++n) {
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            box.attach(std::move(peer.self()));
+        }
+        auto waiting = start(box.gone());
+        co_await yield();
+        CHECK_FALSE(waiting.done());
+        // One while it is awaited, the others before.
+        peers[42].link().close(make_error_code(errc::closed));
+        const gone_peer first = co_await waiting;
+        CHECK(first.peer == 42);
+        CHECK(first.why == errc::peer_lost);
+        CHECK_FALSE(box.is_open(42));
+        for (peer_id n = 0; n < 100; n += 3) {
+            if (n != 42) peers[n].link().close(make_error_code(errc::closed));
+            co_await yield();
+        }
+        peers[7].say(wire_kind::goodbye_seen);  // not asked for
+        while (box.is_open(7)) co_await yield();
+        box.remove(30);  // by the program, which knows it
+        box.remove(31);
+        for (peer_id n = 0; n < 100; n += 3) {
+            if (n == 42 || n == 30) continue;
+            auto telling = start(box.gone());
+            REQUIRE(telling.done());
+            const gone_peer next = co_await telling;
+            CHECK(next.peer == n);
+            CHECK(next.why == errc::peer_lost);
+            box.remove(n);
+        }
+        const gone_peer last = co_await box.gone();
+        CHECK(last.peer == 7);
+        CHECK(last.why == errc::protocol_violation);
+        const auto none = co_await as_result(timeout(box.gone(), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+    }(world.on));
+}
+
+TEST_CASE("a peer's messages that came before its end can be received after gone has told of it") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        peer.say(wire_kind::eager, 3, std::vector<std::byte>(8));
+        peer.link().close(make_error_code(errc::closed));
+        const gone_peer told = co_await box.gone();
+        CHECK(told.peer == id);
+        const message got = co_await box.recv_lent(3);
+        CHECK(got.size() == 8);
+    }(world.on));
+}
+
+TEST_CASE("waits for gone peers are served in turn, and a canceled one loses none") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        for (int n = 0; n < 3; ++n) {
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            if (n == 2) {  // its link has ended before it is attached
+                peer.link().close(make_error_code(errc::closed));
+                while (peer.self().is_open()) co_await yield();
+            }
+            if (n < 2) box.attach(std::move(peer.self()));
+        }
+        local_stop_source stop;
+        auto first = start(as_result(with_stop(box.gone(), stop.get_token())));
+        auto second = start(box.gone());
+        auto third = start(box.gone());
+        stop.request_stop();
+        peers[1].link().close(make_error_code(errc::closed));
+        const auto canceled = co_await first;
+        CHECK(canceled.error() == errc::canceled);
+        const gone_peer one = co_await second;
+        CHECK(one.peer == 1);
+        CHECK_FALSE(third.done());
+        const peer_id late = box.attach(std::move(peers[2].self()));
+        const gone_peer two = co_await third;
+        CHECK(two.peer == late);
+    }(world.on));
+}
+
+TEST_CASE("gone ends when its mailbox is closed or destroyed, after it has told of the peers") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        std::optional<scripted_mailbox> box(std::in_place);
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box->attach(std::move(peer.self()));
+        auto closing = start(box->close());
+        co_await peer.hear();
+        peer.say(wire_kind::goodbye_seen);
+        co_await closing;
+        const gone_peer told = co_await box->gone();
+        CHECK(told.peer == id);
+        CHECK(told.why == errc::closed);
+        const auto nothing_more = co_await as_result(box->gone());
+        CHECK(nothing_more.error() == errc::closed);
+
+        box.emplace();
+        auto waiting = start(as_result(box->gone()));
+        box.reset();
+        const auto destroyed = co_await waiting;
+        CHECK(destroyed.error() == errc::closed);
+    }(world.on));
+}
+
+TEST_CASE("a send to a peer that was removed ends with an error and does not throw from the call") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        box.remove(id);
+        const auto sent = co_await as_result(box.send(id, std::string_view("hello"), 1));
+        CHECK(sent.error() == errc::invalid_argument);
+        const auto matched = co_await as_result(box.ssend(id, {}, 1));
+        CHECK(matched.error() == errc::invalid_argument);
+        const auto never = co_await as_result(box.send(77, {}, 1));
+        CHECK(never.error() == errc::invalid_argument);
     }(world.on));
 }

@@ -17,7 +17,7 @@ static_assert(std::is_nothrow_move_constructible_v<send_operation<connection>>);
 static_assert(std::is_nothrow_move_constructible_v<receive_operation<connection>>);
 static_assert(std::is_nothrow_move_constructible_v<lent_receive_operation<connection>>);
 static_assert(std::is_nothrow_move_constructible_v<probe_operation<connection>>);
-static_assert(std::is_nothrow_move_constructible_v<close_operation<connection>>);
+static_assert(std::is_nothrow_move_constructible_v<close_operation>);
 static_assert(std::is_nothrow_move_constructible_v<one_sided_operation<connection::link_type>>);
 static_assert(std::is_same_v<await_result_t<send_operation<connection>>, void>);
 static_assert(std::is_same_v<await_result_t<receive_operation<connection>>, received>);

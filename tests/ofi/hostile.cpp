@@ -5,7 +5,7 @@
 #include <rdma/fi_tagged.h>
 #include <sys/socket.h>
 
-// A peer that speaks the provider's and the transport's language, and says what no link would.
+// A peer that uses the provider and the transport's wire format, and sends messages that no link would.
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -13,7 +13,7 @@ namespace fabric = rdmacoro::detail::fabric;
 
 namespace {
 
-/// The whole of a peer, by hand: a socket, a card, an endpoint.
+/// The whole of a peer, by hand: a socket, a connect_info, an endpoint.
 class stranger : private progress_source {
 public:
     stranger(scheduler& on, const std::string& provider)
@@ -27,11 +27,11 @@ public:
         device_.close_endpoint();
     }
 
-    [[nodiscard]] fabric::card card() const {
-        fabric::card own;
+    [[nodiscard]] fabric::connect_info connect_info() const {
+        fabric::connect_info own;
         own.slot_bytes = static_cast<std::uint32_t>(device_.profile().slot_bytes);
         own.credits = 64;
-        own.flags = device_.profile().one_sided == ofi_one_sided::served ? fabric::card::served : 0;
+        own.flags = device_.profile().one_sided == ofi_one_sided::served ? fabric::connect_info::served : 0;
         own.address_format = device_.address_format();
         own.link = std::uint64_t{0xabcdef} << 16;
         own.host = fabric::host_number();
@@ -54,12 +54,12 @@ public:
         REQUIRE(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
                 static_cast<ssize_t>(bytes.size()));
     }
-    void show(const fabric::card& own) {
-        std::vector<std::byte> raw(fabric::card::wire_bytes);
+    void show(const fabric::connect_info& own) {
+        std::vector<std::byte> raw(fabric::connect_info::wire_bytes);
         own.store(raw.data());
         say(raw);
     }
-    /// What the other side says over the socket, as far as it has said it. False: it hung up.
+    /// Reads the bytes that have come over the socket. False: the other side closed it.
     bool hear() {
         std::byte more[1024];
         const ssize_t n = ::recv(socket_, more, sizeof more, MSG_DONTWAIT);
@@ -74,12 +74,12 @@ public:
     /// The whole of opening, to the first frames.
     void open(const std::string& address) {
         connect(address);
-        show(card());
+        show(connect_info());
         on_.run_until([&] {
             hear();
-            return heard_.size() == fabric::card::wire_bytes + 1;
+            return heard_.size() == fabric::connect_info::wire_bytes + 1;
         });
-        fabric::card theirs;
+        fabric::connect_info theirs;
         theirs.load(heard_.data());
         peer_ = theirs.link;
         REQUIRE(device_.insert(theirs.address.data(), theirs.address_bytes, to_));
@@ -111,6 +111,16 @@ public:
                 return {one.begin() + fabric::frame_word_bytes, one.end()};
         }
         return {};
+    }
+    /// The same of the last one.
+    [[nodiscard]] std::vector<std::byte> last_rest_of(fabric::frame_kind kind) const {
+        std::vector<std::byte> last;
+        for (const std::vector<std::byte>& one : frames_) {
+            fabric::frame word;
+            if (word.load(one.data(), one.size()) && word.kind == kind)
+                last = {one.begin() + fabric::frame_word_bytes, one.end()};
+        }
+        return last;
     }
     [[nodiscard]] const fabric::device& device() const { return device_; }
     [[nodiscard]] std::uint64_t peer() const { return peer_; }
@@ -150,7 +160,7 @@ private:
     std::vector<std::vector<std::byte>> frames_;
 };
 
-/// An endpoint for tagged messages that belongs to no link, of a provider that somebody else has open.
+/// An endpoint for tagged messages that belongs to no link, of a provider that another device has open.
 class forger : private progress_source {
 public:
     forger(scheduler& on, const fabric::device& of, const std::vector<std::byte>& to) : on_(on) {
@@ -202,9 +212,10 @@ private:
     fi_addr_t to_ = FI_ADDR_UNSPEC;
 };
 
-/// A domain that listens, for strangers and for a peer that keeps its word.
+/// A domain that listens, for strangers and for a well-behaved peer.
 struct besieged {
-    explicit besieged(const std::string& provider) : domain(on, ofi_here(provider)) {
+    explicit besieged(const std::string& provider) : besieged(ofi_here(provider)) {}
+    explicit besieged(const ofi_options& options) : domain(on, options) {
         listening = on.run(domain.listen("127.0.0.1:0"));
     }
     /// The stranger's link, as the domain has it.
@@ -218,34 +229,34 @@ struct besieged {
     ofi_listener listening;
 };
 
-using spoiler = std::function<void(fabric::card&)>;
+using spoiler = std::function<void(fabric::connect_info&)>;
 
 }  // namespace
 
-TEST_CASE("cards that can't be are turned away, and others are still let in") {
+TEST_CASE("connect_info that can't be are turned away, and others are still let in") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
     CAPTURE(provider);
     besieged w(provider);
     const spoiler all[] = {
-        [](fabric::card& c) { c.magic ^= 1; },
-        [](fabric::card& c) { ++c.version; },
-        [](fabric::card& c) { c.slot_bytes = 0; },
-        [](fabric::card& c) { c.slot_bytes = 4096; },
-        [](fabric::card& c) { c.credits = 0xffffffff; },
-        [](fabric::card& c) { c.flags ^= fabric::card::served; },
-        [](fabric::card& c) { c.name_provider("udp;ofi_rxd"); },
-        [](fabric::card& c) { c.provider.fill('x'); },
-        [](fabric::card& c) { c.address_bytes = 0; },
-        [](fabric::card& c) { c.address_bytes = 0xffffffff; },
-        [](fabric::card& c) { --c.address_bytes; },
-        [](fabric::card& c) { c.address_format ^= 1; },
-        [](fabric::card& c) { c.address.fill(std::byte{0xff}); },
+        [](fabric::connect_info& c) { c.magic ^= 1; },
+        [](fabric::connect_info& c) { ++c.version; },
+        [](fabric::connect_info& c) { c.slot_bytes = 0; },
+        [](fabric::connect_info& c) { c.slot_bytes = 4096; },
+        [](fabric::connect_info& c) { c.credits = 0xffffffff; },
+        [](fabric::connect_info& c) { c.flags ^= fabric::connect_info::served; },
+        [](fabric::connect_info& c) { c.name_provider("udp;ofi_rxd"); },
+        [](fabric::connect_info& c) { c.provider.fill('x'); },
+        [](fabric::connect_info& c) { c.address_bytes = 0; },
+        [](fabric::connect_info& c) { c.address_bytes = 0xffffffff; },
+        [](fabric::connect_info& c) { --c.address_bytes; },
+        [](fabric::connect_info& c) { c.address_format ^= 1; },
+        [](fabric::connect_info& c) { c.address.fill(std::byte{0xff}); },
     };
     for (const spoiler& spoil : all) {
         CAPTURE(&spoil - all);
         stranger bad(w.on, provider);
         bad.connect(w.listening.address());
-        fabric::card own = bad.card();
+        fabric::connect_info own = bad.connect_info();
         spoil(own);
         bad.show(own);
         w.on.run_until([&] { return !bad.hear(); });
@@ -253,11 +264,11 @@ TEST_CASE("cards that can't be are turned away, and others are still let in") {
     if (provider == "shm") {
         stranger far(w.on, provider);
         far.connect(w.listening.address());
-        fabric::card own = far.card();
+        fabric::connect_info own = far.connect_info();
         own.host ^= 1;
         far.show(own);
         w.on.run_until([&] { return !far.hear(); });
-        REQUIRE(far.heard().size() == fabric::card::wire_bytes + 1);
+        REQUIRE(far.heard().size() == fabric::connect_info::wire_bytes + 1);
         CHECK(static_cast<fabric::verdict>(far.heard().back()) == fabric::verdict::other_host);
     }
     w.on.run_until([&] { return w.domain.connections() == 0; });
@@ -268,19 +279,29 @@ TEST_CASE("cards that can't be are turned away, and others are still let in") {
     w.on.run_until([&] { return end.sink.count == 1; });
 }
 
-TEST_CASE("a card in pieces is a card, and half of one is given up in time") {
-    besieged w("tcp");
+TEST_CASE("a connect_info in pieces is a connect_info, and half of one is given up in time") {
+    ofi_options hasty = ofi_here("tcp");
+    hasty.handshake_timeout = std::chrono::milliseconds(200);
+    besieged w(hasty);
+    stranger half(w.on, "tcp");
+    half.connect(w.listening.address());
+    std::vector<std::byte> info(fabric::connect_info::wire_bytes);
+    half.connect_info().store(info.data());
+    half.say(std::span(info).first(info.size() / 2));
+    w.on.run_until([&] { return !half.hear(); });
+    CHECK(half.heard().size() <= fabric::connect_info::wire_bytes);  // and no verdict
+    w.on.run_until([&] { return w.domain.connections() == 0; });
     stranger slow(w.on, "tcp");
     slow.connect(w.listening.address());
-    std::vector<std::byte> raw(fabric::card::wire_bytes);
-    slow.card().store(raw.data());
+    std::vector<std::byte> raw(fabric::connect_info::wire_bytes);
+    slow.connect_info().store(raw.data());
     for (const std::byte one : raw) {
         slow.say(std::span(&one, 1));
         w.on.turn();
     }
     w.on.run_until([&] {
         slow.hear();
-        return slow.heard().size() == fabric::card::wire_bytes + 1;
+        return slow.heard().size() == fabric::connect_info::wire_bytes + 1;
     });
     CHECK(static_cast<fabric::verdict>(slow.heard().back()) == fabric::verdict::welcome);
     slow.hang_up();
@@ -313,7 +334,7 @@ TEST_CASE("frames for no link are dropped and counted, and cost no link") {
     CHECK(end.sink.downs == 0);
 }
 
-TEST_CASE("what a peer must not say ends its link with protocol_violation, and no other") {
+TEST_CASE("a message that a peer must not send ends its link with protocol_violation, and no other link") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
     CAPTURE(provider);
     besieged w(provider);
@@ -336,7 +357,8 @@ TEST_CASE("what a peer must not say ends its link with protocol_violation, and n
         [&](stranger& s) {  // far beyond what it may send
             s.frame(fabric::frame{fabric::frame_kind::message, 0, s.next() + 100, s.peer()}, pattern(12));
         },
-        [&](stranger& s) {  // where the memory's owner serves: an answer to nothing; elsewhere nobody serves
+        [&](stranger&
+                s) {  // an answer to nothing where the memory's owner serves; a request where no side serves
             s.frame(served ? fabric::frame_kind::status : fabric::frame_kind::get,
                     served ? std::span(status) : std::span(request));
         },
@@ -372,7 +394,7 @@ TEST_CASE("of a peer that sends more than it may no more than its credits is tak
     w.on.run_until([&] { return end.sink.count >= 64; });
 }
 
-TEST_CASE("a served get or put of what the peer may not reach is refused, and the link goes on") {
+TEST_CASE("a served get or put of memory that the peer must not reach is refused, and the link stays up") {
     besieged w("shm");
     stranger bad(w.on, "shm");
     ofi_end end;
@@ -386,15 +408,19 @@ TEST_CASE("a served get or put of what the peer may not reach is refused, and th
         fabric::service_request{key, address, length, 1, 0, 0}.store(request.data());
         bad.frame(kind, request);
         w.on.run_until([&] { return bad.received() == before + 1; });
+        const std::vector<std::byte> answer = bad.last_rest_of(fabric::frame_kind::status);
+        REQUIRE(answer.size() == rdmacoro::detail::one_sided_status::wire_bytes);
+        return rdmacoro::detail::one_sided_status::load(answer.data()).outcome;
     };
     const remote_region& there = open.remote();
-    ask(fabric::frame_kind::get, there.key ^ 1, there.address, 10);
-    ask(fabric::frame_kind::get, there.key, there.address + 91, 10);
-    ask(fabric::frame_kind::get, there.key, there.address - 1, 10);
-    ask(fabric::frame_kind::get, there.key, there.address, ~std::uint64_t{0});
-    ask(fabric::frame_kind::put, there.key, there.address, 10);
+    CHECK(ask(fabric::frame_kind::get, there.key ^ 1, there.address, 10) == errc::bad_key);
+    CHECK(ask(fabric::frame_kind::get, there.key, there.address + 91, 10) == errc::out_of_bounds);
+    CHECK(ask(fabric::frame_kind::get, there.key, there.address - 1, 10) == errc::out_of_bounds);
+    CHECK(ask(fabric::frame_kind::get, there.key, there.address, ~std::uint64_t{0}) == errc::out_of_bounds);
+    CHECK(ask(fabric::frame_kind::put, there.key, there.address, 10) == errc::access_denied);
     CHECK(end.sink.downs == 0);
     CHECK(w.domain.counts().served == 5);
+    CHECK(memory == std::vector<std::byte>(100));
 }
 
 TEST_CASE("a frame that never comes ends its link in time, and the others wait for it") {
@@ -439,9 +465,9 @@ struct recorded_receive : tagged_completion {
 
 }  // namespace
 
-TEST_CASE("a tagged message from somebody who is no peer fills no receive: the link ends") {
+TEST_CASE("a tagged message from an endpoint that is no peer fills no receive: the link ends") {
     const std::string provider = "tcp";
-    // 0: the peer, by another endpoint; 1, 2: who does not know the link's number; 3: no head; 4: a wrong long one; 5: to a claim
+    // 0: the peer, by another endpoint; 1, 2: a wrong link number; 3: no head; 4: a wrong long head; 5: to a claim
     const int how = GENERATE(0, 1, 2, 3, 4, 5);
     CAPTURE(how);
     besieged w(provider);

@@ -29,7 +29,7 @@ inline ofi_options ofi_here(const std::string& provider) {
     return o;
 }
 
-/// One end of a link and what it was told.
+/// One end of a link, and the sink that records its events.
 struct ofi_end {
     recording_sink sink;
     std::unique_ptr<ofi_recorded_link> link;
@@ -59,7 +59,7 @@ struct ofi_world {
     };
     connected connect() { return on.run(connect_both(*this)); }
 
-    /// Two ends that listen, and whose provider has connected what it connects.
+    /// Both ends of a new link, after the provider has made its own connection.
     void link(ofi_end& a, ofi_end& b) {
         connected made = connect();
         a.link = std::make_unique<ofi_recorded_link>(std::move(made.client), a.sink);

@@ -23,7 +23,7 @@ remote_region named(const ofi_end& by) {
 }
 
 /// Connects, sends ten messages that name a region of its own, and gets from the region that the first message to it names, again
-/// and again; where it may write there it puts.
+/// and again; where it may write there it puts. After the first get or put it sends another message.
 void busy_child(const std::string& provider, const std::string& address) {
     scheduler on;
     ofi_any_domain domain(on, ofi_here(provider));
@@ -35,13 +35,14 @@ void busy_child(const std::string& provider, const std::string& address) {
     on.run_until([&] { return end.sink.count == 1; });
     const remote_region there = named(end);
     std::vector<std::byte> here(there.length);
-    for (;;) {
+    for (bool first = true;; first = false) {
         recording_completion moved;
         const post_result posted = there.rights == access_rights::remote_write
                                        ? end.link->put(here, there, moved)
                                        : end.link->get(there, here, moved);
         if (posted != post_result::posted) return;
         on.run_until([&] { return moved.calls != 0; });
+        if (first) name(on, end, 10, to_be_got.remote());
     }
 }
 
@@ -62,7 +63,7 @@ void dies_under_way(const std::string& provider) {
     on.run_until([&] { return end.sink.count == 10; });
     recording_completion none;
     name(on, end, 0, open.remote());
-    for (int n = 0; n < 2000; ++n) on.turn();  // it is busy by now
+    on.run_until([&] { return end.sink.count == 11; });  // one get is over, and the next begins
     child.kill();
     on.run_until([&] { return end.sink.downs != 0; });
     CHECK(end.sink.reason == errc::peer_lost);

@@ -18,7 +18,7 @@ namespace {
 
 const std::vector<std::string> stand_ins{"gni", "cxi", "efa"};
 
-/// Whoever runs the tests says where the stand-ins are; then all three must be there.
+/// Where FI_PROVIDER_PATH is set, it must name a folder with all three stand-ins.
 bool asked_for() { return std::getenv("FI_PROVIDER_PATH") != nullptr; }
 const std::string not_asked = "FI_PROVIDER_PATH names no directory with the stand-ins";
 
@@ -88,7 +88,7 @@ TEST_CASE("what a stand-in says of itself is the hardware's") {
     CHECK(info->domain_attr->cq_data_size == 4);
 }
 
-TEST_CASE("who asks a stand-in for more than the hardware has gets nothing") {
+TEST_CASE("a request for more than the hardware has finds no stand-in") {
     if (!asked_for()) SKIP_TEST(not_asked);
     const std::vector<std::function<void(fi_info&)>> too_much{
         [](fi_info& hints) { hints.tx_attr->inject_size = 65; },
@@ -193,7 +193,7 @@ TEST_CASE("a read that is not aligned fails where the hardware can't") {
     CHECK(log.take() == "");
 }
 
-TEST_CASE("what is injected is bounded and may be overwritten at once") {
+TEST_CASE("an injected message is bounded and its memory may be overwritten at once") {
     if (!asked_for()) SKIP_TEST(not_asked);
     violation_log log;
     for (const std::string& name : stand_ins) {
@@ -466,7 +466,7 @@ TEST_CASE("wait objects are the hardware's") {
     }
 }
 
-TEST_CASE("who waits for a descriptor misses nothing") {
+TEST_CASE("a program that waits for a descriptor misses no completion") {
     if (!asked_for()) SKIP_TEST(not_asked);
     violation_log log;
     bare_endpoint::choices waiting;
@@ -480,7 +480,7 @@ TEST_CASE("who waits for a descriptor misses nothing") {
         REQUIRE(pair.posted([&] {
             return fi_send(pair.here.endpoint.get(), in.data(), 32, nullptr, pair.to_there, nullptr);
         }) == 0);
-    // With one entry read at a time, "you may wait" is said only when nothing is left.
+    // With one entry read at a time, fi_trywait succeeds only when nothing is left.
     fid* objects[] = {&pair.there.queue->fid};
     pair.until([&] {
         fi_cq_data_entry entry{};
@@ -503,7 +503,7 @@ TEST_CASE("queues have the hardware's depth") {
             return fi_recv(pair.there.endpoint.get(), memory.data(), memory.size(), nullptr, FI_ADDR_UNSPEC,
                            nullptr);
         };
-        if (name != "efa") {  // whose queue is longer than the one below
+        if (name != "efa") {  // the queue of efa is longer than the one below
             for (std::size_t i = 0; i != pair.there.info->rx_attr->size; ++i) REQUIRE(receive() == 0);
             CHECK(receive() == -FI_EAGAIN);
         } else {
@@ -526,4 +526,45 @@ TEST_CASE("queues have the hardware's depth") {
         CHECK(send() == 0);
     }
     CHECK(log.take() == "");
+}
+
+TEST_CASE("the rules that no other test here breaks are recorded, too") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    violation_log log;
+    bare_pair pair("efa");
+    std::vector<std::byte> memory(64);
+    const owned<fid_mr> exposed = pair.there.expose(memory);
+    const std::uint64_t at = pair.there.address_of(memory.data(), memory), key = fi_mr_key(exposed.get());
+    fid_ep* const ep = pair.here.endpoint.get();
+
+    const iovec piece{memory.data(), 8};
+    const fi_rma_iov longer{at, 9, key};
+    const fi_msg_rma message{&piece, nullptr, 1, pair.to_there, &longer, 1, nullptr, 0};
+    CHECK(fi_writemsg(ep, &message, 0) == -FI_EINVAL);
+    CHECK(log.take() == "rma_length");
+    CHECK(fi_write(ep, memory.data(), 8, nullptr, pair.to_there, at, std::uint64_t{1} << 32, nullptr) ==
+          -FI_EINVAL);
+    CHECK(log.take() == "mr_key_size");
+
+    fi_mr_attr asked{};
+    asked.mr_iov = &piece;
+    asked.iov_count = 1;
+    asked.access = FI_READ;
+    asked.offset = 1;
+    fid_mr* registered = nullptr;
+    CHECK(fi_mr_regattr(pair.here.domain.get(), &asked, 0, &registered) == -FI_EINVAL);
+    CHECK(log.take() == "mr_offset");
+
+    fid_ep* opened = nullptr;
+    REQUIRE(fi_endpoint(pair.here.domain.get(), pair.here.info.get(), &opened, nullptr) == 0);
+    const owned<fid_ep> unbound(opened);
+    CHECK(fi_enable(opened) == -FI_ENOCQ);
+    CHECK(log.take() == "ep_enable");
+    // ofi_rxm crashes when it closes an endpoint that was never enabled.
+    REQUIRE(fi_ep_bind(opened, &pair.here.addresses->fid, 0) == 0);
+    REQUIRE(fi_ep_bind(opened, &pair.here.queue->fid, FI_TRANSMIT | FI_RECV) == 0);
+    REQUIRE(fi_enable(opened) == 0);
+    pair.here.info->tx_attr->inject_size += 1;
+    CHECK(fi_endpoint(pair.here.domain.get(), pair.here.info.get(), &opened, nullptr) == -FI_EINVAL);
+    CHECK(log.take() == "ep_attr");
 }

@@ -77,7 +77,7 @@ TEST_CASE("messages over ugni go eagerly, are got or are put, by their length an
     on.run(paths(client, server));
 }
 
-TEST_CASE("a user's get is any bytes: what is not aligned goes by a slot, what lies between does not") {
+TEST_CASE("a user's get is of any bytes: unaligned ends go through a slot, the aligned middle does not") {
     ofi_options o;
     o.provider = "gni";
     ofi_world w(o);
@@ -119,7 +119,7 @@ TEST_CASE("a user's get is any bytes: what is not aligned goes by a slot, what l
     }
 }
 
-TEST_CASE("atomics over ugni fetch what was there before") {
+TEST_CASE("atomics over ugni fetch the value before the operation") {
     ofi_options o;
     o.provider = "gni";
     ofi_world w(o);

@@ -24,21 +24,44 @@ mailbox_options little() {
     return o;
 }
 
-/// A connection without a link.
+/// A connection whose link takes everything, and whose engines do nothing.
 class bare final : public connection_base {
 public:
-    explicit bare(mailbox_base& of) : connection_base(of, 7) {}
+    explicit bare(mailbox_base& of) : connection_base(of, 7, {1, [] { return std::string("bare"); }}) {
+        phase_ = phase::open;
+    }
     void matched(unexpected_message&, detail::receive_request&) noexcept override { ++matches; }
     bool forget_receive(detail::receive_request&) noexcept override { return true; }
     unsigned poll(unsigned) noexcept override { return 0; }
-    void say_credit() noexcept override { ++credits_said; }
-    void end(std::error_code why) noexcept {
-        reason_ = why;
-        fail_receives();
+    std::string peer_name() const override { return "nobody"; }
+    const capabilities& capabilities_in_force() const noexcept override { return link_; }
+    post_result post_kind(std::uint8_t, std::uint8_t, tag_type, const const_buffers&, detail::send_request&,
+                          bool) noexcept override {
+        return post_result::done;
     }
 
     int matches = 0;
-    int credits_said = 0;
+    int credit_messages = 0;
+    std::error_code closed_with{};
+
+private:
+    post_result post_raw(const message_header& raw, const const_buffers&) noexcept override {
+        if (detail::wire_header::load(raw).kind == static_cast<int>(detail::control_kind::credit))
+            ++credit_messages;
+        return post_result::done;
+    }
+    bool revoke_posted(completion&) noexcept override { return true; }
+    lent_buffer lend_payload() noexcept override { return {}; }
+    void close_link(std::error_code why) noexcept override {
+        closed_with = why;
+        link_down(why);
+    }
+    void notify_engines(engine_event, std::error_code) noexcept override {}
+    start_result begin_queued(detail::send_request&) noexcept override { return start_result::begun; }
+    void cancel_in_engine(detail::send_request&) noexcept override {}
+    void describe_engines(detail::connection_description&) noexcept override {}
+
+    capabilities link_{};
 };
 
 struct receive final : detail::receive_request {
@@ -79,7 +102,7 @@ TEST_CASE("a kept message is copied to a receive that it fits, and its credit is
     const std::uint32_t cost = m.cost;
     std::vector<std::byte> into(200);
     receive r{mutable_buffers(into)};
-    connection_base::meet(m, r);
+    connection_base::match(m, r);
     CHECK_FALSE(std::error_code(r.code_));
     CHECK(r.got_.bytes == 100);
     CHECK(r.got_.source == 7);
@@ -95,20 +118,20 @@ TEST_CASE("a kept message that is too long ends its receive truncated, with its 
     unexpected_message& m = f.kept(100, 5);
     std::vector<std::byte> into(99);
     receive r{mutable_buffers(into)};
-    connection_base::meet(m, r);
+    connection_base::match(m, r);
     CHECK(std::error_code(r.code_) == errc::truncated);
     CHECK(r.info_ == 100);
     CHECK(into == std::vector<std::byte>(99));
     CHECK(f.box.store().live() == 0);
 }
 
-TEST_CASE("a kept message whose peer is gone is still received, and owes nobody") {
+TEST_CASE("a kept message whose peer is gone is still received, and owes no credits") {
     fixture f;
     unexpected_message& m = f.kept(100, 5);
     m.from = nullptr;
     std::vector<std::byte> into(100);
     receive r{mutable_buffers(into)};
-    connection_base::meet(m, r);
+    connection_base::match(m, r);
     CHECK(into[0] == std::byte{5});
     CHECK(f.at.credits().payable() == 0);
 }
@@ -119,7 +142,7 @@ TEST_CASE("a lent message is the user's until the loan ends, and costs the peer 
     const std::uint32_t cost = m.cost;
     lent_buffer loan;
     receive r(mutable_buffers(), &loan);
-    connection_base::meet(m, r);
+    connection_base::match(m, r);
     CHECK(loan.bytes().size() == 100);
     CHECK(loan.bytes()[99] == std::byte{5});
     CHECK(f.at.credits().payable() == cost);
@@ -133,7 +156,7 @@ TEST_CASE("a message that is still coming is its connection's affair") {
     unexpected_message& m = f.kept(100, 5);
     m.complete = false;
     receive r{mutable_buffers()};
-    connection_base::meet(m, r);
+    connection_base::match(m, r);
     CHECK(f.at.matches == 1);
     f.at.free(m);
 }
@@ -157,9 +180,9 @@ TEST_CASE("an offered message goes to the receive that waits, else probes and re
 TEST_CASE("credit is said in a message of its own once half of the budget is owed, not before") {
     fixture f;
     f.at.give_back(detail::least_budget / 2 - 1);
-    CHECK(f.at.credits_said == 0);
+    CHECK(f.at.credit_messages == 0);
     f.at.give_back(1);
-    CHECK(f.at.credits_said == 1);
+    CHECK(f.at.credit_messages == 1);
 }
 
 TEST_CASE("a receive is filled piece by piece, in the user's memory or in a block that is lent") {
@@ -209,12 +232,12 @@ TEST_CASE("a fill that does not fit, or ends early, leaves no memory behind") {
 
 TEST_CASE("a message is left in the network for a few turns, while coroutines wait for theirs") {
     fixture f;
-    CHECK_FALSE(f.at.better_later());  // nobody waits
+    CHECK_FALSE(f.at.better_to_defer());  // no receive waits
     f.world.run([](bare& at) -> task<> {
         task_group others;
         others.spawn([]() -> task<> { co_return; });
         int later = 0;
-        while (at.better_later()) ++later;
+        while (at.better_to_defer()) ++later;
         CHECK(later == 8);
         co_await others.join();
     }(f.at));
@@ -222,6 +245,7 @@ TEST_CASE("a message is left in the network for a few turns, while coroutines wa
 
 TEST_CASE("the end of the only peer ends what was posted for it, with the reason") {
     fixture f;
+    for (const peer_id source : {7u, 8u}) REQUIRE(f.box.matching().add_source(source));
     std::vector<std::byte> into(10);
     receive r{mutable_buffers(into)};
     r.source_ = 7;
@@ -229,7 +253,7 @@ TEST_CASE("the end of the only peer ends what was posted for it, with the reason
     of_another.source_ = 8;
     f.box.matching().post(r);
     f.box.matching().post(of_another);
-    f.at.end(make_error_code(errc::peer_lost));
+    f.at.link_down(make_error_code(errc::peer_lost));
     CHECK(std::error_code(r.code_) == errc::peer_lost);
     CHECK(f.box.matching().posted() == 1);
     f.box.matching().withdraw(of_another);

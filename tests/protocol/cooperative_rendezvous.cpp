@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/cooperative_rendezvous.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/rendezvous.hpp"
 
 #include <deque>
@@ -46,7 +47,7 @@ TEST_CASE("both ends copy a message, each from its own end") {
     });
 }
 
-TEST_CASE("a busy sender delays nobody: the receiver copies all") {
+TEST_CASE("a busy sender does not delay the receiver, which copies all") {
     with_pair<list>([](pair_type& pair) -> task<> {
         pair.from_a().helps = false;
         const auto data = pattern(10'001);
@@ -155,6 +156,23 @@ TEST_CASE("a receiver that can expose nothing, or says ready too late, copies al
     });
 }
 
+TEST_CASE("a receiver that copies together opens its destination without memory from the heap") {
+    if constexpr (!counts_allocations) return;  // nothing can be made to fail
+    with_pair<list>([](endpoint_pair<list>& pair) -> task<> {
+        const auto data = pattern(1000);
+        std::vector<std::byte> into(1000);
+        auto sending = start(pair.a.send(data, 1));
+        {
+            const failing_allocations of_a_region(sizeof(region), sizeof(region));
+            co_await pair.b.recv(into, 1);
+        }
+        co_await sending;
+        CHECK(into == data);
+        CHECK(pair.b.counts().regions_exposed == 1);
+        CHECK(pair.at_rest());
+    });
+}
+
 TEST_CASE("frames of a message that both copy: a claim in the request, ready with flag 1, received") {
     with_rendezvous_peer<list>([](peer_type& peer) -> task<> {
         const auto data = pattern(5000);
@@ -165,7 +183,7 @@ TEST_CASE("frames of a message that both copy: a claim in the request, ready wit
         CHECK(heard.payload == request_body(0, 5000, {source_of(heard).at(0)}, 0));
         say(peer, rv::ready, 0, ready_body(0, {open.remote()}), 1);
         co_await turns(20);
-        CHECK(there == data);  // nobody else copied
+        CHECK(there == data);  // the sender copied nothing
         CHECK_FALSE(sending.done());
         say(peer, rv::received, 0);
         co_await sending;
@@ -216,7 +234,7 @@ TEST_CASE("messages that both copy may be given up at any moment, and leave no c
                 pair.from_a().room = pair.from_b().room = loopback_lane::unlimited;
                 co_await turns(20);
                 stop_receive.request_stop();  // nothing may ever come for it
-                stop_send.request_stop();     // nor anybody ask for this
+                stop_send.request_stop();     // nor is this asked for
                 const auto sent = co_await sending;
                 const auto got = co_await receiving;
                 if (!sent) CHECK(sent.error() == errc::canceled);
@@ -246,7 +264,7 @@ TEST_CASE("messages that both copy may be given up at any moment, and leave no c
 TEST_CASE("ready to copy together that does not fit ends the link with protocol_violation") {
     struct wrong {
         const char* what;
-        void (*say_it)(peer_type&, const remote_region&);
+        void (*send_it)(peer_type&, const remote_region&);
     };
     const wrong all[] = {
         {"an offset",
@@ -289,7 +307,7 @@ TEST_CASE("ready to copy together that does not fit ends the link with protocol_
             const region open = peer.link().expose(there, access_rights::remote_write);
             auto sending = start(as_result(peer.self().send(data, 1)));
             co_await peer.hear();
-            what.say_it(peer, open.remote());
+            what.send_it(peer, open.remote());
             const auto ended = co_await sending;
             CHECK(ended.error() == errc::protocol_violation);
             CHECK(

@@ -83,3 +83,18 @@ TEST_CASE("the table of shared memory before it is connected") {
     CHECK_THAT(table, test::contains("shm (shared memory between processes of one machine)"));
     CHECK_THAT(table, test::contains("0           4096        send   eager"));
 }
+
+TEST_CASE("no length is printed that stands for none: long messages go by one policy to the end") {
+    const std::string table = explain<shm>();
+    CHECK_THAT(table, !test::contains("184467440737095516"));
+    // `rendezvous_bytes` of such links says that no message is long enough for a rendezvous.
+    capabilities without = test_link;
+    without.rendezvous_bytes = never_by_rendezvous;
+    const auto ranges =
+        protocol_ranges<protocols<eager<>, get_rendezvous<up_to_transport, from_transport>, segmented<>>>(
+            without);
+    REQUIRE(ranges.size() == 3);
+    CHECK(ranges[1].name == "segmented");
+    CHECK(ranges[1].last == static_cast<std::size_t>(-1));
+    CHECK(ranges[2].name == "segmented");
+}

@@ -1,9 +1,19 @@
-// Every protocol list under every order of events: small programs of sends, receives and cancels between two endpoints.
+// Every protocol list under many orders of events, all of them where it says so: small programs of sends, receives and cancels
+// between two endpoints.
 //
-// The ordinary run explores what fits half a minute, of that every nth program where RDMACORO_EXPLORE_EVERY=n says so (under
-// a sanitizer); the hidden tests, tagged [.nightly], all programs of five operations and many longer ones, as far as
-// RDMACORO_EXPLORE_SECONDS (for each list; twenty minutes) allows. RDMACORO_EXPLORE_LIST names one of the lists, RDMACORO_EXPLORE_SWEEP one line of what is printed ("2+2, canceled"),
-// RDMACORO_EXPLORE_EXECUTIONS how many executions a program may take (two million). A failure tells the command that replays its schedule.
+// The ordinary run explores samples that fit half a minute, chosen by a seeded shuffle; RDMACORO_EXPLORE_EVERY=n takes one of n
+// of their programs (under a sanitizer). The hidden tests, tagged [.nightly], explore all programs of five operations and many
+// longer ones. They can be run in parts:
+//
+//   RDMACORO_EXPLORE_SLICE=3/20         the third of twenty parts of each sweep (searches are shuffled before they are divided)
+//   RDMACORO_EXPLORE_LIST=NAME          one of the lists
+//   RDMACORO_EXPLORE_SWEEP=NAME         one line of what is printed, such as "2+2, canceled"; prints what is not complete
+//   RDMACORO_EXPLORE_SECONDS=n          time for each list; twenty minutes if not set. What it does not allow is left out
+//   RDMACORO_EXPLORE_EXECUTIONS=n       executions of a search; two million if not set. One that takes more is capped
+//   RDMACORO_EXPLORE_RECORD=FILE        appends a line for each sweep to it
+//
+// tools/explore runs slices and keeps explored.md, the table of how far this came. A failure prints the command that replays its
+// schedule.
 
 #include "support/explored_program.hpp"
 
@@ -13,8 +23,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +56,8 @@ constexpr named_list<protocols<eager<up_to<16>>, cooperative_rendezvous<up_to<48
     "eager+cooperative+segmented"};
 constexpr named_list<protocols<eager<up_to<16>>, staged_get<>, get_rendezvous<>>> staged{"eager+staged+get"};
 constexpr named_list<protocols<eager<up_to<16>>, segmented<>>> eager_segmented{"eager+segmented"};
+/// Messages here are shorter than those whose memory it watches: they travel as with `eager`.
+constexpr named_list<protocols<reuse_aware_eager<up_to<48>>, segmented<>>> reuse_segmented{"reuse+segmented"};
 
 /// All of them, or the one that RDMACORO_EXPLORE_LIST names.
 template <class Visit>
@@ -63,6 +77,7 @@ void each_list(Visit visit) {
     visit_asked(cooperative);
     visit_asked(staged);
     visit_asked(eager_segmented);
+    visit_asked(reuse_segmented);
     if (!found) FAIL("RDMACORO_EXPLORE_LIST names none of the lists: " << asked);
 }
 
@@ -142,7 +157,7 @@ programs two_tags(bool short_ones) {
                    {"R2R1", "R1R2", "R2W", "WR1", "T2R1", "R2T1", "R2R1c0", "R2R1c1", "R2R2R1c1", "R2Wc0"});
 }
 
-// ---- what was done
+// ---- the record of a run
 
 /// What the environment names, or nothing.
 std::string_view named(const char* variable) {
@@ -224,11 +239,18 @@ private:
     std::chrono::steady_clock::time_point until_;
 };
 
-/// Every `n`th, from the `first` on.
-programs every(std::size_t n, programs all, std::size_t first = 0) {
-    programs made;
-    for (std::size_t i = first; i < all.size(); i += n) made.push_back(std::move(all[i]));
-    return made;
+/// Shuffled, the same each time.
+template <class T>
+void shuffle(std::vector<T>& all) {
+    std::mt19937_64 random(all.size());
+    for (std::size_t left = all.size(); left > 1; --left) std::swap(all[left - 1], all[random() % left]);
+}
+
+/// One of `n`, at least one, chosen by chance.
+programs sample(std::size_t n, programs all) {
+    shuffle(all);
+    all.resize((all.size() + n - 1) / n);
+    return all;
 }
 
 /// The share of an ordinary run: one of so many programs.
@@ -240,27 +262,83 @@ std::size_t one_of() {
     return n;
 }
 
-template <class List>
-void sweep(const std::string& what, const named_list<List>& list, const programs& whole,
-           const std::vector<explored_link>& links, const bounds& most, const stopwatch* time = nullptr) {
-    if (by_name() && named("RDMACORO_EXPLORE_SWEEP") != what) return;
-    const programs all = time == nullptr ? every(one_of(), whole) : whole;
-    tally sum;
-    sum.left_out = (whole.size() - all.size()) * links.size();
-    for (const two_sided_program& program : all) {
-        for (const explored_link& how : links) {
-            if (time != nullptr && time->over()) {
-                ++sum.left_out;
-                continue;
-            }
-            search(list, program, how, most, sum);
-        }
+/// The part of each sweep that this run is to look at.
+struct slice {
+    std::size_t number = 1;  ///< from 1
+    std::size_t of = 1;
+
+    [[nodiscard]] static slice asked() {
+        const std::string text(named("RDMACORO_EXPLORE_SLICE"));
+        slice made;
+        if (!text.empty() && (std::sscanf(text.c_str(), "%zu/%zu", &made.number, &made.of) != 2 ||
+                              made.number == 0 || made.number > made.of))
+            throw std::invalid_argument("RDMACORO_EXPLORE_SLICE=NUMBER/OF, not " + text);
+        return made;
     }
-    sum.print(what + " " + list.name);
-    CHECK(sum.searches + sum.left_out == whole.size() * links.size());
+    /// The first of `all` that is not in the slices before `n`.
+    [[nodiscard]] std::size_t begin(std::size_t all, std::size_t n) const noexcept {
+        return all * (n - 1) / of;
+    }
+};
+
+/// What a sweep claims of its searches.
+enum class claim : std::uint8_t {
+    every_order,        ///< all are complete
+    as_far_as_printed,  ///< what is printed
+};
+
+void record(const std::string& sweep, const char* list, const slice& part, std::size_t whole,
+            const bounds& most, const tally& sum) {
+    const std::string file(named("RDMACORO_EXPLORE_RECORD"));
+    if (file.empty()) return;
+    std::FILE* const to = std::fopen(file.c_str(), "a");
+    if (to == nullptr) throw std::runtime_error("RDMACORO_EXPLORE_RECORD: " + file + " cannot be written");
+    std::fprintf(to, "%s\t%s\t%zu/%zu\t%zu\t%llu\t%zu\t%zu\t%zu\t%llu\n", sweep.c_str(), list, part.number,
+                 part.of, whole, static_cast<unsigned long long>(most.executions), sum.searches, sum.complete,
+                 sum.left_out, static_cast<unsigned long long>(sum.executions));
+    std::fclose(to);
 }
 
+template <class List>
+void sweep(const std::string& what, const named_list<List>& list, const programs& whole,
+           const std::vector<explored_link>& links, const bounds& most, claim claimed,
+           const stopwatch* time = nullptr) {
+    if (by_name() && named("RDMACORO_EXPLORE_SWEEP") != what) return;
+    struct one_search {
+        const two_sided_program* program;
+        const explored_link* link;
+    };
+    const programs all = time == nullptr ? sample(one_of(), whole) : whole;
+    std::vector<one_search> searches;
+    for (const two_sided_program& program : all) {
+        for (const explored_link& how : links) searches.push_back({&program, &how});
+    }
+    const slice part = time == nullptr ? slice{} : slice::asked();
+    if (part.of != 1) shuffle(searches);
+    tally sum;
+    const std::size_t end = part.begin(searches.size(), part.number + 1);
+    for (std::size_t n = part.begin(searches.size(), part.number); n < end; ++n) {
+        if (time != nullptr && time->over()) {
+            sum.left_out = end - n;
+            break;
+        }
+        search(list, *searches[n].program, *searches[n].link, most, sum);
+    }
+    const std::string sliced =
+        part.of == 1 ? "" : " (" + std::to_string(part.number) + "/" + std::to_string(part.of) + ")";
+    sum.print(what + sliced + " " + list.name);
+    if (time != nullptr) record(what, list.name, part, searches.size(), most, sum);
+    CHECK(sum.executions >= sum.searches);
+    if (claimed == claim::every_order) {
+        CHECK(sum.left_out == 0);
+        CHECK(sum.complete == searches.size());
+    }
+}
+
+constexpr claim every_order = claim::every_order;
+constexpr claim printed = claim::as_far_as_printed;
 constexpr bounds ordinary{2000, 50};
+constexpr bounds to_the_end{200'000, 0};
 bounds share_of(const bounds& whole) { return {whole.executions / one_of(), whole.by_chance / one_of()}; }
 
 }  // namespace
@@ -276,38 +354,59 @@ TEST_CASE("programs are what their text says") {
 }
 
 TEST_CASE("two sends and two receives of any kinds, in every order of events") {
-    each_list(
-        [](const auto& list) { sweep("2+2", list, one_way(2, 2, list.short_ones), all_links, ordinary); });
+    each_list([](const auto& list) {
+        sweep("2+2", list, one_way(2, 2, list.short_ones), all_links, to_the_end, every_order);
+    });
 }
 
 TEST_CASE("a send and a receive each way, in every order of events") {
     each_list([](const auto& list) {
-        sweep("1+1 each way", list, every(5, both_ways(list.short_ones, false)), {usual}, ordinary);
+        sweep("1+1 each way", list, sample(5, both_ways(list.short_ones, false)), {usual}, to_the_end,
+              every_order);
     });
 }
 
-TEST_CASE("messages of two tags, received in any order") {
-    each_list(
-        [](const auto& list) { sweep("two tags", list, two_tags(list.short_ones), {usual}, ordinary); });
-}
-
-TEST_CASE("two sends and two receives, canceled at any point") {
+TEST_CASE("messages of two tags, received in any order, in every order of events") {
     each_list([](const auto& list) {
-        sweep("2+2, canceled", list, every(7, one_way_with_cancels(2, 2, list.short_ones)), all_links,
-              ordinary);
+        sweep("two tags", list, two_tags(list.short_ones), {usual}, to_the_end, every_order);
     });
 }
 
-TEST_CASE("messages sent from the caller's memory, in every order of events") {
+TEST_CASE("two sends and two receives, canceled at any point, in 2,000 orders of events") {
     each_list([](const auto& list) {
-        sweep("2+2, borrowed", list, every(3, one_way(2, 2, list.short_ones)), borrowing, ordinary);
+        sweep("2+2, canceled", list, sample(7, one_way_with_cancels(2, 2, list.short_ones)), all_links,
+              ordinary, printed);
     });
 }
 
-TEST_CASE("five operations, in every order of events") {
+TEST_CASE("messages sent from the caller's memory, in 2,000 orders of events") {
     each_list([](const auto& list) {
-        sweep("3+2", list, every(9, one_way(3, 2, list.short_ones)), {usual}, ordinary);
-        sweep("2+3", list, every(9, one_way(2, 3, list.short_ones), 1), {usual}, ordinary);
+        sweep("2+2, borrowed", list, sample(3, one_way(2, 2, list.short_ones)), borrowing, ordinary, printed);
+    });
+}
+
+TEST_CASE("two sends and two receives where credit is short, in every order of events") {
+    std::vector<explored_link> short_of_credit(3);
+    short_of_credit[0].credit = 0;
+    short_of_credit[1].credit = 4;
+    short_of_credit[2].credit = 4;
+    short_of_credit[2].borrows = true;
+    each_list([&](const auto& list) {
+        if (std::decay_t<decltype(list)>::type::speculates)
+            return;  // its messages are numbered: they keep their order
+        sweep("short of credit", list, one_way(2, 2, list.short_ones), short_of_credit, to_the_end,
+              every_order);
+        sweep("short of credit, two tags", list, sample(4, two_tags(list.short_ones)), short_of_credit,
+              to_the_end, every_order);
+        sweep("short of credit, canceled", list, sample(35, one_way_with_cancels(2, 2, list.short_ones)),
+              short_of_credit, ordinary, printed);
+    });
+}
+
+TEST_CASE("five operations, in 2,000 orders of events") {
+    each_list([](const auto& list) {
+        sweep("3+2", list, sample(9, one_way(3, 2, list.short_ones)), {usual}, ordinary, printed);
+        sweep("2+3", list, sample(9, one_way(2, 3, list.short_ones)), {usual}, ordinary, printed);
     });
 }
 
@@ -318,7 +417,7 @@ TEST_CASE("longer programs, in orders by chance") {
                                  "r,r,r,r/R,R,R,R", "r1,r2,r1,r2/R2,R1,c0,R2,R1,R2", "r,r,r,r,r/R,R,W,R,R",
                                  "s,r,c1,r,r,c2,r/R,R,R,c0,R,R,c2,R", "r2,r,s2,r,r2/R,R2,W,R,R2,c1"})
             all.push_back(two_sided_program::parsed(text));
-        sweep("3+3 to 5+5", list, all, {usual}, {500, 500});
+        sweep("3+3 to 5+5", list, all, {usual}, {500, 500}, printed);
     });
 }
 
@@ -358,7 +457,7 @@ seen_announcements play(const named_list<List>& list, const char* text,
 
 }  // namespace
 
-TEST_CASE("a receive that is not announced, and two that are behind it: each message meets its own") {
+TEST_CASE("a receive that is not announced, and two that are behind it: each message matches its own") {
     // Receive 0 takes any tag, so that it is not announced. By the published rules the announcement of receive 1 is taken
     // for the answer to message 0, and message 1 is put into receive 2.
     const char* const text = "r,r,r/W,R,R";
@@ -381,10 +480,11 @@ TEST_CASE("a receive that is not announced, and two that are behind it: each mes
         search(speculative_put, what, how, share_of({200'000, 1000}), sum);
     }
     sum.print("unannounced receive in front");
+    if (one_of() == 1) CHECK(sum.complete == sum.searches);
 }
 
 TEST_CASE(
-    "a short message, one that crosses its announcement, and two announced: each meets its own receive") {
+    "a short message, one that crosses its announcement, and two announced: each matches its own receive") {
     // By the published rules message 2 throws the announcement of receive 2 away, takes that of receive 3 for its own, and
     // message 3 is put into receive 4.
     const char* const text = "e,r,r,r,r/W,R,R,R,R";
@@ -462,18 +562,18 @@ TEST_CASE("all programs of up to five operations, canceled at any point, on all 
               std::pair{2u, 2u}, std::pair{3u, 2u}, std::pair{2u, 3u}, std::pair{4u, 1u},
               std::pair{1u, 4u}}) {
             const std::string name = std::to_string(sends) + "+" + std::to_string(receives);
-            sweep(name, list, one_way(sends, receives, shorts), all_links, deep(), &time);
+            sweep(name, list, one_way(sends, receives, shorts), all_links, deep(), printed, &time);
         }
-        sweep("1+1 each way", list, both_ways(shorts, false), all_links, deep(), &time);
-        sweep("two tags", list, two_tags(shorts), all_links, deep(), &time);
-        sweep("2+2, borrowed", list, one_way(2, 2, shorts), borrowing, deep(), &time);
-        sweep("1+1, canceled", list, one_way_with_cancels(1, 1, shorts), all_links, deep(), &time);
-        sweep("2+1, canceled", list, one_way_with_cancels(2, 1, shorts), all_links, deep(), &time);
-        sweep("1+2, canceled", list, one_way_with_cancels(1, 2, shorts), all_links, deep(), &time);
-        sweep("2+2, canceled", list, one_way_with_cancels(2, 2, shorts), all_links, deep(), &time);
-        sweep("1+1 each way, canceled", list, both_ways(shorts, true), all_links, deep(), &time);
-        sweep("3+2, canceled", list, one_way_with_cancels(3, 2, shorts), {usual}, deep(), &time);
-        sweep("2+3, canceled", list, one_way_with_cancels(2, 3, shorts), {usual}, deep(), &time);
+        sweep("1+1 each way", list, both_ways(shorts, false), all_links, deep(), printed, &time);
+        sweep("two tags", list, two_tags(shorts), all_links, deep(), printed, &time);
+        sweep("2+2, borrowed", list, one_way(2, 2, shorts), borrowing, deep(), printed, &time);
+        sweep("1+1, canceled", list, one_way_with_cancels(1, 1, shorts), all_links, deep(), printed, &time);
+        sweep("2+1, canceled", list, one_way_with_cancels(2, 1, shorts), all_links, deep(), printed, &time);
+        sweep("1+2, canceled", list, one_way_with_cancels(1, 2, shorts), all_links, deep(), printed, &time);
+        sweep("2+2, canceled", list, one_way_with_cancels(2, 2, shorts), all_links, deep(), printed, &time);
+        sweep("1+1 each way, canceled", list, both_ways(shorts, true), all_links, deep(), printed, &time);
+        sweep("3+2, canceled", list, one_way_with_cancels(3, 2, shorts), {usual}, deep(), printed, &time);
+        sweep("2+3, canceled", list, one_way_with_cancels(2, 3, shorts), {usual}, deep(), printed, &time);
     });
 }
 
@@ -482,9 +582,9 @@ TEST_CASE("longer programs, deeper", "[.nightly]") {
         const stopwatch time(seconds_of_a_list());
         const bool shorts = list.short_ones;
         constexpr bounds longer{20'000, 20'000};
-        sweep("3+3", list, one_way(3, 3, shorts), {usual}, longer, &time);
-        sweep("4+4", list, every(7, one_way(4, 4, shorts)), {usual}, longer, &time);
-        sweep("5+5", list, every(101, one_way(5, 5, shorts)), {usual}, longer, &time);
+        sweep("3+3", list, one_way(3, 3, shorts), {usual}, longer, printed, &time);
+        sweep("4+4", list, sample(7, one_way(4, 4, shorts)), {usual}, longer, printed, &time);
+        sweep("5+5", list, sample(101, one_way(5, 5, shorts)), {usual}, longer, printed, &time);
     });
 }
 

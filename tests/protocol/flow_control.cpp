@@ -78,6 +78,42 @@ TEST_CASE("a peer that spends more than it was granted breaks the protocol") {
     CHECK_FALSE(other.pass(31));
 }
 
+TEST_CASE("of a budget the part that is withheld cannot be spent, and comes as credit") {
+    credit_account sender(0);
+    sender.opened(100, 70);
+    CHECK_FALSE(sender.take(31));
+    CHECK(sender.returned(70));
+    CHECK_FALSE(sender.returned(1));
+    credit_account receiver(100, 70);
+    CHECK(receiver.grant() == 30);
+    CHECK_FALSE(receiver.charge(31));
+    CHECK(receiver.charge(30));
+    CHECK(receiver.stored() == 30);
+    receiver.grant_more(20);
+    CHECK(receiver.grant() == 50);
+    CHECK(receiver.payable() == 20);
+    CHECK_FALSE(receiver.charge(1));  // not before it was said
+    receiver.paid(20);
+    CHECK(receiver.charge(20));
+    CHECK(receiver.stored() == 50);
+}
+
+TEST_CASE("a grant shrinks by credit that is owed, and by no more") {
+    credit_account receiver(100);
+    CHECK(receiver.charge(60));
+    receiver.release(40);
+    CHECK(receiver.withhold(1000) == 40);
+    CHECK(receiver.grant() == 60);
+    CHECK_FALSE(receiver.owes());
+    CHECK(receiver.stored() == 20);
+    CHECK_FALSE(receiver.charge(41));
+    CHECK(receiver.charge(40));
+    receiver.release(29);
+    CHECK_FALSE(receiver.overdue());
+    receiver.release(1);
+    CHECK(receiver.overdue());  // half of what is granted now
+}
+
 TEST_CASE("what is owed is overdue at half of the budget, and paid in headers of sixteen bits") {
     credit_account receiver(200000);
     CHECK(receiver.charge(200000));
@@ -98,14 +134,23 @@ TEST_CASE("two accounts that talk to each other never lose credit, whatever the 
     CAPTURE(seed);
     std::mt19937 random(seed);
     constexpr std::uint32_t budget = 5000;
+    constexpr std::uint32_t withheld = 3000;
     credit_account sender(0);
-    sender.opened(budget);
-    credit_account receiver(budget);
+    sender.opened(budget, withheld);
+    credit_account receiver(budget, withheld);
     std::deque<std::uint32_t> in_flight;
     std::deque<std::uint32_t> kept;
     std::deque<std::uint16_t> returning;
     for (int step = 0; step < 20000; ++step) {
-        switch (random() % 4) {
+        switch (random() % 6) {
+            case 4:
+                if (const std::uint32_t rest = receiver.withheld(); rest != 0)
+                    receiver.grant_more(static_cast<std::uint32_t>(random() % rest));
+                break;
+            case 5:
+                static_cast<void>(receiver.withhold(static_cast<std::uint32_t>(random() % 300)));
+                REQUIRE(receiver.grant() <= budget);
+                break;
             case 0: {
                 const auto cost = static_cast<std::uint32_t>(1 + random() % 500);
                 if (sender.take(cost)) in_flight.push_back(cost);
@@ -147,6 +192,14 @@ TEST_CASE("two accounts that talk to each other never lose credit, whatever the 
         receiver.paid(returning.back());
     }
     for (const std::uint16_t credits : returning) REQUIRE(sender.returned(credits));
+    CHECK(receiver.stored() == 0);
+    CHECK(sender.available() == receiver.grant());
+    receiver.grant_more(receiver.withheld());
+    while (receiver.payable() != 0) {
+        const std::uint16_t credits = receiver.payable();
+        receiver.paid(credits);
+        REQUIRE(sender.returned(credits));
+    }
     CHECK(sender.available() == budget);
     CHECK(receiver.charge(budget));
 }

@@ -16,19 +16,6 @@ using list = protocols<get_rendezvous<>>;
 using peer_type = basic_scripted_peer<list>;
 using pair_type = endpoint_pair<list>;
 
-std::vector<std::byte> raw(std::initializer_list<int> bytes) {
-    std::vector<std::byte> made;
-    for (const int b : bytes) made.push_back(static_cast<std::byte>(b));
-    return made;
-}
-/// A header without its credits, which depend on what came before.
-std::vector<std::byte> bytes_of(const heard_message& m) {
-    detail::wire_header h = m.header;
-    h.credits = 0;
-    const auto header = h.store();
-    return {header.begin(), header.end()};
-}
-
 }  // namespace
 
 TEST_CASE("a message that the receiver gets is two frames: request and received") {

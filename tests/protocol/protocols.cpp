@@ -52,7 +52,7 @@ static_assert(detail::first_policy_kind == 8);
 static_assert(usual::first_kind<eager<>>() == 8);
 static_assert(usual::first_kind<segmented<>>() == 9);
 static_assert(only_segmented::first_kind<segmented<>>() == 8);
-static_assert(segmented<>::kinds == 5 && eager<>::kinds == 1);
+static_assert(segmented<>::kinds == 6 && eager<>::kinds == 1);
 static_assert(usual::index_of<segmented<>>() == 1);
 
 // The fingerprint tells lists apart by policies, order and limits.
@@ -63,7 +63,7 @@ static_assert(usual::fingerprint != only_segmented::fingerprint);
 static_assert(usual::fingerprint != fixed::fingerprint);
 static_assert(protocols<eager<up_to<512>>>::fingerprint != protocols<eager<up_to<513>>>::fingerprint);
 // A change here is a change of the wire protocol.
-static_assert(usual::fingerprint == 0xf99a7e2411e6f06b);
+static_assert(usual::fingerprint == 0xf81929016a849032);
 
 static_assert(protocol_list<usual>);
 static_assert(!protocol_list<eager<>>);
@@ -85,33 +85,61 @@ TEST_CASE("a list says its policies and their limits") {
 }
 
 namespace {
-struct fake_context {};
 struct visited {
-    int eager = 0;
-    int segmented = 0;
+    int first = 0;
+    int second = 0;
     unsigned kind = 99;
 };
+
+/// A policy with `Kinds` kinds whose engine only has its number.
+template <unsigned Number, unsigned Kinds>
+struct numbered {
+    static constexpr std::string_view name = "numbered";
+    static constexpr std::string_view description = "for its number";
+    static constexpr std::uint8_t kinds = Kinds;
+    static constexpr std::size_t longest(const capabilities&) noexcept { return 0; }
+    static constexpr bool admits(const message_facts&, const capabilities&) noexcept { return false; }
+    static constexpr std::uint64_t parameter() noexcept { return Number; }
+
+    template <class Context>
+    struct engine {
+        explicit engine(Context&) noexcept {}
+        static constexpr unsigned number = Number;
+
+        start_result start(detail::send_request&) noexcept { return start_result::wait_room; }
+        void transmitted(detail::send_request&, std::error_code) noexcept {}
+        void cancel_send(detail::send_request&) noexcept {}
+        delivery arrived(unsigned, const detail::wire_header&, std::span<const std::byte>) noexcept {
+            return delivery::taken;
+        }
+        delivery begin_payload(unsigned, const detail::wire_header&, std::size_t) noexcept {
+            return delivery::taken;
+        }
+        std::span<std::byte> payload_space() noexcept { return {}; }
+        void payload_arrived(std::size_t) noexcept {}
+        void matched(detail::unexpected_message&, detail::receive_request&) noexcept {}
+        bool forget_receive(detail::receive_request&) noexcept { return true; }
+        void writable() noexcept {}
+        void fail(std::error_code) noexcept {}
+    };
+};
+struct any_context {};
 }  // namespace
 
 TEST_CASE("a wire kind is dispatched to its policy with the policy's own number") {
     visited seen;
-    fake_context context;
-    usual::engines<fake_context> engines(context);
+    any_context context;
+    protocols<numbered<1, 1>, numbered<2, 5>>::engines<any_context> engines(context);
     const auto visit = [&](auto& engine, unsigned kind) noexcept {
-        if constexpr (std::is_same_v<std::remove_reference_t<decltype(engine)>,
-                                     eager<>::engine<fake_context>>) {
-            ++seen.eager;
-        } else {
-            ++seen.segmented;
-        }
+        ++(engine.number == 1 ? seen.first : seen.second);
         seen.kind = kind;
     };
     for (unsigned wire = 0; wire < 256; ++wire) {
         seen = {};
         const bool known = engines.dispatch(static_cast<std::uint8_t>(wire), visit);
         CHECK(known == (wire >= 8 && wire <= 13));
-        CHECK(seen.eager == (wire == 8 ? 1 : 0));
-        CHECK(seen.segmented == (wire >= 9 && wire <= 13 ? 1 : 0));
+        CHECK(seen.first == (wire == 8 ? 1 : 0));
+        CHECK(seen.second == (wire >= 9 && wire <= 13 ? 1 : 0));
         if (known) CHECK(seen.kind == (wire == 8 ? 0 : wire - 9));
     }
 }

@@ -43,10 +43,10 @@ static_assert(static_cast<int>(detail::matched_word::matched) == 0);
 static_assert(static_cast<int>(detail::matched_word::withdraw) == 1);
 static_assert(static_cast<int>(detail::matched_word::withdrawn) == 2);
 static_assert(static_cast<int>(detail::matched_word::settled) == 3);
-// Both sides reckon alike what a message costs: as if it were kept, as far as it may come unasked.
-static_assert(detail::matched_cost(8, 65536) == detail::message_cost(8));
+// Both sides reckon alike what a message costs: as if it were kept with its claim, as far as it may come unasked.
+static_assert(detail::matched_cost(8, 65536) == detail::message_cost(8 + 128));
 static_assert(detail::matched_cost(std::size_t{1} << 40, 65536) ==
-              detail::message_cost(std::size_t{1} << 20));
+              detail::message_cost((std::size_t{1} << 20) + 128));
 
 namespace {
 
@@ -100,7 +100,7 @@ void say(peer_type& as, detail::control_kind kind, tag_type count) {
 
 void nothing_left(ends& e) {
     for (peer_type* end : {&e.a, &e.b}) {
-        detail::mailbox_base& box = end->connection().box();
+        detail::mailbox_base& box = end->connection().mailbox();
         CHECK(box.matching().posted() == 0);
         CHECK(box.matching().unexpected() == 0);
         CHECK(box.store().live() == 0);
@@ -113,7 +113,7 @@ void nothing_left(ends& e) {
 
 }  // namespace
 
-// ---- who matches
+// ---- matching in the provider or here
 
 TEST_CASE("the list explains itself: every message is the transport's") {
     const std::string table = explain<matching_loopback, list>();
@@ -132,7 +132,7 @@ TEST_CASE("a receive is met by the link: nothing is claimed, kept or copied abov
             std::vector<std::byte> into(bytes);
             receiving before(e.b.recv(into, 7));
             CHECK(e.b.connection().has_receives());
-            CHECK(e.b.connection().box().matching().posted() == 0);
+            CHECK(e.b.connection().mailbox().matching().posted() == 0);
             co_await e.a.send(data, 7);
             const received got = co_await before;
             CHECK(got.bytes == bytes);
@@ -214,8 +214,8 @@ TEST_CASE(
         co_await e.b.probe(2);
         co_await turns(5);
         CHECK_FALSE(large.done());
-        CHECK(e.b.connection().box().store().live() == 2);
-        CHECK(e.b.connection().box().store().footprint() < data.size());
+        CHECK(e.b.connection().mailbox().store().live() == 2);
+        CHECK(e.b.connection().mailbox().store().footprint() < data.size());
         CHECK(e.got().unexpected == 2);
         std::vector<std::byte> into(data.size());
         co_await e.b.recv(into, 1);
@@ -506,7 +506,7 @@ TEST_CASE("a word on a message that was never sent ends the link") {
     }
 }
 
-TEST_CASE("a word that nobody asked for on a message that was sent ends the link") {
+TEST_CASE("an answer that was not asked for, to a message that was sent, ends the link") {
     with_ends([](ends& e) -> task<> {
         std::byte one{};
         sending s(e.b.ssend(std::span(&one, 1), 1));  // its note: the first slot of generation 0
@@ -567,10 +567,64 @@ TEST_CASE("a peer that sends more than it was granted ends the link, matched by 
                 CHECK(e.b.connection().reason() == errc::protocol_violation);
                 for (auto& r : receives) static_cast<void>(co_await as_result(r));
                 if (probing) static_cast<void>(co_await as_result(*probing));
-                CHECK(e.b.connection().box().store().footprint() < std::size_t{1} << 20);
+                CHECK(e.b.connection().mailbox().store().footprint() < std::size_t{1} << 20);
             },
             little());
     }
+}
+
+TEST_CASE("stored messages take no more memory than their sender was charged for, however short they are") {
+    for (const bool synchronous : {false, true}) {
+        static bool answered;
+        answered = synchronous;
+        with_ends(
+            [](ends& e) -> task<> {
+                detail::mailbox_base& box = e.b.connection().mailbox();
+                const auto charged = [&] {
+                    const detail::credit_account& from = e.a.connection().credits();
+                    return (from.peer_budget() - from.available()) * detail::credit_bytes;
+                };
+                auto probing = start(e.b.probe(777));  // so that messages are claimed
+                const auto data = pattern(64, 1);
+                std::deque<sending> sends;
+                for (int n = 0; n < 200; ++n) {
+                    sends.emplace_back(answered ? e.a.ssend(data, 1) : e.a.send(data, 1));
+                    co_await turns(2);
+                    CHECK(box.store().footprint() <= charged());
+                }
+                CHECK(box.matching().unexpected() == 200);
+                CHECK(box.store().footprint() > 0);
+                std::byte into[64];
+                for (int n = 0; n < 200; ++n) co_await e.b.recv(into, 1);
+                for (sending& s : sends) co_await s;
+                co_await e.a.send(data, 777);
+                co_await probing;
+                co_await e.b.recv(into, 777);
+            },
+            little());
+    }
+}
+
+TEST_CASE("a long message that is to be stored whole, and was paid for in part, ends the link") {
+    with_ends(
+        [](ends& e) -> task<> {
+            auto probing = start(as_result(e.b.probe(777)));
+            const std::size_t unasked = detail::unasked_bytes(e.a.connection().credits().peer_budget());
+            completion sent[2] = {};
+            for (completion& c : sent) c.done = [](completion&, std::error_code) noexcept {};
+            const std::vector<std::byte> fits(unasked);
+            const std::vector<std::byte> longer(unasked + 1);
+            CHECK(e.a.connection().link().post_tagged(5, 0, fits, sent[0]) == post_result::posted);
+            co_await turns(20);
+            CHECK(e.b.is_open());
+            CHECK(e.b.connection().mailbox().matching().unexpected() == 1);
+            CHECK(e.a.connection().link().post_tagged(5, 0, longer, sent[1]) == post_result::posted);
+            co_await turns(20);
+            CHECK(e.b.connection().reason() == errc::protocol_violation);
+            CHECK(e.b.connection().mailbox().store().live() <= 1);
+            static_cast<void>(co_await probing);
+        },
+        little());
 }
 
 // ---- anything
@@ -616,7 +670,7 @@ plan random_plan(std::mt19937& random, std::size_t count) {
         made.messages.push_back({sizes[random() % std::size(sizes)], random() % 4, random() % 4 == 0});
     }
     for (std::size_t n = 0; n < count; ++n) {
-        // Who is received next decides which tags fit.
+        // The source of the next receive decides which tags fit.
         std::size_t first = 0;
         while (taken[first]) ++first;
         tag_match wanted = any_tag;

@@ -14,18 +14,6 @@ using list = protocols<put_rendezvous<>>;
 using peer_type = basic_scripted_peer<list>;
 using pair_type = endpoint_pair<list>;
 
-std::vector<std::byte> raw(std::initializer_list<int> bytes) {
-    std::vector<std::byte> made;
-    for (const int b : bytes) made.push_back(static_cast<std::byte>(b));
-    return made;
-}
-std::vector<std::byte> bytes_of(const heard_message& m) {
-    rdmacoro::detail::wire_header h = m.header;
-    h.credits = 0;
-    const auto header = h.store();
-    return {header.begin(), header.end()};
-}
-
 }  // namespace
 
 TEST_CASE("a message that is put is a request without memory, ready, and sent behind the data") {

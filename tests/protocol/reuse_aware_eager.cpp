@@ -263,8 +263,7 @@ TEST_CASE("a send in place ends when its memory was read, and not before") {
         auto sending = start(peer.self().send(buffer, 1));
         for (int n = 0; n < 5; ++n) co_await yield();
         CHECK_FALSE(sending.done());
-        std::fill(buffer.begin(), buffer.end(),
-                  std::byte{2});  // not read yet: what was posted is this memory
+        std::fill(buffer.begin(), buffer.end(), std::byte{2});  // not read yet: this memory itself was posted
         peer.to_peer().held = false;
         const heard_message m = co_await take(peer);
         CHECK(m.payload == filled(1000, 2));

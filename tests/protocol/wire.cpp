@@ -1,25 +1,18 @@
 #include <rdmacoro/protocol/wire.hpp>
 
+#include "support/bytes.hpp"
 #include "support/catch.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <vector>
 
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
+using rdmacoro::test::raw;
 
 static_assert(fingerprint_of("") == 0xcbf29ce484222325);
 static_assert(fingerprint_of("a") == 0xaf63dc4c8601ec8c);  // FNV-1a's published value
 static_assert(fingerprint_of("ab") == fingerprint_of("b", fingerprint_of("a")));
-
-namespace {
-std::vector<std::byte> raw(std::initializer_list<int> bytes) {
-    std::vector<std::byte> made;
-    for (const int b : bytes) made.push_back(static_cast<std::byte>(b));
-    return made;
-}
-}  // namespace
 
 TEST_CASE("a header is these twelve bytes") {
     const wire_header h{0x08, 0x01, 0x1234, 0x1122334455667788};
@@ -34,19 +27,21 @@ TEST_CASE("a header is these twelve bytes") {
 }
 
 TEST_CASE("a hello is these thirty-two bytes") {
-    const wire_hello h{.budget = 0x01020304, .fingerprint = 0x1122334455667788};
+    const wire_hello h{.budget = 0x01020304, .fingerprint = 0x1122334455667788, .withheld = 0x0a0b0c0d};
     const auto stored = h.store();
     const auto golden = raw({'r',  'd',  'm',  'a',  'c',  'o',  'r',  'o',   // magic
-                             0x01, 0x00, 0x00, 0x00,                          // version
+                             0x03, 0x00, 0x00, 0x00,                          // version
                              0x04, 0x03, 0x02, 0x01,                          // budget
                              0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,  // fingerprint
-                             0,    0,    0,    0,    0,    0,    0,    0});
+                             0x0d, 0x0c, 0x0b, 0x0a,                          // withheld
+                             0x00, 0x00, 0x00, 0x00});
     CHECK(std::equal(stored.begin(), stored.end(), golden.begin(), golden.end()));
     const auto back = wire_hello::load(stored);
     REQUIRE(back.has_value());
     CHECK(back->version == wire_version);
     CHECK(back->budget == 0x01020304);
     CHECK(back->fingerprint == 0x1122334455667788);
+    CHECK(back->withheld == 0x0a0b0c0d);
 }
 
 TEST_CASE("a hello that is short, long or of another magic is none") {

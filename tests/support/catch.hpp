@@ -35,6 +35,9 @@ inline auto contains(const std::string& part) { return Catch::Matchers::Contains
 /// Tells the runner that the running test case cannot run on this machine; see SKIP_TEST.
 void note_skipped(const char* file, int line, const std::string& why);
 
+/// Makes the program's exit status that of a failure. For listeners, where no assertion can be made.
+void fail_run(const std::string& why);
+
 }  // namespace rdmacoro::test
 
 /// Leaves a test case (or void function of one) that this machine cannot run, and says why. A file whose test

@@ -15,7 +15,7 @@ namespace rdmacoro::test {
 
 class child_process {
 public:
-    /// Runs `body(address)` in a child process, which has a minute; `address` is what `tell` says. The child's exit status
+    /// Runs `body(address)` in a child process, which has a minute; `address` is the argument of `tell`. The child's exit status
     /// is 0 when `body` returns, 1 when it throws.
     template <class Body>
     explicit child_process(Body body) {

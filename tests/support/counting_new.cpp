@@ -5,23 +5,36 @@
 
 namespace {
 constinit thread_local std::size_t count = 0;
-}
+constinit thread_local std::size_t least_failing = 1;
+constinit thread_local std::size_t most_failing = 0;
+}  // namespace
 
 std::size_t rdmacoro::test::allocations() noexcept { return count; }
 
 rdmacoro::test::allocations_apart::allocations_apart() noexcept : before_(count) {}
 rdmacoro::test::allocations_apart::~allocations_apart() { count = before_; }
 
+rdmacoro::test::failing_allocations::failing_allocations(std::size_t least, std::size_t most) noexcept {
+    least_failing = least;
+    most_failing = most;
+}
+rdmacoro::test::failing_allocations::~failing_allocations() {
+    least_failing = 1;
+    most_failing = 0;
+}
+
 #if RDMACORO_COUNTS_ALLOCATIONS
 
 void* operator new(std::size_t bytes) {
     ++count;
+    if (bytes >= least_failing && bytes <= most_failing) throw std::bad_alloc();
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
     throw std::bad_alloc();
 }
 
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     ++count;
+    if (bytes >= least_failing && bytes <= most_failing) throw std::bad_alloc();
     const std::size_t to = static_cast<std::size_t>(alignment);
     if (void* memory = std::aligned_alloc(to, (bytes + to - 1) / to * to)) return memory;
     throw std::bad_alloc();

@@ -36,4 +36,14 @@ private:
     std::size_t before_;
 };
 
+/// While this lives, what the thread takes from the heap fails where its size in bytes is from `least` to `most`. Does nothing
+/// where allocations are not counted.
+class failing_allocations {
+public:
+    failing_allocations(std::size_t least, std::size_t most) noexcept;
+    ~failing_allocations();
+    failing_allocations(const failing_allocations&) = delete;
+    failing_allocations& operator=(const failing_allocations&) = delete;
+};
+
 }  // namespace rdmacoro::test

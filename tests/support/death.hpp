@@ -1,6 +1,6 @@
 #pragma once
 
-// What happens to a process that does something fatal, tried out in a child process.
+// Runs something fatal in a child process and reports how that ended.
 
 #include <csignal>
 #include <cstdlib>

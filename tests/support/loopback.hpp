@@ -52,6 +52,7 @@ struct loopback_lane {
         completion* waiting = nullptr;
     };
     std::deque<packet> packets;
+    std::uint64_t polls = 0;               ///< of the writing end's link
     std::vector<completion*> transmitted;  ///< to be told at the writer's next poll
     bool closed = false;                   ///< by the writing end
     bool broken = false;                   ///< posts fail, though the link is not down yet
@@ -97,7 +98,7 @@ struct loopback_shared_copy {
     [[nodiscard]] std::size_t left() const noexcept { return bytes - front - back; }
 };
 
-/// Both directions of a loopback link, and who is at the ends. Lane 0: from the connecting end.
+/// Both directions of a loopback link, and its two ends. Lane 0: from the connecting end.
 struct loopback_wire {
     loopback_lane lanes[2];
     std::vector<loopback_shared_copy> shared[2];  ///< opened by that end
@@ -147,7 +148,7 @@ private:
 
 struct loopback_backlog {
     std::deque<loopback_connection> waiting;
-    semaphore arrived{0};
+    semaphore arrived{0, false};
     loopback_domain* domain = nullptr;
 };
 
@@ -222,7 +223,7 @@ private:
     static task<loopback_connection> connect_to(loopback_domain& self, std::string name) {
         const auto found = loopback_listener::names().find(name);
         if (found == loopback_listener::names().end()) {
-            throw error(errc::connection_refused, "loopback://" + name + ": nobody listens");
+            throw error(errc::connection_refused, "loopback://" + name + ": there is no listener");
         }
         loopback_backlog& backlog = *found->second;
         auto wire = std::make_shared<loopback_wire>();
@@ -348,6 +349,7 @@ public:
     }
 
     unsigned poll(unsigned budget) noexcept override {
+        ++out().polls;
         unsigned moved = 0;
         while (!down_ && !out().transmitted.empty()) {
             completion* c = out().transmitted.front();
@@ -491,7 +493,7 @@ private:
             in().transmitted.push_back(std::exchange(p.waiting, nullptr));
         }
         if (!announced_ && p.data.size() > in().announces_above) {
-            if (sink_.begin_payload(p.header, p.data.size()) == delivery::later) return false;
+            if (sink_.begin_payload(p.header, p.data.size()) == delivery::defer) return false;
             announced_ = true;
             arrived_ = 0;
             return true;
@@ -513,7 +515,7 @@ private:
         kept_ = false;
         const delivery answer = sink_.deliver(p.header, p.data);
         delivering_ = false;
-        if (answer == delivery::later) return false;
+        if (answer == delivery::defer) return false;
         if (!down_) in().packets.pop_front();
         return true;
     }

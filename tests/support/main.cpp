@@ -1,6 +1,6 @@
 // The main function of every Catch2 program here. Exit status: 0 all passed; 77 (Meson's sign for a skipped
 // test) when there were test cases and each one left by SKIP_TEST; otherwise what Catch2 says, never 0 when
-// the arguments selected no test case at all.
+// the arguments selected no test case at all or a listener called `fail_run`.
 
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
@@ -27,6 +27,7 @@ using listener_base = Catch::TestEventListenerBase;
 int cases_run = 0;
 int cases_skipped = 0;
 bool skipped_this_case = false;
+bool failed_by_listener = false;
 
 struct case_counter : listener_base {
     using listener_base::listener_base;
@@ -51,6 +52,11 @@ void rdmacoro::test::note_skipped(const char* file, int line, const std::string&
     std::cout << file << ':' << line << ": skipped: " << why << std::endl;
 }
 
+void rdmacoro::test::fail_run(const std::string& why) {
+    failed_by_listener = true;
+    std::cout << "FAILED: " << why << std::endl;
+}
+
 int main(int argc, char* argv[]) {
     constexpr int all_skipped = 77;
     Catch::Session session;
@@ -60,9 +66,11 @@ int main(int argc, char* argv[]) {
 
     const int result = session.run();
     if (result != 0 || only_text) return result;
+    if (failed_by_listener) return 1;
     if (cases_run == 0) {
         std::fputs("no test case was selected\n", stderr);
         return 1;
     }
+    if (cases_skipped != 0) std::printf("test cases skipped: %d\n", cases_skipped);
     return cases_skipped == cases_run ? all_skipped : 0;
 }

@@ -37,7 +37,7 @@ struct tagged_lane {
     std::size_t piece = 100'000;   ///< bytes of a long message that move at one poll
     // Of the reading end.
     bool answers_late = false;      ///< nothing is answered `done`
-    bool withdraws_late = false;    ///< what is taken back ends at the next poll
+    bool withdraws_late = false;    ///< withdrawn operations end at the next poll
     bool refuses_claims = false;    ///< every other claim is answered `retry`
     std::size_t posts = unlimited;  ///< receives that may be posted, and that move bytes; more: `retry`
 
@@ -103,12 +103,12 @@ private:
     std::vector<tagged_message*> spare_;
 };
 
-/// Both directions, and what the link says of itself. Lane 0: from the connecting end.
+/// Both directions, and the link's traits. Lane 0: from the connecting end.
 struct tagged_wire {
     tagged_lane lanes[2];
     matching_traits traits{.tag_bits = 64, .buffered_bytes = 4096, .pieces = 4};
 
-    /// What is done to those of connections that this thread makes from now on; nullptr: nothing.
+    /// Applied to the wires of connections that this thread makes from now on; nullptr: none.
     using shape = void (*)(tagged_wire&);
     [[nodiscard]] static shape& of_new_ones() noexcept {
         static thread_local shape how = nullptr;
@@ -128,7 +128,7 @@ public:
     matching_loopback_link& operator=(const matching_loopback_link&) = delete;
     ~matching_loopback_link() { shut(make_error_code(errc::closed)); }
 
-    // ---- what every loopback link does
+    // ---- as every loopback link
 
     [[nodiscard]] post_result post(const message_header& header, const const_buffers& payload,
                                    completion& c) noexcept {
@@ -263,7 +263,7 @@ public:
             c->done(*c, {});
             ++moved;
         }
-        // What ends now was there before this poll: whoever is told may post more.
+        // Only entries from before this poll end now: their completions may post more.
         for (std::size_t n = in().ends.size(); !down_ && n > 0 && !in().ends.empty(); --n, ++moved) {
             const tagged_lane::ended e = in().ends.front();
             in().ends.erase(in().ends.begin());
@@ -287,7 +287,7 @@ public:
         under_.close(reason);
     }
 
-    /// What this end writes to, and what it reads from.
+    /// The lane that this end writes to, and the lane that it reads from.
     [[nodiscard]] tagged_lane& out() noexcept { return tagged_->lanes[side_]; }
     [[nodiscard]] tagged_lane& in() noexcept { return tagged_->lanes[1 - side_]; }
     [[nodiscard]] tagged_wire& tagged() noexcept { return *tagged_; }
@@ -334,7 +334,7 @@ private:
         return found;
     }
 
-    /// A message and a receive have met.
+    /// A message has matched a receive.
     post_result begin(tagged_message& m, const mutable_buffers& into, tagged_completion& c) noexcept {
         tell_of(m, c);
         if (m.is_long) {
@@ -370,7 +370,7 @@ private:
         tell_of(m, c);
         c.claim = static_cast<claimed_message>(place - lane.claimed.begin()) + 1;
     }
-    /// Nobody reads it any more.
+    /// The message is not read any more.
     void release(tagged_message& m) noexcept {
         if (m.waiting != nullptr) in().transmitted.push_back(m.waiting);
         in().give(m);
@@ -445,7 +445,7 @@ private:
         for (const auto& t : std::exchange(reads.transfers, {})) t.done->done(*t.done, reason);
         for (const auto& e : std::exchange(reads.ends, {})) e.what->done(*e.what, reason);
         if (tagged_completion* c = std::exchange(reads.claim, nullptr)) c->done(*c, reason);
-        // Of what was sent, the peer keeps what has left our memory.
+        // The peer keeps those messages that have left the sender's memory.
         tagged_lane& writes = out();
         const auto is_here = [](const tagged_message* m) { return m->waiting != nullptr; };
         std::erase_if(writes.sent, is_here);

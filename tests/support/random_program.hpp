@@ -105,7 +105,7 @@ private:
         std::optional<started<task<>>> work;
 
         [[nodiscard]] bool is_receive() const noexcept { return what == kind::receive || what == kind::lent; }
-        /// Whether it may have been given up by who began it.
+        /// Whether its owner may have canceled it.
         [[nodiscard]] bool given_up() const noexcept { return asked || limited; }
     };
     struct side {
@@ -286,7 +286,7 @@ private:
 
     void step(side& here, side& there) {
         if (roll_.one_in(8)) {
-            // Somebody changes his mind about one of the last few.
+            // One of the last few operations is canceled.
             if (here.operations.empty()) return;
             const std::size_t back = roll_(std::min<std::size_t>(here.operations.size(), 10));
             operation& o = here.operations[here.operations.size() - 1 - back];
@@ -432,7 +432,7 @@ private:
         for (unsigned rounds = 0; rounds < 1000; ++rounds) {
             bool any = false;
             for (side* s : {&a, &b}) {
-                if (s->end->connection().box().matching().unexpected() == 0) continue;
+                if (s->end->connection().mailbox().matching().unexpected() == 0) continue;
                 any = true;
                 operation& o = s->operations.emplace_back();
                 o.what = kind::receive;
@@ -551,8 +551,9 @@ private:
     static void at_rest(side& here, bool revokes_at_once) {
         auto& connection = here.end->connection();
         if (!here.end->is_open()) wrong("a link is down: " + connection.reason().message());
-        if (connection.box().store().live() != 0) wrong("a message is kept by nobody");
-        if (connection.box().matching().unexpected() != 0 || connection.box().matching().posted() != 0)
+        if (connection.mailbox().store().live() != 0) wrong("a message is kept by nobody");
+        if (connection.mailbox().matching().unexpected() != 0 ||
+            connection.mailbox().matching().posted() != 0)
             wrong("something is matched by nobody");
         const std::size_t most = 2 + (revokes_at_once ? 0 : here.domain.options().lingering_regions);
         if (here.domain.registered() > most) wrong("memory is exposed by nobody");

@@ -66,7 +66,7 @@ public:
     bool after_down = false;  ///< something was called after `link_down`
 
     delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept {
-        if (!accepts()) return delivery::later;
+        if (!accepts()) return delivery::defer;
         current_ = {number_of(header), {}, false};
         lent_buffer lent;
         if (keep_with) lent = keep_with();
@@ -79,7 +79,7 @@ public:
         return delivery::taken;
     }
     delivery begin_payload(const message_header& header, std::size_t bytes) noexcept {
-        if (!accepts()) return delivery::later;
+        if (!accepts()) return delivery::defer;
         if (on_long) on_long();
         current_ = {number_of(header), std::vector<std::byte>(bytes), true};
         arrived_ = 0;

@@ -4,6 +4,8 @@
 
 #include <rdmacoro/protocol/detail/rendezvous_wire.hpp>
 
+#include "support/bytes.hpp"
+#include "support/catch.hpp"
 #include "support/recording_sink.hpp"
 #include "support/scripted_peer.hpp"
 
@@ -69,7 +71,7 @@ inline std::vector<remote_region> destination_of(const heard_message& m) { retur
 template <class Peer>
 void say(Peer& peer, rv kind, tag_type tag, std::span<const std::byte> payload = {}, std::uint8_t flags = 0,
          std::uint16_t credits = 0) {
-    peer.say_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);
+    peer.send_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);
 }
 
 inline task<> turns(int count) {
@@ -87,7 +89,7 @@ void with_rendezvous_peer(task<> (*body)(basic_scripted_peer<P>&)) {
     }(world.on, body));
 }
 
-/// Two endpoints and what is between them.
+/// Two endpoints and the link between them.
 template <protocol_list P>
 class endpoint_pair {
 public:
@@ -106,10 +108,10 @@ public:
     task<> open() { return open_both(*this); }
     /// Whether neither end keeps anything of a message.
     [[nodiscard]] bool at_rest() noexcept {
-        return domain.regions().registered() == 0 && a.connection().box().store().live() == 0 &&
-               b.connection().box().store().live() == 0 &&
-               a.connection().box().matching().unexpected() == 0 &&
-               b.connection().box().matching().unexpected() == 0;
+        return domain.regions().registered() == 0 && a.connection().mailbox().store().live() == 0 &&
+               b.connection().mailbox().store().live() == 0 &&
+               a.connection().mailbox().matching().unexpected() == 0 &&
+               b.connection().mailbox().matching().unexpected() == 0;
     }
 
     loopback_domain domain;
@@ -172,6 +174,31 @@ struct scattered {
 private:
     std::size_t bytes_;
     std::size_t gap_;
+};
+
+/// A header without its credits, which depend on what came before.
+inline std::vector<std::byte> bytes_of(const heard_message& m) {
+    rdmacoro::detail::wire_header h = m.header;
+    h.credits = 0;
+    const auto header = h.store();
+    return {header.begin(), header.end()};
+}
+/// Sends and receives one message on tag 77 from `a` to `b`: the link is as good as before.
+template <class Pair>
+task<> works(Pair& pair) {
+    const auto data = pattern(2000, 9u);
+    std::vector<std::byte> into(2000);
+    auto receiving = start(pair.b.recv(into, 77));
+    co_await pair.a.send(data, 77);
+    co_await receiving;
+    CHECK(into == data);
+}
+
+/// What a peer must not do, and how it does it.
+template <class Peer>
+struct forbidden {
+    const char* what;
+    void (*act)(Peer&);
 };
 
 }  // namespace rdmacoro::test

@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs a coroutine in a test: in virtual time, so that hours pass in microseconds, and never for ever.
+// Runs a coroutine in a test: in virtual time, so that hours pass in microseconds, and with an end.
 
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/task.hpp>

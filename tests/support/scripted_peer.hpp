@@ -1,6 +1,6 @@
 #pragma once
 
-// An endpoint over the in-memory transport, and at the other end somebody who says exactly what a test wants him to say.
+// An endpoint over the in-memory transport, and a peer that sends exactly the frames a test tells it to send.
 
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
@@ -45,12 +45,16 @@ enum class wire_kind : std::uint8_t {
     credit = 2,
     goodbye = 3,
     goodbye_seen = 4,
+    starved = 5,
+    ahead = 6,
+    recall = 7,
     eager = 8,
     announce = 9,
     piece = 10,
     proceed = 11,
     abandon = 12,
     gone = 13,
+    taken = 14,
 };
 
 /// The payload of an announcement.
@@ -82,15 +86,15 @@ public:
     // What the peer does.
     void say(wire_kind kind, tag_type tag = 0, std::span<const std::byte> payload = {},
              std::uint16_t credits = 0, std::uint8_t flags = 0) {
-        say_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);
+        send_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);
     }
-    void say_raw(std::uint8_t kind, tag_type tag, std::span<const std::byte> payload,
-                 std::uint16_t credits = 0, std::uint8_t flags = 0) {
+    void send_raw(std::uint8_t kind, tag_type tag, std::span<const std::byte> payload,
+                  std::uint16_t credits = 0, std::uint8_t flags = 0) {
         const rdmacoro::detail::wire_header h{kind, flags, credits, tag};
         completion unused;
         static_cast<void>(link_.post(h.store(), const_buffers(payload), unused));
     }
-    void say_hello(std::uint32_t budget = rdmacoro::detail::least_budget) {
+    void send_hello(std::uint32_t budget = rdmacoro::detail::least_budget) {
         rdmacoro::detail::wire_hello hello;
         hello.budget = budget;
         hello.fingerprint = P::fingerprint;
@@ -114,7 +118,7 @@ private:
         return loopback_connection(wire_, 1);
     }
     static task<> open_it(basic_scripted_peer& peer, std::uint32_t budget) {
-        peer.say_hello(budget);
+        peer.send_hello(budget);
         while (!peer.self().is_open() || peer.heard().empty()) co_await yield();
         peer.heard().clear();
     }

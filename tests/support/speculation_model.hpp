@@ -9,7 +9,7 @@
 // without asking. Requests carry no numbers; sender and receiver pair them by order, and these rules shall keep the two
 // orders the same:
 //
-//   acknowledgements  who begins with the other's RTR or RTS in hand says RTR-ACK or RTS-ACK in place of its own RTS or RTR
+//   acknowledgements  an end that begins after the other's RTR or RTS arrived sends RTR-ACK or RTS-ACK in place of its own RTS or RTR
 //   blocking          no RTR while an earlier receive waits that has said none
 //   eager flag        an eager send makes RTRs stale: the next long send throws them away and says RTS+stop; when that has
 //                     been answered, a later one says RTS+resume

@@ -3,10 +3,12 @@
 // Two tcp domains on one scheduler, links between them, and a raw socket that speaks to one of them as a test pleases.
 
 #include <rdmacoro/transport/tcp.hpp>
+#include <rdmacoro/transport/tcp/address.hpp>
 
 #include "support/recording_sink.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -123,12 +125,10 @@ public:
     ~raw_peer() { hang_up(); }
 
     /// Connected to "127.0.0.1:port".
-    static raw_peer to(const std::string& address) {
-        detail::inet_address parsed = detail::parse_tcp_address(address);
-        const detail::inet_endpoint at = detail::inet_resolved::ask(parsed, AI_NUMERICHOST).endpoints.at(0);
-        const int fd = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0 || ::connect(fd, at.get(), at.bytes) != 0) throw std::runtime_error("raw_peer: connect");
-        return raw_peer(fd);
+    static raw_peer to(const std::string& address) { return connecting(address, "", 0); }
+    /// The same, but not connected before the listener has room; from `own`, if given: any address of the loopback network.
+    static raw_peer towards(const std::string& address, const std::string& own = "") {
+        return connecting(address, own, SOCK_NONBLOCK);
     }
 
     void hang_up() {
@@ -176,6 +176,21 @@ public:
     [[nodiscard]] int fd() const noexcept { return fd_; }
 
 private:
+    static detail::inet_endpoint endpoint(const std::string& address) {
+        return detail::inet_resolved::ask(detail::parse_tcp_address(address), AI_NUMERICHOST).endpoints.at(0);
+    }
+    static raw_peer connecting(const std::string& address, const std::string& own, int flags) {
+        const detail::inet_endpoint at = endpoint(address);
+        raw_peer made(::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+        if (!own.empty()) {
+            const detail::inet_endpoint from = endpoint(own + ":0");
+            if (::bind(made.fd_, from.get(), from.bytes) != 0) throw std::runtime_error("raw_peer: bind");
+        }
+        if (::connect(made.fd_, at.get(), at.bytes) != 0 && errno != EINPROGRESS)
+            throw std::runtime_error("raw_peer: connect");
+        return made;
+    }
+
     int fd_;
 };
 
@@ -199,10 +214,10 @@ struct raw_pair : tcp_world {
 /// A frame as it goes over the wire: word, head, data.
 inline std::vector<std::byte> frame(detail::tcp_frame kind, std::size_t bytes,
                                     std::span<const std::byte> head, std::span<const std::byte> data = {}) {
-    std::vector<std::byte> made(detail::tcp_word_bytes);
+    std::vector<std::byte> made(detail::tcp_word_bytes + head.size() + data.size());
     detail::tcp_word{kind, static_cast<std::uint32_t>(bytes)}.store(made.data());
-    made.insert(made.end(), head.begin(), head.end());
-    made.insert(made.end(), data.begin(), data.end());
+    std::copy(head.begin(), head.end(), made.begin() + detail::tcp_word_bytes);
+    std::copy(data.begin(), data.end(), made.end() - static_cast<std::ptrdiff_t>(data.size()));
     return made;
 }
 inline std::vector<std::byte> message_frame(std::uint64_t number, std::span<const std::byte> data) {

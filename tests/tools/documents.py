@@ -9,7 +9,7 @@ import pathlib
 import re
 
 SOURCE = pathlib.Path(os.environ['RDMACORO_SOURCE_ROOT'])
-EXAMPLE_LINES = 80
+EXAMPLE_LINES = 100
 
 loader = importlib.machinery.SourceFileLoader('check_docs', str(SOURCE / 'tools/check-docs'))
 check_docs = importlib.util.module_from_spec(importlib.util.spec_from_loader('check_docs', loader))

@@ -45,16 +45,47 @@ serve() {
     url=${line#listening at }
 }
 
-says 'got 13 bytes: hello, world' hello
+says 'got hello, world' hello
 says $'after 20 ms: the operation did not end in the time it was given
 stopped: the operation was canceled
 first: the clock
 asked: late, but here' deadline
+says $'client: sum done
+client: the link is closed
+server: stopped' graceful_stop
 says $'scattered: 3 x 4, 104 bytes, sum 78
 lent: 104 bytes, sum 78
 probed: 104 bytes, sum 78' gather
 says 'sum 40002400000.000000' compute_meanwhile
+says $'hello, node 1
+node 9 has left
+hello again, node 1
+node 9 has left' nodes
 says 'the squares of 1 to 100 add up to 338350' any_source
+says $'sent 80015 bytes, 15 of them copied
+north: 10000 samples, windy' typed_messages
+says $'after a restart red is #ff0000
+1048576 bytes were loaded' node_calls
+says $'red is #ff0000
+green red are there
+call of kv.get, which answered: there is no shape: the handler failed
+the wait ended: the operation did not end in the time it was given' calls
+says 'the squares of 1 to 2000 add up to 2668667000' threads
+# Where the network fails no thread waits for ever: 9 descriptors are enough for the listener and not for its link. A sanitizer needs
+# descriptors of its own.
+if ! grep -qa -e __asan_init -e __tsan_init "$examples/threads"; then
+    status=0
+    said=$(ulimit -n 9 && timeout 60 "$examples/threads" 2>&1) || status=$?
+    [ $status -eq 1 ] || fail "threads without descriptors: exit status $status, said \"$said\""
+    [[ $said == *"threads: "*"ulimit -n"* ]] || fail "threads without descriptors: said \"$said\""
+fi
+if [ -x "$examples/asio_client" ]; then
+    says $'how long is this? 17
+no answer in 50 ms
+and this one? 13' asio_client
+fi
+said=$(printf 'one' | timeout 60 "$examples/other_loop") || fail "other_loop: exit status $?"
+[ "$said" = "echo: one" ] || fail "other_loop: said \"$said\""
 says "$(timeout 60 "$examples/own_transport" | head -n -1)
 all bytes came back" own_transport
 says "$(timeout 60 "$examples/custom_protocol" | head -n -4)
@@ -63,7 +94,30 @@ got 100000 bytes
 got 3 bytes: two
 ended: Bad message" custom_protocol
 timeout 60 "$examples/custom_protocol" | grep -q 'protocols: checked_eager, segmented$'
+says 'tag 1: 1000000 bytes, the last 7
+tag 2: 1000000 bytes, the last 7
+tag 3: the operation did not end in the time it was given
+tag 4: the link is closed' own_rendezvous
 timeout 60 "$examples/own_transport" | grep -q '^loopback (two ends in one scheduler), protocols: '
+
+# halo: as many processes as it is given, the same result.
+said=$(timeout 60 "$examples/halo" "shm://halo-$$" "shm://halo-$$" 0 1) || fail "halo, alone: exit status $?"
+timeout 60 "$examples/halo" "shm://halo-$$-b" "shm://halo-$$-c" 1 3 &
+second=$!
+timeout 60 "$examples/halo" "shm://halo-$$-c" "shm://halo-$$-a" 2 3 &
+third=$!
+says "$said" halo "shm://halo-$$-a" "shm://halo-$$-b" 0 3
+wait "$second" && wait "$third" || fail "halo: a neighbour ended with status $?"
+# A neighbour that dies ends the others with an error.
+"$examples/halo" "shm://halo-$$-b" "shm://halo-$$-a" 1 2 1000000000 &
+second=$!
+timeout 60 "$examples/halo" "shm://halo-$$-a" "shm://halo-$$-b" 0 2 1000000000 2>"$work/err" &
+running=$!
+until grep -q "has its neighbours" "$work/err"; do read -r -t 0.1 <> <(:) || :; done
+kill -KILL "$second"
+wait "$running" && fail "halo: ended well without its neighbour"
+running=
+grep -q "gone" "$work/err" || fail "halo, without its neighbour: said $(cat "$work/err")"
 
 urls=("shm://examples-$$")
 [ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
@@ -83,6 +137,12 @@ for from in "${urls[@]}"; do
         [ "$(cat "$work/answer$i")" = "question $i" ] || fail "echo said \"$(cat "$work/answer$i")\" to $i"
     done
     refuses 'another' echo serve "$url"
+    kill "$running"
+    wait "$running" || :
+    running=
+
+    serve "$examples/table_reads" serve "$from"
+    says 'read 10000 rows' table_reads read "$url" 10000
     kill "$running"
     wait "$running" || :
     running=

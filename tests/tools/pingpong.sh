@@ -154,6 +154,12 @@ only_json = json.load(open(os.path.join(work, "out")))
 assert [r["iterations"] for r in only_json["results"]] == [100, 128], only_json
 assert "median" in open(os.path.join(work, "err")).read()
 PYTHON
+    # The messages of a window can have buffers of their own.
+    for test in rate bandwidth bidirectional get put; do
+        succeeds --pair "$url" --test "$test" --sizes 100,5000 --iterations 20 --window 10 --buffers 3 --json "$work/buffers.json"
+        python3 -c 'import json, sys
+assert all(row["buffers"] == 3 for row in json.load(open(sys.argv[1]))["results"])' "$work/buffers.json"
+    done
     # How many messages take about a second is found out by itself.
     succeeds --pair "$url" --test rate --sizes 4K --json "$work/auto.json" --idle spin
     python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["results"][0]["iterations"] >= 4 * 64' "$work/auto.json"
@@ -209,7 +215,7 @@ for url in $urls; do
     esac
     refuses 1 'nobody listens' "$nobody"
     succeeds --explain "$nobody"
-    grep -q 'Nobody listens' "$work/out" && grep -q segmented "$work/out" || fail "--explain without a peer"
+    grep -q 'No process listens' "$work/out" && grep -q segmented "$work/out" || fail "--explain without a peer"
 done
 
 # ---- a side that dies, or stands still, in mid-run
@@ -277,6 +283,8 @@ refuses 2 'there are latency, rate, bandwidth, bidirectional, get, put' --test n
 refuses 2 'spin, yield, adaptive' --idle sleep --pair "$shm"
 refuses 2 '--iterations: "many" is not a number' --iterations many --pair "$shm"
 refuses 2 '--window: "0"' --window 0 --pair "$shm"
+refuses 2 '--buffers: "0"' --buffers 0 --pair "$shm"
+refuses 2 'one of its own' --buffers 2 --verify --pair "$shm"
 refuses 2 'there is no CPU 100000' --cpus 0,100000 --pair "$shm"
 refuses 2 '"one" is not the number of a CPU' --cpus one --pair "$shm"
 refuses 2 'two different CPUs' --cpus 0,0 --pair "$shm"
@@ -292,6 +300,6 @@ refuses 1 'has no' --pair shm://a/b
 succeeds --version
 grep -q '^pingpong [0-9]' "$work/out" || fail "--version"
 succeeds --help
-for option in listen pair forever transport device port gid-index connect-by provider test sizes iterations warmup window protocol idle cpus timeout verify explain json csv; do
+for option in listen pair forever transport device port gid-index connect-by provider test sizes iterations warmup window buffers protocol idle cpus timeout verify explain json csv; do
     grep -q -e "--$option" "$work/out" || fail "--help does not mention --$option"
 done

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-// What can be tested without a provider. The rest is in tests/ofi.
+// What can be tested without a provider. The rest is in tests/transport/ofi and tests/ofi.
 
 using namespace rdmacoro;
 
@@ -64,11 +64,11 @@ TEST_CASE("the profiles tell each other apart, and promise nothing that the tran
         CHECK((one->message_order & ofi_flag::order_sas) != 0);
         CHECK((one->mr_mode & one->mr_optional) == 0);
         CHECK(one->delivery_complete);
-        CHECK(one->slot_bytes >= detail::fabric::card::least_slot);
+        CHECK(one->slot_bytes >= detail::fabric::connect_info::least_slot);
         CHECK(one->slot_bytes <= one->longest_message);
         CHECK((one->get_alignment & (one->get_alignment - 1)) == 0);
         CHECK(one->eager_bytes + detail::fabric::frame_bytes <= one->slot_bytes);
-        CHECK(one->provider.size() < detail::fabric::card::most_provider);
+        CHECK(one->provider.size() < detail::fabric::connect_info::most_provider);
     }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("addresses have the profile's scheme, or none") {
     }
 }
 
-TEST_CASE("who asks for a provider that libfabric does not have hears which it has") {
+TEST_CASE("a provider that libfabric does not have is refused with a list of those it has") {
     scheduler on;
     ofi_options o;
     o.provider = "nosuch";

@@ -38,6 +38,22 @@ TEST_CASE("a name that can't be one is refused with what a name is") {
     }
 }
 
+TEST_CASE("an address with another scheme is refused with what is known, not with what a name is") {
+    scheduler on;
+    shm::domain here(on);
+    on.run([](shm::domain& domain) -> task<> {
+        std::string said;
+        try {
+            static_cast<void>(co_await domain.connect("smh://a"));
+        } catch (const error& refused) {
+            said = refused.what();
+            CHECK(refused.code() == errc::address_invalid);
+        }
+        CHECK_THAT(said, test::contains("\"smh://a\"") && test::contains("did you mean shm://a?") &&
+                             !test::contains("'/'"));
+    }(here));
+}
+
 TEST_CASE("a listener's address is what connect takes, and is free again when the listener is gone") {
     scheduler on;
     shm::domain here(on);

@@ -80,7 +80,7 @@ TEST_CASE("what is posted in one turn goes out together, and the first of it at 
     for (unsigned i = 0; i < completions.size(); ++i) CHECK(completions[i].calls == (i == 0 ? 0 : 1));
 }
 
-TEST_CASE("a control message is copied, so that nobody waits for it") {
+TEST_CASE("a control message is copied, so that its sender need not wait") {
     tcp_pair p;
     for (unsigned i = 0; i < 100; ++i) {
         std::vector<std::byte> bytes = pattern(most_copied, i);
@@ -139,7 +139,7 @@ TEST_CASE("a message sent in place borrows its memory until the kernel has it, a
     p.turns(20);
     CHECK(in_place.calls == 0);
     const auto changed = pattern(bytes, 4);
-    std::copy(changed.begin(), changed.end(), memory.begin());  // nobody has read it
+    std::copy(changed.begin(), changed.end(), memory.begin());  // not read yet
     recording_completion revoked;
     auto other = pattern(bytes, 5);
     CHECK(p.a.link->post_in_place(header_of(before + 1), other, revoked) == post_result::posted);
@@ -389,7 +389,7 @@ TEST_CASE("what a peer said before it closed comes, though sending to it fails a
     p.b.sink.refuse_all = true;
     p.peer.send(p, all);
     p.until([&] { return p.b.sink.offers > 0; });
-    // Data that nobody reads makes the system answer with a reset when the socket is closed.
+    // Unread data makes the system answer with a reset when the socket is closed.
     REQUIRE(p.b.link->post_copied(header_of(0), pattern(100)) == post_result::done);
     p.turns(3);
     p.peer.hang_up();

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-// What can be tested without a device. The rest is in tests/verbs, which runs where there is one.
+// What can be tested without a device. The rest is in tests/transport/verbs_rc and tests/verbs, which run where there is one.
 
 using namespace rdmacoro;
 

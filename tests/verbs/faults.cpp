@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -18,8 +20,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Two devices that a cable joins, a pair of network interfaces of the virtual machine (tools/soft-rdma-vm --veth): what is
-/// done to it troubles nobody else. The queue pairs' data is exchanged over the loopback interface, which stays whole, so that
+/// Two devices that a cable joins, a pair of network interfaces of the virtual machine (tools/soft-rdma-vm --veth): a fault of
+/// the pair affects no other interface. The queue pairs' data is exchanged over the loopback interface, which stays whole, so that
 /// a fault is found out by the devices alone.
 struct cable {
     static bool there() {
@@ -53,6 +55,20 @@ struct cable {
         }
         lossy(const lossy&) = delete;
         lossy& operator=(const lossy&) = delete;
+        /// Packets lost so far, both ways.
+        static unsigned long lost() {
+            unsigned long all = 0;
+            for (const std::string end : {"veth1", "veth2"}) {
+                FILE* const shown = ::popen(("tc -s qdisc show dev " + end).c_str(), "r");
+                REQUIRE(shown != nullptr);
+                for (char line[256]; std::fgets(line, sizeof line, shown) != nullptr;) {
+                    const char* const dropped = std::strstr(line, "(dropped ");
+                    if (dropped != nullptr) all += std::strtoul(dropped + 9, nullptr, 10);
+                }
+                ::pclose(shown);
+            }
+            return all;
+        }
         ~lossy() {
             for (const char* end : {"veth1", "veth2"})
                 static_cast<void>(std::system(("tc qdisc del dev " + std::string(end) + " root").c_str()));
@@ -133,6 +149,7 @@ TEST_CASE("a network that loses packets loses no message, and keeps their order"
         w.on.run([](verbs_world* both) -> task<> {
             co_await timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s);
         }(&w));
+        CHECK(cable::lossy::lost() > 0);
     }
 }
 
@@ -161,7 +178,7 @@ TEST_CASE(
         for (const recording_completion& m : moved) CHECK(m.calls == 1);
         CHECK(moved[3].outcome == errc::peer_lost);
         std::fill(here.begin(), here.end(), std::byte{0x77});
-        // The other end has nothing to say, and notices all the same.
+        // The other end sends nothing, and finds out all the same.
         w.until([&] { return b.sink.downs == 1; });
         CHECK(b.sink.reason == errc::peer_lost);
         cable::mend();
@@ -173,7 +190,7 @@ TEST_CASE(
     }(&w));
 }
 
-TEST_CASE("memory that is taken back in mid-transfer ends the transfer and its link") {
+TEST_CASE("memory that is deregistered in mid-transfer ends the transfer and its link") {
     FOR_EACH_VERBS_DEVICE(way);
     verbs_world w(way.options);
     std::vector<std::byte> there(std::size_t{16} << 20, std::byte{1});
@@ -192,10 +209,14 @@ TEST_CASE("memory that is taken back in mid-transfer ends the transfer and its l
         w.until([&] { return get ? here.front() == std::byte{1} : there.front() == std::byte{2}; });
         open.reset();
         REQUIRE(moved.calls == 0);
-        // Some devices finish what they have begun.
         w.until([&] { return moved.calls == 1; });
-        if (moved.outcome) {
-            CHECK((moved.outcome == errc::access_denied || moved.outcome == errc::peer_lost));
+        // siw looks at the memory of a read once, when the request comes; rxe for each packet.
+        const bool siw = way.name == "SIW_IP";
+        const bool known = siw || way.name == "RXE_IP";
+        if (known ? siw && get : !moved.outcome) {
+            CHECK_FALSE(moved.outcome);
+        } else {
+            CHECK(moved.outcome == (siw ? errc::peer_lost : errc::access_denied));
             w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
         }
         // Nothing comes to either side any more.

@@ -47,7 +47,7 @@ inline std::vector<verbs_way> verbs_ways() {
 
 using verbs_recorded_link = verbs_rc::link<recording_sink>;
 
-/// One end of a link and what it was told.
+/// One end of a link, and the sink that records its events.
 struct verbs_end {
     recording_sink sink;
     std::unique_ptr<verbs_recorded_link> link;
@@ -133,12 +133,21 @@ inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
     });
 }
 
-/// Runs the rest of a test case once for each device; skips it, and says so, where there is none.
-#define FOR_EACH_VERBS_DEVICE(way)                                                                           \
-    if (::rdmacoro::test::verbs_ways().empty())                                                              \
-        SKIP_TEST("this machine has no RDMA device with an active port");                                    \
-    const ::rdmacoro::test::verbs_way way = ::rdmacoro::test::verbs_ways()[static_cast<std::size_t>(         \
-        GENERATE_COPY(range(0, static_cast<int>(::rdmacoro::test::verbs_ways().size()))))];                  \
+/// Those of them that are not iWARP, which has no atomics.
+inline std::vector<verbs_way> verbs_ways_but_iwarp() {
+    std::vector<verbs_way> ways = verbs_ways();
+    std::erase_if(ways, [](const verbs_way& one) { return one.name == "SIW_IP"; });
+    return ways;
+}
+
+/// Runs the rest of a test case once for each of `ways`; skips it, and says so, where there is none.
+#define FOR_EACH_VERBS_DEVICE_OF(way, ways)                                                                  \
+    if (ways.empty()) SKIP_TEST("this machine has no such RDMA device with an active port");                 \
+    const ::rdmacoro::test::verbs_way way =                                                                  \
+        ways[static_cast<std::size_t>(GENERATE_COPY(range(0, static_cast<int>(ways.size()))))];              \
     CAPTURE(way.name)
+#define FOR_EACH_VERBS_DEVICE(way) FOR_EACH_VERBS_DEVICE_OF(way, ::rdmacoro::test::verbs_ways())
+#define FOR_EACH_VERBS_DEVICE_BUT_IWARP(way)                                                                 \
+    FOR_EACH_VERBS_DEVICE_OF(way, ::rdmacoro::test::verbs_ways_but_iwarp())
 
 }  // namespace rdmacoro::test

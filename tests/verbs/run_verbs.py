@@ -5,9 +5,10 @@ machine with software devices, one RoCE and one iWARP.
 Usage: run_verbs.py PROGRAM...            what the suite runs; prints a line for each file of tests and a closing line
        run_verbs.py --here PROGRAM...     the same on the devices of this machine, or of this virtual machine
 
-Each file of tests is a run of its program, with a time limit of its own. In the virtual machine a file that fails runs once more:
-an emulated device on a busy host may be late for anything. Which ones did is said at the end. Fails when a test failed; exits
-77 when there is nothing to run on. What ran is left in BUILD/meson-logs/verbs.json, where RDMACORO_BUILD_ROOT says what BUILD is.
+Each file of tests is a run of its program, with a time limit of its own. In the virtual machine a file that fails runs once more,
+to tell a race or an overloaded host from an error that always shows: the file counts as failed either way, and both outcomes are
+printed. A test case that leaves by SKIP_TEST is counted as skipped, not as passed. Fails when a test failed; exits 77 when there is
+no device to run on. The counts are left in BUILD/meson-logs/verbs.json, where RDMACORO_BUILD_ROOT names BUILD.
 """
 import json
 import os
@@ -21,7 +22,7 @@ import time
 SKIPPED = 77
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS_OF_A_FILE = 150
-SECONDS_OF_ALL = 840
+SECONDS_OF_ALL = 1500
 RESULT = 'verbs result: '
 
 
@@ -39,20 +40,21 @@ def files_of(program):
 
 def cases_of_file(name):
     """What Catch2 is to run of a file. The third way to open a device differs in how connections are made: the files that
-    say nothing about that leave it out."""
+    do not test that leave it out."""
     about_connections = name in ('connect', 'close', 'messages', 'faults', 'threads')
-    return f'[#{name}]~[nightly]' + ('' if about_connections else '~"*transport - 2"')
+    return f'[#{name}]~[nightly]' + ('' if about_connections else '~"*transport - 2"~"* - verbs_by_exchange"')
 
 
 def cases_of(output):
-    """Passed and failed test cases, by Catch2's last lines."""
+    """Passed, failed and skipped test cases, by the last lines of Catch2 and of tests/support/main.cpp. A case that skips a part of
+    itself, or one of the devices, is among the skipped ones."""
+    left_out = re.search(r'^test cases skipped: (\d+)$', output, re.MULTILINE)
+    skipped = int(left_out[1]) if left_out else 0
     whole = re.search(r'All tests passed \(\d+ assertions? in (\d+) test cases?\)', output)
-    if whole:
-        return int(whole[1]), 0
     counts = re.search(r'test cases: *(\d+)(?: *\| *(\d+) passed)?(?: *\| *(\d+) failed)?', output)
-    if counts:
-        return int(counts[2] or 0), int(counts[3] or 0)
-    return 0, 0
+    passed = int(whole[1]) if whole else int(counts[2] or 0) if counts else 0
+    failed = int(counts[3] or 0) if counts and not whole else 0
+    return passed - min(skipped, passed), failed, skipped
 
 
 def run_examples(build):
@@ -70,7 +72,7 @@ def run_examples(build):
 
 
 def run_file(program, name, until):
-    """One file of a program; passed and failed."""
+    """One file of a program; passed, failed and skipped."""
     left = min(SECONDS_OF_A_FILE, until - time.monotonic())
     began = time.monotonic()
     try:
@@ -80,14 +82,18 @@ def run_file(program, name, until):
     except subprocess.TimeoutExpired as error:
         output = (error.stdout or b'').decode(errors='replace') + f'\nno end after {left:.0f} s'
         status = -1
-    good, bad = cases_of(output)
+    good, bad, skipped = cases_of(output)
+    if status == SKIPPED:
+        status = 0
     if status != 0 and bad == 0:
         bad = 1  # it crashed, or did not end
-    print(f"{'ok  ' if status == 0 else 'FAIL'} {pathlib.Path(program).name} {name}: {good} passed, {bad} failed, "
+    print(f"{'ok  ' if status == 0 else 'FAIL'} {pathlib.Path(program).name} {name}: {good} passed, {bad} failed, {skipped} skipped, "
           f'{time.monotonic() - began:.1f} s', flush=True)
     if status != 0:
         print(output[-6000:], flush=True)
-    return good, bad
+    for line in sorted(set(re.findall(r'^\S+:\d+: skipped: .*$', output, re.MULTILINE))):
+        print(line, flush=True)
+    return good, bad, skipped
 
 
 def run_here(programs):
@@ -97,20 +103,24 @@ def run_here(programs):
         return SKIPPED
     print(f"devices: {', '.join(found)}", flush=True)
     until = time.monotonic() + SECONDS_OF_ALL - 30
-    passed, failed = 0, 0
-    again = []
+    passed, failed, skipped = 0, 0, 0
+    once = []  # failed, and passed at the second attempt
     for program in programs:
         for name in files_of(program):
-            good, bad = run_file(program, name, until)
+            good, bad, left_out = run_file(program, name, until)
+            passed, failed, skipped = passed + good, failed + bad, skipped + left_out
             if bad and os.environ.get('SOFT_RDMA_VM'):
-                again.append(f'{pathlib.Path(program).name} {name}')
-                good, bad = run_file(program, name, until)
-            passed, failed = passed + good, failed + bad
+                print('a second attempt, which does not count:', flush=True)
+                _, bad, _ = run_file(program, name, until)
+                verdict = 'failed at a second attempt, too' if bad else 'passed at a second attempt: a race?'
+                print(f'{pathlib.Path(program).name} {name} {verdict}', flush=True)
+                if not bad:
+                    once.append(f'{pathlib.Path(program).name} {name}')
     good, bad = run_examples(pathlib.Path(programs[0]).parents[2])
     passed, failed = passed + good, failed + bad
-    if again:
-        print(f"ran twice: {', '.join(again)}")
-    print(RESULT + json.dumps({'devices': found, 'passed': passed, 'failed': failed, 'twice': len(again)}), flush=True)
+    if once:
+        print(f"passed at a second attempt, and count as failed: {', '.join(once)}")
+    print(RESULT + json.dumps({'devices': found, 'passed': passed, 'failed': failed, 'skipped': skipped, 'once': once}), flush=True)
     return 1 if failed else 0
 
 
@@ -146,7 +156,7 @@ def main():
         sys.exit(run_here(sys.argv[2:]))
     programs = [os.path.abspath(program) for program in sys.argv[1:]]
     command = here(programs) if devices() else in_machine(programs)
-    status, result = SKIPPED, {'passed': 0, 'failed': 0, 'twice': 0, 'devices': []}
+    status, result = SKIPPED, {'passed': 0, 'failed': 0, 'skipped': 0, 'once': [], 'devices': []}
     if command:
         status, result = run(command, result)
     if status != SKIPPED and result['passed'] == 0 and status == 0:
@@ -157,7 +167,7 @@ def main():
     if status == SKIPPED:
         print('verbs: NO TEST RAN')
     else:
-        print(f"verbs: {result['passed']} tests passed, {result['failed']} failed, on {', '.join(result['devices']) or '?'}")
+        print(f"verbs: {result['passed']} tests passed, {result['failed']} failed, {result['skipped']} skipped, on {', '.join(result['devices']) or '?'}")
     sys.exit(status)
 
 

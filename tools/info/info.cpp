@@ -2,7 +2,7 @@
 //
 // Nothing here is guessed from version numbers where it can be tried: a ring is set up, memory of another process
 // is read, a multishot receive is armed. A kernel may have a feature and a container, a limit or a sysctl forbid it.
-// Needs neither liburing nor rdma-core, so that it runs where they are what is missing; built with libfabric it asks that, too.
+// Needs neither liburing nor rdma-core, so that it runs where they are missing; built with libfabric it lists its providers, too.
 
 #include "libfabric.hpp"
 

@@ -1,4 +1,4 @@
-// The connecting side: says what is measured, measures it, and reports.
+// The connecting side: sends the plan of each measurement, measures, and reports.
 #pragma once
 
 #include "measure.hpp"
@@ -23,6 +23,7 @@ struct row_request {
     test_kind test;
     std::size_t bytes;
     std::uint64_t window;
+    std::uint64_t buffers = 1;
 };
 
 /// All rows, tests first. `longest`: what a protocol list can carry in one message.
@@ -36,7 +37,7 @@ struct row_request {
 [[noreturn]] void fail_verification(const row_request& row, const exchange_message& plan,
                                     const findings& found, const char* where);
 
-/// What `text` is about goes into the message of `failure`, for an exception that ended a run.
+/// Throws the exception that ended a run again, as a `run_error` that names the step `during` which it happened.
 [[noreturn]] void explain_failure(const std::exception_ptr& failure, const std::string& during);
 
 template <class Endpoint>
@@ -46,22 +47,23 @@ public:
         : peer_(peer), asked_(asked), ticks_(calibrate_ticks()) {}
 
     rdmacoro::task<answer_message> greet(idle_kind idle) {
-        co_await say(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
-                                         .timeout_seconds = asked_.timeout_seconds});
-        co_return co_await rdmacoro::timeout(hear<answer_message>(peer_), greeting_limit);
+        co_await send_control(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
+                                                  .timeout_seconds = asked_.timeout_seconds});
+        co_return co_await rdmacoro::timeout(receive_control<answer_message>(peer_), greeting_limit);
     }
 
-    /// Warms up, finds out how many messages take about a second if nobody said how many, and measures.
+    /// Warms up, finds out how many messages take about a second unless a number was given, and measures.
     rdmacoro::task<result_row> measure(row_request row) {
         doing_ = std::string(facts_of(row.test).name) + ", " + size_text(row.bytes);
         row.window = std::min<std::uint64_t>(row.window, most_window(row));
         if (asked_.iterations) row.window = std::min(row.window, *asked_.iterations);
+        row.buffers = buffers_of(row);
         const std::uint64_t window = row.window;
         const auto whole = [window](std::uint64_t count) { return (count + window - 1) / window * window; };
         if (asked_.warmup && *asked_.warmup != 0) co_await run(row, whole(*asked_.warmup), false);
         std::uint64_t count = asked_.iterations.value_or(0);
         if (!asked_.iterations || !asked_.warmup) {
-            // Trials, each longer than the one before, until one is long enough to tell.
+            // Trials, each longer than the one before, until one is long enough to extrapolate from.
             std::uint64_t trial = window;
             double took = co_await run(row, trial, false);
             while (took < trial_seconds && (!asked_.iterations || trial < count)) {
@@ -88,9 +90,13 @@ private:
     static constexpr std::uint64_t most_samples = 100'000'000;
     static constexpr std::uint64_t messages_between_acks = 2048;
 
-    /// Where every message of a window needs memory of its own.
+    /// When verifying, every message of a window needs a buffer of its own.
     [[nodiscard]] std::uint64_t most_window(const row_request& row) const noexcept {
         return asked_.verify ? payload::most_slots(row.bytes) : ~std::uint64_t{0};
+    }
+    [[nodiscard]] std::uint64_t buffers_of(const row_request& row) const noexcept {
+        if (asked_.verify) return row.window;
+        return std::min({asked_.buffers, row.window, std::uint64_t{payload::most_slots(row.bytes)}});
     }
 
     /// One exchange; gives the seconds it took.
@@ -101,18 +107,19 @@ private:
             .bytes = row.bytes,
             .count = count,
             .window = row.window,
+            .buffers = row.buffers,
             .ack_every = std::max<std::uint64_t>(1, messages_between_acks / row.window),
             .verify = asked_.verify ? 1u : 0u,
             .spoil = counts ? asked_.spoil.value_or(exchange_message::nothing) : exchange_message::nothing};
         exchange_.prepare(plan);
         exchange_.samples.prepare(static_cast<std::size_t>(plan.windows()));
         watch::expect(doing_, plan.windows());
-        co_await say(peer_, plan);
-        const auto ready = co_await hear<ready_message>(peer_);
+        co_await send_control(peer_, plan);
+        const auto ready = co_await receive_control<ready_message>(peer_);
         const rdmacoro::metrics before = peer_.counts();
         const tick_count took = co_await ask(peer_, exchange_, ready.remote());
         carried_ = carried(before, peer_.counts());
-        const auto done = co_await hear<done_message>(peer_);
+        const auto done = co_await receive_control<done_message>(peer_);
         watch::rest();
         if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
         if (done.found.wrong != 0) fail_verification(row, plan, done.found, "at the listening side");
@@ -136,6 +143,7 @@ private:
         done.bytes = row.bytes;
         done.iterations = count;
         done.window = row.window;
+        done.buffers = row.buffers;
         done.samples = samples.size();
         done.times = summarize(samples, ticks_.ns / parts);
         done.messages_per_s = messages / took_s;
@@ -152,7 +160,7 @@ private:
     std::string doing_ = "the greeting";
 };
 
-/// Before anything is measured: that all of it can be.
+/// Checks that every row can be measured, before the first is. Throws `run_error`.
 template <class Endpoint>
 void check_rows(Endpoint& peer, const options& asked, const std::vector<row_request>& rows) {
     using list = typename Endpoint::protocols_type;
@@ -211,7 +219,7 @@ rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
         watch::rest();
         during = side.doing();
         if (peer.is_open()) {
-            co_await say(peer, bye_message{.failed = failed ? 1u : 0u});
+            co_await send_control(peer, bye_message{.failed = failed ? 1u : 0u});
             static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
         }
         if (failed) std::rethrow_exception(failed);

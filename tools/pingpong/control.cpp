@@ -4,7 +4,7 @@ namespace pingpong {
 
 control_kind kind_of(const control_bytes& raw, std::size_t bytes) {
     if (bytes != raw.size() || detail::get_word(raw, 0) != detail::magic) {
-        throw run_error("the peer is no pingpong: it said something else");
+        throw run_error("the peer is no pingpong: it sent something else");
     }
     const std::uint64_t version_and_kind = detail::get_word(raw, 1);
     if (version_and_kind >> 32 != control_version) {

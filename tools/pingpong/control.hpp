@@ -1,12 +1,12 @@
-// What the two sides say to each other around the messages that are measured.
+// The control messages that the two sides exchange around the measured ones.
 //
 //   connecting side                    listening side
 //     plan  ------------------------------>            once, when connected
 //           <------------------------------  answer
 //     exchange  -------------------------->            for each row, and for each trial that sizes one
 //           <------------------------------  ready     memory is there (and how to reach it one-sided)
-//           <=========  messages  =========>           as the exchange says; see measure.hpp
-//           <------------------------------  done      what the listening side saw
+//           <=========  messages  =========>           as the exchange defines; see measure.hpp
+//           <------------------------------  done      findings of the listening side
 //     bye  ------------------------------->            once
 #pragma once
 
@@ -25,8 +25,8 @@
 
 namespace pingpong {
 
-/// Grows with every change of what is said here, or of who sends how many messages.
-inline constexpr std::uint64_t control_version = 1;
+/// Grows with every change of these messages, or of the number of messages that either side sends.
+inline constexpr std::uint64_t control_version = 2;
 
 inline constexpr std::uint64_t data_tag = 1;
 inline constexpr std::uint64_t ack_tag = 2;
@@ -34,12 +34,12 @@ inline constexpr std::uint64_t control_tag = 3;
 
 enum class control_kind : std::uint64_t { plan = 1, answer, exchange, ready, step, stepped, done, bye };
 
-// Each is made of 64-bit fields only, and says its kind.
+// Each is made of 64-bit fields only, and has its kind.
 
-/// What holds for the whole run.
+/// Settings of the whole run.
 struct plan_message {
     static constexpr control_kind kind = control_kind::plan;
-    std::uint64_t idle;  ///< idle_kind for the listening side, unless that was told otherwise
+    std::uint64_t idle;  ///< idle_kind for the listening side, unless its command line sets another
     std::uint64_t timeout_seconds;
 };
 
@@ -54,13 +54,14 @@ struct exchange_message {
     static constexpr control_kind kind = control_kind::exchange;
     std::uint64_t phase;  ///< its number within the run; makes its patterns its own
     test_kind test;
-    std::uint64_t bytes;      ///< of each message
-    std::uint64_t count;      ///< messages (each way, where both send), a multiple of `window`
-    std::uint64_t window;     ///< messages outstanding
+    std::uint64_t bytes;   ///< of each message
+    std::uint64_t count;   ///< messages (each way, where both send), a multiple of `window`
+    std::uint64_t window;  ///< messages outstanding
+    std::uint64_t
+        buffers;  ///< that the messages of a window take turns in, at each side; `window` when verifying
     std::uint64_t ack_every;  ///< windows between two acknowledgements of the receiving side
     std::uint64_t verify;     ///< 1: every payload is a pattern of its own, and is checked
-    std::uint64_t
-        spoil;  ///< the message whose payload is filled wrongly, to try the check; `nothing` for none
+    std::uint64_t spoil;      ///< index of the message that gets a wrong byte, to try the check; or `nothing`
 
     static constexpr std::uint64_t nothing = ~std::uint64_t{0};
     [[nodiscard]] std::uint64_t windows() const noexcept { return count / window; }
@@ -85,7 +86,7 @@ struct stepped_message {
     static constexpr control_kind kind = control_kind::stepped;
 };
 
-/// What one side found wrong.
+/// Wrong payloads that one side found.
 struct findings {
     std::uint64_t wrong;    ///< messages
     std::uint64_t message;  ///< the first of them
@@ -102,7 +103,7 @@ struct bye_message {
     std::uint64_t failed;  ///< 1: the connecting side gives up
 };
 
-/// A message as it travels: little-endian words, the first two of which say what it is.
+/// A message as it travels: little-endian words, the first two of which are magic, version and kind.
 using control_bytes = std::array<std::byte, 16 * 8>;
 
 namespace detail {
@@ -144,7 +145,7 @@ template <class Message>
 template <class Message>
 [[nodiscard]] Message decode(const control_bytes& raw, std::size_t bytes) {
     if (kind_of(raw, bytes) != Message::kind)
-        throw run_error("the peer said something unexpected; is it this version of pingpong?");
+        throw run_error("the peer sent an unexpected message; is it this version of pingpong?");
     if constexpr (std::is_empty_v<Message>) {
         return {};
     } else {

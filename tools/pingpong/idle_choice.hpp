@@ -13,7 +13,7 @@ namespace pingpong {
 enum class idle_kind : std::uint64_t { spin, yield, adaptive };
 inline constexpr std::array<std::string_view, 3> idle_names{"spin", "yield", "adaptive"};
 
-/// Does what `*kind` says, at each turn anew: the listening side learns it from its client. `kind` must outlive the
+/// Acts as `*kind`, read at each turn: the listening side gets it from its client. `kind` must outlive the
 /// scheduler.
 class chosen_idle {
 public:
@@ -28,7 +28,7 @@ public:
         return adaptive_.next(time);
     }
     void progress() noexcept { adaptive_.progress(); }
-    /// Where it is not said at the start, it is adaptive until the client has spoken: only that way does it change.
+    /// Without a choice on the command line it is adaptive until the plan of the client arrives; it changes at no other time.
     [[nodiscard]] bool may_park() const noexcept { return *kind_ == idle_kind::adaptive; }
 
 private:

@@ -16,12 +16,16 @@ void check_exchange(const exchange_message& plan) {
         plan.count == 0 || plan.count % plan.window != 0 || plan.ack_every == 0) {
         throw run_error("the client asks for something that this version does not do");
     }
-    if (plan.verify != 0 && plan.window > payload::most_slots(static_cast<std::size_t>(plan.bytes))) {
+    if (plan.buffers == 0 || plan.buffers > plan.window ||
+        (plan.verify != 0 && plan.buffers != plan.window)) {
+        throw run_error("the client asks for something that this version does not do");
+    }
+    if (plan.buffers > payload::most_slots(static_cast<std::size_t>(plan.bytes))) {
         throw run_error("the client asks for more memory than this version gives");
     }
 }
 
-void tell_failure(const std::exception_ptr& failure) {
+void print_failure(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
     } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// The listening side: does what its client says.
+// The listening side: takes part in the exchanges that its client asks for.
 #pragma once
 
 #include "measure.hpp"
@@ -19,7 +19,7 @@ namespace pingpong {
 void check_exchange(const exchange_message& plan);
 
 /// Prints why a client's run failed.
-void tell_failure(const std::exception_ptr& failure);
+void print_failure(const std::exception_ptr& failure);
 
 [[noreturn]] void fail_listening(const std::exception_ptr& failure);
 
@@ -28,12 +28,12 @@ class listening_side {
 public:
     explicit listening_side(Endpoint& peer) : peer_(peer) {}
 
-    /// Serves exchanges until the client says goodbye. Throws when something went wrong.
+    /// Serves exchanges until the client sends `bye`. Throws when an exchange failed.
     rdmacoro::task<> serve() {
         std::uint64_t wrong = 0;
         for (;;) {
             watch::expect("waiting for the client to go on", 0);
-            const heard message = co_await hear_any(peer_);
+            const control_message message = co_await receive_any_control(peer_);
             if (kind_of(message.raw, message.bytes) == control_kind::bye) {
                 const auto bye = decode<bye_message>(message.raw, message.bytes);
                 if (wrong != 0) throw run_error(std::to_string(wrong) + " messages arrived wrong");
@@ -53,12 +53,12 @@ private:
         watch::expect(std::string(facts_of(plan.test).name), plan.windows());
         const rdmacoro::region memory = open_memory(plan.test);
         const rdmacoro::remote_region remote = memory ? memory.remote() : rdmacoro::remote_region{};
-        co_await say(peer_, ready_message{std::bit_cast<std::array<std::uint64_t, 4>>(remote)});
+        co_await send_control(peer_, ready_message{std::bit_cast<std::array<std::uint64_t, 4>>(remote)});
         co_await answer(peer_, exchange_);
-        co_await say(peer_, done_message{exchange_.found});
+        co_await send_control(peer_, done_message{exchange_.found});
     }
 
-    /// What the client may reach in this exchange.
+    /// The memory that the client can reach in this exchange.
     [[nodiscard]] rdmacoro::region open_memory(test_kind test) {
         using domain = typename Endpoint::transport_type::domain;
         if (!is_one_sided(test)) return {};
@@ -77,9 +77,9 @@ template <class Endpoint>
 rdmacoro::task<> serve_client(Endpoint& peer, const options& asked, idle_kind& idle) {
     std::exception_ptr failed;
     try {
-        const heard first = co_await rdmacoro::timeout(hear_any(peer), greeting_limit);
+        const control_message first = co_await rdmacoro::timeout(receive_any_control(peer), greeting_limit);
         if (kind_of(first.raw, first.bytes) == control_kind::bye) {
-            // It wanted to see the link.
+            // It connected for the link's table only.
             static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
             co_return;
         }
@@ -87,8 +87,8 @@ rdmacoro::task<> serve_client(Endpoint& peer, const options& asked, idle_kind& i
         if (!asked.idle && plan.idle < idle_names.size()) idle = static_cast<idle_kind>(plan.idle);
         const int cpu = asked.cpus.empty() ? -1 : asked.cpus.back();
         watch::begin("pingpong, listening side", plan.timeout_seconds, false);
-        co_await say(peer, answer_message{.cpu_plus_one = static_cast<std::uint64_t>(cpu + 1),
-                                          .idle = static_cast<std::uint64_t>(idle)});
+        co_await send_control(peer, answer_message{.cpu_plus_one = static_cast<std::uint64_t>(cpu + 1),
+                                                   .idle = static_cast<std::uint64_t>(idle)});
         listening_side side(peer);
         co_await side.serve();
     } catch (...) {
@@ -120,7 +120,7 @@ rdmacoro::task<> listen_and_serve(const options& asked, idle_kind& idle,
             if (failed) std::rethrow_exception(failed);
             co_return;
         }
-        if (failed) tell_failure(failed);
+        if (failed) print_failure(failed);
         idle = resting;
     }
 }

@@ -11,7 +11,7 @@ namespace pingpong {
 /// A child of this process, as its parent sees it. Ended when this goes, and when the parent ends.
 class listening_process {
 public:
-    /// What the child does: listens, tells where, serves. An exception becomes a message on standard error.
+    /// The child's function: listens, reports its address, serves. An exception becomes a message on standard error.
     using body = std::function<void(const std::function<void(const std::string& address)>& listening)>;
 
     /// Starts it and waits until it listens. `name` begins its messages. Precondition: no scheduler and no other thread
@@ -24,7 +24,7 @@ public:
     /// Where it listens; empty when it ended instead.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-    /// Whether it ended well, within a limit that is far above what saying goodbye takes.
+    /// Whether it ended well, within a limit far above the time that `bye` takes.
     [[nodiscard]] bool ends_well();
 
 private:

@@ -10,7 +10,7 @@ namespace pingpong {
 
 namespace {
 
-/// The processor's name where the kernel tells it.
+/// The processor's name, where the kernel gives it.
 std::string cpu_name() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);) {

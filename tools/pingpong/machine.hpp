@@ -1,4 +1,4 @@
-// What a result was measured on.
+// Facts about the machine of a measurement.
 #pragma once
 
 #include <string>

@@ -19,19 +19,18 @@
 
 namespace pingpong {
 
-/// Who fills a pattern.
+/// The way of a message; its payload is the sending side's pattern.
 enum class direction : std::uint64_t { to_listening, from_listening };
 
-/// One side's part of an exchange: what was agreed, the memory, what was measured and found. Kept from one exchange to
-/// the next for its memory.
+/// One side's part of an exchange: plan, buffers, samples and findings. Reused by the next exchange for its
+/// memory.
 class exchange {
 public:
     void prepare(const exchange_message& agreed) {
         plan = agreed;
         found = {};
-        const std::size_t places = plan.verify != 0 ? static_cast<std::size_t>(plan.window) : 1;
-        out.prepare(static_cast<std::size_t>(plan.bytes), places);
-        in.prepare(static_cast<std::size_t>(plan.bytes), places);
+        out.prepare(static_cast<std::size_t>(plan.bytes), static_cast<std::size_t>(plan.buffers));
+        in.prepare(static_cast<std::size_t>(plan.bytes), static_cast<std::size_t>(plan.buffers));
     }
 
     /// Fills the payload of message `index`.
@@ -89,7 +88,7 @@ rdmacoro::task<> receive_ack(Endpoint& peer) {
     co_await peer.recv(std::span(&nothing, 1), ack_tag);
 }
 
-// ---- latency: one message there, one back. What measures gives the ticks that the exchange took.
+// ---- latency: one message there, one back. The connecting side's function returns the ticks that the exchange took.
 
 template <bool Verify, class Endpoint>
 rdmacoro::task<tick_count> ask_latency(Endpoint& peer, exchange& x) {
@@ -135,7 +134,7 @@ rdmacoro::task<> answer_latency(Endpoint& peer, exchange& x) {
 
 // ---- rate, bandwidth: one way. The window is kept full at both sides: as one operation ends the next begins in its
 // place. A sample is the time between the ends of two windows. Acknowledgements are awaited a group late, so that they
-// stop nothing, but for the last: the clock stops when all has arrived.
+// delay nothing, except the last: the clock stops when all messages have arrived.
 
 template <bool Verify, class Endpoint>
 rdmacoro::task<tick_count> send_stream(Endpoint& peer, exchange& x) {
@@ -196,7 +195,7 @@ rdmacoro::task<> receive_stream(Endpoint& peer, exchange& x) {
     }
 }
 
-// ---- bidirectional: both sides do this. Nobody runs ahead of the other by more than a window.
+// ---- bidirectional: both sides run this. Neither is ahead of the other by more than a window.
 
 template <bool Verify, class Endpoint>
 rdmacoro::task<tick_count> exchange_both_ways(Endpoint& peer, exchange& x, bool measures) {
@@ -225,7 +224,7 @@ rdmacoro::task<tick_count> exchange_both_ways(Endpoint& peer, exchange& x, bool 
             if constexpr (Verify) x.fill(out, w * window + k, sent);
             sends.begin(k, peer.send(out, data_tag));
         }
-        if (w == 0) continue;  // nothing has been waited for yet
+        if (w == 0) continue;  // no operation was awaited yet
         const tick_count now = now_ticks();
         if (measures) x.samples.put(now - last);
         last = now;
@@ -239,8 +238,8 @@ rdmacoro::task<tick_count> exchange_both_ways(Endpoint& peer, exchange& x, bool 
     co_return now_ticks() - begin;
 }
 
-// ---- get, put: the connecting side does all of it, a window at a time. The listening side shows and checks payloads
-// when asked, outside of what is measured.
+// ---- get, put: the connecting side does all of it, a window at a time. The listening side prepares and checks payloads
+// on request, outside the measured time.
 
 template <class Endpoint>
 rdmacoro::task<> ask_step(Endpoint& peer, step_message::what what, std::uint64_t window) {

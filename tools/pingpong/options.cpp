@@ -89,7 +89,7 @@ url parse_url(std::string text, const std::string& transport, std::string& provi
     return parsed;
 }
 
-/// What the options say as text.
+/// The options as text.
 struct raw_options {
     std::string connect;
     std::string listen;
@@ -103,6 +103,7 @@ struct raw_options {
     std::string tests = "latency,rate,bandwidth";
     std::string sizes;
     std::string window;
+    std::string buffers;
     std::string iterations = "auto";
     std::string warmup = "auto";
     std::string idle;
@@ -132,7 +133,7 @@ void interpret_address(raw_options& raw, options& parsed) {
     static_cast<void>(find_list(*find_transport(parsed.where.scheme), parsed.protocol));
 }
 
-/// What belongs to one transport goes by the environment, where its domain finds it, here and in a process of the pair.
+/// Options of one transport go into the environment, which its domain reads, here and in a process of the pair.
 void interpret_device(const raw_options& raw, const options& parsed) {
     const auto pass_on = [&](const char* option, const std::string& value, std::string_view scheme,
                              const char* variable) {
@@ -171,6 +172,10 @@ void interpret(raw_options& raw, options& parsed) {
     parsed.tests = parse_tests(raw.tests);
     if (!raw.sizes.empty()) parsed.sizes = parse_sizes(raw.sizes);
     if (!raw.window.empty()) parsed.window = parse_number("--window", raw.window, 1, most_window);
+    if (!raw.buffers.empty()) {
+        if (parsed.verify) throw usage_error("--buffers: with --verify every message has one of its own");
+        parsed.buffers = parse_number("--buffers", raw.buffers, 1, most_window);
+    }
     parsed.iterations = parse_automatic("--iterations", raw.iterations, most_iterations);
     if (parsed.iterations == 0) parsed.iterations.reset();
     parsed.warmup = parse_automatic("--warmup", raw.warmup, most_iterations);
@@ -244,18 +249,23 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--window", raw.window,
                    "Operations outstanding; default 64, but 1 for get and put; latency has always 1")
         ->type_name("N");
+    app.add_option("--buffers", raw.buffers,
+                   "Buffers, at each side, that a window's messages take turns in, as far as 256 MiB reach; "
+                   "default 1, "
+                   "which a processor's cache may hold")
+        ->type_name("N");
     app.add_option("--protocol", parsed.protocol,
                    "How messages travel, the same on both sides: " + list_names() + ". Default: auto")
         ->type_name("NAME");
     app.add_option("--idle", raw.idle,
                    "What a side does when nothing moves: spin, yield, or adaptive (spin, yield, then sleep), "
                    "the default. "
-                   "The listening side does as the connecting side says unless told itself")
+                   "The listening side takes that of the connecting side unless it has the option itself")
         ->type_name("HOW");
     app.add_option(
            "--cpus", raw.cpus,
            "Pin to these CPUs: the connecting side's, then the listening side's; or one, for this side. "
-           "--pair pins to the first two of this machine if not told")
+           "--pair pins to the first two of this machine by default")
         ->type_name("A[,B]");
     app.add_option("--timeout", raw.timeout, "Give up when nothing moves for so long; 0: never. Default: 60")
         ->type_name("SECONDS");

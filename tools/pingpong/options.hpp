@@ -1,4 +1,4 @@
-// What the command line asks for.
+// The command line, interpreted.
 #pragma once
 
 #include "idle_choice.hpp"
@@ -25,7 +25,8 @@ struct options {
     std::vector<test_kind> tests;
     std::vector<std::size_t> sizes;           ///< empty: each test's own
     std::optional<std::uint64_t> window;      ///< none: each test's own
-    std::optional<std::uint64_t> iterations;  ///< none: what takes about a second
+    std::uint64_t buffers = 1;                ///< that a window's messages take turns in
+    std::optional<std::uint64_t> iterations;  ///< none: as many as take about a second
     std::optional<std::uint64_t> warmup;      ///< none: some 30 ms
     std::string protocol = "auto";
     std::optional<idle_kind> idle;

@@ -15,7 +15,7 @@ namespace pingpong {
 /// Writes `text` to a file, or to standard output for "-"; an empty path is nowhere. Throws `run_error`.
 void write_to(const std::string& path, const std::string& text);
 
-/// Throws `run_error` where `write_to` could not write; leaves what is there alone.
+/// Throws `run_error` where `write_to` could not write; leaves an existing file alone.
 void check_writable(const std::string& path);
 
 }  // namespace pingpong

@@ -9,7 +9,7 @@ namespace pingpong {
 int run_pair(options asked) {
     listening_process child("pingpong", [&asked](const auto& listening) { run_listening(asked, listening); });
     if (child.address().empty()) {
-        static_cast<void>(child.ends_well());  // it has said why
+        static_cast<void>(child.ends_well());  // it has printed the reason
         return status_failed;
     }
     asked.where.whole = child.address();

@@ -1,4 +1,4 @@
-// Payloads that tell which message they belong to.
+// Payloads that identify their message.
 #pragma once
 
 #include <bit>
@@ -9,7 +9,7 @@
 
 namespace pingpong {
 
-/// What a payload's bytes are made from: each message of a run has its own.
+/// The seed of a payload's bytes; each message of a run has its own.
 struct pattern_seed {
     std::uint64_t value;
 

@@ -9,14 +9,14 @@
 
 namespace pingpong {
 
-/// A place for each message of a window, or, as the field does where contents do not matter, one place for all of them.
-/// Page-aligned, and touched before it is used.
+/// The buffers of a window's messages. One buffer for all of them, as other benchmarks have it, stays in the processor's cache;
+/// with several, message number k has buffer k modulo their number. Page-aligned, and touched before use.
 class payload {
 public:
-    /// So much memory a side gives to the places of a window at most; see `most_slots`.
+    /// Limit of the memory that one side gives to the buffers of a window; see `most_slots`.
     static constexpr std::size_t most_bytes = std::size_t{256} << 20;
 
-    /// How many messages of `bytes` bytes may have a place of their own.
+    /// How many messages of `bytes` bytes can have a buffer of their own.
     [[nodiscard]] static constexpr std::size_t most_slots(std::size_t bytes) noexcept {
         const std::size_t slots = most_bytes / stride_of(bytes);
         return slots == 0 ? 1 : slots;
@@ -35,7 +35,7 @@ public:
     }
 
     [[nodiscard]] std::size_t offset(std::size_t slot) const noexcept {
-        return slots_ == 1 ? 0 : slot * stride_of(bytes_);
+        return slots_ == 1 ? 0 : slot % slots_ * stride_of(bytes_);
     }
     [[nodiscard]] std::span<std::byte> slot(std::size_t index) noexcept {
         return {memory_.get() + offset(index), bytes_};

@@ -49,6 +49,7 @@ nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, cons
             {"bytes", row.bytes},
             {"iterations", row.iterations},
             {"window", row.window},
+            {"buffers", row.buffers},
             {"samples", row.samples},
             {"min_ns", rounded(row.times.min)},
             {"median_ns", rounded(row.times.median)},
@@ -73,7 +74,7 @@ reporter::reporter(const options& asked) : asked_(asked) {
     check_writable(asked.csv);
 }
 
-void reporter::say(const std::string& text) const {
+void reporter::print(const std::string& text) const {
     // Standard output belongs to the document where one is asked for there.
     std::FILE* const to = asked_.json == "-" || asked_.csv == "-" ? stderr : stdout;
     watch::clear_line();
@@ -84,9 +85,9 @@ void reporter::say(const std::string& text) const {
 void reporter::begin(const run_facts& facts) {
     facts_ = facts;
     const auto cpu = [](int number) { return number < 0 ? std::string("any") : std::to_string(number); };
-    say(facts.peer + ", protocol " + asked_.protocol + " (" + facts.protocols + "), idle " + facts.idle +
-        ", CPU " + cpu(facts.cpu) + " to CPU " + cpu(facts.peer_cpu) + (asked_.verify ? ", verifying" : "") +
-        "\n");
+    print(facts.peer + ", protocol " + asked_.protocol + " (" + facts.protocols + "), idle " + facts.idle +
+          ", CPU " + cpu(facts.cpu) + " to CPU " + cpu(facts.peer_cpu) +
+          (asked_.verify ? ", verifying" : "") + "\n");
 }
 
 void reporter::add(const result_row& row) {
@@ -97,12 +98,13 @@ void reporter::add(const result_row& row) {
         std::string title("\n");
         title.append(test.name).append(" (times: ").append(test.sample).append(")");
         if (row.window != 1) title.append(", window ").append(std::to_string(row.window));
-        say(title + "\n" +
-            line_of(std::array<std::string, 12>{"size", "iterations", "min", "median", "mean", "p95", "p99",
-                                                "p99.9", "max", "GB/s", "M msg/s", "carried by"}));
+        if (row.buffers != 1) title.append(" in ").append(std::to_string(row.buffers)).append(" buffers");
+        print(title + "\n" +
+              line_of(std::array<std::string, 12>{"size", "iterations", "min", "median", "mean", "p95", "p99",
+                                                  "p99.9", "max", "GB/s", "M msg/s", "carried by"}));
     }
     const summary& t = row.times;
-    say(line_of(std::array<std::string, 12>{
+    print(line_of(std::array<std::string, 12>{
         size_text(row.bytes), std::to_string(row.iterations), time_text(t.min), time_text(t.median),
         time_text(t.mean), time_text(t.p95), time_text(t.p99), time_text(t.p999), time_text(t.max),
         number_text(row.bytes_per_s / 1e9, 3), number_text(row.messages_per_s / 1e6, 4), carried_text(row)}));

@@ -1,4 +1,4 @@
-// What was measured, and how it is told: a table, JSON, CSV.
+// The results, and their output as a table, JSON and CSV.
 #pragma once
 
 #include "carried.hpp"
@@ -15,17 +15,18 @@ struct result_row {
     test_kind test{};
     std::string policy;  ///< of the protocol list, that is chosen for such messages
     std::vector<carried_by>
-        carried;  ///< what the connecting side's messages were sent by, as the link counted
+        carried;  ///< policies that carried the connecting side's messages, as the link counted
     std::uint64_t bytes = 0;
     std::uint64_t iterations = 0;
     std::uint64_t window = 1;
+    std::uint64_t buffers = 1;
     std::uint64_t samples = 0;
     summary times;
     double bytes_per_s = 0;
     double messages_per_s = 0;
 };
 
-/// What is known once the two sides are connected.
+/// Facts that the connection settles.
 struct run_facts {
     std::string transport;
     std::string peer;
@@ -36,7 +37,7 @@ struct run_facts {
     double clock_step_ns = 0;  ///< no single time is finer
 };
 
-/// Takes the rows one by one and tells of them.
+/// Takes the rows one by one and prints them.
 class reporter {
 public:
     /// Throws `run_error` when a file cannot be written, before anything is measured.
@@ -50,12 +51,12 @@ public:
 private:
     [[nodiscard]] std::string json() const;
     [[nodiscard]] std::string csv() const;
-    void say(const std::string& text) const;
+    void print(const std::string& text) const;
 
     const options& asked_;
     run_facts facts_;
     std::vector<result_row> rows_;
-    const test_facts* shown_ = nullptr;  ///< whose header is on the table
+    const test_facts* shown_ = nullptr;  ///< the test of the header printed last
 };
 
 }  // namespace pingpong

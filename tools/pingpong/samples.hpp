@@ -1,4 +1,4 @@
-// The times of single operations, and what a table says of them.
+// The times of single operations, and their statistics.
 #pragma once
 
 #include "ticks.hpp"

@@ -32,12 +32,12 @@ rdmacoro::task<std::string> explain_connected(const options& asked) {
     auto connecting = rdmacoro::connect<Transport, List>(asked.where.whole);
     auto peer = co_await rdmacoro::as_result(std::move(connecting));
     if (!peer && peer.error() == rdmacoro::errc::connection_refused) {
-        co_return "Nobody listens at " + asked.where.whole +
-            ": this is what is known without a connection.\n" + rdmacoro::explain<Transport, List>();
+        co_return "No process listens at " + asked.where.whole +
+            ": this is the table without a connection.\n" + rdmacoro::explain<Transport, List>();
     }
     rdmacoro::endpoint<Transport, List> connected = std::move(peer).value();
     const std::string table = connected.explain();
-    co_await say(connected, bye_message{.failed = 0});
+    co_await send_control(connected, bye_message{.failed = 0});
     static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(connected.close(), close_limit)));
     co_return table;
 }

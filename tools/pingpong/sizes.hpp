@@ -9,7 +9,7 @@
 namespace pingpong {
 
 /// The sizes that a list of sizes and ranges names, in its order. A size is a number of bytes with an optional K, M or G
-/// (powers of 1024); FROM:TO is FROM and its doublings up to TO. Throws `usage_error`, which names what is wrong.
+/// (powers of 1024); FROM:TO is FROM and its doublings up to TO. Throws `usage_error`, which names the faulty part.
 [[nodiscard]] std::vector<std::size_t> parse_sizes(std::string_view list);
 
 /// "8", "64K", "1M": exact, in the form that `parse_sizes` reads.

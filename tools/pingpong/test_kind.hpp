@@ -23,7 +23,7 @@ struct test_facts {
     std::string_view name;
     std::string_view default_sizes;  ///< in the form that --sizes takes
     std::size_t default_window;
-    const char* sample;  ///< what one time in the table is
+    const char* sample;  ///< the meaning of one time in the table
 };
 
 inline constexpr std::array<test_facts, 6> all_tests{{

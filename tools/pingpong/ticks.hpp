@@ -6,7 +6,7 @@
 
 namespace pingpong {
 
-/// A reading; only differences mean something. The processor's time stamp counter where that counts evenly, elsewhere
+/// A reading; only differences are meaningful. The processor's time stamp counter where that counts evenly, elsewhere
 /// nanoseconds.
 using tick_count = std::uint64_t;
 
@@ -21,7 +21,7 @@ extern const bool counter_is_even;
     return static_cast<tick_count>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-/// What a tick is worth.
+/// The length of a tick.
 struct tick_facts {
     double ns = 1;  ///< length of one tick
     double step_ns =

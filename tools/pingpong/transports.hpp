@@ -16,11 +16,11 @@ class reporter;
 struct protocol_entry {
     std::string_view name;
     std::string_view description;
-    /// The connecting side: measures what is asked for. Throws.
+    /// The connecting side: measures as the options ask. Throws.
     void (*connect)(const options& asked, reporter& out);
-    /// The listening side. Tells its address once it listens. Throws when a run failed.
+    /// The listening side. Reports its address once it listens. Throws when a run failed.
     void (*listen)(const options& asked, const std::function<void(const std::string& address)>& listening);
-    /// The table of protocols: of a connected link, or, when nobody listens there, what is known without one.
+    /// The table of protocols: of a connected link, or, when no process listens there, the one known without a link.
     std::string (*explain)(const options& asked);
 };
 

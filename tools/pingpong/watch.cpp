@@ -18,9 +18,9 @@ namespace pingpong {
 
 namespace {
 
-// For the signal handler, which may call only what is async-signal-safe: no allocation, no locks.
+// For the signal handler, which must call only async-signal-safe functions: no allocation, no locks.
 constexpr long milliseconds_between_looks = 500;
-std::array<char, 64> who{};
+std::array<char, 64> program_name{};
 std::array<char, 96> what{};
 std::uint64_t total = 0;
 std::uint64_t looks_allowed = 0;
@@ -79,9 +79,9 @@ void watch::look(int) noexcept {
     } else if (++looks_still >= looks_allowed && looks_allowed != 0) {
         clear_line();
         line text;
-        text << who.data() << ": nothing moved for " << looks_allowed * milliseconds_between_looks / 1000
-             << " s during " << what.data() << " (" << now << " of " << total
-             << "); --timeout allows longer, 0 forever\n";
+        text << program_name.data() << ": nothing moved for "
+             << looks_allowed * milliseconds_between_looks / 1000 << " s during " << what.data() << " ("
+             << now << " of " << total << "); --timeout allows longer, 0 forever\n";
         text.write();
         ::_exit(status_failed);
     }
@@ -96,7 +96,7 @@ void watch::look(int) noexcept {
 
 void watch::begin(const std::string& name, std::uint64_t stall_seconds, bool show) {
     stop();
-    keep(who, name);
+    keep(program_name, name);
     shows = show && ::isatty(STDERR_FILENO) != 0;
     looks_allowed = stall_seconds * 1000 / milliseconds_between_looks;
     if (!shows && looks_allowed == 0) return;

@@ -7,22 +7,22 @@
 
 namespace pingpong {
 
-/// One for a process. What is measured only stores a number; a timer's signal looks at it.
+/// One for a process. The measuring code only stores a number; a timer's signal handler reads it.
 class watch {
 public:
-    /// From now on looks at the progress. `who` begins its messages. `stall_seconds`: without progress for so long the
-    /// process says so and ends with `status_failed`; 0: never. Progress is shown when stderr is a terminal and `show`.
-    static void begin(const std::string& who, std::uint64_t stall_seconds, bool show);
+    /// Begins watching. `program` begins its messages. `stall_seconds`: without progress for so long the
+    /// process prints that and ends with `status_failed`; 0: never. Progress is shown when stderr is a terminal and `show`.
+    static void begin(const std::string& program, std::uint64_t stall_seconds, bool show);
     static void stop();
 
-    /// What is going on, and of how many steps.
+    /// Names the current activity and its number of steps.
     static void expect(const std::string& what, std::uint64_t steps);
     /// Steps done.
     [[gnu::always_inline]] static void reached(std::uint64_t step) noexcept {
         done_.store(step, std::memory_order_relaxed);
     }
 
-    /// While waiting for somebody to come, standing still is no fault.
+    /// Suspends the stall limit, for waits without a bound, such as for a client.
     static void rest() noexcept { expecting_.store(false, std::memory_order_relaxed); }
 
     /// Takes the progress line off the terminal.

@@ -1,4 +1,4 @@
-// The concept of what can be awaited here, and what awaiting it gives.
+// The concept of an awaitable, and the type of its result.
 #pragma once
 
 #include <rdmacoro/coro/scheduler.hpp>
@@ -37,20 +37,20 @@ struct await_result<A> {
 
 }  // namespace detail
 
-/// What the adaptors of this room (`timeout`, `with_stop`, `as_result`, `when_all`, ...) accept.
+/// An argument of the adaptors of this room (`timeout`, `with_stop`, `as_result`, `when_all`, ...).
 ///
 /// Semantic requirements:
-///  1. It has `await_ready`, `await_suspend(std::coroutine_handle<>)` and `await_resume`, or a member `operator co_await`
-///     that gives something that has.
+///  1. It has `await_ready`, `await_suspend(std::coroutine_handle<>)` and `await_resume`, or a member `operator
+///     co_await` that returns such an object.
 ///  2. If it has `bind(const environment&)`, that is called once before it is awaited; it then uses the environment's
-///     scheduler and ends early, with `errc::canceled`, when the environment's token is stopped. What has no `bind`
-///     cannot be canceled: the adaptors wait until it ends by itself.
+///     scheduler and ends early, with `errc::canceled`, when the environment's token is stopped. An awaitable without
+///     `bind` cannot be canceled: the adaptors wait until it ends by itself.
 ///  3. It ends exactly once, on its scheduler's thread, and only then lets the awaiting coroutine be resumed.
 ///  4. An rvalue can be moved until it is awaited; an lvalue is used where it is.
 template <class A>
 concept awaitable = detail::awaiter<std::remove_reference_t<A>> || detail::gives_awaiter<A>;
 
-/// What `co_await` gives for an awaitable of type `A`.
+/// The type of `co_await` on an awaitable of type `A`.
 template <awaitable A>
 using await_result_t = typename detail::await_result<
     std::conditional_t<detail::awaiter<std::remove_reference_t<A>>, std::remove_reference_t<A>, A>>::type;

@@ -9,9 +9,16 @@
 
 namespace rdmacoro {
 
-/// Values in order from any number of senders to any number of receivers, at most `capacity` of them waiting inside. With
-/// capacity 0 a send ends when its value is received. The memory is taken when it is made. Destroying it while somebody
-/// sends or receives ends the process with a message. For one thread; see `thread_channel` for more.
+namespace detail {
+inline constexpr wait_facts channel_send_facts{"channel send", "the channel is full",
+                                               next_actor::this_program};
+inline constexpr wait_facts channel_receive_facts{"channel receive", "the channel is empty",
+                                                  next_actor::this_program};
+}  // namespace detail
+
+/// Values in order from any number of senders to any number of receivers; at most `capacity` of them are queued. With
+/// capacity 0 a send completes when its value is received. Memory is allocated only by the constructor. Destroying it while
+/// a coroutine sends or receives ends the process with a message. For one thread; see `thread_channel` for several.
 template <class T>
     requires std::is_nothrow_move_constructible_v<T>
 class channel {
@@ -19,15 +26,19 @@ class channel {
     struct receiver_tag;
 
 public:
-    explicit channel(std::size_t capacity) : slots_(capacity) {}
+    /// `capacity`: values that wait for a receiver before `send` suspends; 0: each `send` waits for its receiver.
+    /// `receives`: how waiting receives are described; the toolkit's to set.
+    [[gnu::cold]] explicit channel(std::size_t capacity,
+                                   const detail::wait_facts& receives = detail::channel_receive_facts)
+        : slots_(capacity), receive_facts_(&receives) {}
     channel(const channel&) = delete;
     channel& operator=(const channel&) = delete;
-    ~channel() {
+    [[gnu::cold]] ~channel() {
         if (!senders_.empty() || !receivers_.empty())
             detail::fatal("a channel was destroyed while somebody sends or receives");
     }
 
-    /// What `send` gives. Described at `send`.
+    /// The operation of `send`. Described at `send`.
     class send_operation final : public basic_operation<send_operation, void>,
                                  private detail::wait_node<sender_tag> {
         using base = basic_operation<send_operation, void>;
@@ -47,9 +58,10 @@ public:
                 this->complete();
             } else {
                 to_->senders_.push_back(*this);
+                this->park(*this, detail::channel_send_facts);
             }
         }
-        void cancel() noexcept {
+        [[gnu::cold]] void cancel() noexcept {
             this->unlink();
             end(errc::canceled);
         }
@@ -65,7 +77,7 @@ public:
         errc ended_ = errc::ok;
     };
 
-    /// What `receive` gives. Described at `receive`.
+    /// The operation of `receive`. Described at `receive`.
     class receive_operation final : public basic_operation<receive_operation, T>,
                                     private detail::wait_node<receiver_tag> {
         using base = basic_operation<receive_operation, T>;
@@ -89,9 +101,10 @@ public:
                 end(errc::closed);
             } else {
                 from_->receivers_.push_back(*this);
+                this->park(*this, *from_->receive_facts_);
             }
         }
-        void cancel() noexcept {
+        [[gnu::cold]] void cancel() noexcept {
             this->unlink();
             end(errc::canceled);
         }
@@ -111,8 +124,8 @@ public:
     };
 
     /// Awaitable.
-    /// Completes: when the value is in the channel or with a receiver; at once while there is room.
-    /// Buffers: holds the value until then; it is lost when this ends with an error.
+    /// Completes: when the value is queued or received; at once while there is room.
+    /// Buffers: holds the value until then; it is destroyed when this ends with an error.
     /// Concurrency: any number may send; values keep the order in which the sends began.
     /// Errors: `errc::closed` when the channel is, or is closed while this waits.
     /// Cancellation: ends at once with `errc::canceled`; the value was not sent.
@@ -121,10 +134,10 @@ public:
     [[nodiscard]] send_operation send(T value) noexcept { return send_operation(*this, std::move(value)); }
 
     /// Awaitable.
-    /// Completes: with the next value; at once when one is there.
+    /// Completes: with the next value; at once when one is queued.
     /// Buffers: none.
-    /// Concurrency: any number may receive; each value goes to one of them, to the one that waits longest first.
-    /// Errors: `errc::closed` when the channel is closed and nothing is left in it.
+    /// Concurrency: any number may receive; each value goes to the receiver that has waited longest.
+    /// Errors: `errc::closed` when the channel is closed and empty.
     /// Cancellation: ends at once with `errc::canceled`; no value is lost.
     /// Example:
     ///     while (auto job = co_await as_result(jobs.receive())) run(*job);
@@ -133,7 +146,7 @@ public:
     /// Sends without waiting. False, and `value` as it was, when there is no room or the channel is closed.
     [[nodiscard]] bool try_send(T&& value) noexcept { return !closed_ && put(value); }
 
-    /// Receives without waiting; empty when there is nothing.
+    /// Receives without waiting; empty when the channel is.
     [[nodiscard]] std::optional<T> try_receive() noexcept {
         std::optional<T> taken;
         if (used_ > 0) {
@@ -143,32 +156,35 @@ public:
             --used_;
             if (send_operation* sender = senders_.pop_front()) {
                 store(sender->value_);
-                sender->complete();
+                sender->complete_by_user();
             }
         } else if (send_operation* sender = senders_.pop_front()) {
             taken.emplace(std::move(sender->value_));
-            sender->complete();
+            sender->complete_by_user();
         }
         return taken;
     }
 
-    /// From now on sending fails; what is inside can still be received. Everybody who waits ends with `errc::closed`.
-    void close() noexcept {
+    /// Later sends fail; queued values can still be received. Operations that wait end with `errc::closed`.
+    [[gnu::cold]] void close() noexcept {
         closed_ = true;
         while (send_operation* sender = senders_.pop_front()) sender->end(errc::closed);
         while (receive_operation* receiver = receivers_.pop_front()) receiver->end(errc::closed);
     }
 
+    /// Whether `close` was called.
     [[nodiscard]] bool closed() const noexcept { return closed_; }
+    /// Values sent and not yet received.
     [[nodiscard]] std::size_t size() const noexcept { return used_; }
+    /// The constructor's argument.
     [[nodiscard]] std::size_t capacity() const noexcept { return slots_.size(); }
 
 private:
-    // Invariant: somebody receives only while nothing is inside and nobody sends; somebody sends only while it is full.
+    // Invariant: receivers wait only while no value is queued and no sender waits; senders wait only while it is full.
     bool put(T& value) noexcept {
         if (receive_operation* receiver = receivers_.pop_front()) {
             receiver->value_.emplace(std::move(value));
-            receiver->complete();
+            receiver->complete_by_user();
             return true;
         }
         if (used_ == slots_.size()) return false;
@@ -186,6 +202,7 @@ private:
     }
 
     std::vector<std::optional<T>> slots_;
+    const detail::wait_facts* receive_facts_;
     std::size_t first_ = 0;
     std::size_t used_ = 0;
     detail::intrusive_list<send_operation, sender_tag> senders_;

@@ -1,36 +1,35 @@
 // The error category of the toolkit, the exception that `co_await` throws, and the code each operation can end with.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace rdmacoro {
 
-/// Everything an operation can end with besides a value. One category for all rooms and transports; codes of the
-/// operating system travel as `std::system_category` codes beside these.
+/// Errors an operation can end with. One category for all rooms and transports; errors of the operating system are
+/// reported as codes of `std::system_category`.
 enum class errc {
     ok = 0,
-    canceled,            ///< its stop token asked for it, or its owner was stopped
-    timed_out,           ///< the duration given to `timeout` went by
-    closed,              ///< this side closed the link, or the peer did in good order
-    peer_lost,           ///< the peer died or the network cut the link
-    protocol_violation,  ///< the peer sent what the protocol forbids; the link is ended
+    canceled,            ///< its stop token was stopped
+    timed_out,           ///< the duration given to `timeout` has passed
+    closed,              ///< the link was closed in good order, by this side or the peer
+    peer_lost,           ///< the peer died, or the network lost the link
+    protocol_violation,  ///< the peer sent a message that the protocol forbids; the link is ended
     truncated,           ///< the message was longer than the receive buffer; the message is consumed
-    peer_canceled,       ///< the sender gave up in mid-message
+    peer_canceled,       ///< the sender canceled the message before it was sent completely
     message_too_long,    ///< longer than the link or the protocol list can carry
     version_mismatch,    ///< the peer speaks another version of the wire protocol
     protocol_mismatch,   ///< the peer was compiled with another protocol list
-    address_in_use,      ///< somebody listens there already
+    address_in_use,      ///< another listener has this address
     address_invalid,     ///< not an address of this transport
-    connection_refused,  ///< nobody listens there
+    connection_refused,  ///< no listener has this address
     permission_denied,   ///< the peer is another user's process, or the system forbids the call
     bad_key,             ///< a remote key that names no region, or one no longer registered
-    out_of_bounds,       ///< a get or put past the end of its region
-    access_denied,       ///< the region does not carry the right that was asked of it
+    out_of_bounds,       ///< a get or put beyond the end of its region
+    access_denied,       ///< the region does not grant the access
     no_resources,        ///< memory, descriptors or a limit of the system ran out
     unsupported,         ///< this transport, kernel or device cannot do it
     invalid_argument,    ///< the caller broke a stated precondition that could be checked
@@ -44,75 +43,66 @@ struct std::is_error_code_enum<rdmacoro::errc> : std::true_type {};
 namespace rdmacoro {
 
 /// The category of `errc`; its name is "rdmacoro".
-[[nodiscard]] inline const std::error_category& error_category() noexcept;
+[[nodiscard]] RDMACORO_DECL const std::error_category& error_category() noexcept;
 
 /// `errc::ok` is the code that means no error, as every category has it: a success compares equal to it.
-[[nodiscard]] inline std::error_code make_error_code(errc code) noexcept {
-    if (code == errc::ok) return {};
-    return {static_cast<int>(code), error_category()};
-}
+[[nodiscard]] RDMACORO_DECL std::error_code make_error_code(errc code) noexcept;
 
 /// One sentence for a person, without the code's own name.
-[[nodiscard]] inline const char* describe(errc code) noexcept {
-    switch (code) {
-        case errc::ok: return "success";
-        case errc::canceled: return "the operation was canceled";
-        case errc::timed_out: return "the operation did not end in the time it was given";
-        case errc::closed: return "the link is closed";
-        case errc::peer_lost: return "the peer is gone: its process died or the network cut the link";
-        case errc::protocol_violation:
-            return "the peer sent something the protocol forbids; the link was ended";
-        case errc::truncated: return "the message is longer than the receive buffer; it was consumed";
-        case errc::peer_canceled: return "the sender canceled the message before all of it was sent";
-        case errc::message_too_long: return "the message is longer than the link can carry";
-        case errc::version_mismatch: return "the peer speaks another version of the wire protocol";
-        case errc::protocol_mismatch: return "the peer was built with another protocol list";
-        case errc::address_in_use: return "another listener has this address";
-        case errc::address_invalid: return "this is not an address of the transport";
-        case errc::connection_refused: return "nobody listens at this address";
-        case errc::permission_denied: return "permission denied";
-        case errc::bad_key: return "the remote key names no registered region";
-        case errc::out_of_bounds: return "the access goes past the end of the remote region";
-        case errc::access_denied: return "the remote region does not grant this access";
-        case errc::no_resources: return "a limit of the system is reached";
-        case errc::unsupported: return "not supported here";
-        case errc::invalid_argument: return "invalid argument";
-    }
-    return "unknown error";
-}
+[[nodiscard]] RDMACORO_DECL const char* describe(errc code) noexcept;
 
-namespace detail {
-class error_category_type final : public std::error_category {
-public:
-    const char* name() const noexcept override { return "rdmacoro"; }
-    std::string message(int value) const override { return describe(static_cast<errc>(value)); }
+/// What an error is about, in numbers, as far as they are known: of sends, receives and probes, and of `timeout` around them.
+struct error_facts {
+    static constexpr std::uint32_t no_peer = 0xffffffff;  ///< `peer`: none, or any
+
+    std::uint64_t info =
+        0;  ///< a number that belongs to the code; for `errc::truncated` the message's true length in bytes
+    std::uint64_t bytes = 0;       ///< length of the operation's memory: what it sends, or has room for
+    std::uint64_t tag = 0;         ///< the tag that it was sent with, or that was asked for
+    std::uint64_t tag_mask = 0;    ///< which bits of the tag count; 0: any tag
+    std::uint32_t peer = no_peer;  ///< its number within the mailbox; 0 at an endpoint
 };
-}  // namespace detail
 
-inline const std::error_category& error_category() noexcept {
-    static const detail::error_category_type category;
-    return category;
-}
-
-/// What `co_await` throws. `code()` compares with `errc`; `what()` adds the context it was given, such as an address.
+/// Thrown by `co_await`. `code()` compares with `errc`; `what()` adds the context: an address, or the operation with its peer, tag
+/// and lengths.
 class error : public std::system_error {
 public:
-    explicit error(errc code) : std::system_error(make_error_code(code)) {}
-    error(errc code, const std::string& context) : std::system_error(make_error_code(code), context) {}
-    explicit error(std::error_code code) : std::system_error(code) {}
-    error(std::error_code code, const std::string& context) : std::system_error(code, context) {}
-    error(std::error_code code, std::uint64_t info) : std::system_error(code), info_(info) {}
+    /// An error of the toolkit's.
+    explicit error(errc code);
+    /// `context` begins the text of `what()`.
+    error(errc code, const char* context);
+    /// `context` begins the text of `what()`.
+    error(errc code, const std::string& context) : error(code, context.c_str()) {}
+    /// An error of any category.
+    explicit error(std::error_code code);
+    /// `context` begins the text of `what()`.
+    error(std::error_code code, const char* context);
+    /// `context` begins the text of `what()`.
+    error(std::error_code code, const std::string& context) : error(code, context.c_str()) {}
+    /// With a number that belongs to the error: see `info`.
+    error(std::error_code code, std::uint64_t info);
+    /// With more of them.
+    error(std::error_code code, const error_facts& facts);
+    /// The same with text before it.
+    error(std::error_code code, const std::string& context, const error_facts& facts);
+    error(const error&) = default;
+    error& operator=(const error&) = default;
+    RDMACORO_DECL ~error() override;
 
     /// A number that belongs to the code, or 0. For `errc::truncated`: the message's true length in bytes.
-    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
+    [[nodiscard]] std::uint64_t info() const noexcept { return facts_.info; }
+    /// What it is about, in numbers.
+    [[nodiscard]] const error_facts& facts() const noexcept { return facts_; }
+    /// The part of `what()` before the code's own text: the operation, its peer, tag and lengths, or an address.
+    [[nodiscard]] std::string context() const;
 
 private:
-    std::uint64_t info_ = 0;
+    error_facts facts_{};
 };
 
 namespace detail {
-/// An error code in the making: what `std::error_code` says, but a trivial zero when there is none. The standard one asks a
-/// library function for its category each time it is made, also on the path where nothing failed.
+/// As `std::error_code`, but all zero when there is no error. The standard one calls a library function for its category
+/// each time it is constructed, also where nothing failed.
 struct status {
     int value = 0;
     const std::error_category* category = nullptr;
@@ -129,18 +119,18 @@ struct status {
     }
 };
 
-/// Out of line so that the throw does not weigh on the hot functions that call it.
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(std::error_code code, std::uint64_t info = 0) {
-    throw error(code, info);
+// Out of line: a throw makes the hot functions that it stands in larger.
+[[noreturn, gnu::cold]] void throw_error(std::error_code code, const error_facts& facts = {});
+[[noreturn, gnu::cold]] void throw_error(errc code);
+[[noreturn, gnu::cold]] void throw_error(errc code, const char* context);
+[[noreturn, gnu::cold]] inline void throw_error(errc code, const std::string& context) {
+    throw_error(code, context.c_str());
 }
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code) { throw error(code); }
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_error(errc code, const std::string& context) {
-    throw error(code, context);
-}
-/// Ends the process after a line on stderr: for broken preconditions that must not be survived.
-[[noreturn, gnu::cold, gnu::noinline]] inline void fatal(const char* what) noexcept {
-    std::fprintf(stderr, "rdmacoro: %s\n", what);
-    std::abort();
-}
+/// Ends the process after a line on stderr: for broken preconditions after which no operation is safe.
+[[noreturn, gnu::cold]] void fatal(const char* reason) noexcept;
 }  // namespace detail
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/error.ipp>
+#endif

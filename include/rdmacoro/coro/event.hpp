@@ -1,4 +1,4 @@
-// event: one side sets it, others wait until it is set.
+// event: a flag; coroutines wait until it is set.
 #pragma once
 
 #include <rdmacoro/coro/detail/wait_node.hpp>
@@ -6,19 +6,18 @@
 
 namespace rdmacoro {
 
-/// A flag that coroutines of one scheduler wait for. It stays set until it is reset. Whoever waits when it is set goes
-/// on, in the order they came, even if it is reset before they are resumed. Destroying it while somebody waits ends the
-/// process with a message. For one thread; other threads go through `scheduler::post` or a `thread_channel`.
+/// A flag that coroutines of one scheduler wait for. It stays set until it is reset. Coroutines that wait when it is set
+/// are resumed in the order of their waits, even if it is reset before. Destroying it while a coroutine waits ends the
+/// process with a message. For one thread; other threads use `scheduler::post` or a `thread_channel`.
 class event {
 public:
+    /// `set`: whether it begins set.
     explicit event(bool set = false) noexcept : set_(set) {}
     event(const event&) = delete;
     event& operator=(const event&) = delete;
-    ~event() {
-        if (!waiting_.empty()) detail::fatal("an event was destroyed while somebody waits for it");
-    }
+    ~event();
 
-    /// What `wait` gives. Described at `wait`.
+    /// The operation of `wait`. Described at `wait`.
     class wait_operation final : public basic_operation<wait_operation, void>,
                                  private detail::wait_node<event> {
         using base = basic_operation<wait_operation, void>;
@@ -31,20 +30,10 @@ public:
         friend class event;
         friend class detail::intrusive_list<wait_operation, event>;
 
-        void start() noexcept {
-            if (event_->set_) {
-                complete();
-            } else {
-                event_->waiting_.push_back(*this);
-            }
-        }
-        void cancel() noexcept {
-            this->unlink();
-            finish_canceled();
-            complete();
-        }
+        void start() noexcept;
+        void cancel() noexcept;
         void finish_canceled() noexcept { canceled_ = true; }
-        result<> outcome() noexcept { return canceled_ ? result<>(errc::canceled) : result<>(); }
+        result<> outcome() noexcept;
 
         event* event_;
         bool canceled_ = false;
@@ -53,22 +42,20 @@ public:
     /// Awaitable.
     /// Completes: when the event is set; at once when it is.
     /// Buffers: none.
-    /// Concurrency: any number may wait; all go on.
+    /// Concurrency: any number may wait; all are resumed.
     /// Errors: none but cancellation.
     /// Cancellation: ends at once with `errc::canceled`.
     /// Example:
     ///     co_await ready.wait();
     [[nodiscard]] wait_operation wait() noexcept { return wait_operation(*this); }
 
-    /// Sets it; all who wait go on.
-    void set() noexcept {
-        set_ = true;
-        while (wait_operation* first = waiting_.pop_front()) first->complete();
-    }
+    /// Sets it and resumes all waiting coroutines.
+    void set() noexcept;
 
-    /// From now on waiting waits again.
+    /// Later waits do not complete until it is set again.
     void reset() noexcept { set_ = false; }
 
+    /// Whether a wait would end at once.
     [[nodiscard]] bool is_set() const noexcept { return set_; }
 
 private:
@@ -77,3 +64,7 @@ private:
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/event.ipp>
+#endif

@@ -1,13 +1,16 @@
 // Recycles coroutine frames: after warm-up, calling a coroutine allocates nothing.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+
 #include <cstddef>
 #include <new>
 
 namespace rdmacoro::detail {
 
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool pool_frames = false;  // let AddressSanitizer see every frame's own lifetime
+// Each frame is an allocation of its own, so that AddressSanitizer reports any use of a freed one.
+inline constexpr bool pool_frames = false;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 inline constexpr bool pool_frames = false;
@@ -18,8 +21,8 @@ inline constexpr bool pool_frames = true;
 inline constexpr bool pool_frames = true;
 #endif
 
-/// A thread's free lists of frames, by size in steps of 64 bytes. Frames above `largest` go to the heap. A frame may be
-/// freed on another thread than the one that made it: it then joins that thread's lists.
+/// A thread's free lists of frames, by size in steps of 64 bytes. Frames above `largest` come from the heap. A frame that
+/// is freed by another thread than the one that allocated it joins that thread's lists.
 class frame_pool {
 public:
     static constexpr std::size_t step = 64;
@@ -54,31 +57,18 @@ private:
     };
     static constexpr std::size_t lists = largest / step + 1;
 
-    struct cleaner {
-        ~cleaner() {
-            for (free_frame*& head : free_) {
-                while (free_frame* frame = head) {
-                    head = frame->next;
-                    ::operator delete(frame);
-                }
-            }
-        }
-    };
+    struct cleaner;
 
     // Only slow paths touch the object with a destructor, so that the fast path needs no thread-local guard.
-    [[gnu::noinline]] static void* refill(std::size_t list) {
-        if (!known_thread_) register_thread();
-        const std::size_t bytes = list * step;
-        return ::operator new(bytes);
-    }
-    [[gnu::noinline]] static void register_thread() noexcept {
-        static thread_local cleaner at_exit;
-        static_cast<void>(&at_exit);
-        known_thread_ = true;
-    }
+    static void* refill(std::size_t list);
+    static void register_thread() noexcept;
 
     static inline constinit thread_local bool known_thread_ = false;
     static inline constinit thread_local free_frame* free_[lists] = {};
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/frame_pool.ipp>
+#endif

@@ -1,4 +1,4 @@
-// Idle strategies: what a scheduler does when a turn moved nothing.
+// Idle strategies: whether a scheduler spins, yields or parks after a turn without progress.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
@@ -8,7 +8,7 @@
 
 namespace rdmacoro::idle {
 
-/// What to do now that nothing moved.
+/// The scheduler's action after a turn without progress.
 enum class action : std::uint8_t {
     spin,   ///< poll again at once
     yield,  ///< offer the core to others, then poll again
@@ -16,11 +16,13 @@ enum class action : std::uint8_t {
 };
 
 /// Semantic requirements:
-///  1. `next(clock)` is called once for each turn that moved nothing and answers what to do; it does not sleep itself.
-///  2. `progress()` is called after a turn that moved something, if `next` was called since the last time.
+///  1. `next(clock)` is called once for each turn without progress and returns the action; it does not sleep itself.
+///  2. `progress()` is called after a turn with progress, if `next` was called since the last such call.
 ///  3. Both are quick: they stand between two polls.
-///  4. It may have `bool may_park() const noexcept`: false promises that `next` never says park, which spares some transports
-///     work. Without it, it may.
+///  4. It may have `void timer_expired() noexcept`, which is then called instead of `progress` when timers alone made progress:
+///     they would have done so after a sleep, too.
+///  5. It may have `bool may_park() const noexcept`: false promises that `next` never returns `park`, which spares some
+///     transports work. A strategy without it is taken to park.
 // clang-format off
 template <class Strategy>
 concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clock& c) {
@@ -31,56 +33,87 @@ concept strategy = std::move_constructible<Strategy> && requires(Strategy s, clo
 
 /// Never leaves the core: lowest latency, one core at 100 %.
 struct spin {
+    /// Always `spin`.
     action next(clock&) noexcept { return action::spin; }
+    /// Nothing: the strategy keeps no state.
     void progress() noexcept {}
+    /// Never parks.
     [[nodiscard]] bool may_park() const noexcept { return false; }
 };
 
 /// Offers the core each turn: for more busy threads than cores.
 struct yield {
+    /// Always `yield`.
     action next(clock&) noexcept { return action::yield; }
+    /// Nothing: the strategy keeps no state.
     void progress() noexcept {}
+    /// Never parks.
     [[nodiscard]] bool may_park() const noexcept { return false; }
 };
 
-/// Spins, then yields, then parks; any progress returns to spinning. After load adaptive thread parking in Nothaas et
-/// al., "Ibdxnet: Leveraging InfiniBand in Highly Concurrent Java Applications" (2018), which polls for 100 ms and
-/// yields for 1 s; parking here costs one system call and wakes by event, so far shorter spells do.
+/// Spins, then yields, then parks; for how long it spins and yields it learns from the last waits. A wait that lasts longer than
+/// the whole time of polling, or that a timer ends, halves both times, down to a 128th; a wait that ends after the polling but within
+/// that time makes them long enough for another one like it. A coroutine that sleeps for milliseconds at a time thus
+/// costs about a hundredth of a core, and a busy exchange of messages never parks. Where a wait ends as soon as the core is offered, as
+/// between processes that share one, the next waits offer it after a 256th of the time of polling. Where an offer takes long, another
+/// program computes on the core, and would have a time slice of milliseconds for each offer: the next waits park instead, from which the
+/// kernel wakes at once. It offers the core again after 8 such waits, after 16 if that took long, too, and so on to 1,024. After load adaptive thread parking in
+/// Nothaas et al., "Ibdxnet: Leveraging InfiniBand in Highly Concurrent Java Applications" (2018), which polls for 100 ms and
+/// yields for 1 s; parking here costs one system call and wakes by event, so far shorter times suffice.
 class adaptive {
 public:
+    /// Time of polling after the last progress.
     static constexpr duration default_spin = std::chrono::milliseconds(1);
+    /// Time of yielding after that.
     static constexpr duration default_yield = std::chrono::milliseconds(4);
 
+    /// Polls for at most `spin_for`, yields for at most `yield_for`, then parks.
     explicit adaptive(duration spin_for = default_spin, duration yield_for = default_yield) noexcept
         : spin_for_(spin_for), yield_for_(yield_for) {}
 
-    action next(clock& time) noexcept {
-        // The clock is read every 32nd turn while spinning: reading it costs as much as a poll.
-        if (rounds_++ % 32 != 0 && phase_ == action::spin) return action::spin;
-        const time_point now = time.now();
-        if (rounds_ == 1) since_ = now;
-        const duration idle_for = now - since_;
-        if (idle_for < spin_for_) {
-            phase_ = action::spin;
-        } else if (idle_for < spin_for_ + yield_for_) {
-            phase_ = action::yield;
-        } else {
-            phase_ = action::park;
-        }
-        return phase_;
-    }
-
-    void progress() noexcept {
-        rounds_ = 0;
-        phase_ = action::spin;
-    }
+    /// The action after a turn without progress.
+    action next(clock& time) noexcept;
+    /// A turn made progress: begins again with polling.
+    void progress() noexcept;
+    /// The same when only a timer expired: that is no reason to poll.
+    void timer_expired() noexcept;
 
 private:
+    static constexpr unsigned most_halvings = 7;
+    static constexpr unsigned early_part = 256;  // of the time of polling, before the core is offered early
+    static constexpr unsigned few_offers = 2;    // after which a wait counts as ended by them,
+    static constexpr unsigned soon_part = 4;  // where they took no more than that part of the time of polling
+    static constexpr duration long_offer = 2 * default_spin;
+    static constexpr unsigned fewest_without = 8;  // waits without an offer, after one that took long
+    static constexpr unsigned most_without = 1024;
+
+    void begin_again() noexcept {
+        rounds_ = 0;
+        offers_ = 0;
+        phase_ = action::spin;
+    }
+    void offer_ended(time_point now) noexcept;
+    void poll_less() noexcept {
+        if (halvings_ < most_halvings) ++halvings_;
+    }
+
     duration spin_for_;
     duration yield_for_;
+    clock* time_ = nullptr;  // of the wait
     time_point since_{};
     std::uint32_t rounds_ = 0;
+    unsigned halvings_ = 0;  // of both times
+    unsigned offers_ = 0;    // of the core, in this wait
+    time_point offered_{};   // the first of them
+    time_point last_offered_{};
+    unsigned without_offers_ = 0;                    // so many waits park where they would offer the core
+    unsigned next_without_offers_ = fewest_without;  // after the next offer that takes long
+    bool offers_early_ = false;
     action phase_ = action::spin;
 };
 
 }  // namespace rdmacoro::idle
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/idle.ipp>
+#endif

@@ -5,16 +5,14 @@
 
 namespace rdmacoro::detail {
 
-/// A node of a doubly linked intrusive list. `Tag` lets one object sit in several lists. A node unlinks itself in
-/// constant time and knows whether it is linked.
-template <class Tag>
-struct list_node {
-    list_node* next = nullptr;  ///< nullptr: in no list
-    list_node* prev;            ///< set while in a list
+/// The links of a `list_node`, without its type.
+struct list_hook {
+    list_hook* next = nullptr;  ///< nullptr: in no list
+    list_hook* prev;            ///< set while in a list
 
-    list_node() noexcept {}  // NOLINT: `prev` has no meaning yet
-    list_node(const list_node&) = delete;
-    list_node& operator=(const list_node&) = delete;
+    list_hook() noexcept {}  // NOLINT: `prev` has no meaning yet
+    list_hook(const list_hook&) = delete;
+    list_hook& operator=(const list_hook&) = delete;
 
     [[nodiscard]] bool linked() const noexcept { return next != nullptr; }
 
@@ -25,8 +23,8 @@ struct list_node {
         next = prev = nullptr;
     }
 
-    /// Sits where `other` sat, which is in no list then. Precondition: this is in none.
-    void take_place_of(list_node& other) noexcept {
+protected:
+    void replace(list_hook& other) noexcept {
         if (other.next == nullptr) return;
         next = other.next;
         prev = other.prev;
@@ -35,59 +33,87 @@ struct list_node {
     }
 };
 
-/// A circular doubly linked list of `T`, which derives from `list_node<Tag>`. Owns nothing; must be empty, or its nodes
-/// unlinked, before it goes.
-template <class T, class Tag = T>
-class intrusive_list {
-public:
-    using node = list_node<Tag>;
+/// A node of a doubly linked intrusive list. `Tag` lets one object be in several lists. A node unlinks itself in
+/// constant time and knows whether it is linked.
+template <class Tag>
+struct list_node : list_hook {
+    [[gnu::always_inline]] list_node() noexcept {
+    }  // NOLINT: not `= default`, which would be a function in each unit
+    /// Takes the position of `other`, which is in no list afterwards. Precondition: this is in none.
+    [[gnu::always_inline]] void take_place_of(list_node& other) noexcept { this->replace(other); }
+};
 
-    intrusive_list() noexcept { head_.next = head_.prev = &head_; }
-    intrusive_list(const intrusive_list&) = delete;
-    intrusive_list& operator=(const intrusive_list&) = delete;
+/// The links of an `intrusive_list`, compiled once for all element types.
+class list_head {
+public:
+    list_head() noexcept { head_.next = head_.prev = &head_; }
 
     [[nodiscard]] bool empty() const noexcept { return head_.next == &head_; }
-    [[nodiscard]] T* front() noexcept { return empty() ? nullptr : static_cast<T*>(head_.next); }
-    [[nodiscard]] T* back() noexcept { return empty() ? nullptr : static_cast<T*>(head_.prev); }
 
-    /// The element after `item`, or nullptr at the end.
-    [[nodiscard]] T* next(T& item) noexcept {
-        node* after = static_cast<node&>(item).next;
-        return after == &head_ ? nullptr : static_cast<T*>(after);
+protected:
+    [[nodiscard]] list_hook* first() noexcept { return empty() ? nullptr : head_.next; }
+    [[nodiscard]] list_hook* last() noexcept { return empty() ? nullptr : head_.prev; }
+    [[nodiscard]] list_hook* after(const list_hook& item) noexcept {
+        return item.next == &head_ ? nullptr : item.next;
     }
-
-    void push_back(T& item) noexcept { insert_before(head_, item); }
-    void push_front(T& item) noexcept { insert_before(*head_.next, item); }
-
-    T* pop_front() noexcept {
-        if (empty()) return nullptr;
-        T* item = static_cast<T*>(head_.next);
-        static_cast<node*>(item)->unlink();
+    void add_last(list_hook& item) noexcept { insert_before(head_, item); }
+    void add_first(list_hook& item) noexcept { insert_before(*head_.next, item); }
+    list_hook* take_first() noexcept {
+        list_hook* const item = first();
+        if (item != nullptr) item->unlink();
         return item;
     }
-
-    /// Moves all of `other` to the end of this list.
-    void splice_back(intrusive_list& other) noexcept {
+    void splice_last(list_head& other) noexcept {
         if (other.empty()) return;
-        node* first = other.head_.next;
-        node* last = other.head_.prev;
-        first->prev = head_.prev;
-        head_.prev->next = first;
-        last->next = &head_;
-        head_.prev = last;
+        list_hook* const from = other.head_.next;
+        list_hook* const to = other.head_.prev;
+        from->prev = head_.prev;
+        head_.prev->next = from;
+        to->next = &head_;
+        head_.prev = to;
         other.head_.next = other.head_.prev = &other.head_;
     }
 
 private:
-    static void insert_before(node& position, T& item) noexcept {
-        node& added = item;
+    static void insert_before(list_hook& position, list_hook& added) noexcept {
         added.next = &position;
         added.prev = position.prev;
         position.prev->next = &added;
         position.prev = &added;
     }
 
-    node head_;
+    list_hook head_;
+};
+
+/// A circular doubly linked list of `T`, which derives from `list_node<Tag>`. Owns nothing; must be empty, or its nodes
+/// unlinked, before it is destroyed.
+template <class T, class Tag = T>
+class intrusive_list : private list_head {
+public:
+    using node = list_node<Tag>;
+
+    [[gnu::always_inline]] intrusive_list() noexcept {}  // NOLINT: as for list_node
+
+    using list_head::empty;
+    [[nodiscard, gnu::always_inline]] T* front() noexcept { return element(this->first()); }
+    [[nodiscard, gnu::always_inline]] T* back() noexcept { return element(this->last()); }
+
+    /// The element after `item`, or nullptr at the end.
+    [[nodiscard, gnu::always_inline]] T* next(T& item) noexcept {
+        return element(this->after(static_cast<node&>(item)));
+    }
+
+    [[gnu::always_inline]] void push_back(T& item) noexcept { this->add_last(static_cast<node&>(item)); }
+    [[gnu::always_inline]] void push_front(T& item) noexcept { this->add_first(static_cast<node&>(item)); }
+    [[gnu::always_inline]] T* pop_front() noexcept { return element(this->take_first()); }
+
+    /// Moves all of `other` to the end of this list.
+    [[gnu::always_inline]] void splice_back(intrusive_list& other) noexcept { this->splice_last(other); }
+
+private:
+    [[gnu::always_inline]] static T* element(list_hook* hook) noexcept {
+        return static_cast<T*>(static_cast<node*>(hook));
+    }
 };
 
 }  // namespace rdmacoro::detail

@@ -1,9 +1,8 @@
-// Stop requests within one scheduler: what std::stop_token does across threads, without atomics or allocation.
+// Stop requests within one scheduler: as std::stop_token, but for one thread, without atomics or allocation.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
-
-#include <utility>
 
 namespace rdmacoro {
 
@@ -15,11 +14,13 @@ class local_stop_token {
 public:
     local_stop_token() noexcept = default;
 
+    /// Whether its source, or one that the source follows, was asked to stop.
     [[nodiscard]] inline bool stop_requested() const noexcept;
+    /// Whether the token has a source.
     [[nodiscard]] bool stop_possible() const noexcept { return source_ != nullptr; }
 
     /// Whether the token is of `whole`, or of a source that follows it, directly or not.
-    [[nodiscard]] inline bool is_part_of(const local_stop_source& whole) const noexcept;
+    [[nodiscard]] bool is_part_of(const local_stop_source& whole) const noexcept;
 
 private:
     friend class local_stop_source;
@@ -32,6 +33,7 @@ private:
 /// A function called once when a source is asked to stop, while it is attached.
 class local_stop_callback : private detail::list_node<local_stop_callback> {
 public:
+    /// Called once, on the scheduler's thread, when a stop is requested.
     using function = void (*)(local_stop_callback&) noexcept;
 
     local_stop_callback() noexcept = default;
@@ -39,7 +41,9 @@ public:
 
     /// Attaches to the token's source. Does nothing when the token has none. The token must not have been stopped yet.
     inline void attach(local_stop_token token, function call) noexcept;
+    /// Is not called any more.
     void detach() noexcept { unlink(); }
+    /// Whether it is still to be called.
     [[nodiscard]] bool attached() const noexcept { return linked(); }
 
 private:
@@ -57,40 +61,24 @@ public:
     /// A source that also stops when `parent` does.
     explicit local_stop_source(local_stop_token parent) noexcept { follow(parent); }
 
-    /// From now on stops when `parent` does, and at once when it already has. One parent at a time, which must outlive
-    /// this source or be left by `unfollow`.
-    void follow(local_stop_token parent) noexcept {
-        belong_to(parent);
-        if (parent.stop_requested()) {
-            request_stop();
-        } else if (parent.stop_possible()) {
-            upstream_.owner = this;
-            upstream_.attach(parent, [](local_stop_callback& self) noexcept {
-                static_cast<link_up&>(self).owner->request_stop();
-            });
-        }
-    }
+    /// Stops when `parent` does, and at once when it already has. One parent at a time, which must outlive this source or
+    /// be left by `unfollow`.
+    void follow(local_stop_token parent) noexcept;
+    /// Undoes `follow`.
+    void unfollow() noexcept;
 
-    void unfollow() noexcept {
-        upstream_.detach();
-        belong_to({});
-    }
+    /// Makes this source a part of the source of `whole` (see `is_part_of`), without stopping with it. Returns the former
+    /// one's token.
+    local_stop_token belong_to(local_stop_token whole) noexcept;
 
-    /// Makes it a part of what has the token `whole` (see `is_part_of`) without stopping with it. Gives what it was a part
-    /// of before.
-    local_stop_token belong_to(local_stop_token whole) noexcept {
-        return local_stop_token(std::exchange(whole_, whole.source_));
-    }
-
+    /// A token of this source, which must outlive the token's uses.
     [[nodiscard]] local_stop_token get_token() noexcept { return local_stop_token(this); }
+    /// Whether a stop was requested.
     [[nodiscard]] bool stop_requested() const noexcept { return requested_; }
 
-    /// Calls every attached function once. A function may attach and detach others.
-    void request_stop() noexcept {
-        if (requested_) return;
-        requested_ = true;
-        while (local_stop_callback* callback = callbacks_.pop_front()) callback->call_(*callback);
-    }
+    /// Calls every attached function once. A function may attach and detach others. An operation that is asked to stop on another thread
+    /// than its scheduler's ends the process with a message: other threads use a `std::stop_source`, by `with_stop` or `run`.
+    void request_stop() noexcept;
 
 private:
     friend class local_stop_callback;
@@ -109,13 +97,6 @@ inline bool local_stop_token::stop_requested() const noexcept {
     return source_ != nullptr && source_->stop_requested();
 }
 
-inline bool local_stop_token::is_part_of(const local_stop_source& whole) const noexcept {
-    for (const local_stop_source* at = source_; at != nullptr; at = at->whole_) {
-        if (at == &whole) return true;
-    }
-    return false;
-}
-
 inline void local_stop_callback::attach(local_stop_token token, function call) noexcept {
     if (token.source_ == nullptr) return;
     call_ = call;
@@ -123,3 +104,7 @@ inline void local_stop_callback::attach(local_stop_token token, function call) n
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/local_stop.ipp>
+#endif

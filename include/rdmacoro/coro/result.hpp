@@ -1,88 +1,120 @@
-// result<T>: a value or an error code, what `co_await as_result(op)` gives instead of throwing.
+// result<T>: a value or an error code, given by `co_await as_result(op)` instead of throwing.
 #pragma once
 
+#include <rdmacoro/coro/detail/maybe.hpp>
 #include <rdmacoro/coro/error.hpp>
 
-#include <optional>
+#include <utility>
 
 namespace rdmacoro {
 
-/// A value of type `T`, or the `std::error_code` it failed with. Small and without allocation.
+/// A value of type `T`, or the `std::error_code` of its failure. Allocates nothing.
 template <class T = void>
 class [[nodiscard]] result {
 public:
     using value_type = T;
 
-    result(T value) : value_(std::move(value)) {}
-    result(std::error_code code) noexcept : code_(code) {}
-    result(detail::status code) noexcept : code_(code) {}
-    result(errc code) noexcept : code_(code) {}
-    result(detail::status code, std::uint64_t info) noexcept : code_(code), info_(info) {}
+    /// A value.
+    [[gnu::always_inline]] result(T value) : value_(std::move(value)) {}
+    /// An error.
+    [[gnu::always_inline]] result(std::error_code code) noexcept : code_(code) {}
+    [[gnu::always_inline]] result(detail::status code) noexcept : code_(code) {}
+    /// An error of the toolkit's.
+    [[gnu::always_inline]] result(errc code) noexcept : code_(code) {}
+    [[gnu::always_inline]] result(detail::status code, std::uint64_t info) noexcept : code_(code) {
+        facts_.info = info;
+    }
+    [[gnu::always_inline]] result(detail::status code, const error_facts& facts) noexcept
+        : code_(code), facts_(facts) {}
 
-    [[nodiscard]] bool has_value() const noexcept { return value_.has_value(); }
-    [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
+    /// Whether there is a value and not an error.
+    [[nodiscard, gnu::always_inline]] bool has_value() const noexcept { return value_.has_value(); }
+    [[nodiscard, gnu::always_inline]] explicit operator bool() const noexcept { return has_value(); }
 
     /// The error; compares equal to `errc::ok`'s zero when there is a value.
-    [[nodiscard]] std::error_code error() const noexcept { return code_; }
-    /// As `rdmacoro::error::info`: a number that belongs to the error.
-    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
+    [[nodiscard, gnu::always_inline]] std::error_code error() const noexcept { return code_; }
+    /// A number that belongs to the error, as `rdmacoro::error::info`.
+    [[nodiscard, gnu::always_inline]] std::uint64_t info() const noexcept { return facts_.info; }
+    /// What the error is about, in numbers, as `rdmacoro::error::facts`.
+    [[nodiscard, gnu::always_inline]] const error_facts& facts() const noexcept { return facts_; }
+    /// For operations: an error that was made without them gets its numbers.
+    void set_facts(const error_facts& facts) noexcept { facts_ = facts; }
 
     /// The value. Throws `rdmacoro::error` when there is none.
     T& value() & {
         check();
         return *value_;
     }
+    /// As `value() &`.
     T&& value() && {
         check();
         return std::move(*value_);
     }
+    /// As `value() &`.
     const T& value() const& {
         check();
         return *value_;
     }
 
     /// The value; there must be one.
-    T& operator*() & noexcept { return *value_; }
-    const T& operator*() const& noexcept { return *value_; }
-    T&& operator*() && noexcept { return std::move(*value_); }
-    T* operator->() noexcept { return &*value_; }
-    const T* operator->() const noexcept { return &*value_; }
+    [[gnu::always_inline]] T& operator*() & noexcept { return *value_; }
+    /// The value. Precondition: there is one.
+    [[gnu::always_inline]] const T& operator*() const& noexcept { return *value_; }
+    /// The value. Precondition: there is one.
+    [[gnu::always_inline]] T&& operator*() && noexcept { return std::move(*value_); }
+    /// The value. Precondition: there is one.
+    [[gnu::always_inline]] T* operator->() noexcept { return __builtin_addressof(*value_); }
+    /// The value. Precondition: there is one.
+    [[gnu::always_inline]] const T* operator->() const noexcept { return __builtin_addressof(*value_); }
 
 private:
     void check() const {
-        if (!value_) detail::throw_error(code_, info_);
+        if (!value_) detail::throw_error(code_, facts_);
     }
 
-    std::optional<T> value_;
+    detail::maybe<T> value_;
     detail::status code_{};
-    std::uint64_t info_ = 0;
+    error_facts facts_{};
 };
 
+/// The same without a value: success, or an error.
 template <>
 class [[nodiscard]] result<void> {
 public:
     using value_type = void;
 
     result() noexcept = default;
-    result(std::error_code code) noexcept : code_(code) {}
-    result(detail::status code) noexcept : code_(code) {}
-    result(errc code) noexcept : code_(code) {}
-    result(detail::status code, std::uint64_t info) noexcept : code_(code), info_(info) {}
+    /// An error.
+    [[gnu::always_inline]] result(std::error_code code) noexcept : code_(code) {}
+    [[gnu::always_inline]] result(detail::status code) noexcept : code_(code) {}
+    /// An error of the toolkit's.
+    [[gnu::always_inline]] result(errc code) noexcept : code_(code) {}
+    [[gnu::always_inline]] result(detail::status code, std::uint64_t info) noexcept : code_(code) {
+        facts_.info = info;
+    }
+    [[gnu::always_inline]] result(detail::status code, const error_facts& facts) noexcept
+        : code_(code), facts_(facts) {}
 
-    [[nodiscard]] bool has_value() const noexcept { return !code_; }
-    [[nodiscard]] explicit operator bool() const noexcept { return has_value(); }
-    [[nodiscard]] std::error_code error() const noexcept { return code_; }
-    /// As `rdmacoro::error::info`: a number that belongs to the error.
-    [[nodiscard]] std::uint64_t info() const noexcept { return info_; }
+    /// Whether there is a value and not an error.
+    [[nodiscard, gnu::always_inline]] bool has_value() const noexcept { return !code_; }
+    [[nodiscard, gnu::always_inline]] explicit operator bool() const noexcept { return has_value(); }
+    /// The error; compares equal to `errc::ok`'s zero on success.
+    [[nodiscard, gnu::always_inline]] std::error_code error() const noexcept { return code_; }
+    /// A number that belongs to the error, as `rdmacoro::error::info`.
+    [[nodiscard, gnu::always_inline]] std::uint64_t info() const noexcept { return facts_.info; }
+    /// What the error is about, in numbers, as `rdmacoro::error::facts`.
+    [[nodiscard, gnu::always_inline]] const error_facts& facts() const noexcept { return facts_; }
+    /// For operations: an error that was made without them gets its numbers.
+    void set_facts(const error_facts& facts) noexcept { facts_ = facts; }
 
     /// Throws `rdmacoro::error` when there is an error.
     void value() const {
-        if (code_) detail::throw_error(code_, info_);
+        if (code_) detail::throw_error(code_, facts_);
     }
 
 private:
     detail::status code_{};
-    std::uint64_t info_ = 0;
+    error_facts facts_{};
 };
 
 }  // namespace rdmacoro

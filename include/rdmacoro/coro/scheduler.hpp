@@ -2,6 +2,9 @@
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/owner_check.hpp>
+#include <rdmacoro/coro/detail/plain_vector.hpp>
+#include <rdmacoro/coro/detail/ticks.hpp>
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/coro/idle.hpp>
 #include <rdmacoro/coro/local_stop.hpp>
@@ -11,42 +14,49 @@
 #include <atomic>
 #include <concepts>
 #include <coroutine>
-#include <memory>
-#include <new>
+#include <cstddef>
+#include <cstdint>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace rdmacoro {
 
 template <class T>
 class task;
+template <class T>
+class root_task;
 class scheduler;
+class description;
 
-/// What a coroutine hands down to everything it awaits.
+/// Passed by a coroutine to everything it awaits.
 struct environment {
-    scheduler* owner = nullptr;
-    local_stop_token stop{};
+    scheduler* owner = nullptr;  ///< the scheduler that the coroutine runs on
+    local_stop_token stop{};     ///< its stop ends an awaited operation with `canceled`
 };
 
 namespace detail {
-/// A coroutine that can go on. Lives in the awaiting frame.
+class promise_base;
+class parked_wait;
+struct described;
+class scheduler_list;
+
+/// A coroutine that can be resumed. Lives in the awaiting frame.
 struct ready_node {
     ready_node* next_ready = nullptr;
     std::coroutine_handle<> waiter{};
-    local_stop_token stop{};  // that the coroutine runs with; also says whose part it is
+    local_stop_token stop{};  // of the coroutine; also identifies its scopes (`run_until`)
 };
 
-/// Whether a coroutine that hands over to another leaves nothing on the stack in every build. g++ before 15 tail-calls
-/// only from -O2 up and not under every sanitizer.
+/// Whether symmetric transfer to another coroutine uses no stack in every build. g++ before 15 tail-calls only from -O2
+/// up and not under every sanitizer.
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 15)
 inline constexpr bool transfers_use_no_stack = true;
 #else
 inline constexpr bool transfers_use_no_stack = false;
 #endif
 
-/// Something for the scheduler's thread to call, handed over by any thread.
+/// A function for the scheduler's thread to call, posted by any thread.
 struct posted_node {
     using function = void (*)(posted_node&) noexcept;
     posted_node* next_posted = nullptr;
@@ -54,71 +64,129 @@ struct posted_node {
 };
 }  // namespace detail
 
-/// Runs coroutines on the thread that calls `run`, and everything that they wait for. All members but `post` are for that
-/// thread alone.
+/// Runs coroutines on the thread that calls `run`, with everything that they wait for. Only `post` may be called by other
+/// threads.
 class scheduler {
 public:
-    /// `Idle` decides what happens when nothing moves (see idle.hpp). The clock must outlive the scheduler.
+    /// `Idle` decides whether to spin, yield or park after a turn without progress (see idle.hpp). The clock must
+    /// outlive the scheduler.
     template <class Idle = idle::adaptive>
         requires(!std::same_as<Idle, scheduler>) && idle::strategy<Idle>
     explicit scheduler(Idle strategy = Idle{}, clock& time = monotonic_clock::instance())
-        : time_(&time), idle_(std::make_unique<idle_model<Idle>>(std::move(strategy))) {}
+        : scheduler(new idle_model<Idle>(std::move(strategy)), time) {}
 
     scheduler(const scheduler&) = delete;
     scheduler& operator=(const scheduler&) = delete;
-    inline ~scheduler();
+    /// Calls what was posted. Child coroutines (of task groups, `when_all`, `when_any`, `start`) must have ended: otherwise it
+    /// ends the process with a message, as nothing could resume them any more.
+    ~scheduler();
 
-    /// Runs until `main` has ended and gives its value or throws what it threw. May be called again, and, with care, by
-    /// something that itself runs in it.
+    /// Runs until `main` has ended and returns its value, or throws its exception. May be called again, and, with care, by
+    /// a coroutine of this scheduler.
     template <class T>
     T run(task<T> main);
 
-    /// As above; `main` and all that it awaits are asked to stop when `stop` is, by whatever thread.
+    /// As above; `main` and all that it awaits are asked to stop when any thread stops `stop`.
     template <class T>
     T run(task<T> main, std::stop_token stop);
 
-    /// The scheduler whose `run` is on this thread's stack, or nullptr.
+    /// Begins `main` in a later turn, without waiting for it: this does not run the scheduler. See root_task.hpp.
+    template <class T>
+    [[nodiscard]] root_task<T> start(task<T> main);
+
+    /// As above; `main` and all that it awaits are asked to stop when any thread stops `stop`.
+    template <class T>
+    [[nodiscard]] root_task<T> start(task<T> main, std::stop_token stop);
+
+    /// For another event loop in this thread. Up to 16 turns, while they make progress; never waits. True when something happened: see
+    /// whether that is what you wait for, and call it again soon. False when there was nothing to do. Also to be called after other code
+    /// of this thread has made coroutines ready, for instance by `event::set`.
+    ///
+    /// The other loop calls `poll`, waits no longer than `prepare_to_wait` says and until `descriptor` is readable, and begins again:
+    ///
+    ///     auto serving = on.start(serve());
+    ///     while (!serving.done()) {
+    ///         if (on.poll()) continue;                  // or go back to the other loop, and come again at once
+    ///         auto limit = on.prepare_to_wait();
+    ///         wait_for_events(on.descriptor(), limit);  // and for the other loop's own: epoll, Asio, ...
+    ///     }
+    ///     serving.get();
+    bool poll() noexcept;
+
+    /// Before another event loop waits: how long it may, and what comes by then makes `descriptor()` readable. Zero when there is
+    /// something to do: call `poll` again. Zero always with an idle strategy that never parks, and where a source has no descriptor, such
+    /// as some providers of libfabric. `duration::max()` without timers. The next `poll`, `turn` or `run` ends the preparation. Throws
+    /// `errc::no_resources` when there is no descriptor left.
+    [[nodiscard]] duration prepare_to_wait();
+
+    /// For another event loop: readable (level-triggered) after `prepare_to_wait`, when there is something to do. Remains the scheduler's,
+    /// and the same for its life. Readable without need now and then. Throws as `prepare_to_wait`.
+    [[nodiscard]] int descriptor();
+
+    /// The scheduler that runs on this thread (its `run`, `turn` or destructor is on the stack), or nullptr.
     [[nodiscard]] static scheduler* current() noexcept { return current_; }
 
+    /// The number of the thread that runs it (its `run`, `turn` or destructor is on that thread's stack), or 0. Any thread may ask.
+    [[nodiscard]] int running_thread() const noexcept { return thread_.load(std::memory_order_relaxed); }
+
+    /// How many exceptions were under way, uncaught, when it began to run.
+    [[nodiscard]] int exceptions_below() const noexcept { return exceptions_below_; }
+
+    /// The time by its clock.
     [[nodiscard]] time_point now() noexcept { return time_->now(); }
+    /// The time by its clock when the scheduler last looked: costs a load, for the `poll` of a progress source that has
+    /// something to do now and then. The scheduler looks after all that coroutines and posted functions did, before it
+    /// polls the sources, and about every 10 µs while nothing moves. Meaningless before the first turn.
+    [[nodiscard]] time_point coarse_now() const noexcept { return seen_; }
+    /// Its clock.
     [[nodiscard]] clock& time() noexcept { return *time_; }
 
-    /// One turn: resumes what is ready, polls every source once, fires timers. False when nothing moved.
-    inline bool turn() noexcept;
+    /// One turn: resumes ready coroutines, for 50 µs or one of them for longer, calls posted functions, polls every source
+    /// once, fires timers. False when there was no progress.
+    bool turn() noexcept;
 
-    /// Turns, and idles as the strategy says, until `done()` answers true.
+    /// Called when a child coroutine begins.
+    void child_began() noexcept { ++children_; }
+    /// Called when a child coroutine has ended.
+    void child_ended() noexcept { --children_; }
+
+    /// Called when a coroutine begins and ends to wait for an awaitable without `bind`. While one does, `run_until` with a scope
+    /// also resumes the others, when no coroutine of the scope is ready: it may wait for one of them.
+    void unbound_wait_began() noexcept { ++unbound_; }
+    /// Called when such a wait ends.
+    void unbound_wait_ended() noexcept { --unbound_; }
+
+    /// Turns, and idles as the strategy decides, until `done()` returns true.
     template <class Done>
     void run_until(Done done) {
-        current_scope scope(*this);
-        narrowed* const former = std::exchange(narrowed_, nullptr);
-        if (former != nullptr) resume_put_off(*former);
-        loop(done);
-        narrowed_ = former;
+        run_until(&answer<Done>, &done, nullptr);
     }
 
-    /// As above, but resumes only coroutines whose token is part of `scope`; the others keep their turn for later. For
-    /// destructors that wait for what they own, in a coroutine of this scheduler: any other coroutine that is resumed on
-    /// top of it might in its turn wait for the one below.
+    /// As above, but resumes only coroutines with a stop token that is part of `scope`; the others stay ready. For
+    /// destructors that wait for the coroutines they own, in a coroutine of this scheduler: any other coroutine that is
+    /// resumed on top of it might wait for the one below.
     template <class Done>
     void run_until(Done done, const local_stop_source& scope) {
-        current_scope current(*this);
-        narrowed here{&scope};
-        narrowed* const former = std::exchange(narrowed_, &here);
-        if (former != nullptr) resume_put_off(*former);
-        loop(done);
-        narrowed_ = former;
-        resume_put_off(here);
+        run_until(&answer<Done>, &done, &scope);
     }
 
-    /// The coroutine goes on in this turn or the next. The node stays in place until then.
+    /// The coroutine is resumed in this turn or the next. The node stays in place until then.
     void make_ready(detail::ready_node& node) noexcept {
         node.next_ready = nullptr;
         *ready_tail_ = &node;
         ready_tail_ = &node.next_ready;
     }
 
-    /// Whether a coroutine waits for its turn.
+    /// Whether a coroutine is ready.
     [[nodiscard]] bool has_ready() const noexcept { return ready_head_ != nullptr; }
+
+    /// Called when an operation ended at once: whether the coroutine may go on. False when so many did since the scheduler
+    /// resumed it, or in so much time, that others must have their turn; then it is suspended and made ready.
+    [[nodiscard, gnu::always_inline]] bool may_go_on() noexcept {
+        if (--at_once_ >= 0) [[likely]]
+            return true;
+        return renew_at_once();
+    }
 
     /// Resumes a coroutine of this scheduler now, on top of the caller.
     void resume(std::coroutine_handle<> next) noexcept {
@@ -128,8 +196,11 @@ public:
         }
     }
 
-    /// What an `await_suspend` returns to hand over to `next`: `next`, or now and then, where the compiler does not
-    /// promise tail calls, nothing, and `resume` goes on with `next` once the stack is unwound.
+    /// As `resume`, for a coroutine that awaits one operation for the caller: it may end at once whatever ended before it.
+    void resume_child(std::coroutine_handle<> next) noexcept;
+
+    /// Returned by an `await_suspend` to transfer to `next`: `next` itself, or, where the compiler does not guarantee tail
+    /// calls, every 64th time a coroutine that does nothing; `resume` then resumes `next` once the stack is unwound.
     [[nodiscard]] std::coroutine_handle<> transfer(std::coroutine_handle<> next) noexcept {
         if constexpr (!detail::transfers_use_no_stack) {
             constexpr std::uint32_t transfers_on_the_stack = 64;
@@ -150,60 +221,86 @@ public:
         };
         auto* node = new owned(std::move(function));
         node->call = [](detail::posted_node& self) noexcept {
-            std::unique_ptr<owned> own(static_cast<owned*>(&self));
+            auto* const own = static_cast<owned*>(&self);
             own->function();
+            delete own;
         };
         post(*node);
     }
 
     /// As above without allocation: the node stays in place until its function is called. Thread-safe.
-    inline void post(detail::posted_node& node) noexcept;
+    void post(detail::posted_node& node) noexcept;
 
-    /// Moves what was posted to this side and calls it. True when there was anything.
-    inline bool run_posted() noexcept;
+    /// Calls all posted functions. True when there were any.
+    bool run_posted() noexcept;
 
-    /// Takes back a node whose `post` has returned: from here on its function is not called. True when it had still been
-    /// waiting for its call.
-    inline bool withdraw(detail::posted_node& node) noexcept;
+    /// Takes back a node after its `post` has returned: its function is not called afterwards. False when it has been
+    /// called already.
+    bool withdraw(detail::posted_node& node) noexcept;
 
     void add_timer(detail::timer_node& timer) { timers_.insert(timer); }
     void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
 
-    /// Polls it until it is removed or destroyed. It may outlive the scheduler.
+    /// Polls `source` until it is removed or destroyed. It may outlive the scheduler.
     void add_source(progress_source& source) noexcept { sources_.push_back(source); }
+    /// The source is not polled any more.
     void remove_source(progress_source& source) noexcept { source.unlink(); }
 
     /// The one `Service` of this scheduler, made on first use from `(scheduler&)` and destroyed with the scheduler, last
     /// made first.
     template <class Service>
     Service& service() {
-        for (auto& entry : services_) {
-            if (entry->key == &service_key<Service>)
-                return static_cast<service_holder<Service>&>(*entry).value;
-        }
-        auto made = std::make_unique<service_holder<Service>>(*this);
-        Service& value = made->value;
-        services_.push_back(std::move(made));
-        return value;
+        if (service_base* const found = find_service(&service_key<Service>))
+            return static_cast<service_holder<Service>&>(*found).value;
+        auto* const made = new service_holder<Service>(*this);
+        made->next = std::exchange(services_, made);
+        return made->value;
     }
 
-    /// Whether its idle strategy ever lets it sleep in the kernel.
+    /// Every pending operation of this scheduler: its kind, its peer, how far it has come, and which party must act next. Include
+    /// `rdmacoro/coro/describe.hpp`. Nothing is recorded for it while messages move: it looks where operations wait. Only on this scheduler's
+    /// thread; takes time and memory in proportion to what waits.
+    [[nodiscard]] description describe();
+    /// Prints the description to the standard error stream whenever nothing has moved for `limit` while operations wait, once for each such
+    /// time. It looks four times in that time. Zero: not any more. Include `rdmacoro/coro/describe.hpp`.
+    void watch_stalls(duration limit);
+    /// Prints the description to the standard error stream at each SIGUSR1 from now on; wakes a parked scheduler. Not together with `signals` of SIGUSR1. The signal belongs to
+    /// the toolkit from then on. Throws `errc::no_resources` when 64 schedulers of the process have asked. Include `rdmacoro/coro/describe.hpp`.
+    void describe_on_sigusr1();
+    /// Prints the description to the standard error stream, under a line that says why.
+    void print_description(const char* why) noexcept;
+
+    /// The operations that wait for objects of this program, and those that have ended since and are not resumed yet.
+    [[nodiscard]] detail::intrusive_list<detail::parked_wait>& parked_waits() noexcept {
+        return parked_waits_;
+    }
+    /// The objects that hold pending operations.
+    [[nodiscard]] detail::intrusive_list<detail::described>& described() noexcept { return described_; }
+
+    /// Whether its idle strategy ever parks.
     [[nodiscard]] bool may_park() const noexcept { return idle_->may_park(); }
-    /// How often this scheduler has slept in the kernel.
+    /// How often this scheduler has parked.
     [[nodiscard]] std::uint64_t parks() const noexcept { return parks_; }
 
 private:
     struct idle_base {
         virtual ~idle_base() = default;
         virtual idle::action next(clock& time) noexcept = 0;
-        virtual void progress() noexcept = 0;
+        virtual void progress(bool timers_alone) noexcept = 0;
         [[nodiscard]] virtual bool may_park() const noexcept = 0;
     };
     template <class Idle>
     struct idle_model final : idle_base {
         explicit idle_model(Idle&& strategy) : strategy_(std::move(strategy)) {}
         idle::action next(clock& time) noexcept override { return strategy_.next(time); }
-        void progress() noexcept override { strategy_.progress(); }
+        void progress(bool timers_alone) noexcept override {
+            if constexpr (requires(Idle& s) {
+                              { s.timer_expired() } noexcept;
+                          }) {
+                if (timers_alone) return strategy_.timer_expired();
+            }
+            strategy_.progress();
+        }
         [[nodiscard]] bool may_park() const noexcept override {
             if constexpr (requires(const Idle& s) {
                               { s.may_park() } noexcept -> std::same_as<bool>;
@@ -218,6 +315,7 @@ private:
 
     struct service_base {
         const void* key = nullptr;
+        service_base* next = nullptr;  // made before this
         virtual ~service_base() = default;
     };
     template <class Service>
@@ -227,59 +325,68 @@ private:
     };
     template <class Service>
     static constexpr char service_key = 0;
+    friend class detail::scheduler_list;
 
-    /// Makes a scheduler the thread's current one, and puts the former back.
-    struct current_scope {
-        explicit current_scope(scheduler& now_current) noexcept : former(current_) {
-            current_ = &now_current;
-        }
-        ~current_scope() { current_ = former; }
-        current_scope(const current_scope&) = delete;
-        current_scope& operator=(const current_scope&) = delete;
-        scheduler* former;
-    };
-
-    /// While a destructor waits: what may be resumed, and what has had to wait for it.
+    /// While a destructor waits: the scope of the coroutines that may be resumed, and the ready ones outside of it.
     struct narrowed {
         const local_stop_source* to;
         detail::ready_node* head = nullptr;
         detail::ready_node** tail = &head;
     };
 
-    /// What has had to wait is ready again, before all others.
-    void resume_put_off(narrowed& from) noexcept {
-        if (from.head == nullptr) return;
-        *from.tail = ready_head_;
-        if (ready_head_ == nullptr) ready_tail_ = from.tail;
-        ready_head_ = std::exchange(from.head, nullptr);
-        from.tail = &from.head;
-    }
+    struct run_scope;
+
+    scheduler(idle_base* strategy, clock& time) noexcept;
 
     template <class Done>
-    void loop(Done& done) {
-        while (!done()) {
-            if (turn()) {
-                moved();
-                continue;
-            }
-            if (done()) return;
-            idle();
-        }
+    static bool answer(void* done) {
+        return (*static_cast<Done*>(done))();
     }
+    /// Of both public ones; without a scope all coroutines are resumed.
+    void run_until(bool (*done)(void*), void* context, const local_stop_source* scope);
+    template <class Done>
+    void loop(Done done);
+    /// Runs a task's coroutine until it has ended. Without a promise: throws.
+    void run_frame(std::coroutine_handle<> frame, detail::promise_base* promise);
+    void run_frame(std::coroutine_handle<> frame, detail::promise_base* promise, const std::stop_token& stop);
 
-    void moved() noexcept {
-        if (!idling_) return;
-        idling_ = false;
-        idle_->progress();
+    [[nodiscard]] service_base* find_service(const void* key) const noexcept;
+    void resume_deferred(narrowed& from) noexcept;
+    bool one_turn() noexcept;
+    void progressed() noexcept;
+    /// Resumes a coroutine from the ready list.
+    void resume_ready(std::coroutine_handle<> next) noexcept {
+        at_once_ = at_once_between_looks_;
+        renewals_ = most_renewals;
+        resume(next);
+        look();
     }
+    [[nodiscard]] bool renew_at_once() noexcept;
+    void look() noexcept;
+    void look_while_idle() noexcept;
+    bool take_batch() noexcept;
+    bool run_ready() noexcept;
+    bool run_narrowed() noexcept;
+    void collect_posted() noexcept;
+    void idle() noexcept;
+    void park() noexcept;
+    [[nodiscard]] bool sleep_until_woken() noexcept;
+    [[nodiscard]] bool make_wake_fd() noexcept;
+    bool watch_sources() noexcept;
+    void end_wait_outside() noexcept;
+    /// Another event loop that waits calls `poll`.
+    void wake_outside() noexcept;
+    template <class T>
+    friend class root_task;
 
-    inline bool take_batch() noexcept;
-    inline bool run_ready() noexcept;
-    inline bool run_narrowed() noexcept;
-    inline void collect_posted() noexcept;
-    inline void idle() noexcept;
-    inline void park() noexcept;
-    [[nodiscard]] inline bool sleep_until_woken() noexcept;
+    /// Coroutines that are resumed in one turn may take so long, or one of them longer.
+    static constexpr duration slice = std::chrono::microseconds(50);
+    /// Operations that may end at once in one resumption: 32, and as many again up to 15 times while the slice lasts. Fewer
+    /// where the slice was over before that.
+    static constexpr std::int32_t most_at_once_between_looks = 32;
+    static constexpr std::int32_t most_renewals = 15;
+    /// Of turns without anything to resume.
+    static constexpr std::uint32_t most_turns_to_look = 15;
 
     static inline constinit thread_local scheduler* current_ = nullptr;
 
@@ -294,28 +401,49 @@ private:
     detail::intrusive_list<progress_source> sources_;
     detail::timer_heap timers_;
     clock* time_;
-    std::uint32_t turns_ = 0;
-    std::uint32_t spins_ = 0;
+    time_point seen_{};  // when the scheduler last looked
+    std::uint64_t seen_ticks_ = 0;
+    std::uint64_t
+        ticks_to_trust_;  // for so many ticks `seen_` is good enough; 0: the clock has no such counter
+    std::uint32_t turns_to_look_ = 0;
+    std::uint32_t look_every_ = most_turns_to_look;
     bool idling_ = false;
-    std::unique_ptr<idle_base> idle_;
-    std::vector<std::unique_ptr<service_base>> services_;
+    bool timers_alone_ = false;  // made the last turn's progress
+    std::int32_t at_once_ = 0;   // how many more operations may end at once until the next look
+    std::int32_t renewals_ = most_renewals;
+    std::int32_t at_once_between_looks_ = 8;
+    time_point slice_began_{};
+    idle_base* idle_;
+    std::size_t children_ = 0;
+    std::size_t unbound_ = 0;
+    int exceptions_below_ = 0;
+    service_base* services_ = nullptr;  // last made first
     std::uint64_t parks_ = 0;
     int wake_fd_ = -1;
+    bool waits_outside_ = false;         // since `prepare_to_wait`
+    int outside_fd_ = -1;                // of `descriptor`: an epoll instance
+    detail::plain_vector<int> watched_;  // in `outside_fd_`, beside `wake_fd_`
+
+    detail::intrusive_list<detail::parked_wait> parked_waits_;
+    detail::intrusive_list<detail::described> described_;
+    scheduler* next_of_all_ = nullptr;
 
     // Written by other threads; on a line of their own.
     alignas(64) std::atomic<detail::posted_node*> posted_{nullptr};
     std::atomic<bool> parked_{false};
+    std::atomic<int> thread_{0};  // rarely written
 };
 
 namespace detail {
-/// The scheduler that runs on this thread. Throws where none does.
-[[nodiscard]] inline scheduler& running_scheduler() {
-    scheduler* current = scheduler::current();
-    if (current == nullptr) throw_error(errc::invalid_argument, "no scheduler runs on this thread");
-    return *current;
-}
+/// The scheduler that runs on this thread. Throws `errc::invalid_argument` when there is none.
+[[nodiscard]] RDMACORO_DECL scheduler& running_scheduler();
 }  // namespace detail
 
 }  // namespace rdmacoro
 
-#include <rdmacoro/coro/detail/scheduler_loop.hpp>
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+extern template struct rdmacoro::scheduler::idle_model<rdmacoro::idle::adaptive>;
+#else
+#include <rdmacoro/coro/detail/impl/owner_check.ipp>
+#include <rdmacoro/coro/impl/scheduler.ipp>
+#endif

@@ -8,18 +8,19 @@
 
 namespace rdmacoro {
 
-/// Permits, given out first come, first served: nobody overtakes, so that a large request is not starved by small ones.
-/// Destroying it while somebody waits ends the process with a message. For one thread.
+/// Permits, granted in the order of the requests, so that small requests do not starve a large one. Destroying it while a
+/// coroutine waits ends the process with a message. For one thread.
 class semaphore {
 public:
-    explicit semaphore(std::size_t permits) noexcept : permits_(permits) {}
+    /// `permits`: how many are free at the beginning.
+    /// `described`: whether waiting requests are described; the toolkit's to set.
+    explicit semaphore(std::size_t permits, bool described = true) noexcept
+        : permits_(permits), described_(described) {}
     semaphore(const semaphore&) = delete;
     semaphore& operator=(const semaphore&) = delete;
-    ~semaphore() {
-        if (!waiting_.empty()) detail::fatal("a semaphore was destroyed while somebody waits for it");
-    }
+    ~semaphore();
 
-    /// What `acquire` gives. Described at `acquire`.
+    /// The operation of `acquire`. Described at `acquire`.
     class acquire_operation final : public basic_operation<acquire_operation, void>,
                                     private detail::wait_node<semaphore> {
         using base = basic_operation<acquire_operation, void>;
@@ -33,21 +34,10 @@ public:
         friend class semaphore;
         friend class detail::intrusive_list<acquire_operation, semaphore>;
 
-        void start() noexcept {
-            if (semaphore_->try_acquire(count_)) {
-                complete();
-            } else {
-                semaphore_->waiting_.push_back(*this);
-            }
-        }
-        void cancel() noexcept {
-            this->unlink();
-            finish_canceled();
-            complete();
-            semaphore_->serve();  // those behind may want less
-        }
+        void start() noexcept;
+        void cancel() noexcept;
         void finish_canceled() noexcept { canceled_ = true; }
-        result<> outcome() noexcept { return canceled_ ? result<>(errc::canceled) : result<>(); }
+        result<> outcome() noexcept;
 
         semaphore* semaphore_;
         std::size_t count_;
@@ -55,11 +45,11 @@ public:
     };
 
     /// Awaitable.
-    /// Completes: when `count` permits are this caller's; at once when they are there and nobody waits before it.
+    /// Completes: when `count` permits are granted; at once when they are available and no other request waits.
     /// Buffers: none.
-    /// Concurrency: any number may wait, in turn.
-    /// Errors: none but cancellation. More permits than are ever released are waited for in vain.
-    /// Cancellation: ends at once with `errc::canceled`, holding no permit; one that has its permits keeps them.
+    /// Concurrency: any number may wait; permits are granted in the order of the requests.
+    /// Errors: none but cancellation. A request for more permits than are ever released does not complete.
+    /// Cancellation: ends at once with `errc::canceled` and no permit, unless the permits were granted before.
     /// Example:
     ///     co_await slots.acquire();
     ///     co_await peer.send(data);
@@ -68,34 +58,33 @@ public:
         return acquire_operation(*this, count);
     }
 
-    /// Takes `count` permits if they are there and nobody waits for some.
+    /// Takes `count` permits if they are available and no other request waits.
     [[nodiscard]] bool try_acquire(std::size_t count = 1) noexcept {
         if (!waiting_.empty() || count > permits_) return false;
         permits_ -= count;
         return true;
     }
 
-    /// Gives `count` permits back, or adds them.
+    /// Returns `count` permits, or adds them.
     void release(std::size_t count = 1) noexcept {
         permits_ += count;
         serve();
     }
 
-    /// How many permits nobody has.
+    /// The number of permits that are not taken.
     [[nodiscard]] std::size_t available() const noexcept { return permits_; }
 
 private:
-    void serve() noexcept {
-        for (acquire_operation* first = waiting_.front(); first != nullptr && first->count_ <= permits_;
-             first = waiting_.front()) {
-            permits_ -= first->count_;
-            waiting_.pop_front();
-            first->complete();
-        }
-    }
+    /// Grants the first requests while the permits suffice.
+    void serve() noexcept;
 
     std::size_t permits_;
+    bool described_;
     detail::intrusive_list<acquire_operation, semaphore> waiting_;
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/semaphore.ipp>
+#endif

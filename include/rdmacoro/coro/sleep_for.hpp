@@ -6,7 +6,7 @@
 
 namespace rdmacoro {
 
-/// What `sleep_for` and `sleep_until` give. Described at `sleep_for`.
+/// The operation of `sleep_for` and `sleep_until`. Described at `sleep_for`.
 class sleep_operation final : public basic_operation<sleep_operation, void> {
     using base = basic_operation<sleep_operation, void>;
 
@@ -19,6 +19,9 @@ public:
         timer_.deadline = other.timer_.deadline;
     }
 
+    /// The function of its timer, by which a sleep is known among timers.
+    static void expired(detail::timer_node& timer) noexcept;
+
 private:
     friend base;
 
@@ -27,21 +30,10 @@ private:
     };
     static constexpr duration absolute = duration::min();
 
-    void start() noexcept {
-        if (after_ != absolute) timer_.deadline = detail::deadline_after(owner_->now(), after_);
-        timer_.self = this;
-        timer_.expired = [](detail::timer_node& timer) noexcept {
-            static_cast<timer_hook&>(timer).self->complete();
-        };
-        owner_->add_timer(timer_);
-    }
-    void cancel() noexcept {
-        owner_->remove_timer(timer_);
-        canceled_ = true;
-        complete();
-    }
+    void start() noexcept;
+    void cancel() noexcept;
     void finish_canceled() noexcept { canceled_ = true; }
-    result<> outcome() noexcept { return canceled_ ? result<>(errc::canceled) : result<>(); }
+    result<> outcome() noexcept;
 
     duration after_ = absolute;
     timer_hook timer_;
@@ -49,7 +41,7 @@ private:
 };
 
 /// Awaitable.
-/// Completes: once `after` has gone by on the scheduler's clock since it began, never earlier; zero or less lets the
+/// Completes: once `after` has passed on the scheduler's clock since it began, never earlier; zero or less lets the
 /// scheduler take a turn first.
 /// Buffers: none.
 /// Concurrency: any number at a time.
@@ -74,3 +66,7 @@ private:
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/sleep_for.ipp>
+#endif

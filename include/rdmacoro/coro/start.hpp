@@ -1,6 +1,7 @@
-// start(op): begins now what co_await finishes later.
+// start(op): begins an operation now; co_await finishes it later.
 #pragma once
 
+#include <rdmacoro/coro/detail/borrows_temporary.hpp>
 #include <rdmacoro/coro/detail/child.hpp>
 #include <rdmacoro/coro/operation.hpp>
 
@@ -20,12 +21,13 @@ concept hot_startable = std::derived_from<A, operation_base> && requires(A& op) 
 template <class A>
 concept movable_awaitable = awaitable<A> && !std::is_lvalue_reference_v<A> && std::move_constructible<A>;
 
-/// The destructor's part that both kinds of started operation share.
-inline void check_abandoned() noexcept {
-    if (std::uncaught_exceptions() == 0) fatal("a started operation was never awaited");
-}
+/// Called when a started operation is destroyed without having been awaited.
+RDMACORO_DECL void check_abandoned() noexcept;
 
-/// What a started helper coroutine leaves behind.
+/// The operation knows no scheduler, and none runs on this thread.
+[[noreturn]] RDMACORO_DECL void throw_outside();
+
+/// The outcome of a started helper coroutine.
 template <class T>
 class started_slot final : public child_owner {
 public:
@@ -58,6 +60,7 @@ public:
 
     explicit started(Op&& op) : op_(std::move(op)) {
         op_.bind({scheduler::current(), {}});
+        if (!op_.has_owner()) detail::throw_outside();
         op_.begin();
     }
     started(const started&) = delete;
@@ -117,6 +120,7 @@ public:
         owner_->run_until([this] { return slot_.done; }, source_);
     }
 
+    /// Whether it has ended; the result stays stored for `co_await`.
     [[nodiscard]] bool done() const noexcept { return slot_.done; }
 
     void bind(const environment& env) noexcept { source_.follow(env.stop); }
@@ -124,7 +128,7 @@ public:
     void await_suspend(std::coroutine_handle<> awaiting) noexcept { slot_.waiter = awaiting; }
     value_type await_resume() {
         awaited_ = true;
-        source_.unfollow();  // who awaits may be gone before this is
+        source_.unfollow();  // the awaiting task may end before this is destroyed
         return slot_.ended_with.take();
     }
 
@@ -136,14 +140,14 @@ private:
     bool awaited_ = false;
 };
 
-/// Begins an operation or a task now; `co_await` on what this gives finishes it. It overlaps communication with
-/// computation. What this gives stays where it is made (`auto pending = start(...)`) and must be awaited: destroying it
-/// before that ends the process with a message. Only when an exception unwinds its scope is it canceled instead, and
-/// waited for.
+/// Begins an operation or a task now; `co_await` on the returned object finishes it. This overlaps communication with
+/// computation. The object does not move (`auto pending = start(...)`) and must be awaited: destroying it before that ends
+/// the process with a message. Only when an exception unwinds its scope is the operation canceled instead, and waited for.
 ///
 /// Awaitable.
 /// Completes: as `op` does; at once when it has ended in the meantime.
-/// Buffers: in use from the call of `start` until it is awaited to its end.
+/// Buffers: borrowed from the call of `start` until it has been awaited to its end. An operation on a temporary, such as
+/// `peer.send(std::vector<std::byte>(n))`, does not compile.
 /// Concurrency: any number may be started at a time, as far as `op` allows; each is awaited once.
 /// Errors: those of `op`, when awaited. `start` itself throws `errc::invalid_argument` outside a running scheduler, unless
 /// `op` knows its scheduler.
@@ -154,7 +158,12 @@ private:
 ///     auto got = co_await pending;
 template <detail::movable_awaitable A>
 [[nodiscard]] started<A> start(A&& op) {
+    detail::must_outlive_statement<A>();
     return started<A>(std::move(op));
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/start.ipp>
+#endif

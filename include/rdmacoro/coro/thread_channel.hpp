@@ -1,6 +1,7 @@
 // thread_channel<T>: a bounded queue from any thread to one coroutine.
 #pragma once
 
+#include <rdmacoro/coro/detail/parked_wait.hpp>
 #include <rdmacoro/coro/operation.hpp>
 
 #include <atomic>
@@ -10,16 +11,22 @@
 
 namespace rdmacoro {
 
-/// Values from any number of threads to one receiving coroutine of `owner`'s scheduler, which is woken when it is parked.
-/// At most `capacity` (rounded up to a power of two) values are inside; their memory is taken when it is made. Values of
-/// one thread keep their order. The queue is D. Vyukov's bounded one with a sequence number in each cell.
+namespace detail {
+inline constexpr wait_facts thread_channel_facts{"thread_channel receive", "the channel is empty",
+                                                 next_actor::this_program};
+}  // namespace detail
+
+/// Values from any number of threads to one receiving coroutine of the scheduler `owner`, which is woken when it is parked.
+/// At most `capacity` (rounded up to a power of two) values are queued; their memory is allocated by the constructor. Values
+/// of one thread keep their order. The queue is D. Vyukov's bounded one with a sequence number in each cell.
 ///
-/// The scheduler must outlive it. When it is destroyed no thread may use it any more, and nobody receives (that ends the
-/// process with a message).
+/// The scheduler must outlive it. When it is destroyed no other thread may use it, and no coroutine may receive (that ends
+/// the process with a message).
 template <class T>
     requires std::is_nothrow_move_constructible_v<T>
 class thread_channel {
 public:
+    /// `owner`: the scheduler that receives. `capacity` is rounded up to a power of two, 2 at least.
     thread_channel(scheduler& owner, std::size_t capacity)
         : owner_(&owner),
           mask_(std::bit_ceil(capacity < 2 ? 2 : capacity) - 1),
@@ -49,7 +56,7 @@ public:
                 if (scheduler::current() == owner_)
                     detail::throw_error(errc::invalid_argument,
                                         "thread_channel::push: full, on the receiver's own thread");
-                // Say that we wait, look once more, wait: the receiver makes room and then looks for who waits.
+                // Count this thread as waiting, try once more, wait: the receiver makes room and then looks at the count.
                 pushers_wait_.fetch_add(1, std::memory_order_seq_cst);
                 tried = put(value);
                 if (tried == put_result::full) room_.wait(seen, std::memory_order_seq_cst);
@@ -59,7 +66,7 @@ public:
         }
     }
 
-    /// From now on pushing fails; what is inside can still be received. Any thread.
+    /// Later pushes fail; queued values can still be received. Any thread.
     void close() noexcept {
         tail_.fetch_or(closed_bit, std::memory_order_seq_cst);
         wake_receiver();
@@ -67,8 +74,9 @@ public:
         room_.notify_all();
     }
 
-    /// What `receive` gives. Described at `receive`.
-    class receive_operation final : public basic_operation<receive_operation, T> {
+    /// The operation of `receive`. Described at `receive`.
+    class receive_operation final : public basic_operation<receive_operation, T>,
+                                    private detail::parked_wait {
         using base = basic_operation<receive_operation, T>;
 
     public:
@@ -84,7 +92,9 @@ public:
         void start() noexcept {
             if (from_->receiver_ != nullptr) detail::fatal("a thread_channel has one receiver at a time");
             from_->receiver_ = this;
-            if (!from_->serve() && !from_->armed_) from_->arm();
+            if (from_->serve()) return;
+            this->park(*this, detail::thread_channel_facts);
+            if (!from_->armed_) from_->arm();
         }
         void cancel() noexcept { end(errc::canceled); }
         void end(errc with) noexcept {
@@ -104,16 +114,16 @@ public:
     };
 
     /// Awaitable.
-    /// Completes: with the next value; at once when one is there.
+    /// Completes: with the next value; at once when one is queued.
     /// Buffers: none.
     /// Concurrency: one at a time.
-    /// Errors: `errc::closed` when it is closed and nothing is left in it.
+    /// Errors: `errc::closed` when it is closed and empty.
     /// Cancellation: ends at once with `errc::canceled`; no value is lost.
     /// Example:
     ///     while (auto job = co_await as_result(jobs.receive())) run(*job);
     [[nodiscard]] receive_operation receive() noexcept { return receive_operation(*this); }
 
-    /// Receives without waiting; empty when there is nothing. Only on the scheduler's thread.
+    /// Receives without waiting; empty when the channel is. Only on the scheduler's thread.
     [[nodiscard]] std::optional<T> try_receive() noexcept {
         cell& from = cells_[head_ & mask_];
         if (from.sequence.load(std::memory_order_seq_cst) != head_ + 1) return std::nullopt;
@@ -128,9 +138,11 @@ public:
         return taken;
     }
 
+    /// Whether `close` was called, by any thread.
     [[nodiscard]] bool closed() const noexcept {
         return (tail_.load(std::memory_order_relaxed) & closed_bit) != 0;
     }
+    /// Values that may wait to be received.
     [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
 
 private:
@@ -170,9 +182,9 @@ private:
         }
     }
 
-    // The receiver says that it waits and then looks into the queue; a pusher publishes and then looks for who waits. All
-    // four accesses are sequentially consistent, so one of them sees the other. The wake-up node is posted by whoever
-    // takes the flag down, and the flag goes up again only after the node has been called: it is never in two lists.
+    // The receiver sets `receiver_waits_` and then looks into the queue; a pusher publishes and then looks at the flag. All
+    // four accesses are sequentially consistent, so one of them sees the other. The thread that clears the flag posts the
+    // wake-up node, and the flag is set again only after the node has been called: it is never in two lists.
     void wake_receiver() noexcept {
         if (receiver_waits_.load(std::memory_order_seq_cst) &&
             receiver_waits_.exchange(false, std::memory_order_acq_rel))
@@ -191,7 +203,7 @@ private:
     /// Ends the pending receive if it can.
     bool serve() noexcept {
         receive_operation& waiting = *receiver_;
-        // Closed first: what was pushed before is then certainly visible, or claimed by a pusher that will wake us.
+        // Closed first: a value pushed before is then visible, or claimed by a pusher that will wake the receiver.
         const std::size_t tail = tail_.load(std::memory_order_seq_cst);
         waiting.value_ = try_receive();
         if (waiting.value_) {
@@ -210,7 +222,7 @@ private:
     std::unique_ptr<cell[]> cells_;
     std::size_t head_ = 0;
     receive_operation* receiver_ = nullptr;
-    bool armed_ = false;  // the flag is up, or the node is on its way
+    bool armed_ = false;  // the flag is set, or the node is posted
     wake_node wake_;
 
     // The pushers' side, on lines of their own.

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/plain_vector.hpp>
 
 #include <cstddef>
-#include <utility>
-#include <vector>
 
 namespace rdmacoro::detail {
 
-/// A deadline and what to call then. The owner keeps it in place while it is queued.
+/// A deadline and the function to call then. The owner must not move it while it is queued.
 struct timer_node {
     using function = void (*)(timer_node&) noexcept;
     static constexpr std::size_t not_queued = static_cast<std::size_t>(-1);
@@ -25,10 +24,8 @@ struct timer_node {
     [[nodiscard]] bool queued() const noexcept { return position != not_queued; }
 };
 
-/// `now` plus `after`, or the end of time where that is later than can be told.
-[[nodiscard]] inline time_point deadline_after(time_point now, duration after) noexcept {
-    return after > time_point::max() - now ? time_point::max() : now + after;
-}
+/// `now` plus `after`, or the end of time where that is later than `time_point` can hold.
+[[nodiscard]] RDMACORO_DECL time_point deadline_after(time_point now, duration after) noexcept;
 
 /// Queued timers, earliest first. Insertion and removal take logarithmic time; a deadline later than all others, the
 /// common one for timeouts, is inserted in constant time.
@@ -37,66 +34,28 @@ public:
     [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
     [[nodiscard]] time_point earliest() const noexcept { return heap_.front()->deadline; }
 
-    void insert(timer_node& timer) {
-        heap_.push_back(&timer);
-        sift_up(heap_.size() - 1);
+    void insert(timer_node& timer);
+    void remove(timer_node& timer) noexcept;
+
+    /// Calls `visit` with each queued timer, in any order.
+    template <class Visit>
+    void each(Visit visit) {
+        for (std::size_t at = 0; at < heap_.size(); ++at) visit(*heap_[at]);
     }
 
-    void remove(timer_node& timer) noexcept {
-        const std::size_t hole = timer.position;
-        if (hole == timer_node::not_queued) return;
-        timer.position = timer_node::not_queued;
-        timer_node* last = heap_.back();
-        heap_.pop_back();
-        if (last == &timer) return;
-        place(hole, last);
-        sift_up(hole);
-        sift_down(last->position);
-    }
-
-    /// Calls what has expired by `now`; true when anything had.
-    bool expire(time_point now) noexcept {
-        bool any = false;
-        while (!heap_.empty() && heap_.front()->deadline <= now) {
-            timer_node& timer = *heap_.front();
-            remove(timer);
-            timer.expired(timer);
-            any = true;
-        }
-        return any;
-    }
+    /// Calls the timers that have expired by `now`; true when there were any.
+    bool expire(time_point now) noexcept;
 
 private:
-    void place(std::size_t at, timer_node* timer) noexcept {
-        heap_[at] = timer;
-        timer->position = at;
-    }
+    void place(std::size_t at, timer_node* timer) noexcept;
+    void sift_up(std::size_t at) noexcept;
+    void sift_down(std::size_t at) noexcept;
 
-    void sift_up(std::size_t at) noexcept {
-        timer_node* moving = heap_[at];
-        while (at > 0) {
-            const std::size_t parent = (at - 1) / 2;
-            if (heap_[parent]->deadline <= moving->deadline) break;
-            place(at, heap_[parent]);
-            at = parent;
-        }
-        place(at, moving);
-    }
-
-    void sift_down(std::size_t at) noexcept {
-        timer_node* moving = heap_[at];
-        for (;;) {
-            std::size_t child = 2 * at + 1;
-            if (child >= heap_.size()) break;
-            if (child + 1 < heap_.size() && heap_[child + 1]->deadline < heap_[child]->deadline) ++child;
-            if (moving->deadline <= heap_[child]->deadline) break;
-            place(at, heap_[child]);
-            at = child;
-        }
-        place(at, moving);
-    }
-
-    std::vector<timer_node*> heap_;
+    plain_vector<timer_node*> heap_;
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/timer.ipp>
+#endif

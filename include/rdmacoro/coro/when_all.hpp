@@ -1,6 +1,7 @@
 // when_all(a, b, ...): several operations or tasks at a time, all of their values.
 #pragma once
 
+#include <rdmacoro/coro/detail/borrows_temporary.hpp>
 #include <rdmacoro/coro/detail/fan_out.hpp>
 
 #include <tuple>
@@ -11,7 +12,7 @@ namespace rdmacoro {
 
 namespace detail {
 
-/// The value of something that gives none, in a tuple of values.
+/// The value type in a tuple of values, also of an awaitable without a value.
 template <class T>
 using filled_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
@@ -25,7 +26,7 @@ filled_t<T> take_filled(outcome<T>& from) {
     }
 }
 
-/// The part of `when_all` that does not depend on what is awaited.
+/// The part of `when_all` that does not depend on the awaitables' types.
 class when_all_base {
 public:
     void bind(const environment& env) noexcept { children_.bind(env); }
@@ -47,7 +48,7 @@ protected:
     bool prepare() {
         children_.need_owner();
         if (!children_.stopped()) return true;
-        failure_ = std::make_exception_ptr(error(errc::canceled));
+        failure_ = canceled_exception();
         return false;
     }
     template <class A, class Slot>
@@ -67,7 +68,7 @@ protected:
 
 }  // namespace detail
 
-/// What `when_all` gives. Described at `when_all`.
+/// The operation of `when_all`. Described at `when_all`.
 template <class... As>
 class when_all_operation : private detail::when_all_base {
 public:
@@ -81,7 +82,7 @@ public:
 
     bool await_ready() {
         if (prepare()) begin_all(std::index_sequence_for<As...>{});
-        return children_.ended();
+        return children_.goes_on();
     }
     value_type await_resume() {
         check();
@@ -102,7 +103,7 @@ private:
     std::tuple<detail::fan_out_slot<detail::when_all_base, await_result_t<As>>...> slots_;
 };
 
-/// What `when_all` gives for a vector. Described at `when_all`.
+/// The operation of `when_all` for a vector. Described at `when_all`.
 template <class A>
 class when_all_vector_operation : private detail::when_all_base {
     using inner_value = await_result_t<A>;
@@ -123,7 +124,7 @@ public:
         if (prepare()) {
             for (std::size_t at = 0; at < what_.size(); ++at) this->begin<A>(slots_[at], what_[at], at);
         }
-        return children_.ended();
+        return children_.goes_on();
     }
     value_type await_resume() {
         check();
@@ -143,27 +144,29 @@ private:
 /// Begins all of them, in order, and waits for all.
 ///
 /// Awaitable.
-/// Completes: when all have ended, with a tuple of their values (`std::monostate` for those that give none).
-/// Buffers: as each says; all are let go of when it ends, also after an error.
-/// Concurrency: as each says. Lvalues are borrowed until then, rvalues move in.
-/// Errors: the first error of one; the others are then canceled and waited for, and those not begun never begin.
+/// Completes: when all have ended, with a tuple of their values (`std::monostate` for those without a value).
+/// Buffers: as for each; none is borrowed any more when it ends, also after an error. Operations on temporaries do not
+/// compile: what is returned may be kept beyond the statement.
+/// Concurrency: as for each. Lvalues are borrowed until then, rvalues move in.
+/// Errors: the first error; the others are then canceled and waited for, and those not begun never begin.
 /// Cancellation: passed on to all. With a stopped token none begins.
 /// Example:
 ///     auto [header, body] = co_await when_all(left.recv(first), right.recv(second));
 template <class... As>
     requires(sizeof...(As) > 0 && (detail::adaptable<As> && ...))
 [[nodiscard]] when_all_operation<As...> when_all(As&&... what) {
+    (detail::must_outlive_statement<As>(), ...);
     return when_all_operation<As...>(static_cast<As&&>(what)...);
 }
 
 /// As above for any number of one type. Allocates once for them.
 ///
 /// Awaitable.
-/// Completes: when all have ended, with a vector of their values in the same order, or nothing when they give none; at
+/// Completes: when all have ended, with a vector of their values in the same order, or nothing when they have none; at
 /// once when there are none.
-/// Buffers: as each says; all are let go of when it ends, also after an error.
-/// Concurrency: as each says.
-/// Errors: the first error of one; the others are then canceled and waited for, and those not begun never begin.
+/// Buffers: as for each; none is borrowed any more when it ends, also after an error.
+/// Concurrency: as for each.
+/// Errors: the first error; the others are then canceled and waited for, and those not begun never begin.
 /// Cancellation: passed on to all. With a stopped token none begins.
 /// Example:
 ///     std::vector<task<int>> parts = split(job);
@@ -171,6 +174,7 @@ template <class... As>
 template <class A>
     requires(detail::adaptable<A> && !std::is_reference_v<A>)
 [[nodiscard]] when_all_vector_operation<A> when_all(std::vector<A> what) {
+    detail::must_outlive_statement<A>();
     return when_all_vector_operation<A>(std::move(what));
 }
 

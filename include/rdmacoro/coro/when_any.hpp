@@ -1,6 +1,7 @@
 // when_any(a, b, ...): several operations or tasks at a time, the value of the first that ends.
 #pragma once
 
+#include <rdmacoro/coro/detail/borrows_temporary.hpp>
 #include <rdmacoro/coro/detail/fan_out.hpp>
 
 #include <tuple>
@@ -9,23 +10,24 @@
 
 namespace rdmacoro {
 
-/// What `co_await when_any(a, b, ...)` gives: which ended first, and its value (`std::monostate` if it gives none).
+/// The value of `co_await when_any(a, b, ...)`: the index of the first that ended, and its value (`std::monostate` if it
+/// has none).
 template <class... Ts>
 struct any_result {
-    std::size_t index;
-    std::variant<Ts...> value;
+    std::size_t index;          ///< which one was first, counted from 0
+    std::variant<Ts...> value;  ///< its value, at the same index
 };
 
-/// What `co_await when_any(vector)` gives.
+/// The value of `co_await when_any(vector)`.
 template <class T>
 struct any_value {
-    std::size_t index;
-    T value;
+    std::size_t index;  ///< which one was first, counted from 0
+    T value;            ///< its value
 };
 
 namespace detail {
 
-/// The part of `when_any` that does not depend on what is awaited.
+/// The part of `when_any` that does not depend on the awaitables' types.
 class when_any_base {
 public:
     void bind(const environment& env) noexcept { children_.bind(env); }
@@ -70,7 +72,7 @@ using any_filled_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
 }  // namespace detail
 
-/// What `when_any` gives. Described at `when_any`.
+/// The operation of `when_any`. Described at `when_any`.
 template <class... As>
 class when_any_operation : private detail::when_any_base {
     static_assert((!std::is_reference_v<await_result_t<As>> && ...),
@@ -87,7 +89,7 @@ public:
 
     bool await_ready() {
         if (prepare()) begin_all(std::index_sequence_for<As...>{});
-        return children_.ended();
+        return children_.goes_on();
     }
     value_type await_resume() {
         check();
@@ -117,7 +119,7 @@ private:
     std::tuple<detail::fan_out_slot<detail::when_any_base, await_result_t<As>>...> slots_;
 };
 
-/// What `when_any` gives for a vector. Described at `when_any`.
+/// The operation of `when_any` for a vector. Described at `when_any`.
 template <class A>
 class when_any_vector_operation : private detail::when_any_base {
     using inner_value = await_result_t<A>;
@@ -138,7 +140,7 @@ public:
         if (prepare()) {
             for (std::size_t at = 0; at < what_.size(); ++at) this->begin<A>(slots_[at], what_[at], at);
         }
-        return children_.ended();
+        return children_.goes_on();
     }
     value_type await_resume() {
         check();
@@ -155,14 +157,17 @@ private:
     std::vector<detail::fan_out_slot<detail::when_any_base, inner_value>> slots_;
 };
 
-/// Begins them in order until one has ended, cancels the others, waits for them, and gives what the first ended with.
+/// Begins them in order until one has ended, cancels the others, waits for them, and returns the value of the first or
+/// throws its error.
 ///
 /// Awaitable.
 /// Completes: when all that began have ended, with the index and the value of the first.
-/// Buffers: as each says; all are let go of when it ends.
-/// Concurrency: as each says. Lvalues are borrowed until then, rvalues move in.
-/// Errors: the error of the first, if it ended with one. What the others end with is dropped, a value included that came
-/// while they were being canceled: for messages that must not be lost, use `start` on each and await one after another.
+/// Buffers: as for each; none is borrowed any more when it ends. Operations on temporaries do not compile, as for
+/// `when_all`.
+/// Concurrency: as for each. Lvalues are borrowed until then, rvalues move in.
+/// Errors: the error of the first, if it ended with one. Errors and values of the others are dropped, also a value that
+/// arrives while they are being canceled: for messages that must not be lost, use `start` on each and await one after
+/// another.
 /// Cancellation: passed on to all. With a stopped token none begins.
 /// Example:
 ///     auto first = co_await when_any(peer.recv(buffer), quit.wait());
@@ -170,6 +175,7 @@ private:
 template <class... As>
     requires(sizeof...(As) > 0 && (detail::adaptable<As> && ...))
 [[nodiscard]] when_any_operation<As...> when_any(As&&... what) {
+    (detail::must_outlive_statement<As>(), ...);
     return when_any_operation<As...>(static_cast<As&&>(what)...);
 }
 
@@ -177,8 +183,8 @@ template <class... As>
 ///
 /// Awaitable.
 /// Completes: when all that began have ended, with the index and the value of the first.
-/// Buffers: as each says; all are let go of when it ends.
-/// Concurrency: as each says.
+/// Buffers: as for each; none is borrowed any more when it ends.
+/// Concurrency: as for each.
 /// Errors: as above; `errc::invalid_argument` at once for an empty vector.
 /// Cancellation: passed on to all. With a stopped token none begins.
 /// Example:
@@ -187,6 +193,7 @@ template <class... As>
 template <class A>
     requires(detail::adaptable<A> && !std::is_reference_v<A>)
 [[nodiscard]] when_any_vector_operation<A> when_any(std::vector<A> what) {
+    detail::must_outlive_statement<A>();
     return when_any_vector_operation<A>(std::move(what));
 }
 

@@ -1,4 +1,4 @@
-// yield(): lets everything else that is ready go first.
+// yield(): lets all other ready coroutines run first.
 #pragma once
 
 #include <rdmacoro/coro/result.hpp>
@@ -6,7 +6,7 @@
 
 namespace rdmacoro {
 
-/// What `yield` gives. Described at `yield`.
+/// The operation of `yield`. Described at `yield`.
 class yield_operation : private detail::ready_node {
 public:
     using value_type = void;
@@ -17,11 +17,7 @@ public:
         canceled_ = stop.stop_requested();
     }
     bool await_ready() const noexcept { return canceled_; }
-    void await_suspend(std::coroutine_handle<> awaiting) {
-        if (owner_ == nullptr) owner_ = &detail::running_scheduler();
-        waiter = awaiting;
-        owner_->make_ready(*this);
-    }
+    void await_suspend(std::coroutine_handle<> awaiting);
     void await_resume() const {
         if (canceled_) detail::throw_error(errc::canceled);
     }
@@ -35,11 +31,11 @@ private:
 };
 
 /// Awaitable.
-/// Completes: once everything that was ready before it has run and the network has been polled.
+/// Completes: once all coroutines that were ready before it have run and the network has been polled.
 /// Buffers: none.
-/// Concurrency: any number at a time, in turn.
+/// Concurrency: any number at a time.
 /// Errors: none but cancellation.
-/// Cancellation: with a stopped token it ends at once with `errc::canceled`; later stops don't matter to it.
+/// Cancellation: with a stopped token it ends at once with `errc::canceled`; a later stop has no effect.
 /// Example:
 ///     for (auto& part : large_job) {
 ///         compute(part);
@@ -48,3 +44,7 @@ private:
 [[nodiscard]] inline yield_operation yield() noexcept { return {}; }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/impl/yield.ipp>
+#endif

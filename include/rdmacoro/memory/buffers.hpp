@@ -2,35 +2,38 @@
 #pragma once
 
 #include <rdmacoro/coro/error.hpp>
+#include <rdmacoro/memory/bytes.hpp>
+#include <rdmacoro/memory/detail/owning_temporary.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace rdmacoro {
 
-/// `count` blocks of `block_bytes` bytes that begin `stride_bytes` apart: what `strided` returns. Borrows the memory, and
+/// Returned by `strided`: `count` blocks of `block_bytes` bytes that begin `stride_bytes` apart. Borrows the memory, and
 /// converts to buffers.
 template <class Byte>
 struct strided_blocks {
-    Byte* base;
-    std::size_t block_bytes;
-    std::size_t stride_bytes;
-    std::size_t count;
+    Byte* base;                ///< the first block
+    std::size_t block_bytes;   ///< the length of each
+    std::size_t stride_bytes;  ///< from the beginning of one to that of the next
+    std::size_t count;         ///< how many
 };
 
 /// A message's memory: one piece or several, in order. Borrows the memory; up to `inline_pieces` pieces, and any number of
-/// blocks at equal distances, are kept by value. A longer list stays in the caller's array, which must live as long as
+/// blocks at equal distances, are stored by value. A longer list stays in the caller's array, which must live as long as
 /// this and its slices.
 ///
 /// `Byte` is `const std::byte` (to send from) or `std::byte` (to receive into).
 template <class Byte>
 class basic_buffers {
 public:
-    using piece = std::span<Byte>;
-    static constexpr std::size_t inline_pieces = 3;
+    using piece = std::span<Byte>;                   ///< one contiguous part
+    static constexpr std::size_t inline_pieces = 3;  ///< up to so many pieces are stored in the object
 
     constexpr basic_buffers() noexcept : first_{nullptr, 0}, bytes_(0), count_(0) {}
 
@@ -48,14 +51,14 @@ public:
     explicit constexpr basic_buffers(std::span<const piece> pieces) noexcept
         : first_{nullptr, 0}, bytes_(0), count_(pieces.size()) {
         if (count_ <= inline_pieces) {
-            for (std::size_t i = 0; i < count_; ++i) set(i, pieces[i]);
+            for (std::size_t i = 0; i < count_; ++i) set(i, pieces.data()[i].data(), pieces.data()[i].size());
         } else {
-            many_ = {pieces.data(), 0, 0, pieces.back().size()};
+            many_ = {pieces.data(), 0, 0, pieces.data()[count_ - 1].size()};
         }
-        for (const piece& p : pieces) bytes_ += p.size();
+        for (std::size_t i = 0; i < count_; ++i) bytes_ += pieces.data()[i].size();
     }
 
-    /// Blocks at equal distances, from `strided`. Those that touch each other are one piece.
+    /// Blocks at equal distances, from `strided`. Adjacent blocks are one piece.
     template <class Other>
         requires(std::is_convertible_v<Other (*)[], Byte (*)[]>)
     constexpr basic_buffers(const strided_blocks<Other>& blocks) noexcept
@@ -67,7 +70,7 @@ public:
             count_ = 1;
         } else if (count_ <= inline_pieces) {
             for (std::size_t i = 1; i < count_; ++i)
-                set(i, {blocks.base + i * blocks.stride_bytes, blocks.block_bytes});
+                set(i, blocks.base + i * blocks.stride_bytes, blocks.block_bytes);
         } else {
             many_ = {nullptr, blocks.stride_bytes, 0, 0};
         }
@@ -75,49 +78,39 @@ public:
 
     /// The sum of the pieces' lengths, in bytes.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return bytes_; }
+    /// Whether there are no bytes.
     [[nodiscard]] constexpr bool empty() const noexcept { return bytes_ == 0; }
+    /// The number of pieces; none is empty.
     [[nodiscard]] constexpr std::size_t pieces() const noexcept { return count_; }
+    /// Whether there is at most one piece.
     [[nodiscard]] constexpr bool contiguous() const noexcept { return count_ <= 1; }
 
     /// The only piece. Precondition: `contiguous()`.
     [[nodiscard]] constexpr piece front() const noexcept { return {first_.data, first_.size}; }
 
+    /// Piece number `index`, from 0.
     [[nodiscard]] constexpr piece operator[](std::size_t index) const noexcept {
-        if (index == 0 && count_ <= inline_pieces) return {first_.data, first_.size};
-        if (count_ <= inline_pieces) return {rest_[index - 1].data, rest_[index - 1].size};
-        return one_of_many(index);
+        const raw_piece found = raw(index);
+        return {found.data, found.size};
     }
 
     /// The memory at `offset` as far as it is contiguous; empty at the end. Takes time with the number of pieces before
     /// `offset`, unless they are blocks at equal distances: walk a list with a `buffer_cursor`.
     [[nodiscard]] constexpr piece at_offset(std::size_t offset) const noexcept {
         if (count_ <= 1) return offset < bytes_ ? piece(first_.data + offset, first_.size - offset) : piece();
-        const place found = locate(offset);
-        return found.index < count_ ? (*this)[found.index].subspan(found.within) : piece();
+        return piece_at_offset(offset);
     }
 
     /// From `offset` on, at most `most` bytes: less where that takes more than `pieces` pieces.
     [[nodiscard]] constexpr basic_buffers slice(std::size_t offset, std::size_t most,
                                                 std::size_t pieces = inline_pieces) const noexcept {
-        if (count_ <= 1) {
-            const piece rest = at_offset(offset);
-            return basic_buffers(rest.first(most < rest.size() ? most : rest.size()));
-        }
-        place at = locate(offset);
-        if (count_ > inline_pieces && pieces > inline_pieces) {
-            const basic_buffers part = window(at, most, pieces);
-            if (part.count_ > inline_pieces) return part;
-        }
+        if (count_ > 1) return slice_of_pieces(offset, most, pieces);
         basic_buffers cut;
-        for (; cut.count_ < pieces && cut.count_ < inline_pieces && most > 0 && at.index < count_;
-             ++at.index) {
-            piece next = (*this)[at.index].subspan(at.within);
-            at.within = 0;
-            if (next.size() > most) next = next.first(most);
-            if (next.empty()) continue;
-            cut.set(cut.count_++, next);
-            cut.bytes_ += next.size();
-            most -= next.size();
+        cut.count_ = 1;
+        if (offset < bytes_) {
+            cut.first_ = {first_.data + offset, first_.size - offset};
+            if (most < cut.first_.size) cut.first_.size = most;
+            cut.bytes_ = cut.first_.size;
         }
         return cut;
     }
@@ -136,31 +129,66 @@ private:
         const piece* list;
         std::size_t stride;  // of blocks: bytes from the beginning of one to that of the next
         std::size_t skip;    // bytes of the first piece that don't belong to it
-        std::size_t last;    // of a list: bytes of its last piece up to the end of what belongs to it
+        std::size_t last;    // of a list: bytes of its last piece that belong to it
     };
     struct place {
         std::size_t index;
         std::size_t within;
     };
 
-    constexpr void set(std::size_t index, piece p) noexcept {
+    constexpr void set(std::size_t index, Byte* data, std::size_t size) noexcept {
         if (index == 0) {
-            first_ = {p.data(), p.size()};
+            first_ = {data, size};
         } else {
-            rest_[index - 1] = {p.data(), p.size()};
+            rest_[index - 1] = {data, size};
         }
     }
 
-    [[nodiscard]] constexpr piece one_of_many(std::size_t index) const noexcept {
-        piece whole;
+    [[nodiscard]] constexpr raw_piece raw(std::size_t index) const noexcept {
+        if (count_ <= inline_pieces) return index == 0 ? first_ : rest_[index - 1];
+        return one_of_many(index);
+    }
+
+    [[nodiscard]] constexpr raw_piece one_of_many(std::size_t index) const noexcept {
+        raw_piece whole;
         if (many_.list != nullptr) {
-            whole = many_.list[index];
-            if (index == count_ - 1) whole = whole.first(many_.last);
+            whole = {many_.list[index].data(), index == count_ - 1 ? many_.last : many_.list[index].size()};
         } else {
             const std::size_t left = many_.skip + bytes_ - index * first_.size;
             whole = {first_.data + index * many_.stride, left < first_.size ? left : first_.size};
         }
-        return index == 0 ? whole.subspan(many_.skip) : whole;
+        if (index == 0) whole = {whole.data + many_.skip, whole.size - many_.skip};
+        return whole;
+    }
+
+    [[gnu::noinline]] constexpr piece piece_at_offset(std::size_t offset) const noexcept {
+        const place found = locate(offset);
+        if (found.index == count_) return {};
+        const raw_piece whole = raw(found.index);
+        return {whole.data + found.within, whole.size - found.within};
+    }
+
+    [[gnu::noinline]] constexpr basic_buffers slice_of_pieces(std::size_t offset, std::size_t most,
+                                                              std::size_t pieces) const noexcept {
+        place at = locate(offset);
+        if (count_ > inline_pieces && pieces > inline_pieces) {
+            const basic_buffers part = window(at, most, pieces);
+            if (part.count_ > inline_pieces) return part;
+        }
+        basic_buffers cut;
+        for (; cut.count_ < pieces && cut.count_ < inline_pieces && most > 0 && at.index < count_;
+             ++at.index) {
+            const raw_piece whole = raw(at.index);
+            std::size_t size = whole.size - at.within;
+            if (size > most) size = most;
+            if (size != 0) {
+                cut.set(cut.count_++, whole.data + at.within, size);
+                cut.bytes_ += size;
+                most -= size;
+            }
+            at.within = 0;
+        }
+        return cut;
     }
 
     /// Where the byte at `offset` is; `index` is `count_` at the end. Precondition: there are pieces.
@@ -172,7 +200,7 @@ private:
             return {index, index == 0 ? offset : at % first_.size};
         }
         for (std::size_t i = 0;; ++i) {
-            const std::size_t here = (*this)[i].size();
+            const std::size_t here = raw(i).size;
             if (offset < here) return {i, offset};
             offset -= here;
         }
@@ -186,7 +214,7 @@ private:
         if (many_.list != nullptr) {
             part.many_ = {many_.list + from.index, 0, skip, 0};
             for (; part.count_ < pieces && most > 0 && from.index < count_; ++from.index, ++part.count_) {
-                const std::size_t here = (*this)[from.index].size() - from.within;
+                const std::size_t here = raw(from.index).size - from.within;
                 const std::size_t used = here < most ? here : most;
                 part.many_.last = used + (part.count_ == 0 ? skip : 0);
                 from.within = 0;
@@ -211,7 +239,7 @@ private:
     std::size_t bytes_;
     std::size_t count_;
     union {
-        raw_piece rest_[inline_pieces - 1];  // set only as far as count_ says
+        raw_piece rest_[inline_pieces - 1];  // only the first `count_ - 1` are set
         raw_many many_;
     };
 };
@@ -221,35 +249,46 @@ private:
 template <class Byte>
 class basic_buffer_cursor {
 public:
-    using piece = std::span<Byte>;
+    using piece = std::span<Byte>;  ///< one contiguous part
 
+    /// Begins `offset` bytes behind the beginning; `over` must outlive the cursor.
     constexpr explicit basic_buffer_cursor(const basic_buffers<Byte>& over, std::size_t offset = 0) noexcept
         : over_(&over) {
         const auto at = over.locate(offset);
         index_ = at.index;
-        if (index_ < over.pieces()) here_ = over[index_].subspan(at.within);
+        if (index_ < over.pieces()) {
+            here_ = over.raw(index_);
+            skip(at.within);
+        }
     }
     explicit basic_buffer_cursor(const basic_buffers<Byte>&&, std::size_t = 0) = delete;  // it would dangle
 
     /// The memory here as far as it is contiguous; empty only at the end.
-    [[nodiscard]] constexpr piece here() const noexcept { return here_; }
-    [[nodiscard]] constexpr bool at_end() const noexcept { return here_.empty(); }
+    [[nodiscard]] constexpr piece here() const noexcept { return {here_.data, here_.size}; }
+    /// Whether all bytes were passed.
+    [[nodiscard]] constexpr bool at_end() const noexcept { return here_.size == 0; }
 
     /// Goes `bytes` on, at most to the end.
     constexpr void advance(std::size_t bytes) noexcept {
-        while (bytes >= here_.size() && !here_.empty()) {
-            bytes -= here_.size();
+        while (bytes >= here_.size && here_.size != 0) {
+            bytes -= here_.size;
             do {
-                here_ = ++index_ < over_->pieces() ? (*over_)[index_] : piece();
-            } while (here_.empty() && index_ < over_->pieces());
+                here_ = {nullptr, 0};
+                if (++index_ < over_->pieces()) here_ = over_->raw(index_);
+            } while (here_.size == 0 && index_ < over_->pieces());
         }
-        if (!here_.empty()) here_ = here_.subspan(bytes);
+        if (here_.size != 0) skip(bytes);
     }
 
 private:
+    constexpr void skip(std::size_t bytes) noexcept {
+        here_.data += bytes;
+        here_.size -= bytes;
+    }
+
     const basic_buffers<Byte>* over_;
     std::size_t index_;
-    piece here_;
+    typename basic_buffers<Byte>::raw_piece here_{nullptr, 0};
 };
 
 /// Walks memory that is read.
@@ -262,25 +301,75 @@ using const_buffers = basic_buffers<const std::byte>;
 /// Memory a message is received into.
 using mutable_buffers = basic_buffers<std::byte>;
 
-/// Several pieces as one message to send: `peer.send(gather(header, body))`.
-template <class... Ranges>
-    requires(sizeof...(Ranges) >= 1 && sizeof...(Ranges) <= const_buffers::inline_pieces)
-[[nodiscard]] const_buffers gather(const Ranges&... ranges) noexcept {
-    const std::span<const std::byte> pieces[] = {std::span<const std::byte>(ranges)...};
-    return const_buffers(std::span<const std::span<const std::byte>>(pieces));
+namespace detail {
+
+/// What can be sent: buffers, or a contiguous range of trivially copyable elements.
+template <class T>
+inline constexpr bool sendable = std::is_convertible_v<T, const_buffers> || plain_range<T>;
+/// What can be received into: buffers, or such a range that may be written to.
+template <class T>
+inline constexpr bool receivable = std::is_convertible_v<T, mutable_buffers> || writable_range<T>;
+
+/// What a put reads, and what a get writes to: as above, in one piece.
+template <class T>
+inline constexpr bool one_piece_to_read =
+    std::is_convertible_v<T, std::span<const std::byte>> || plain_range<T>;
+template <class T>
+inline constexpr bool one_piece_to_write =
+    std::is_convertible_v<T, std::span<std::byte>> || writable_range<T>;
+
+/// The argument itself where it converts to `Buffers`, the bytes of its elements otherwise.
+template <class Buffers, class T>
+[[nodiscard, gnu::always_inline]] inline decltype(auto) as_buffers(T&& from) noexcept {
+    if constexpr (std::is_convertible_v<T, Buffers>) {
+        return static_cast<T&&>(from);
+    } else {
+        return range_bytes(from);
+    }
 }
 
-/// Several pieces to receive one message into, filled in order: `peer.recv(scatter(header, body))`.
+}  // namespace detail
+
+namespace detail {
+
+/// Pieces of which a temporary owns at least one: for use in the same statement.
+template <class Buffers>
+struct temporary_buffers : Buffers {
+    static constexpr bool borrows_temporary = true;
+};
+
+/// What `gather` gives for arguments that were deduced as `Args&&...`.
+template <class Buffers, class... Args>
+using gathered = std::conditional_t<(... || owning_temporary<Args>), temporary_buffers<Buffers>, Buffers>;
+
+}  // namespace detail
+
+/// Several pieces as one message to send: `peer.send(gather(header, body))`. Each is text, or another contiguous range of
+/// trivially copyable elements. Pieces that a temporary owns are refused by what outlives the statement.
 template <class... Ranges>
-    requires(sizeof...(Ranges) >= 1 && sizeof...(Ranges) <= mutable_buffers::inline_pieces)
+    requires(sizeof...(Ranges) >= 1 && sizeof...(Ranges) <= const_buffers::inline_pieces &&
+             (... && (std::is_convertible_v<const std::remove_reference_t<Ranges>&, const_buffers::piece> ||
+                      detail::plain_range<const std::remove_reference_t<Ranges>&>)))
+[[nodiscard]] detail::gathered<const_buffers, Ranges...> gather(Ranges&&... ranges) noexcept {
+    const std::span<const std::byte> pieces[] = {
+        detail::as_buffers<const_buffers::piece>(std::as_const(ranges))...};
+    return {const_buffers(std::span<const std::span<const std::byte>>(pieces))};
+}
+
+/// Several pieces to receive one message into, filled in order: `peer.recv(scatter(header, body))`. Each is a contiguous range of
+/// trivially copyable elements that are not const.
+template <class... Ranges>
+    requires(sizeof...(Ranges) >= 1 && sizeof...(Ranges) <= mutable_buffers::inline_pieces &&
+             (... &&
+              (std::is_convertible_v<Ranges&, mutable_buffers::piece> || detail::writable_range<Ranges&>)))
 [[nodiscard]] mutable_buffers scatter(Ranges&&... ranges) noexcept {
-    const std::span<std::byte> pieces[] = {std::span<std::byte>(ranges)...};
+    const std::span<std::byte> pieces[] = {detail::as_buffers<mutable_buffers::piece>(ranges)...};
     return mutable_buffers(std::span<const std::span<std::byte>>(pieces));
 }
 
 /// `count` blocks of `block_bytes` bytes as one message; each begins `stride_bytes` after the one before, as do the parts
-/// of a matrix's column: `peer.send(strided(first, 8, row_bytes, rows))`. Kept by value, whatever `count` is. To be
-/// received into, blocks must not overlap, and even to be sent, all must lie in memory that `base` points into.
+/// of a matrix's column: `peer.send(strided(first, 8, row_bytes, rows))`. Stored by value for any `count`. Blocks to be
+/// received into must not overlap, and all blocks must lie in memory that `base` points into.
 ///
 /// Throws `errc::invalid_argument` when memory to be written overlaps (`stride_bytes` under `block_bytes`), or no memory
 /// can be so long.
@@ -343,28 +432,12 @@ namespace detail {
     }
 }
 
-[[gnu::noinline]] inline void copy_out_pieces(const const_buffers& from, std::size_t offset, std::byte* to,
-                                              std::size_t bytes) noexcept {
-    for (const_buffer_cursor at(from, offset); bytes > 0 && !at.at_end();) {
-        const std::size_t now = at.here().size() < bytes ? at.here().size() : bytes;
-        copy_bytes(to, at.here().data(), now);
-        to += now;
-        bytes -= now;
-        at.advance(now);
-    }
-}
+// Copies of memory in several pieces.
+void copy_out_pieces(const const_buffers& from, std::size_t offset, std::byte* to,
+                     std::size_t bytes) noexcept;
+void copy_in_pieces(std::span<const std::byte> from, const mutable_buffers& to, std::size_t offset) noexcept;
 
-[[gnu::noinline]] inline void copy_in_pieces(std::span<const std::byte> from, const mutable_buffers& to,
-                                             std::size_t offset) noexcept {
-    for (mutable_buffer_cursor at(to, offset); !from.empty() && !at.at_end();) {
-        const std::size_t now = at.here().size() < from.size() ? at.here().size() : from.size();
-        copy_bytes(at.here().data(), from.data(), now);
-        from = from.subspan(now);
-        at.advance(now);
-    }
-}
-
-/// Copies `bytes` bytes that start at `offset` of `from` to `to`. Precondition: `from` has so many there.
+/// Copies `bytes` bytes that start at `offset` of `from` to `to`. Precondition: `from` has as many there.
 inline void copy_out(const const_buffers& from, std::size_t offset, std::byte* to,
                      std::size_t bytes) noexcept {
     if (bytes == 0) return;
@@ -385,3 +458,12 @@ inline void copy_in(std::span<const std::byte> from, const mutable_buffers& to, 
 
 }  // namespace detail
 }  // namespace rdmacoro
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+extern template class rdmacoro::basic_buffers<const std::byte>;
+extern template class rdmacoro::basic_buffers<std::byte>;
+extern template class rdmacoro::basic_buffer_cursor<const std::byte>;
+extern template class rdmacoro::basic_buffer_cursor<std::byte>;
+#else
+#include <rdmacoro/memory/impl/buffers.ipp>
+#endif

@@ -1,15 +1,14 @@
-// Registered memory: `region` owns a registration, `remote_region` is what a peer needs to reach it.
+// Registered memory: `region` owns a registration, `remote_region` describes it to a peer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 namespace rdmacoro {
 
-/// What a peer may do with a region. Combine with `|`.
+/// The accesses that a region grants to peers. Combine with `|`.
 enum class access_rights : std::uint32_t {
     none = 0,
     remote_read = 1,   ///< get
@@ -17,34 +16,37 @@ enum class access_rights : std::uint32_t {
     all = 3,
 };
 
+/// Both rights.
 [[nodiscard]] constexpr access_rights operator|(access_rights a, access_rights b) noexcept {
     return static_cast<access_rights>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
 }
+/// Whether `granted` has all of `wanted`.
 [[nodiscard]] constexpr bool allows(access_rights granted, access_rights wanted) noexcept {
     return (static_cast<std::uint32_t>(granted) & static_cast<std::uint32_t>(wanted)) ==
            static_cast<std::uint32_t>(wanted);
 }
 
-/// What a peer needs to reach a region, or a part of one: 32 bytes, trivially copyable, ready to travel in a message
-/// between machines of one byte order. The key is unguessable and names one region of one domain; what a peer says here
-/// is checked by the side that owns the memory, or by the tables that side publishes.
+/// Sent to a peer for its access to a region, or to a part of one: 32 bytes, trivially copyable, ready to travel in a message
+/// between machines of one byte order. The key is unguessable and names one region of one domain. The side that
+/// owns the memory checks each access, or the tables do that it publishes.
 struct remote_region {
-    std::uint64_t address = 0;  ///< of the first byte, in the owner's address space
-    std::uint64_t length = 0;   ///< in bytes
-    std::uint64_t key = 0;
-    access_rights rights = access_rights::none;
-    std::uint32_t reserved = 0;
+    std::uint64_t address = 0;                   ///< of the first byte, in the owner's address space
+    std::uint64_t length = 0;                    ///< in bytes
+    std::uint64_t key = 0;                       ///< names the region at its owner; 0 names none
+    access_rights rights = access_rights::none;  ///< the accesses that a peer may make
+    std::uint32_t reserved = 0;                  ///< zero
 
     /// The part of `bytes` bytes that begins at `offset`. Not checked here: the access is.
     [[nodiscard]] constexpr remote_region part(std::uint64_t offset, std::uint64_t bytes) const noexcept {
         return {address + offset, bytes, key, rights, reserved};
     }
+    /// As `length`.
     [[nodiscard]] constexpr std::uint64_t size() const noexcept { return length; }
 };
 static_assert(sizeof(remote_region) == 32 && std::is_trivially_copyable_v<remote_region>);
 
 namespace detail {
-/// Where regions are registered; a domain's.
+/// Deregisters regions; implemented by domains.
 class region_owner {
 public:
     virtual void deregister(std::uint64_t key) noexcept = 0;
@@ -54,22 +56,28 @@ protected:
 };
 }  // namespace detail
 
-/// Memory registered with a domain, until this goes. When the destructor or `reset` returns no peer can touch the memory
-/// any more; a get or put that comes later ends with `errc::bad_key` at the peer. Where `capabilities().revokes_at_once` is false
-/// that holds for what begins later: gets and puts that are under way have to have ended. Must not outlive its domain.
+/// Memory registered with a domain, until this is destroyed. When the destructor or `reset` returns no peer can access
+/// the memory any more; a later get or put ends with `errc::bad_key` at the peer. One exception: a peer over shared memory that
+/// stands still in mid-access (SIGSTOP, a debugger) for longer than `detail::shm::mark_patience` allows loses its link, and
+/// may finish one piece, at most 1 MiB, when it goes on. `shared_memory` is given to nothing else before that; what is made
+/// of other memory meanwhile may still be read, or written to. Where
+/// `capabilities().revokes_at_once` is false that holds for accesses that begin later: gets and puts under way must
+/// have ended before. Must not outlive its domain.
 class region {
 public:
     region() noexcept = default;
     region(detail::region_owner& owner, std::span<std::byte> memory, const remote_region& descriptor) noexcept
         : owner_(&owner), memory_(memory), remote_(descriptor) {}
-    region(region&& other) noexcept
-        : owner_(std::exchange(other.owner_, nullptr)), memory_(other.memory_), remote_(other.remote_) {}
+    region(region&& other) noexcept : owner_(other.owner_), memory_(other.memory_), remote_(other.remote_) {
+        other.owner_ = nullptr;
+    }
     region& operator=(region&& other) noexcept {
         if (this != &other) {
             reset();
-            owner_ = std::exchange(other.owner_, nullptr);
+            owner_ = other.owner_;
             memory_ = other.memory_;
             remote_ = other.remote_;
+            other.owner_ = nullptr;
         }
         return *this;
     }
@@ -77,12 +85,15 @@ public:
 
     /// Deregisters now.
     void reset() noexcept {
-        if (owner_ != nullptr) std::exchange(owner_, nullptr)->deregister(remote_.key);
+        detail::region_owner* const owner = owner_;
+        owner_ = nullptr;
+        if (owner != nullptr) owner->deregister(remote_.key);
     }
 
     [[nodiscard]] explicit operator bool() const noexcept { return owner_ != nullptr; }
+    /// The registered memory.
     [[nodiscard]] std::span<std::byte> memory() const noexcept { return memory_; }
-    /// What to send to a peer.
+    /// The descriptor to send to a peer.
     [[nodiscard]] const remote_region& remote() const noexcept { return remote_; }
 
 private:

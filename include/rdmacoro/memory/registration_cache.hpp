@@ -1,6 +1,7 @@
-// registration_cache: keeps memory registered after its use, for transports whose registration is expensive.
+// registration_cache: leaves memory registered after its use, for transports with expensive registration.
 #pragma once
 
+#include <rdmacoro/coro/detail/maybe.hpp>
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/memory/detail/range_index.hpp>
 #include <rdmacoro/memory/detail/unmap_watch.hpp>
@@ -15,19 +16,17 @@
 #include <type_traits>
 #include <utility>
 
-#include <sched.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 namespace rdmacoro {
 
 /// Registers memory with a device; a transport's. Semantic requirements:
-///  1. `register_memory(pages, rights)`: whole pages. Empty when that is not possible now; the cache then gives up
-///     registrations nobody uses, and asks again.
-///  2. `deregister(handle)` is called once for each registration, when nobody uses it any more. The memory may have been
+///  1. `register_memory(pages, rights)`: whole pages. Empty when that is not possible now; the cache then drops unused
+///     registrations, and calls it again.
+///  2. `deregister(handle)` is called once for each registration, when it has no lease any more. The memory may have been
 ///     unmapped by then, or be mapped anew.
 ///  3. Neither calls the cache.
-///  4. Where `handle.remote()` exists it describes the registered pages, and `lease::remote()` the part that was asked for.
+///  4. Where `handle.remote()` exists it describes the registered pages, and `lease::remote()` the requested part.
 template <class R>
 concept registrar =
     requires(R& r, std::span<std::byte> pages, access_rights rights, typename R::handle& handle) {
@@ -36,81 +35,186 @@ concept registrar =
         { r.deregister(handle) } noexcept;
     };
 
+/// Limits of a registration cache.
 struct registration_cache_options {
-    std::size_t max_entries = 1024;                ///< kept; those that could not be kept are not counted
-    std::size_t max_bytes = std::size_t{1} << 30;  ///< kept, in bytes of whole pages
+    std::size_t max_entries = 1024;                ///< cached registrations; ones for one use are not counted
+    std::size_t max_bytes = std::size_t{1} << 30;  ///< of cached registrations, in bytes of whole pages
     unsigned bypass_after = 64;                    ///< misses in a row while full; 0: never push another out
     bool others_unmap =
         true;  ///< false: only the cache's own thread ever maps and unmaps memory; saves a system call a hit
 };
 
+/// Counts of a registration cache since it was made; all but the last two only grow.
 struct registration_cache_statistics {
-    std::uint64_t hits = 0;
-    std::uint64_t misses = 0;
-    std::uint64_t evictions = 0;       ///< pushed out by others
-    std::uint64_t invalidated = 0;     ///< what they registered was unmapped, moved or thrown away
-    std::uint64_t bypassed = 0;        ///< registered for one use only, for whatever reason
+    std::uint64_t hits = 0;            ///< leases of memory that was registered already
+    std::uint64_t misses = 0;          ///< leases that registered
+    std::uint64_t evictions = 0;       ///< dropped to make room
+    std::uint64_t invalidated = 0;     ///< dropped because the memory was unmapped, moved or discarded
+    std::uint64_t bypassed = 0;        ///< registered for one use only, for any reason
     std::uint64_t unwatchable = 0;     ///< of these, because the memory cannot be watched
-    std::size_t entries = 0;           ///< kept now
-    std::size_t registered_bytes = 0;  ///< registered now, kept or for one use
+    std::size_t entries = 0;           ///< cached now
+    std::size_t registered_bytes = 0;  ///< registered now, cached or for one use
 };
 
-/// Registrations of a user's memory, kept after their use (lazy deregistration) until memory is unmapped, or others need
-/// the room: bounded in number and bytes, least recently used out first, only those that nobody uses. A registration
-/// covers whole pages and serves each request that lies in it, with the rights it has or fewer.
+namespace detail {
+
+/// A registration, without the device's handle.
+struct registration_entry {
+    address_range pages;
+    access_rights rights = access_rights::none;
+    bool kept = false;  // in the index, and watched
+    pid_t process = 0;  // the process that registered it; only it can deregister
+    std::size_t users = 0;
+    registration_entry* previous = nullptr;  // in the list of unused ones
+    registration_entry* next = nullptr;      // in the list of unused or of spare ones
+};
+
+/// The part of a registration cache that does not depend on the device.
+class registration_index {
+public:
+    registration_index(const registration_index&) = delete;
+    registration_index& operator=(const registration_index&) = delete;
+
+    void clear() noexcept;
+    [[nodiscard]] bool holds(std::span<std::byte> memory, access_rights rights) noexcept;
+    /// Its counts since it was made.
+    [[nodiscard]] registration_cache_statistics statistics() const noexcept;
+    [[nodiscard]] bool keeps() const noexcept { return watch_ != nullptr; }
+    /// The options it was made with.
+    [[nodiscard]] const registration_cache_options& options() const noexcept { return options_; }
+
+protected:
+    registration_index(const registration_cache_options& options, unmap_watch& watch);
+    ~registration_index();
+
+    /// Called by the derived class's destructor first.
+    void shut_down() noexcept;
+
+    /// An entry with one more user, or null.
+    [[nodiscard]] registration_entry* acquire_entry(std::span<std::byte> memory,
+                                                    access_rights rights) noexcept;
+    void release_entry(registration_entry& entry) noexcept;
+
+private:
+    // The device's part.
+    [[nodiscard]] virtual registration_entry* make_entry() noexcept = 0;
+    virtual void destroy_entry(registration_entry& entry) noexcept = 0;
+    [[nodiscard]] virtual bool register_entry(registration_entry& entry, std::span<std::byte> pages,
+                                              access_rights rights) noexcept = 0;
+    /// `alive`: this process registered it. False in a child process.
+    virtual void deregister_entry(registration_entry& entry, bool alive) noexcept = 0;
+
+    /// Cached entries without users, the least recently used first.
+    struct idle_list {
+        registration_entry* first = nullptr;
+        registration_entry* last = nullptr;
+        std::size_t count = 0;
+        std::size_t bytes = 0;
+
+        void append(registration_entry& e) noexcept;
+        void remove(registration_entry& e) noexcept;
+    };
+
+    [[nodiscard]] address_range pages_of(std::span<std::byte> memory) const noexcept;
+    [[nodiscard]] registration_entry* find(const address_range& pages, access_rights rights) const noexcept;
+    bool catch_up() noexcept;
+    bool settles() noexcept;
+    void drop_unmapped() noexcept;
+    void forget_inherited() noexcept;
+    registration_entry* add(const address_range& wanted, access_rights rights, bool known) noexcept;
+    bool admits(const address_range& pages) noexcept;
+    registration_entry* add_for_one_use(const address_range& pages, access_rights rights) noexcept;
+    registration_entry* make(const address_range& pages, access_rights rights) noexcept;
+    void evict() noexcept;
+    void retire(registration_entry& e) noexcept;
+    void end(registration_entry& e) noexcept;
+
+    registration_cache_options options_;
+    std::uintptr_t page_ = unmap_watch::page_bytes();
+    unmap_watch* watch_;                  // null: nothing is cached
+    std::uint64_t seen_ = 0;              // of the watch's sequence
+    registration_entry* last_ = nullptr;  // the last one found
+    range_index<registration_entry> kept_;
+    std::size_t kept_bytes_ = 0;
+    idle_list idle_;
+    unsigned misses_while_full_ = 0;
+    std::size_t leases_ = 0;
+    registration_entry* spare_ = nullptr;
+    registration_cache_statistics counts_;
+    unmap_events unheard_;  // the watch writes here
+    unmap_events heard_;
+};
+
+[[nodiscard]] inline std::span<std::byte> bytes_of(const address_range& pages) noexcept {
+    return {reinterpret_cast<std::byte*>(pages.start), pages.end - pages.start};
+}
+
+}  // namespace detail
+
+/// Registrations of a user's memory, cached after their use (lazy deregistration) until the memory is unmapped, or
+/// other registrations need the room: bounded in number and bytes; the least recently used one without a lease is
+/// dropped first. A registration covers whole pages and serves each request within it, with its rights or fewer.
 ///
-/// Never serves a stale registration: memory that was unmapped, moved or thrown away, and mapped again, is registered
-/// anew. What cannot be watched for that (see `detail::unmap_watch`: no userfaultfd, shared memory, files, huge pages)
-/// is registered for each use. So is, in a child process, everything. Watching splits a mapping where the range begins and
-/// ends: `mremap` of the whole then fails (`realloc` copies instead).
+/// Memory that was unmapped, moved or discarded, and mapped again, is registered anew. The kernel reports two changes to no
+/// userfaultfd, and a registration is stale after them: `shmat(SHM_REMAP)` on top of registered memory, and
+/// `MADV_GUARD_INSTALL` in it. A program that does either unmaps the memory before.
+/// Memory that cannot be watched for that (see `detail::unmap_watch`: no userfaultfd, shared memory, files, huge pages) is
+/// registered for each use; in a child process all memory is. Watching splits a mapping where the range begins and ends:
+/// `mremap` of the whole then fails (`realloc` copies instead).
 ///
 /// As MVAPICH's cache (lazy deregistration, reference counts, a tree by address) and FastMPJ's (bypass after a number of
-/// misses in a row). For one thread, which also destroys the leases; they must be gone before the cache, and so must be
-/// the uses of the memory by the device before the lease. A hit allocates nothing and takes no lock.
+/// misses in a row). For one thread, which also destroys the leases, before the cache. The device must have ended its
+/// accesses to the memory before the lease is destroyed. A hit allocates nothing and takes no lock.
 template <registrar R>
-class registration_cache {
+class registration_cache final : private detail::registration_index {
     struct entry;
 
 public:
-    using handle = typename R::handle;
+    using handle = typename R::handle;  ///< the registrar's handle of a registration
 
-    /// Keeps one registration in use; the memory must stay mapped as long. Empty when registration was impossible.
+    /// Holds one registration; the memory must stay mapped as long. Empty when registration was impossible.
     class lease {
     public:
         lease() noexcept = default;
-        lease(lease&& other) noexcept
-            : entry_(std::exchange(other.entry_, nullptr)), memory_(std::exchange(other.memory_, {})) {}
+        lease(lease&& other) noexcept : owner_(other.owner_), entry_(other.entry_), memory_(other.memory_) {
+            other.forget();
+        }
         lease& operator=(lease&& other) noexcept {
             if (this != &other) {
                 reset();
-                entry_ = std::exchange(other.entry_, nullptr);
-                memory_ = std::exchange(other.memory_, {});
+                owner_ = other.owner_;
+                entry_ = other.entry_;
+                memory_ = other.memory_;
+                other.forget();
             }
             return *this;
         }
         ~lease() { reset(); }
 
-        /// Ends the use. The registration usually stays.
+        /// Ends the use. The registration usually stays cached.
         void reset() noexcept {
-            if (entry_ != nullptr) entry_->owner->release(*std::exchange(entry_, nullptr));
-            memory_ = {};
+            entry* const held = entry_;
+            forget();
+            if (held != nullptr) owner_->release_entry(*held);
         }
 
         [[nodiscard]] explicit operator bool() const noexcept { return entry_ != nullptr; }
-        /// What was asked for.
+        /// The requested memory.
         [[nodiscard]] std::span<std::byte> memory() const noexcept { return memory_; }
 
         // Preconditions of the rest: not empty.
 
+        /// The registration that covers the leased memory.
         [[nodiscard]] handle& registration() const noexcept { return *entry_->registration; }
-        /// What is registered: whole pages, `memory()` among them from `offset()` on.
-        [[nodiscard]] std::span<std::byte> pages() const noexcept { return bytes_of(entry_->pages); }
+        /// The registered pages; `memory()` begins at `offset()`.
+        [[nodiscard]] std::span<std::byte> pages() const noexcept { return detail::bytes_of(entry_->pages); }
+        /// From the beginning of the registration to the leased memory, in bytes.
         [[nodiscard]] std::size_t offset() const noexcept {
             return static_cast<std::size_t>(memory_.data() - pages().data());
         }
-        /// At least what was asked for.
+        /// At least the requested ones.
         [[nodiscard]] access_rights rights() const noexcept { return entry_->rights; }
-        /// What to tell a peer about `memory()`.
+        /// The descriptor of `memory()` for a peer.
         [[nodiscard]] remote_region remote() const noexcept
             requires requires(const handle& h) {
                 { h.remote() } -> std::convertible_to<remote_region>;
@@ -121,8 +225,14 @@ public:
 
     private:
         friend registration_cache;
-        lease(entry* of, std::span<std::byte> memory) noexcept : entry_(of), memory_(memory) {}
+        lease(registration_cache* owner, entry* of, std::span<std::byte> memory) noexcept
+            : owner_(owner), entry_(of), memory_(memory) {}
+        void forget() noexcept {
+            entry_ = nullptr;
+            memory_ = {};
+        }
 
+        registration_cache* owner_ = nullptr;
         entry* entry_ = nullptr;
         std::span<std::byte> memory_{};
     };
@@ -130,291 +240,50 @@ public:
     /// Borrows `device` for its life. Throws `std::bad_alloc`.
     explicit registration_cache(R& device, const registration_cache_options& options = {},
                                 detail::unmap_watch& watch = detail::unmap_watch::of_process())
-        : device_(device),
-          options_(options),
-          watch_(watch.available() ? &watch : nullptr),
-          kept_(options.max_entries) {
-        if (watch_ == nullptr) return;
-        seen_ = watch_->sequence();
-        watch_->subscribe(unheard_);
-    }
-    registration_cache(const registration_cache&) = delete;
-    registration_cache& operator=(const registration_cache&) = delete;
+        : registration_index(options, watch), device_(device) {}
     /// Deregisters everything. No lease may exist any more.
-    ~registration_cache() {
-        if (leases_ != 0) detail::fatal("a registration_cache was destroyed while a lease exists");
-        clear();
-        if (watch_ != nullptr) watch_->unsubscribe(unheard_);
-        while (spare_ != nullptr) delete std::exchange(spare_, spare_->next);
-    }
+    ~registration_cache() { shut_down(); }
 
-    /// Registers `memory` for a peer's accesses of that kind, or finds it registered. Empty when there is nothing to
-    /// register or the device refuses.
+    /// Registers `memory` for such accesses by peers, or finds it registered. Empty for empty memory, or when the device
+    /// refuses.
     [[nodiscard]] lease acquire(std::span<std::byte> memory, access_rights rights) noexcept {
-        if (memory.empty()) return {};
-        const detail::address_range pages = pages_of(memory);
-        const bool known = catch_up();
-        entry* found = known ? find(pages, rights) : nullptr;
-        if (found != nullptr) [[likely]] {
-            ++counts_.hits;
-            misses_while_full_ = 0;
-            last_ = found;
-            if (found->users == 0) idle_.remove(*found);
-        } else {
-            ++counts_.misses;
-            found = add(pages, rights, known);
-            if (found == nullptr) return {};
-        }
-        ++found->users;
-        ++leases_;
-        return lease(found, memory);
+        auto* const found = static_cast<entry*>(acquire_entry(memory, rights));
+        return found != nullptr ? lease(this, found, memory) : lease();
     }
 
     /// Whether `acquire` would find this registered. Counts nothing.
-    [[nodiscard]] bool holds(std::span<std::byte> memory, access_rights rights) noexcept {
-        return !memory.empty() && catch_up() && find(pages_of(memory), rights) != nullptr;
-    }
-
-    /// Forgets all registrations; those in use are deregistered when their last lease goes.
-    void clear() noexcept {
-        forget_inherited();
-        while (!kept_.empty()) retire(*kept_.back());
-    }
-
-    [[nodiscard]] registration_cache_statistics statistics() const noexcept {
-        registration_cache_statistics now = counts_;
-        now.entries = kept_.size();
-        return now;
-    }
-    /// Whether anything can be kept on this system.
-    [[nodiscard]] bool keeps() const noexcept { return watch_ != nullptr; }
-    [[nodiscard]] const registration_cache_options& options() const noexcept { return options_; }
+    using registration_index::holds;
+    /// Drops all registrations; registrations in use are deregistered when their last lease is destroyed.
+    using registration_index::clear;
+    using registration_index::statistics;
+    /// Whether registrations can be cached on this system.
+    using registration_index::keeps;
+    using registration_index::options;
 
 private:
-    struct entry {
-        detail::address_range pages;
-        access_rights rights = access_rights::none;
-        bool kept = false;  // in kept_, and watched
-        pid_t process = 0;  // that registered it, and may deregister it
-        std::size_t users = 0;
-        registration_cache* owner = nullptr;
-        entry* previous = nullptr;  // in idle_
-        entry* next = nullptr;      // in idle_ or spare_
-        std::optional<handle> registration;
+    struct entry : detail::registration_entry {
+        detail::maybe<handle> registration;
     };
 
-    /// Kept and not in use, the least recently used first.
-    struct idle_list {
-        entry* first = nullptr;
-        entry* last = nullptr;
-        std::size_t count = 0;
-        std::size_t bytes = 0;
-
-        void append(entry& e) noexcept {
-            e.previous = last;
-            e.next = nullptr;
-            (last != nullptr ? last->next : first) = &e;
-            last = &e;
-            ++count;
-            bytes += length(e.pages);
-        }
-        void remove(entry& e) noexcept {
-            (e.previous != nullptr ? e.previous->next : first) = e.next;
-            (e.next != nullptr ? e.next->previous : last) = e.previous;
-            --count;
-            bytes -= length(e.pages);
-        }
-    };
-
-    static std::size_t length(const detail::address_range& pages) noexcept { return pages.end - pages.start; }
-    static std::span<std::byte> bytes_of(const detail::address_range& pages) noexcept {
-        return {reinterpret_cast<std::byte*>(pages.start), pages.end - pages.start};
+    detail::registration_entry* make_entry() noexcept override { return new (std::nothrow) entry; }
+    void destroy_entry(detail::registration_entry& e) noexcept override { delete static_cast<entry*>(&e); }
+    bool register_entry(detail::registration_entry& e, std::span<std::byte> pages,
+                        access_rights rights) noexcept override {
+        auto registered = device_.register_memory(pages, rights);
+        if (registered) static_cast<entry&>(e).registration.emplace(std::move(*registered));
+        return registered.has_value();
     }
-    detail::address_range pages_of(std::span<std::byte> memory) const noexcept {
-        const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
-        return {start & ~(page_ - 1), (start + memory.size() + page_ - 1) & ~(page_ - 1)};
-    }
-
-    entry* find(const detail::address_range& pages, access_rights rights) const noexcept {
-        if (last_ != nullptr && last_->pages.start <= pages.start && pages.end <= last_->pages.end &&
-            allows(last_->rights, rights))
-            return last_;
-        return kept_.find(pages, [&](const entry& e) { return allows(e.rights, rights); });
-    }
-
-    /// Drops what was unmapped. False when it is not known what is being unmapped just now.
-    bool catch_up() noexcept {
-        if (watch_ == nullptr || kept_.empty()) return true;
-        if (options_.others_unmap && !watch_->settled() && !settles()) return false;
-        if (watch_->sequence() != seen_) [[unlikely]]
-            drop_unmapped();
-        return true;
-    }
-    [[gnu::noinline]] bool settles() noexcept {
-        constexpr int tries = 64;  // the watcher needs to run once
-        for (int i = 0; i < tries; ++i) {
-            ::sched_yield();
-            if (watch_->settled()) return true;
-        }
-        return false;
-    }
-    [[gnu::noinline]] void drop_unmapped() noexcept {
-        forget_inherited();
-        if (watch_ == nullptr) return;
-        seen_ = watch_->take(unheard_, heard_);
-        if (heard_.overflowed()) {
-            counts_.invalidated += kept_.size();
-            while (!kept_.empty()) retire(*kept_.back());
-            return;
-        }
-        for (const detail::address_range& gone : heard_) {
-            while (entry* stale = kept_.overlapping(gone)) {
-                ++counts_.invalidated;
-                retire(*stale);
-            }
-        }
-    }
-    /// In a child process: the watch is the parent's, and so is what it registered.
-    void forget_inherited() noexcept {
-        if (watch_ == nullptr || !watch_->inherited()) return;
-        watch_ = nullptr;
-        while (!kept_.empty()) retire(*kept_.back());
-    }
-
-    [[gnu::noinline]] entry* add(const detail::address_range& wanted, access_rights rights,
-                                 bool known) noexcept {
-        if (watch_ != nullptr && watch_->sequence() != seen_) drop_unmapped();
-        if (watch_ == nullptr) ++counts_.unwatchable;
-        if (watch_ == nullptr || !known) return add_for_one_use(wanted, rights);
-
-        // No kept registration lies within another: one that has too few rights is replaced as a whole, and so are those
-        // that the new one covers.
-        detail::address_range pages = wanted;
-        access_rights granted = rights;
-        if (const entry* around = kept_.find(wanted, [](const entry&) { return true; }))
-            pages = around->pages;
-        kept_.for_each_within(pages, [&](const entry& e) { granted = granted | e.rights; });
-        if (!admits(pages)) return add_for_one_use(wanted, rights);
-        if (!watch_->watch(pages)) {
-            ++counts_.unwatchable;
-            return add_for_one_use(wanted, rights);
-        }
-        while (entry* replaced = kept_.within(pages)) retire(*replaced);
-        while (kept_.size() >= options_.max_entries || kept_bytes_ + length(pages) > options_.max_bytes)
-            evict();
-        entry* made = make(pages, granted);
-        if (made == nullptr) {
-            watch_->unwatch(pages);
-            const bool asked_more = granted != rights || length(pages) != length(wanted);
-            return asked_more ? add_for_one_use(wanted, rights) : nullptr;
-        }
-        made->kept = true;
-        kept_.insert(*made);
-        kept_bytes_ += length(pages);
-        last_ = made;
-        return made;
-    }
-
-    /// Whether there is room, or can be made, and it makes sense. Where nothing is found again pushing out what may be
-    /// needed soon is of no use; but when all those were of no use either, it is time to begin anew.
-    bool admits(const detail::address_range& pages) noexcept {
-        std::size_t entries = kept_.size() + 1;
-        std::size_t bytes = kept_bytes_ + length(pages);
-        std::size_t idle = idle_.count;
-        std::size_t idle_bytes = idle_.bytes;
-        kept_.for_each_within(pages, [&](const entry& e) {
-            --entries;
-            bytes -= length(e.pages);
-            idle -= e.users == 0 ? 1 : 0;
-            idle_bytes -= e.users == 0 ? length(e.pages) : 0;
-        });
-        if (entries <= options_.max_entries && bytes <= options_.max_bytes) return true;
-        if (++misses_while_full_ > options_.bypass_after) {
-            if (misses_while_full_ / 2 >= options_.bypass_after) misses_while_full_ = 0;
-            return false;
-        }
-        return entries - idle <= options_.max_entries && bytes - idle_bytes <= options_.max_bytes;
-    }
-
-    entry* add_for_one_use(const detail::address_range& pages, access_rights rights) noexcept {
-        entry* made = make(pages, rights);
-        if (made != nullptr) ++counts_.bypassed;
-        return made;
-    }
-
-    /// A new registration. Gives up those not in use, more each time, while the device refuses.
-    entry* make(const detail::address_range& pages, access_rights rights) noexcept {
-        entry* made = spare_;
-        if (made != nullptr) {
-            spare_ = made->next;
-        } else {
-            made = new (std::nothrow) entry;
-            if (made == nullptr) return nullptr;
-        }
-        for (std::size_t more = 1;; more *= 2) {
-            if (auto registered = device_.register_memory(bytes_of(pages), rights)) {
-                made->pages = pages;
-                made->rights = rights;
-                made->kept = false;
-                made->process = ::getpid();
-                made->owner = this;
-                made->registration.emplace(std::move(*registered));
-                counts_.registered_bytes += length(pages);
-                return made;
-            }
-            if (idle_.count == 0) break;
-            for (std::size_t i = 0; i < more && idle_.count != 0; ++i) evict();
-        }
-        made->next = std::exchange(spare_, made);
-        return nullptr;
-    }
-
-    void evict() noexcept {
-        ++counts_.evictions;
-        retire(*idle_.first);
-    }
-    /// Will not be found again; deregistered now, or when its last user goes.
-    void retire(entry& e) noexcept {
-        if (last_ == &e) last_ = nullptr;
-        kept_.erase(e);
-        kept_bytes_ -= length(e.pages);
-        e.kept = false;
-        if (watch_ != nullptr) watch_->unwatch(e.pages);
-        if (e.users != 0) return;
-        idle_.remove(e);
-        end(e);
-    }
-    void release(entry& e) noexcept {
-        --leases_;
-        if (--e.users != 0) return;
-        if (e.kept) {
-            idle_.append(e);
-        } else {
-            end(e);
-        }
-    }
-    void end(entry& e) noexcept {
-        if (e.process == ::getpid()) device_.deregister(*e.registration);
-        counts_.registered_bytes -= length(e.pages);
-        e.registration.reset();
-        e.next = std::exchange(spare_, &e);
+    void deregister_entry(detail::registration_entry& e, bool alive) noexcept override {
+        detail::maybe<handle>& registration = static_cast<entry&>(e).registration;
+        if (alive) device_.deregister(*registration);
+        registration.reset();
     }
 
     R& device_;
-    registration_cache_options options_;
-    std::uintptr_t page_ = detail::unmap_watch::page_bytes();
-    detail::unmap_watch* watch_;  // null: keep nothing
-    std::uint64_t seen_ = 0;      // of the watch's sequence
-    entry* last_ = nullptr;       // that was asked for, among those kept
-    detail::range_index<entry> kept_;
-    std::size_t kept_bytes_ = 0;
-    idle_list idle_;
-    unsigned misses_while_full_ = 0;
-    std::size_t leases_ = 0;
-    entry* spare_ = nullptr;
-    registration_cache_statistics counts_;
-    detail::unmap_events unheard_;  // the watch writes here
-    detail::unmap_events heard_;
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/memory/impl/registration_cache.ipp>
+#endif

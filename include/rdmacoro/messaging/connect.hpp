@@ -1,13 +1,13 @@
 // connect and listen: how endpoints come to be.
 #pragma once
 
-#include <rdmacoro/coro/as_result.hpp>
-#include <rdmacoro/coro/channel.hpp>
-#include <rdmacoro/coro/semaphore.hpp>
-#include <rdmacoro/coro/task_group.hpp>
-#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/detail/described_step.hpp>
+#include <rdmacoro/coro/sleep_for.hpp>
+#include <rdmacoro/messaging/detail/connect_attempts.hpp>
+#include <rdmacoro/messaging/detail/opening.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,61 +15,63 @@
 
 namespace rdmacoro {
 
-namespace detail {
-
-/// Ends when the peer has said who it is, or with the reason why it never will.
-template <class Connection>
-class open_operation : public basic_operation<open_operation<Connection>, void>, private phase_waiter {
-public:
-    explicit open_operation(Connection& of) noexcept
-        : open_operation::basic_operation(&of.box().owner()), of_(of) {}
-    void start() noexcept {
-        reached = [](phase_waiter& self, std::error_code outcome) noexcept {
-            auto& here = static_cast<open_operation&>(self);
-            here.outcome_ = outcome;
-            here.complete();
-        };
-        if (of_.is_open() || of_.is_down()) {
-            reached(*this, of_.reason());
-        } else {
-            of_.opener() = this;
-        }
-    }
-    void cancel() noexcept {
-        of_.opener() = nullptr;
-        reached(*this, make_error_code(errc::canceled));
-    }
-    void finish_canceled() noexcept { outcome_ = make_error_code(errc::canceled); }
-    result<void> outcome() noexcept { return outcome_; }
-
-private:
-    Connection& of_;
-    std::error_code outcome_{};
+/// How to connect where the listener may not be there yet.
+struct connect_options {
+    /// For how long in all to try: again after a refusal, or when the peer is lost in the handshake. Zero: once.
+    duration retry_for = duration::zero();
+    /// Of the endpoint.
+    mailbox_options mailbox{};
 };
 
-/// Waits for the peer of a fresh endpoint to say who it is. Throws with the reason when that is no good.
-template <class Endpoint>
-task<> shake_hands(Endpoint& fresh, duration limit) {
-    auto& connection = fresh.connection();
-    open_operation<std::remove_reference_t<decltype(connection)>> opened(connection);
-    const result<void> outcome = co_await as_result(timeout(opened, limit));
-    if (!outcome) {
-        const std::string context = connection.refusal().empty() ? fresh.peer_name() : connection.refusal();
-        throw error(outcome.error(), context);
+namespace detail {
+
+/// The running scheduler's own domain. A transport with several devices chooses one by the address.
+template <transport T>
+typename T::domain& own_domain(std::string_view address) {
+    scheduler& here = running_scheduler();
+    if constexpr (requires {
+                      { T::domain_for(here, address) } -> std::same_as<typename T::domain&>;
+                  }) {
+        return T::domain_for(here, address);
+    } else {
+        return here.template service<typename T::domain>();
     }
 }
 
-/// Connects and shakes hands. The address is copied before the first suspension.
+/// Connects, in `domain` or in the scheduler's own, and shakes hands. The address is copied before the first suspension.
 template <transport T, protocol_list P>
-task<endpoint<T, P>> connect_in(typename T::domain& domain, std::string address, mailbox_options options) {
-    endpoint<T, P> made(domain.owner(), co_await domain.connect(address), options);
-    co_await shake_hands(made, options.handshake_limit);
+[[gnu::cold]] task<endpoint<T, P>> connect_in(typename T::domain* domain, std::string address,
+                                              mailbox_options options) {
+    if (domain == nullptr) {
+        domain = &own_domain<T>(address);
+    } else {
+        require_current(domain->owner(), "connect: the domain is of another scheduler");
+    }
+    const described_step connecting(domain->owner(), connect_facts, address);
+    endpoint<T, P> made(domain->owner(), co_await domain->connect(address), options);
+    open_operation opened(made.connection());
+    const result<void> outcome = co_await as_result(timeout(opened, options.handshake_limit));
+    if (!outcome) throw_refused(made.connection(), outcome.error());
     co_return made;
 }
+
+/// The same, again and again until it succeeds or the time is over.
 template <transport T, protocol_list P>
-task<endpoint<T, P>> connect_default(std::string address, mailbox_options options) {
-    auto& domain = running_scheduler().template service<typename T::domain>();
-    co_return co_await connect_in<T, P>(domain, std::move(address), options);
+[[gnu::cold]] task<endpoint<T, P>> connect_retrying(typename T::domain* domain, std::string address,
+                                                    connect_options options) {
+    if (domain == nullptr) domain = &own_domain<T>(address);
+    scheduler& here = domain->owner();
+    connect_attempts attempts(address, options.retry_for, here.now());
+    for (;;) {
+        try {
+            co_return co_await timeout(connect_in<T, P>(domain, address, options.mailbox),
+                                       attempts.left(here.now()));
+        } catch (const std::system_error& why) {
+            if (!attempts.failed(why)) throw;
+        }
+        co_await sleep_for(attempts.pause(here.now()));
+        if (attempts.left(here.now()) <= duration::zero()) attempts.give_up();
+    }
 }
 
 }  // namespace detail
@@ -86,105 +88,150 @@ task<endpoint<T, P>> connect_default(std::string address, mailbox_options option
 ///     auto peer = co_await rdmacoro::connect<rdmacoro::tcp>("127.0.0.1:7471");
 template <transport T, protocol_list P = default_protocols<T>>
 [[nodiscard]] task<endpoint<T, P>> connect(std::string_view address, const mailbox_options& options = {}) {
-    return detail::connect_default<T, P>(std::string(address), options);
+    return detail::connect_in<T, P>(nullptr, std::string(address), options);
 }
 
-/// The same in a domain of the caller's. Described above.
+/// The same in a domain of the caller's, which is of the scheduler that runs: `errc::invalid_argument` names both if not. Described
+/// above.
 template <transport T, protocol_list P = default_protocols<T>>
 [[nodiscard]] task<endpoint<T, P>> connect(typename T::domain& domain, std::string_view address,
                                            const mailbox_options& options = {}) {
-    return detail::connect_in<T, P>(domain, std::string(address), options);
+    return detail::connect_in<T, P>(&domain, std::string(address), options);
 }
 
-/// Accepts endpoints. New peers shake hands beside each other and in the background: one that says nothing, or nonsense,
-/// delays nobody and is dropped. Destroying it stops listening; endpoints already accepted go on.
+/// The same for a listener that may not be there yet: `options.retry_for` is the time that all may take. Between two attempts it
+/// waits for a millisecond, then for twice as long each time, up to 250 ms, and a random part of that less. Errors that do not
+/// pass, as a wrong address or another version, end it at once. In the end it throws the error of the last attempt that said why.
+///
+///     auto peer = co_await rdmacoro::connect<rdmacoro::shm>("shm://late", {.retry_for = 5s});
+template <transport T, protocol_list P = default_protocols<T>>
+[[nodiscard]] task<endpoint<T, P>> connect(std::string_view address, const connect_options& options) {
+    if (options.retry_for <= duration::zero())
+        return detail::connect_in<T, P>(nullptr, std::string(address), options.mailbox);
+    return detail::connect_retrying<T, P>(nullptr, std::string(address), options);
+}
+
+/// The same in a domain of the caller's.
+template <transport T, protocol_list P = default_protocols<T>>
+[[nodiscard]] task<endpoint<T, P>> connect(typename T::domain& domain, std::string_view address,
+                                           const connect_options& options) {
+    if (options.retry_for <= duration::zero())
+        return detail::connect_in<T, P>(&domain, std::string(address), options.mailbox);
+    return detail::connect_retrying<T, P>(&domain, std::string(address), options);
+}
+
+namespace detail {
+
+/// The state of a listener.
+template <transport T, protocol_list P>
+class listener_state final : public listener_base {
+public:
+    [[gnu::cold]] listener_state(typename T::domain& domain, typename T::listener raw,
+                                 const mailbox_options& options);
+
+    [[nodiscard]] std::string address() const { return raw_.address(); }
+    [[nodiscard]] scheduler& owner() noexcept { return domain_.owner(); }
+
+private:
+    /// Accepts connections as long as there are places, and lets them shake hands.
+    [[gnu::cold]] static child accept_all(child_owner&, listener_state* self);
+
+    typename T::domain& domain_;
+    typename T::listener raw_;
+    message_pool pool_;  // of the links that it accepts
+    mailbox_options options_;
+    task_group workers_;
+};
+
+template <transport T, protocol_list P>
+listener_state<T, P>::listener_state(typename T::domain& domain, typename T::listener raw,
+                                     const mailbox_options& options)
+    : listener_base(options.handshake_limit, workers_),
+      domain_(domain),
+      raw_(std::move(raw)),
+      pool_(options.pool != nullptr ? *options.pool : message_pool::usual()),
+      options_(options) {
+    options_.pool = &pool_;
+    own_children::begin(workers_, running_scheduler(), accept_all, this);
+}
+template <transport T, protocol_list P>
+child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
+    try {
+        for (;;) {
+            while (!self->take_place()) co_await find_place<>(self);
+            typename T::connection made = co_await self->raw_.accept();
+            self->begin_handshake(
+                new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_));
+        }
+    } catch (const std::system_error& failed) {
+        self->fail(failed.code());
+    }
+}
+
+}  // namespace detail
+
+/// Accepts endpoints. The handshakes of new peers run concurrently in the background: a peer that is silent, or sends
+/// nonsense, delays no other and is dropped. Destroying it stops listening; endpoints already accepted go on.
 template <transport T, protocol_list P = default_protocols<T>>
 class listener {
 public:
     /// Described at `listen`.
     listener(typename T::domain& domain, typename T::listener raw, const mailbox_options& options)
-        : state_(std::make_unique<state>(domain, std::move(raw), options)) {
-        state_->workers.spawn(accept_all, state_.get());
-    }
+        : state_(std::make_unique<state>(domain, std::move(raw), options)) {}
 
     /// Awaitable.
     /// Ends with an open `endpoint<T, P>`.
     /// Completes: when a peer has connected and shaken hands.
     /// Buffers: none.
     /// Concurrency: any number at a time.
-    /// Errors: what ended the listening socket.
+    /// Errors: the error that ended the listening socket.
     /// Cancellation: at any time; no peer is lost.
     /// Example:
     ///     for (;;) clients.spawn(serve, co_await listener.accept());
-    [[nodiscard]] task<endpoint<T, P>> accept() { return accept_from(*state_); }
+    [[nodiscard]] task<endpoint<T, P>> accept() { return accept_from(state_.get()); }
 
     /// Where it listens, in the form that `connect` takes; with the real port where 0 was asked for.
-    [[nodiscard]] std::string address() const { return state_->raw.address(); }
+    [[nodiscard]] std::string address() const { return there(state_.get()).address(); }
 
-    /// Peers that connected and were dropped for what they said, or did not say, since the beginning.
-    [[nodiscard]] std::uint64_t refused() const noexcept { return state_->refused; }
+    /// Peers that connected and failed their handshake, since the beginning.
+    [[nodiscard]] std::uint64_t refused() const noexcept { return state_ != nullptr ? state_->refused() : 0; }
+    /// The last of them, and why: `errc::protocol_mismatch` and `errc::version_mismatch` with what both sides have,
+    /// `errc::protocol_violation`, `errc::timed_out`, `errc::peer_lost`. Peers that a transport drops before, such as those of another
+    /// user, are not counted.
+    [[nodiscard]] const listener_refusal& last_refusal() const { return there(state_.get()).last_refusal(); }
 
 private:
-    static constexpr std::size_t most_waiting = 1024;
+    using state = detail::listener_state<T, P>;
 
-    struct state {
-        state(typename T::domain& d, typename T::listener l, const mailbox_options& o)
-            : domain(d), raw(std::move(l)), options(o), ready(most_waiting), places(most_waiting) {}
-        typename T::domain& domain;
-        typename T::listener raw;
-        mailbox_options options;
-        std::uint64_t refused = 0;
-        std::error_code failure{};
-        channel<endpoint<T, P>> ready;
-        semaphore places;  // for peers that shake hands or wait to be accepted
-        task_group workers;
-    };
-
-    static task<> accept_all(state* self) {
-        for (;;) {
-            co_await self->places.acquire();
-            result<typename T::connection> made = co_await as_result(self->raw.accept());
-            if (!made) {
-                self->failure = made.error();
-                self->ready.close();
-                co_return;
-            }
-            self->workers.spawn(admit, self, std::move(*made));
-        }
-    }
-
-    static task<> admit(state* self, typename T::connection made) {
-        endpoint<T, P> fresh(self->domain.owner(), std::move(made), self->options);
-        const result<void> outcome =
-            co_await as_result(detail::shake_hands(fresh, self->options.handshake_limit));
-        if (!outcome) {
-            ++self->refused;
-            self->places.release();
-            co_return;
-        }
-        co_await self->ready.send(std::move(fresh));
-    }
-
-    static task<endpoint<T, P>> accept_from(state& self) {
-        result<endpoint<T, P>> next = co_await as_result(self.ready.receive());
-        if (!next) throw error(next.error() == errc::closed && self.failure ? self.failure : next.error());
-        self.places.release();
-        co_return std::move(*next);
+    [[gnu::cold]] static task<endpoint<T, P>> accept_from(state* self);
+    [[nodiscard]] static state& there(state* self) {
+        if (self == nullptr) detail::throw_error(errc::invalid_argument, "the listener was moved from");
+        return *self;
     }
 
     std::unique_ptr<state> state_;
 };
 
-namespace detail {
 template <transport T, protocol_list P>
-task<listener<T, P>> listen_in(typename T::domain& domain, std::string address, mailbox_options options) {
-    static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
-    co_return listener<T, P>(domain, co_await domain.listen(address), options);
+task<endpoint<T, P>> listener<T, P>::accept_from(state* self) {
+    detail::require_current(there(self).owner(), "accept: the listener is of another scheduler");
+    detail::listener_base::accept_operation next(*self);
+    co_await next;
+    co_return endpoint<T, P>(next.take());
 }
+
+namespace detail {
+/// Listens, in `domain` or in the scheduler's own.
 template <transport T, protocol_list P>
-task<listener<T, P>> listen_default(std::string address, mailbox_options options) {
-    auto& domain = running_scheduler().template service<typename T::domain>();
-    co_return co_await listen_in<T, P>(domain, std::move(address), options);
+[[gnu::cold]] task<listener<T, P>> listen_in(typename T::domain* domain, std::string address,
+                                             mailbox_options options) {
+    static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
+    if (domain == nullptr) {
+        domain = &own_domain<T>(address);
+    } else {
+        require_current(domain->owner(), "listen: the domain is of another scheduler");
+    }
+    co_return listener<T, P>(*domain, co_await domain->listen(address), options);
 }
 }  // namespace detail
 
@@ -199,14 +246,14 @@ task<listener<T, P>> listen_default(std::string address, mailbox_options options
 ///     auto listener = co_await rdmacoro::listen<rdmacoro::tcp>("127.0.0.1:7471");
 template <transport T, protocol_list P = default_protocols<T>>
 [[nodiscard]] task<listener<T, P>> listen(std::string_view address, const mailbox_options& options = {}) {
-    return detail::listen_default<T, P>(std::string(address), options);
+    return detail::listen_in<T, P>(nullptr, std::string(address), options);
 }
 
-/// The same in a domain of the caller's. Described above.
+/// The same in a domain of the caller's, as for `connect`. Described above.
 template <transport T, protocol_list P = default_protocols<T>>
 [[nodiscard]] task<listener<T, P>> listen(typename T::domain& domain, std::string_view address,
                                           const mailbox_options& options = {}) {
-    return detail::listen_in<T, P>(domain, std::string(address), options);
+    return detail::listen_in<T, P>(&domain, std::string(address), options);
 }
 
 }  // namespace rdmacoro

@@ -1,6 +1,6 @@
 // message: a received message that the user reads where it lies.
 //
-// Belongs here: endpoints, mailboxes, and the operations that a user awaits.
+// Belongs here: endpoints, mailboxes, and their operations.
 // Does not belong here: how a message is matched or travels (protocol/), how bytes move (transport/).
 #pragma once
 
@@ -12,16 +12,21 @@
 
 namespace rdmacoro {
 
-/// What a lent receive ends with: the message's bytes, in memory of the toolkit, until this goes. May outlive the endpoint
+/// The value of a lent receive: the message's bytes, in memory of the toolkit, until this is destroyed. May outlive the endpoint
 /// it came from, not the scheduler. Only for the scheduler's thread.
 class message {
 public:
     message() noexcept = default;
+    /// Made by `recv_lent`.
     message(const received& facts, lent_buffer memory) noexcept : facts_(facts), memory_(std::move(memory)) {}
 
+    /// The payload, valid until this object is destroyed.
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return memory_.bytes(); }
+    /// Its length in bytes.
     [[nodiscard]] std::size_t size() const noexcept { return memory_.bytes().size(); }
+    /// Its tag.
     [[nodiscard]] tag_type tag() const noexcept { return facts_.tag; }
+    /// The peer that sent it; 0 at an endpoint.
     [[nodiscard]] peer_id source() const noexcept { return facts_.source; }
 
     /// Gives the memory back now.

@@ -1,6 +1,6 @@
 // The whole messaging room.
 //
-// Belongs here: endpoints, mailboxes, and the operations that a user awaits.
+// Belongs here: endpoints, mailboxes, and their operations.
 // Does not belong here: how a message is matched or travels (protocol/), how bytes move (transport/).
 #pragma once
 

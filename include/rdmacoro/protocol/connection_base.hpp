@@ -1,104 +1,224 @@
-// connection_base: what a connection is without the types of its transport and protocols, and what connections share.
+// connection_base: the part of a connection without the types of its transport and protocols, and the state that
+// connections share.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/detail/described.hpp>
+#include <rdmacoro/protocol/detail/ahead_engine.hpp>
+#include <rdmacoro/protocol/detail/budget_share.hpp>
+#include <rdmacoro/protocol/detail/discarding_receives.hpp>
+#include <rdmacoro/protocol/detail/refusal_timer.hpp>
 #include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/protocol/matching.hpp>
+#include <rdmacoro/protocol/message_pool.hpp>
 #include <rdmacoro/protocol/message_store.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
+#include <rdmacoro/protocol/policy.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 #include <rdmacoro/protocol/tuning.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <system_error>
 
 namespace rdmacoro {
 
-/// How much an endpoint or mailbox may keep.
+/// How much an endpoint or mailbox may store.
 struct mailbox_options {
-    /// For each peer, memory for messages that come before their receive, in bytes; at least 256 KiB.
+    /// For each peer, the most memory for messages that come before their receive, in bytes, with all that belongs to them; at
+    /// least 256 KiB. A peer begins with a part of it.
     std::size_t unexpected_bytes = 4u << 20;
     /// Longest message that a lent receive accepts, in bytes.
     std::size_t lent_bytes = 64u << 20;
-    /// How long a new peer may take to say who it is.
+    /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 424 bytes each. Receives above
+    /// that are canceled as others are.
+    std::size_t canceled_receives = 16384;
+    /// How long the handshake with a new peer may take.
     duration handshake_limit = std::chrono::seconds(10);
-    /// Limits of protocols that this run sets; what is unset here is taken from the environment.
+    /// Limits of protocols that this run sets; unset ones are taken from the environment.
     tuning limits{};
+    /// What all links together that have this pool may store. It is to live until the endpoint, mailbox or listener that is made
+    /// with it exists. nullptr: the links of a listener have a pool of their own, and all others of a scheduler have one
+    /// together, of 64 MiB each, or of sixteen times `unexpected_bytes` where that is more.
+    const message_pool* pool = nullptr;
 };
 
 namespace detail {
 
-/// What the connections of one endpoint or mailbox share.
+/// Notified when the link of a connection has ended, by the connection's name.
+class link_watcher {
+public:
+    virtual void link_ended(peer_id source) noexcept = 0;
+
+protected:
+    ~link_watcher() = default;
+};
+class connection_description;
+
+/// The state that the connections of one endpoint or mailbox share.
 class mailbox_base {
 public:
-    mailbox_base(scheduler& owner, const mailbox_options& options, bool many_sources)
-        : owner_(owner), options_(options), matcher_(many_sources), store_(new message_store) {}
+    mailbox_base(scheduler& owner, const mailbox_options& options, bool many_sources);
     mailbox_base(const mailbox_base&) = delete;
     mailbox_base& operator=(const mailbox_base&) = delete;
-    ~mailbox_base() {
-        while (unexpected_message* m = matcher_.oldest()) {
-            matcher_.remove(*m);
-            message_store::release(*m);
-        }
-        store_->abandon();
-    }
+    ~mailbox_base();
 
     [[nodiscard]] scheduler& owner() noexcept { return owner_; }
     [[nodiscard]] const mailbox_options& options() const noexcept { return options_; }
     [[nodiscard]] matcher& matching() noexcept { return matcher_; }
     [[nodiscard]] message_store& store() noexcept { return *store_; }
+    [[nodiscard]] discarding_receives& discarding() noexcept { return discarding_; }
+    /// nullptr: none.
+    [[nodiscard]] link_watcher*& watcher() noexcept { return watcher_; }
+
+    /// A posted receive is canceled, and leaves the matcher; what drops its message, if that is wanted, takes its place.
+    void leave(receive_request& r) noexcept {
+        if (r.discards_) {
+            leave_discarding(r);
+        } else {
+            matcher_.withdraw(r);
+        }
+    }
+    /// A receive that drops its message, not posted yet. nullptr: there are too many, or memory is short.
+    [[nodiscard]] discarding_receive* make_discarding(tag_match wanted, peer_id source) noexcept {
+        return discarding_.make(owner_, wanted, source, options_.canceled_receives);
+    }
+    /// Drops the stored messages that match, those that are still coming included. Ends with their number.
+    [[nodiscard]] std::size_t discard(peer_id source, tag_match wanted);
+    /// Drops one of them. False: memory is short, and it stays.
+    [[nodiscard]] bool discard(unexpected_message& m) noexcept;
+    [[nodiscard]] pool_state& pool() noexcept { return pool_.state(); }
+    /// The most that a link may be granted, in `credit_bytes`.
+    [[nodiscard]] std::uint32_t budget() const noexcept;
+
+    /// The links to peers with sends that wait for credit.
+    [[nodiscard]] intrusive_list<ahead_engine>& starving() noexcept { return starving_; }
+    /// A receive was posted, and there are such links.
+    void receive_posted() noexcept;
 
 private:
+    void leave_discarding(receive_request& r) noexcept;
+    static void describe(void* self, description& into) noexcept;
+
     scheduler& owner_;
     mailbox_options options_;
     matcher matcher_;
-    message_store* store_;
+    discarding_receives discarding_;
+    message_pool pool_;
+    message_store* store_;  // the pool's
+    intrusive_list<ahead_engine> starving_;
+    link_watcher* watcher_ = nullptr;
+    described described_{this, &mailbox_base::describe};
 };
 
-/// Somebody who waits for a connection to be open, or to be closed.
+/// A caller that waits for a connection to be open, or to be closed.
 struct phase_waiter {
     using function = void (*)(phase_waiter& self, std::error_code outcome) noexcept;
     function reached = nullptr;
 };
 
-/// What a connection is without the types of its transport and protocols.
+/// A protocol list as a connection needs it for its handshake.
+struct list_identity {
+    std::uint64_t fingerprint = 0;
+    std::string (*text)() = nullptr;
+    /// Whether the link matches messages, and not the mailbox.
+    bool link_matches = false;
+    /// Whether messages may be sent ahead of their turn: both sides do not number them.
+    bool overtakes = false;
+    /// Whether a policy admits a plain send of that many bytes over a link with these capabilities.
+    bool (*carries)(std::size_t bytes, const capabilities& link) noexcept = nullptr;
+};
+
+/// The part of a connection without the types of its transport and protocols: the handshake, goodbyes, credit, sends
+/// that wait, messages on their way to a receive, and the end. It calls link and engines through virtual functions,
+/// none of which is on a short message's path.
 class connection_base {
 public:
     connection_base(const connection_base&) = delete;
     connection_base& operator=(const connection_base&) = delete;
 
-    /// `half_closed`: the peer said goodbye; what it sent can still be received.
+    /// `half_closed`: the peer has sent its goodbye; its earlier messages can still be received.
     enum class phase : std::uint8_t { opening, open, half_closed, closing, down };
 
-    [[nodiscard]] mailbox_base& box() noexcept { return *box_; }
+    [[nodiscard]] mailbox_base& mailbox() noexcept { return *mailbox_; }
     [[nodiscard]] peer_id source() const noexcept { return source_; }
     [[nodiscard]] const metrics& counts() const noexcept { return counts_; }
     [[nodiscard]] metrics& counts() noexcept { return counts_; }
     [[nodiscard]] credit_account& credits() noexcept { return credits_; }
-    /// Why nothing can be sent or received any more; zero while it can.
+    /// The reason of the connection's end; zero while messages can be sent or received.
     [[nodiscard]] std::error_code reason() const noexcept { return reason_; }
-    /// Why a post failed. The link may know before it says that it is down.
+    /// The reason of a failed post. Posts may fail before the link reports that it is down.
     [[nodiscard]] std::error_code why_failed() const noexcept {
         if (reason_) return reason_;
         return ending_ ? ending_ : make_error_code(errc::peer_lost);
     }
     [[nodiscard]] bool is_down() const noexcept { return phase_ == phase::down; }
+    [[nodiscard]] bool is_open() const noexcept { return phase_ == phase::open; }
+    [[nodiscard]] bool can_send() const noexcept { return phase_ == phase::open; }
     /// Whether messages may still come.
-    [[nodiscard]] bool receives() const noexcept { return phase_ != phase::down && !peer_said_goodbye_; }
+    [[nodiscard]] bool receives() const noexcept { return receives_; }
+    /// Why no message can come any more. `peer_id`: as a receiving operation's poller.
+    [[nodiscard]] status why_not_from(peer_id) const noexcept {
+        if (receives()) [[likely]]
+            return {};
+        return reason_ ? status(reason_) : status(errc::closed);
+    }
+    /// The peer's name, for errors.
+    [[nodiscard]] const noted_peer& own_name() const noexcept { return own_name_; }
+    /// Why the handshake failed, for people; empty when there is nothing to add.
+    [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
-    /// A receive met a message that is still coming here.
+    // ---- the link and the engines
+
+    /// A receive has matched a message that is still coming here.
     virtual void matched(unexpected_message& m, receive_request& r) noexcept = 0;
     /// A receive that is being filled is canceled. False: its memory is not free yet, and it ends later.
     [[nodiscard]] virtual bool forget_receive(receive_request& r) noexcept = 0;
+    /// Whether receives are posted with the link, and not in the mailbox.
+    [[nodiscard]] virtual bool has_receives() noexcept { return false; }
     virtual unsigned poll(unsigned budget) noexcept = 0;
-    virtual void say_credit() noexcept = 0;
+    [[nodiscard]] virtual std::string peer_name() const = 0;
+    /// The link's capabilities, with the limits of this run.
+    [[nodiscard]] virtual const capabilities& capabilities_in_force() const noexcept = 0;
+    /// Posts a message of a policy, by its number on the wire. `begins`: it is the first of a message to be matched.
+    virtual post_result post_kind(std::uint8_t kind, std::uint8_t flags, tag_type tag,
+                                  const const_buffers& payload, send_request& r, bool begins) noexcept = 0;
+    /// The same for a few bytes that are copied.
+    post_result post_copied_kind(std::uint8_t kind, std::uint8_t flags, tag_type tag,
+                                 std::span<const std::byte> payload, bool begins) noexcept;
 
-    /// A kept message is kept no longer: its peer may send others.
+    // ---- for operations
+
+    /// Withdraws a send: from the queue, or from its engine.
+    void cancel_send(send_request& r) noexcept;
+    /// Notified when the connection is open, or down before that.
+    [[nodiscard]] phase_waiter*& opener() noexcept { return opener_; }
+    /// Sends a goodbye once everything else is sent; notifies `closer` when the peer has seen it, or the link is down.
+    void begin_close(phase_waiter& closer) noexcept;
+    void close(std::error_code why) noexcept;
+    /// Moves to another mailbox, with the messages stored in this one; receives posted there may match them. Precondition: no
+    /// receive or probe of the old mailbox is pending.
+    void move_to(mailbox_base& box, peer_id source) noexcept;
+
+    // ---- credit
+
+    void send_credit() noexcept;
+    /// A stored message is free: the peer may send others.
     void give_back(std::uint32_t cost) noexcept {
         credits_.release(cost);
         if (credits_.overdue()) [[unlikely]]
-            say_credit();
+            send_credit();
+    }
+    /// A message that matched a receive at once. False: its sender had no credit for it, and the link is down.
+    [[nodiscard, gnu::always_inline]] bool pass(std::uint32_t cost) noexcept {
+        if (!credits_.pass(cost)) [[unlikely]] {
+            violation();
+            return false;
+        }
+        if (credits_.overdue()) [[unlikely]]
+            send_credit();
+        return true;
     }
 
     void count_copy(std::size_t bytes) noexcept {
@@ -110,91 +230,88 @@ public:
         counts_.bytes_received += bytes;
     }
 
+    // ---- sends, for policies
+
+    /// A send that has begun will end later, by `finish_send`; or something must be sent before a goodbye, until `settled`.
+    void under_way() noexcept { ++active_sends_; }
+    void settled() noexcept {
+        --active_sends_;
+        if (phase_ == phase::closing) maybe_goodbye();
+    }
+    /// A send has ended while it began.
+    [[gnu::always_inline]] void sent_at_once(send_request& r) noexcept {
+        ++counts_.messages_sent;
+        counts_.bytes_sent += r.from_.size();
+        r.finish({});
+    }
+    void finish_send(send_request& r, status outcome) noexcept {
+        --active_sends_;
+        if (outcome) {
+            r.finish(outcome);
+        } else {
+            sent_at_once(r);
+        }
+        if (phase_ == phase::closing) [[unlikely]]
+            maybe_goodbye();
+    }
+    /// A condition of the policy's own that made sends wait is over.
+    void room_for_sends() noexcept {
+        if (!queue_.empty() && !draining_) drain();
+    }
+    /// Takes memory back from the transport. Zero: the posted message counts as sent. Otherwise the link is down, and
+    /// the send has ended.
+    [[nodiscard]] status revoke(send_request& r) noexcept;
+
     // ---- messages on their way to a receive, for policies
 
     [[nodiscard]] receive_request* match(tag_type tag) noexcept {
-        return box_->matching().arrived(source_, tag);
+        return mailbox_->matching().arrived(source_, tag);
     }
+    /// `match` for engines that are not templates: counted, and an announced receive is noted as superseded.
+    [[nodiscard]] receive_request* match_counted(tag_type tag) noexcept;
 
-    /// Whether a message that nobody wants should be left in the network for the moment: while coroutines wait for their
+    // The order of messages, by which announcements are numbered: each side counts the messages of a direction alike, the
+    // sender when the first message of a policy (its kind 0) is posted, the receiver when it is matched or stored.
+    void message_seen() noexcept { ++messages_seen_; }
+    [[nodiscard]] std::uint64_t messages_seen() const noexcept { return messages_seen_; }
+
+    /// Whether a message without a receive should be left in the network for the moment: while coroutines wait for their
     /// turn one of them may post its receive, which saves a copy.
-    [[nodiscard]] bool better_later() noexcept {
-        if (!box_->owner().has_ready() || deferrals_ >= most_deferrals) {
-            deferrals_ = 0;
-            return false;
-        }
-        ++deferrals_;
-        return true;
-    }
+    [[nodiscard]] bool better_to_defer() noexcept;
 
+    /// Room for a message of `bytes`, of which up to `room` come unasked. Not in the matcher yet. nullptr: the link is down.
+    [[nodiscard]] unexpected_message* keep_message(std::size_t policy, tag_type tag, std::size_t bytes,
+                                                   std::size_t room, std::uint32_t cost) noexcept;
     /// Lets receives and probes find it.
-    void announce(unexpected_message& m) noexcept {
-        ++counts_.unexpected;
-        box_->matching().add(m);
-    }
-    /// A complete kept message goes to the receive that waits for it, or is announced.
-    void offer(unexpected_message& m) noexcept {
-        m.source = source_;  // we may have moved to another mailbox since it began
-        if (receive_request* r = match(m.tag)) {
-            hand_over(m, *r);
-        } else {
-            announce(m);
-        }
-    }
-    void free(unexpected_message& m) noexcept {
-        give_back(m.cost);
-        message_store::release(m);
-    }
-    /// The payload of a message that is in the matcher, and of which only the beginning was kept, is here: it is kept
+    void announce(unexpected_message& m) noexcept;
+    /// A complete stored message goes to the receive that waits for it, or is announced.
+    void offer(unexpected_message& m) noexcept;
+    void free(unexpected_message& m) noexcept;
+    /// The payload of a message that is in the matcher, and of which only the beginning was stored, is here: it is stored
     /// whole from now on, in its place. False: memory is short.
-    [[nodiscard]] bool complete(unexpected_message& m, std::span<const std::byte> payload) noexcept {
-        unexpected_message* whole = box_->store().make(payload.size());
-        if (whole == nullptr) return false;
-        whole->from = m.from;
-        whole->source = m.source;
-        whole->cost = m.cost;
-        whole->tag = m.tag;
-        whole->bytes = whole->stored = payload.size();
-        whole->policy = m.policy;
-        box_->matching().replace(m, *whole);
-        message_store::release(m);
-        if (payload.empty()) return true;
-        std::memcpy(whole->payload(), payload.data(), payload.size());
-        count_copy(payload.size());
-        return true;
-    }
+    [[nodiscard]] bool complete(unexpected_message& m, std::span<const std::byte> payload) noexcept;
     /// Takes a message back out of the matcher.
     void withdraw(unexpected_message& m) noexcept {
-        box_->matching().remove(m);
+        mailbox_->matching().remove(m);
         free(m);
     }
 
-    /// A complete kept message, out of the matcher, goes to a receive.
-    static void hand_over(unexpected_message& m, receive_request& r) noexcept {
-        r.got_ = {m.bytes, m.tag, m.source};
-        status outcome;
-        std::uint64_t info = 0;
-        if (m.from != nullptr) m.from->count_received(m.bytes);
-        if (r.is_lent()) {
-            if (m.from != nullptr) m.from->give_back(m.cost);  // from here on it is the user's memory
-            *r.loan_ = message_store::lend(m);
-            r.finish({});
+    /// The one place where a receive ends that has matched a message. A message that its receive could not take, as it was
+    /// too long or was given up, does not count as received. `from`: its connection; nullptr when that no longer exists.
+    [[gnu::always_inline]] static void end_receive(connection_base* from, receive_request& r,
+                                                   const received& message, status outcome = {}) noexcept {
+        if (outcome) [[unlikely]] {
+            end_unreceived(from, r, message.bytes, outcome);
             return;
         }
-        if (m.bytes > r.into_.size()) {
-            outcome = errc::truncated;
-            info = m.bytes;
-        } else if (m.bytes != 0) {
-            copy_in({m.payload(), m.bytes}, r.into_, 0);
-            if (m.from != nullptr) m.from->count_copy(m.bytes);
-        }
-        if (m.from != nullptr) m.from->give_back(m.cost);
-        message_store::release(m);
-        r.finish(outcome, info);
+        if (from != nullptr) from->count_received(message.bytes);
+        r.got_ = message;
+        r.finish({});
     }
-
-    /// A kept message, out of the matcher, and a receive have met.
-    static void meet(unexpected_message& m, receive_request& r) noexcept {
+    /// A complete stored message, out of the matcher, goes to a receive.
+    static void hand_over(unexpected_message& m, receive_request& r) noexcept;
+    /// A stored message, out of the matcher, and a receive match.
+    static void match(unexpected_message& m, receive_request& r) noexcept {
         if (m.complete) {
             hand_over(m, r);
         } else {
@@ -202,92 +319,182 @@ public:
         }
     }
 
-    /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended.
-    [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes) noexcept {
-        r.filling_ = this;
-        if (!r.is_lent()) {
-            if (bytes <= r.into_.size()) return true;
-        } else if (bytes <= box_->options().lent_bytes) {
-            r.block_ = box_->store().make(bytes);
-            if (r.block_ != nullptr) return true;
-            r.finish(make_error_code(errc::no_resources));
-            return false;
+    /// A whole message for a receive.
+    [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag,
+                                             std::span<const std::byte> payload) noexcept {
+        if (r.is_lent() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
+            fill_unusual(r, tag, payload);
+            return;
         }
-        r.finish(make_error_code(errc::truncated), bytes);
-        return false;
-    }
-    [[nodiscard]] std::span<std::byte> space(receive_request& r, std::size_t at, std::size_t most) noexcept {
-        const std::span<std::byte> piece = r.block_ != nullptr
-                                               ? std::span<std::byte>(r.block_->payload() + at, most)
-                                               : r.into_.at_offset(at);
-        return piece.first(std::min(piece.size(), most));
-    }
-    /// Where all of its `bytes` go, at least. Precondition: `begin_fill` answered true.
-    [[nodiscard]] mutable_buffers destination(receive_request& r, std::size_t bytes) noexcept {
-        if (r.block_ != nullptr) return std::span<std::byte>(r.block_->payload(), bytes);
-        return r.into_;
-    }
-    void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept {
-        if (payload.empty()) return;
-        if (r.block_ != nullptr) {
-            std::memcpy(r.block_->payload() + at, payload.data(), payload.size());
-        } else {
-            copy_in(payload, r.into_, at);
-        }
+        copy_bytes(r.into_.front().data(), payload.data(), payload.size());
         count_copy(payload.size());
+        end_receive(this, r, {payload.size(), tag, source_});
     }
+    /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended.
+    [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes) noexcept;
+    [[nodiscard]] std::span<std::byte> space(receive_request& r, std::size_t at, std::size_t most) noexcept;
+    /// Where all of its `bytes` go, at least. Precondition: `begin_fill` answered true.
+    [[nodiscard]] mutable_buffers destination(receive_request& r, std::size_t bytes) noexcept;
+    void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept;
     /// A receive that was being filled ends without its message.
-    void fail_fill(receive_request& r, std::error_code why) noexcept {
-        if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
-        r.finish(why);
-    }
-    void end_fill(receive_request& r, tag_type tag, std::size_t bytes) noexcept {
-        count_received(bytes);
-        r.got_ = {bytes, tag, source_};
-        if (r.block_ != nullptr) {
-            r.block_->stored = bytes;
-            *r.loan_ = message_store::lend(*std::exchange(r.block_, nullptr));
-        }
-        r.finish({});
-    }
+    void fail_fill(receive_request& r, std::error_code why) noexcept { end_unreceived(this, r, 0, why); }
+    void end_fill(receive_request& r, tag_type tag, std::size_t bytes) noexcept;
+
+    /// A control message takes effect.
+    void obey(const wire_header& h) noexcept;
+
+    /// The peer broke the protocol. Ends the link.
+    delivery violation() noexcept;
+
+    // ---- the part of the link's sink that is the same for all
+
+    void writable() noexcept;
+    void link_down(std::error_code why) noexcept;
 
 protected:
-    connection_base(mailbox_base& box, peer_id source) noexcept
-        : box_(&box),
-          source_(source),
-          credits_(std::max(least_budget, static_cast<std::uint32_t>(std::min<std::size_t>(
-                                              box.options().unexpected_bytes / credit_bytes, 0x7fffffff)))) {}
+    friend class ahead_engine;
+
+    /// The events that engines are notified of.
+    enum class engine_event : std::uint8_t {
+        writable,   ///< the transport has room again
+        closing,    ///< this side has begun to close
+        failed,     ///< the link is down
+        peer_left,  ///< the peer has sent its goodbye
+        moved       ///< the connection belongs to another mailbox
+    };
+
+    connection_base(mailbox_base& box, peer_id source, const list_identity& list) noexcept;
     ~connection_base() = default;
 
-    /// Nothing more comes from this peer: receives that only it could serve end.
-    void fail_receives() noexcept {
-        const std::error_code why = reason_ ? reason_ : make_error_code(errc::closed);
-        box_->matching().take_all_of(
-            source_, [&](receive_request& r) noexcept { r.finish(why); },
-            [&](probe_request& p) noexcept { p.finish(why); });
-    }
-    static void tell(phase_waiter*& who, std::error_code outcome) noexcept {
-        if (phase_waiter* waiter = std::exchange(who, nullptr)) waiter->reached(*waiter, outcome);
+    // The link and the engines, as this class needs them.
+    virtual post_result post_raw(const message_header& header, const const_buffers& payload) noexcept = 0;
+    [[nodiscard]] virtual bool revoke_posted(completion& c) noexcept = 0;
+    [[nodiscard]] virtual lent_buffer lend_payload() noexcept = 0;
+    virtual void close_link(std::error_code why) noexcept = 0;
+    virtual void notify_engines(engine_event what, std::error_code reason) noexcept = 0;
+    /// Begins a send that has waited.
+    virtual start_result begin_queued(send_request& r) noexcept = 0;
+    virtual void cancel_in_engine(send_request& r) noexcept = 0;
+    // Of lists that announce receives, or leave matching to the link.
+    virtual void note_begun(tag_type) noexcept {}
+    virtual void note_superseded(receive_request&) noexcept {}
+    [[nodiscard]] virtual std::uint64_t posted_with_link() noexcept { return 0; }
+    [[nodiscard]] virtual bool last_word(const wire_header&) noexcept { return false; }
+    /// Names the parties that move the link on, and describes what the engines hold.
+    virtual void describe_engines(connection_description& into) noexcept = 0;
+
+    /// The link is connected: the handshake begins. `link`: its capabilities.
+    void begin_handshake(const capabilities& link);
+    /// The connection ends. To be called by the destructor of the derived class.
+    void disown() noexcept;
+    void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
+    void control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
+    /// Queues a send that must wait for earlier sends or the handshake, or fails it when it cannot be sent any more.
+    void send_later(send_request& r) noexcept;
+    void wait(send_request& r, start_result why) noexcept;
+    /// Begins the waiting sends, in order, until one must wait again.
+    void drain() noexcept;
+    /// The peer gave credit back while sends wait.
+    void credit_came() noexcept;
+    [[gnu::always_inline]] void header_taken(const wire_header& h) noexcept {
+        if (h.credits == 0 || phase_ == phase::down) return;
+        if (!credits_.returned(h.credits)) [[unlikely]] {
+            violation();
+        } else if (!queue_.empty()) [[unlikely]] {
+            credit_came();
+        }
     }
 
-    static constexpr std::uint8_t most_deferrals = 8;
-
-    mailbox_base* box_;
+    mailbox_base* mailbox_;
     peer_id source_;
     phase phase_ = phase::opening;
+    bool receives_ = true;  // neither down nor left by the peer
     bool peer_said_goodbye_ = false;
     bool owes_hello_ = false;
     bool owes_credit_ = false;
     bool owes_goodbye_ = false;
     bool owes_goodbye_seen_ = false;
+    bool owes_starved_ = false;
+    bool starved_ = false;       // what the first of the waiting sends waits for is the peer's to give
+    bool said_starved_ = false;  // and neither credit nor a question has come since
     std::uint8_t deferrals_ = 0;
     std::uint32_t active_sends_ = 0;
-    credit_account credits_;
+    credit_account credits_{0};
     metrics counts_{};
-    intrusive_list<send_request> queue_;  // sends that wait for credit or room, in order
+    ahead_engine ahead_{*this};
+    intrusive_list<send_request> queue_;    // sends that wait for credit or room, in order
+    const capabilities* limits_ = nullptr;  // `tuned_`, when this run or the peer's budget sets limits
+    std::uint64_t messages_seen_ = 0;       // of the peer
+    receive_request* leaving_ = nullptr;    // matched by the message at hand while it was being canceled
     std::error_code reason_{};
-    std::error_code ending_{};  // what we are closing the link with
+
+private:
+    post_result post_word(std::uint8_t kind, std::uint8_t flags, tag_type tag,
+                          const const_buffers& payload) noexcept;
+    [[nodiscard]] bool send_word(control_kind kind) noexcept;
+    [[nodiscard]] bool send_hello() noexcept;
+    /// Sends the owed control messages that belong to no policy.
+    void send_owed() noexcept;
+    /// The peer's budget is known: a message that costs more than a quarter of it goes by a policy that does not send all
+    /// of it unasked, or, where the list has none, only if the whole budget pays for it.
+    void limit_unasked();
+    /// The first of the waiting sends waits for credit, or for the peer to receive.
+    void starve() noexcept;
+    /// The peer's does.
+    void peer_starved() noexcept;
+    /// The grant follows what the peer uses and what the pool has. `starving`: the peer waits for more.
+    void regrant(bool starving) noexcept;
+    /// Other links want more of the pool: asks a peer that is idle for what it does not use.
+    void short_of_memory() noexcept;
+    void recall_arrived(const wire_header& h) noexcept;
+    void feed() noexcept;
+    void feed_now() noexcept;
+    void maybe_goodbye() noexcept;
+    void refuse(errc why, std::uint32_t version, std::span<const std::byte> list) noexcept;
+    /// The peer sends nothing more: ends the receives that only it could serve.
+    void fail_receives() noexcept;
+    void fill_unusual(receive_request& r, tag_type tag, std::span<const std::byte> payload) noexcept;
+    /// The part of `end_receive` for failures. `bytes`: the message's length, which a truncated receive reports.
+    static void end_unreceived(connection_base* from, receive_request& r, std::size_t bytes,
+                               status outcome) noexcept;
+    static void notify(phase_waiter*& waiter, std::error_code outcome) noexcept;
+    static void describe(void* self, description& into) noexcept;
+    void describe_own(connection_description& into) noexcept;
+
+    static constexpr std::uint8_t most_deferrals = 8;
+    /// How long credit that a waiting peer is owed may be gathered.
+    static constexpr duration gathering = std::chrono::milliseconds(1);
+
+    /// A peer that has sent nothing for so long is asked for what it does not use.
+    static constexpr duration long_idle = std::chrono::milliseconds(100);
+
+    budget_share share_;  // of which `credits_` are granted
+    refusal_timer feeding_;
+    time_point idle_since_{};            // as seen when memory was short
+    std::uint64_t received_before_ = 0;  // messages, when memory was short last
+    std::uint32_t asked_back_ = 0;       // units of credit; until the peer's answer
+    std::uint32_t given_up_ = 0;         // units, as the answer to the peer's question
+    bool owes_recall_ = false;
+    bool owes_given_up_ = false;
+    bool sent_goodbye_ = false;
+    bool draining_ = false;
+    bool sends_first_ = false;  // at the next `writable`
+    list_identity list_;
+    std::error_code ending_{};  // why this side is closing the link
+    phase_waiter* opener_ = nullptr;
+    phase_waiter* closer_ = nullptr;
+    std::string refusal_;
+    noted_peer own_name_{};
+    capabilities tuned_{};
+    described described_{this, &connection_base::describe};
 };
 
 }  // namespace detail
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/ahead_engine.ipp>
+#include <rdmacoro/protocol/impl/connection_base.ipp>
+#include <rdmacoro/protocol/impl/connection_messages.ipp>
+#include <rdmacoro/protocol/impl/requests.ipp>
+#endif

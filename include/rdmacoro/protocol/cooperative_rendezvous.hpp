@@ -1,7 +1,7 @@
 // cooperative_rendezvous: both sides copy one message at once.
 //
 //   sender                                      receiver
-//     | -- request (source's region, a claim) ---> |   matched, or kept
+//     | -- request (source's region, a claim) ---> |   matched, or stored
 //     | <----------- ready (destination's region) - |
 //     | ===== put, from the back ====>              |   whenever the sender makes progress
 //     |              <===== get, from the front === |   until they meet
@@ -14,35 +14,24 @@
 #include <rdmacoro/protocol/detail/rendezvous_engine.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 namespace rdmacoro {
 
-/// For transports whose copies are made by the two ends' own processors, such as shared memory: two cores copy twice as
-/// fast as one. Where the transport cannot, it is `get_rendezvous`. Carries messages of any length, synchronous ones
-/// included. `Limit` is `up_to<Bytes>`; `From` is `from<Bytes>` or
-/// `from_transport`.
+/// For transports that copy by the two ends' own processors, such as shared memory: two cores copy twice as fast as
+/// one. Over other transports it is `get_rendezvous`. Carries messages of any length, synchronous ones included.
+/// `Limit` is `up_to<Bytes>`; `From` is `from<Bytes>` or `from_transport`.
 template <class Limit = up_to_transport, class From = from<0>>
-struct cooperative_rendezvous {
+struct cooperative_rendezvous : detail::rendezvous_policy<Limit, From> {
     static constexpr std::string_view name = "cooperative_rendezvous";
     static constexpr std::string_view description = "both sides copy it, from its two ends";
-    static constexpr std::uint8_t kinds = detail::rendezvous_kinds;
     static constexpr std::uint64_t metrics::* sent_counter = &metrics::cooperative_sent;
-    static constexpr bool needs_one_sided = true;
 
-    [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
-        static_cast<void>(link);
-        return Limit::bytes == 0 ? static_cast<std::size_t>(-1) : Limit::bytes;
-    }
-    [[nodiscard]] static constexpr std::size_t shortest(const capabilities& link) noexcept {
-        return From::bytes(link);
-    }
     [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
-        return link.one_sided && link.one_sided_offloaded && m.bytes >= shortest(link) &&
-               m.bytes <= longest(link);
+        return link.one_sided_offloaded && detail::rendezvous_policy<Limit, From>::admits(m, link);
     }
-    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept {
-        return Limit::bytes ^ From::parameter << 32;
-    }
-
     [[nodiscard]] static std::string text() { return detail::limits_text<Limit, From>(name); }
 
     template <class Context, class Listed = cooperative_rendezvous>

@@ -2,7 +2,7 @@
 //
 //   sender                       receiver
 //     | -- header + payload ------> |   matched: copied to its place, or lent
-//     |                             |   not matched: kept, as the sender's credit pays for
+//     |                             |   not matched: stored, as the sender's credit pays for
 #pragma once
 
 #include <rdmacoro/protocol/detail/eager_engine.hpp>

@@ -12,15 +12,15 @@ namespace rdmacoro {
 
 /// One line of the table: messages from `first` to `last` bytes go by the policy of this index and name.
 struct protocol_range {
-    std::size_t first = 0;
-    std::size_t last = 0;
-    bool synchronous = false;
-    std::size_t policy = 0;
-    std::string name;
-    std::string description;
+    std::size_t first = 0;     ///< from this length, in bytes
+    std::size_t last = 0;      ///< to this length, included
+    bool synchronous = false;  ///< of `ssend`, not of `send`
+    std::size_t policy = 0;    ///< its index in the list; `protocols::none`: no policy admits these
+    std::string name;          ///< the policy's name
+    std::string description;   ///< how it carries a message
 };
 
-/// The ranges of sizes and their policies, for a link with these capabilities; first those of plain sends, then those of
+/// The ranges of sizes and their policies, for a link with these capabilities; first the ranges of plain sends, then of
 /// synchronous ones.
 template <protocol_list Protocols>
 [[nodiscard]] std::vector<protocol_range> protocol_ranges(const capabilities& link) {
@@ -48,7 +48,8 @@ template <protocol_list Protocols>
     return ranges;
 }
 
-/// The table of a transport's protocols for people. `link`: the capabilities of a connected link, or what is known before.
+/// The table of a transport's protocols for people. `link`: the capabilities of a connected link, or the transport's
+/// static ones.
 template <class Transport, protocol_list Protocols = default_protocols<Transport>>
 [[nodiscard]] std::string explain(const capabilities& link = Transport::static_capabilities) {
     const auto text_of = [](std::size_t bytes) {

@@ -1,7 +1,7 @@
 // get_rendezvous: the receiver gets the message from the sender's memory.
 //
 //   sender                             receiver
-//     | -- request (source's region) ---> |   matched, or kept: a few bytes, whatever the message's length
+//     | -- request (source's region) ---> |   matched, or stored: a few bytes for any length of message
 //     | <=============== get ============ |   straight to its place
 //     | <--------------------- received - |   the send has ended
 //
@@ -18,6 +18,10 @@
 #include <rdmacoro/protocol/detail/rendezvous_engine.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 namespace rdmacoro {
 
 /// Carries messages of any length without a copy above the transport, synchronous ones included: a send ends when the
@@ -27,25 +31,10 @@ namespace rdmacoro {
 /// Sources: RGET of MPI libraries; its alternation with PUT after FastMPJ's ugnidev (Exposito et al., "Low-latency Java
 /// communication devices on RDMA-enabled networks", 2015).
 template <class Limit = up_to_transport, class From = from<0>>
-struct get_rendezvous {
+struct get_rendezvous : detail::rendezvous_policy<Limit, From, &capabilities::get_bytes> {
     static constexpr std::string_view name = "get_rendezvous";
     static constexpr std::string_view description = "the receiver gets it from the sender's memory";
-    static constexpr std::uint8_t kinds = detail::rendezvous_kinds;
     static constexpr std::uint64_t metrics::* sent_counter = &metrics::get_sent;
-    static constexpr bool needs_one_sided = true;
-
-    [[nodiscard]] static constexpr std::size_t longest(const capabilities& link) noexcept {
-        return Limit::bytes == 0 ? link.get_bytes : Limit::bytes;
-    }
-    [[nodiscard]] static constexpr std::size_t shortest(const capabilities& link) noexcept {
-        return From::bytes(link);
-    }
-    [[nodiscard]] static constexpr bool admits(const message_facts& m, const capabilities& link) noexcept {
-        return link.one_sided && m.bytes >= shortest(link) && m.bytes <= longest(link);
-    }
-    [[nodiscard]] static constexpr std::uint64_t parameter() noexcept {
-        return Limit::bytes ^ From::parameter << 32;
-    }
 
     [[nodiscard]] static std::string text() { return detail::limits_text<Limit, From>(name); }
 

@@ -1,16 +1,17 @@
-// metrics: what one link has done, in counts that tests can rely on.
+// metrics: counts of one link's operations, exact enough for tests to rely on.
 #pragma once
 
 #include <cstdint>
 
 namespace rdmacoro {
 
-/// Counts of one endpoint or mailbox peer since it was connected. Plain numbers: read them on the scheduler's thread.
+/// Counts of one endpoint or mailbox peer since it was connected. Plain numbers: read them on the scheduler's thread. A message is
+/// sent when its send has ended well, and received when its receive has: a truncated or canceled one is not counted.
 struct metrics {
-    std::uint64_t messages_sent = 0;
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t messages_received = 0;
-    std::uint64_t bytes_received = 0;
+    std::uint64_t messages_sent = 0;      ///< messages sent
+    std::uint64_t bytes_sent = 0;         ///< of payload, in bytes
+    std::uint64_t messages_received = 0;  ///< by receives that ended with a value
+    std::uint64_t bytes_received = 0;     ///< in those
     std::uint64_t eager_sent = 0;     ///< messages sent by `eager`, or by `reuse_aware_eager` as `eager` does
     std::uint64_t in_place_sent = 0;  ///< messages sent from memory that `reuse_aware_eager` had prepared
     std::uint64_t reuse_registrations = 0;  ///< times it prepared memory
@@ -21,25 +22,28 @@ struct metrics {
     std::uint64_t cooperative_sent = 0;     ///< messages sent by `cooperative_rendezvous`
     std::uint64_t staged_sent = 0;          ///< messages sent by `staged_get`
     std::uint64_t switched_to_put =
-        0;  ///< messages whose source could be got, and that were put, seen by each side
+        0;  ///< messages that were put although their source could be got, counted at each side
     std::uint64_t regions_exposed = 0;  ///< pieces of memory opened to the peer for messages
     std::uint64_t speculative_sent =
         0;  ///< messages sent by `speculative`, into announced buffers or by its fallback
-    std::uint64_t announcements_used = 0;     ///< of those, into buffers that the peer had announced
-    std::uint64_t announced = 0;              ///< buffers that this side announced
-    std::uint64_t announcements_met = 0;      ///< of those, used
-    std::uint64_t announcements_crossed = 0;  ///< of those, whose message asked for a rendezvous all the same
-    std::uint64_t announcements_mispredicted = 0;  ///< of those, whose message came by another policy
+    std::uint64_t announcements_used = 0;  ///< of those, into buffers that the peer had announced
+    std::uint64_t announced = 0;           ///< buffers that this side announced
+    std::uint64_t announcements_met = 0;   ///< of those, used
+    std::uint64_t announcements_crossed =
+        0;  ///< of those, matched by a message that asked for a rendezvous nevertheless
+    std::uint64_t announcements_mispredicted = 0;  ///< of those, matched by a message of another policy
     std::uint64_t announcements_withdrawn = 0;     ///< of those, taken back when a receive was canceled
     std::uint64_t speculation_stopped = 0;         ///< times announcing did not pay
     std::uint64_t speculation_resumed = 0;         ///< times it was tried again
     std::uint64_t unexpected = 0;                  ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;         ///< copies made above the transport: received, kept, staged
-    std::uint64_t bytes_copied = 0;           ///< in those copies
-    std::uint64_t lent = 0;                   ///< messages handed to the user without a copy
-    std::uint64_t credit_waits = 0;           ///< sends that had to wait for credit
-    std::uint64_t room_waits = 0;             ///< sends that had to wait for the transport
-    std::uint64_t credit_messages = 0;        ///< messages sent only to give credit back
+    std::uint64_t payload_copies = 0;   ///< copies made above the transport: received, stored, staged
+    std::uint64_t bytes_copied = 0;     ///< in those copies
+    std::uint64_t lent = 0;             ///< messages lent to the user without a copy
+    std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit
+    std::uint64_t room_waits = 0;       ///< sends that had to wait for the transport
+    std::uint64_t credit_messages = 0;  ///< messages sent only to give credit back
+    std::uint64_t sent_ahead =
+        0;  ///< messages sent ahead of others that waited for credit, to receives that waited
     std::uint64_t provider_matched_sent = 0;  ///< messages that the transport matches
 };
 

@@ -1,7 +1,7 @@
 // The whole protocol room.
 //
-// Belongs here: what is on the wire, matching, flow control, and one file for each protocol policy.
-// Does not belong here: how bytes move (transport/), what a user awaits (messaging/).
+// Belongs here: wire formats, matching, flow control, and one file for each protocol policy.
+// Does not belong here: how bytes move (transport/), the operations of users (messaging/).
 #pragma once
 
 #include <rdmacoro/protocol/connection.hpp>
@@ -10,6 +10,7 @@
 #include <rdmacoro/protocol/engines.hpp>
 #include <rdmacoro/protocol/explain.hpp>
 #include <rdmacoro/protocol/get_rendezvous.hpp>
+#include <rdmacoro/protocol/message_pool.hpp>
 #include <rdmacoro/protocol/metrics.hpp>
 #include <rdmacoro/protocol/protocols.hpp>
 #include <rdmacoro/protocol/provider_matched.hpp>

@@ -12,16 +12,17 @@
 #include <rdmacoro/protocol/speculative.hpp>
 #include <rdmacoro/protocol/staged_get.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace rdmacoro {
 
 namespace detail {
-/// The engine of a policy; on links that lack what the policy needs, one that carries nothing.
+/// The engine of a policy; on links without the get and put that the policy needs, an engine that carries nothing.
 template <class Policy, class Context, bool OneSided>
 struct engine_of {
     using type = typename Policy::template engine<Context>;
@@ -31,6 +32,26 @@ template <class Policy, class Context>
 struct engine_of<Policy, Context, false> {
     using type = absent_engine<Context>;
 };
+
+// The engines of a list, side by side. A tuple of our own: std::tuple costs each unit that has a connection many small functions.
+template <std::size_t Index, class Engine>
+struct engine_at {
+    template <class Context>
+    explicit engine_at(Context& context) noexcept : engine(context) {}
+    Engine engine;
+};
+template <class Indices, class... Engines>
+struct engine_set;
+template <std::size_t... I, class... Engines>
+struct engine_set<std::index_sequence<I...>, Engines...> : engine_at<I, Engines>... {
+    template <class Context>
+    explicit engine_set(Context& context) noexcept : engine_at<I, Engines>(context)... {}
+};
+template <std::size_t Index, class Engine>
+[[nodiscard, gnu::always_inline]] inline Engine& engine_in(engine_at<Index, Engine>& held) noexcept {
+    return held.engine;
+}
+
 template <class Policy>
 [[nodiscard]] constexpr std::size_t shortest(const capabilities& link) noexcept {
     if constexpr (requires { Policy::shortest(link); }) {
@@ -50,22 +71,44 @@ inline constexpr bool is_delegating = false;
 template <class Policy>
     requires(Policy::delegates)
 inline constexpr bool is_delegating<Policy> = true;
+
+// The policy at a place of a list, or the last. Lists are constrained by place: for a pack at once g++ names no reason.
+template <std::size_t Index, class First, class... Rest>
+struct policy_at_place : policy_at_place<Index - 1, Rest...> {};
+template <std::size_t Index, class First>
+struct policy_at_place<Index, First> {
+    using type = First;
+};
+template <class First, class... Rest>
+    requires(sizeof...(Rest) > 0)
+struct policy_at_place<0, First, Rest...> {
+    using type = First;
+};
+template <std::size_t Index, class... Policies>
+using policy_at = typename policy_at_place<Index, Policies...>::type;
 }  // namespace detail
 
 /// How messages travel, as a type. The choice is made for each message by size and capabilities, in the order of the
 /// list, and folded by the compiler; a policy that is not listed generates no code. Both ends of a link must have the
 /// same list, and refuse each other when connecting if not.
-template <protocol_policy... Policies>
-    requires(sizeof...(Policies) > 0)
+template <class... Policies>
+    requires(sizeof...(Policies) > 0) && protocol_policy<detail::policy_at<0, Policies...>> &&
+            protocol_policy<detail::policy_at<1, Policies...>> &&
+            protocol_policy<detail::policy_at<2, Policies...>> &&
+            protocol_policy<detail::policy_at<3, Policies...>> &&
+            protocol_policy<detail::policy_at<4, Policies...>> &&
+            protocol_policy<detail::policy_at<5, Policies...>> && (protocol_policy<Policies> && ...)
 struct protocols {
+    /// The number of policies.
     static constexpr std::size_t count = sizeof...(Policies);
-    static constexpr std::size_t none = count;
+    static constexpr std::size_t none = count;  ///< the index of no policy
     /// The index of the policy that announces receives; `none` when none does. At most one may.
     static constexpr std::size_t speculative_index = [] {
         std::size_t index = 0;
         static_cast<void>(((detail::is_speculative<Policies> ? true : (++index, false)) || ...));
         return index;
     }();
+    /// Whether a policy of the list announces receives.
     static constexpr bool speculates = speculative_index != none;
     static_assert((std::size_t{detail::is_speculative<Policies>} + ... + 0) <= 1,
                   "a protocol list has at most one speculative policy");
@@ -82,6 +125,11 @@ struct protocols {
         return chosen;
     }
 
+    /// Whether a policy of the list admits a plain send of that many bytes.
+    [[nodiscard]] static bool carries(std::size_t bytes, const capabilities& link) noexcept {
+        return choose({bytes, false}, link) != none;
+    }
+
     /// The wire number of `Policy`'s kind 0.
     template <class Policy>
     [[nodiscard]] static constexpr std::uint8_t first_kind() noexcept {
@@ -93,12 +141,21 @@ struct protocols {
         return kind;
     }
 
+    /// The index of a policy of the list.
     template <class Policy>
     [[nodiscard]] static constexpr std::size_t index_of() noexcept {
         std::size_t index = 0;
         static_cast<void>(((std::is_same_v<Policies, Policy> ? true : (++index, false)) || ...));
         return index;
     }
+
+    /// The wire number of each policy's kind 0, and the first number behind the list.
+    static constexpr std::array<std::uint8_t, count + 1> first_kinds = [] {
+        std::array<std::uint8_t, count + 1> firsts{detail::first_policy_kind};
+        std::size_t index = 0;
+        ((firsts[index + 1] = static_cast<std::uint8_t>(firsts[index] + Policies::kinds), ++index), ...);
+        return firsts;
+    }();
 
     /// Names the list: equal for equal lists, different for different ones, on every machine.
     static constexpr std::uint64_t fingerprint = [] {
@@ -110,7 +167,7 @@ struct protocols {
     }();
 
     /// The list for people, such as "eager, segmented".
-    [[nodiscard]] static std::string text() {
+    [[nodiscard, gnu::cold]] static std::string text() {
         std::string names;
         const auto add = [&](const std::string& text) {
             if (!names.empty()) names += ", ";
@@ -120,19 +177,21 @@ struct protocols {
         return names;
     }
 
+    /// The name of policy number `index`.
     [[nodiscard]] static std::string_view name_of(std::size_t index) noexcept {
         std::string_view name = "none";
         std::size_t at = 0;
         static_cast<void>(((at++ == index ? (name = Policies::name, true) : false) || ...));
         return name;
     }
+    /// The description of policy number `index`.
     [[nodiscard]] static std::string_view description_of(std::size_t index) noexcept {
         std::string_view text = "too long for every policy of the list";
         std::size_t at = 0;
         static_cast<void>(((at++ == index ? (text = Policies::description, true) : false) || ...));
         return text;
     }
-    /// Where the choice may change, in bytes.
+    /// The longest message that the policy at `index` admits, in bytes.
     [[nodiscard]] static std::size_t longest_of(std::size_t index, const capabilities& link) noexcept {
         std::size_t bytes = 0;
         std::size_t at = 0;
@@ -140,7 +199,7 @@ struct protocols {
         return bytes;
     }
 
-    /// The other place where it may change; 0 where the policy has none.
+    /// The shortest message that the policy at `index` admits, in bytes; 0 where it has no such limit.
     [[nodiscard]] static std::size_t shortest_of(std::size_t index, const capabilities& link) noexcept {
         std::size_t bytes = 0;
         std::size_t at = 0;
@@ -149,15 +208,17 @@ struct protocols {
         return bytes;
     }
 
-    /// What the policies keep for one connection. `OneSided`: its link has get and put.
+    /// The policies' engines of one connection. `OneSided`: its link has get and put.
     template <class Context, bool OneSided = true>
     class engines {
     public:
-        explicit engines(Context& context) noexcept : all_(for_each<Policies>(context)...) {}
+        /// One engine for each policy.
+        explicit engines(Context& context) noexcept : all_(context) {}
 
+        /// The engine of one policy.
         template <std::size_t Index>
-        [[nodiscard]] auto& at() noexcept {
-            return std::get<Index>(all_);
+        [[nodiscard, gnu::always_inline]] auto& at() noexcept {
+            return detail::engine_in<Index>(all_);
         }
 
         /// Calls `visit(engine)` for policy `index`.
@@ -172,54 +233,50 @@ struct protocols {
             return dispatch_indices(wire_kind, visit, std::make_index_sequence<count>{});
         }
 
-        /// The same for the first policy alone, and for all others.
-        template <class Visit>
-        [[gnu::always_inline]] bool dispatch_first(std::uint8_t wire_kind, Visit visit) noexcept {
-            return dispatch_indices(wire_kind, visit, std::index_sequence<0>{});
-        }
+        /// As `dispatch`, for the policies behind the first.
         template <class Visit>
         [[gnu::always_inline]] bool dispatch_others(std::uint8_t wire_kind, Visit visit) noexcept {
             return dispatch_behind_first(wire_kind, visit, std::make_index_sequence<count - 1>{});
         }
 
+        /// Calls `visit` with each engine.
         template <class Visit>
         void each(Visit visit) noexcept {
-            std::apply([&](auto&... engine) { (visit(engine), ...); }, all_);
+            each_index(visit, std::make_index_sequence<count>{});
         }
 
     private:
-        template <class Policy>
-        static Context& for_each(Context& context) noexcept {
-            return context;
+        template <class Visit, std::size_t... I>
+        [[gnu::always_inline]] void each_index(Visit& visit, std::index_sequence<I...>) noexcept {
+            (visit(at<I>()), ...);
         }
         template <class Visit, std::size_t... I>
         [[gnu::always_inline]] void with_indices(std::size_t index, Visit& visit,
                                                  std::index_sequence<I...>) noexcept {
-            static_cast<void>(((I == index ? (visit(std::get<I>(all_)), true) : false) || ...));
+            static_cast<void>(((I == index ? (visit(at<I>()), true) : false) || ...));
         }
         template <class Visit, std::size_t... I>
         [[gnu::always_inline]] bool dispatch_indices(std::uint8_t wire_kind, Visit& visit,
                                                      std::index_sequence<I...>) noexcept {
-            return (dispatch_one<I, std::tuple_element_t<I, std::tuple<Policies...>>>(wire_kind, visit) ||
-                    ...);
+            return (dispatch_one<I>(wire_kind, visit) || ...);
         }
         template <class Visit, std::size_t... I>
         [[gnu::always_inline]] bool dispatch_behind_first([[maybe_unused]] std::uint8_t wire_kind,
                                                           [[maybe_unused]] Visit& visit,
                                                           std::index_sequence<I...>) noexcept {
-            return (
-                dispatch_one<I + 1, std::tuple_element_t<I + 1, std::tuple<Policies...>>>(wire_kind, visit) ||
-                ... || false);
+            return (dispatch_one<I + 1>(wire_kind, visit) || ... || false);
         }
-        template <std::size_t I, class Policy, class Visit>
+        template <std::size_t I, class Visit>
         [[gnu::always_inline]] bool dispatch_one(std::uint8_t wire_kind, Visit& visit) noexcept {
-            constexpr std::uint8_t first = first_kind<Policy>();
-            if (wire_kind < first || wire_kind >= first + Policy::kinds) return false;
-            visit(std::get<I>(all_), static_cast<unsigned>(wire_kind - first));
+            constexpr std::uint8_t first = first_kinds[I];
+            if (wire_kind < first || wire_kind >= first_kinds[I + 1]) return false;
+            visit(at<I>(), static_cast<unsigned>(wire_kind - first));
             return true;
         }
 
-        std::tuple<typename detail::engine_of<Policies, Context, OneSided>::type...> all_;
+        detail::engine_set<std::make_index_sequence<count>,
+                           typename detail::engine_of<Policies, Context, OneSided>::type...>
+            all_;
     };
 };
 
@@ -228,13 +285,14 @@ template <class Transport>
 struct default_list {
     using type = protocols<eager<>, segmented<>>;
 };
-/// Where both ends' processors copy, they copy together.
+/// Where both ends' processors copy, they copy long messages together.
 template <class Transport>
     requires shared_copy_link<typename Transport::template link<sink_archetype>>
 struct default_list<Transport> {
     using type = protocols<eager<>, cooperative_rendezvous<up_to_transport, from_transport>, segmented<>>;
 };
-/// Where a get or put is better than pieces, long messages go by them; the alignment that gets may ask for is their affair.
+/// Where a get or put is better than pieces, long messages go by them; `get_rendezvous` handles the alignment that gets
+/// may need.
 template <class Transport>
     requires(Transport::static_capabilities.one_sided &&
              Transport::static_capabilities.rendezvous_bytes != never_by_rendezvous &&
@@ -247,7 +305,7 @@ struct default_list<Transport> {
 
 /// The list that endpoints use when given none, with limits that were measured for the transport.
 template <class Transport>
-using default_protocols = typename detail::default_list<Transport>::type;
+using default_protocols = typename detail::default_list<typename detail::header_check<Transport>::type>::type;
 
 namespace detail {
 template <class T>

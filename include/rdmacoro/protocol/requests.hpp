@@ -1,4 +1,4 @@
-// What matching and policies know of the operations a user awaits, and of messages that nobody awaits yet.
+// Operations as matching and policies see them, and messages that came before their receive.
 #pragma once
 
 #include <rdmacoro/coro/intrusive_list.hpp>
@@ -11,31 +11,36 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace rdmacoro {
 
 /// Names a peer within one mailbox.
 using peer_id = std::uint32_t;
-inline constexpr peer_id any_source = 0xffffffff;
+inline constexpr peer_id any_source = 0xffffffff;  ///< receives from any peer of a mailbox
 
-/// Which tags a receive or probe takes: those that agree with `tag` in the bits of `mask`.
+/// The tags that a receive or probe takes: all that agree with `tag` in the bits of `mask`.
 struct tag_match {
-    tag_type tag = 0;
-    tag_type mask = ~tag_type{0};
+    tag_type tag = 0;              ///< the bits that are compared
+    tag_type mask = ~tag_type{0};  ///< which bits are compared
 
+    /// One tag.
     constexpr tag_match(tag_type exact) noexcept : tag(exact) {}
+    /// Every tag that has `bits` where `which` has ones.
     constexpr tag_match(tag_type bits, tag_type which) noexcept : tag(bits & which), mask(which) {}
 
+    /// Whether it takes a message with that tag.
     [[nodiscard]] constexpr bool accepts(tag_type other) const noexcept { return (other & mask) == tag; }
+    /// Whether it takes one tag only.
     [[nodiscard]] constexpr bool exact() const noexcept { return mask == ~tag_type{0}; }
 };
-inline constexpr tag_match any_tag{0, 0};
+inline constexpr tag_match any_tag{0, 0};  ///< takes every tag
 
-/// What is known of a message: what a receive ends with, and what a probe answers.
+/// A message's facts: the value of a receive and of a probe.
 struct received {
-    std::size_t bytes;
-    tag_type tag;
-    peer_id source;
+    std::size_t bytes;  ///< length of the message
+    tag_type tag;       ///< its tag
+    peer_id source;     ///< the peer that sent it; 0 at an endpoint
 };
 
 namespace detail {
@@ -44,20 +49,47 @@ class connection_base;
 class message_store;
 struct unexpected_message;
 
+/// The name of an operation's peer, noted when the operation fails: the connection may be gone when its error is looked at.
+struct noted_peer {
+    char text[60];       // empty: not known; cut off where it is too long
+    std::uint32_t peer;  // its number within the mailbox
+
+    void forget() noexcept {
+        text[0] = '\0';
+        peer = error_facts::no_peer;
+    }
+    void note(std::string_view name) noexcept;
+    void note(const connection_base* of) noexcept;
+};
+
+/// Throws the error of a get, put or atomic that failed: `what` is "rdma_get of " or such.
+[[noreturn, gnu::cold]] void throw_one_sided(std::error_code why, const char* what, const noted_peer& with,
+                                             const error_facts& about);
+
 /// A receive, posted or being filled.
 class receive_request : public operation_base, public list_node<receive_request> {
 public:
     [[nodiscard]] bool wants(peer_id from, tag_type tag) const noexcept {
-        return wanted_.accepts(tag) && (source_ == any_source || source_ == from);
+        return wanted_.accepts(tag) && (source_ == from || source_ == any_source);
     }
 
     /// The receive has ended.
     void finish(status code, std::uint64_t info = 0) noexcept {
         code_ = code;
         info_ = info;
+        if (code) [[unlikely]]
+            noted_.note(filling_);
         filling_ = nullptr;
         complete();
     }
+    /// The receive ends before it begins.
+    void fail_unbegun(errc code) noexcept {
+        code_ = code;
+        info_ = 0;
+        noted_.forget();
+    }
+    [[nodiscard]] error_facts facts() const noexcept;
+    [[noreturn]] void throw_failure() const;
     [[nodiscard]] bool is_lent() const noexcept { return loan_ != nullptr; }
 
     /// Where a receive is that the link matches, or fills from a message that was claimed.
@@ -74,18 +106,21 @@ public:
     std::uint16_t announcement_ =
         not_announced;        ///< the number its buffer was announced by; `watched`: it might have been
     bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
-    lent_buffer* loan_;       ///< where to put a message that is to be lent; nullptr: it goes `into_` memory
-    connection_base* filling_ = nullptr;   ///< who is putting bytes into it; nullptr while it is only posted
-    unexpected_message* block_ = nullptr;  ///< what a lent message is being gathered in
+    bool discards_ = false;   ///< if it is canceled, its message is dropped when it comes
+    lent_buffer*
+        loan_;  ///< of a lent receive: the place for the message; nullptr: it is received `into_` memory
+    connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
+    unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
     std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
     received got_;            ///< set when it has ended well
     status code_{};
     std::uint64_t info_;        ///< set when it has ended
-    posted_completion posted_;  ///< of lists that leave matching to the link; theirs to set
+    noted_peer noted_;          ///< set when it has failed
+    posted_completion posted_;  ///< set by lists that leave matching to the link
 
 protected:
-    // Buffers are made in place from what the caller has: a copy would be read before it is fully written.
+    // Buffers are made in place from the caller's argument: a copy would be read before it is fully written.
     template <class Buffers>
     receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into,
                     lent_buffer* loan) noexcept
@@ -98,6 +133,7 @@ protected:
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
           source_(other.source_),
+          discards_(other.discards_),
           loan_(loan),
           into_(other.into_) {}
 };
@@ -109,6 +145,8 @@ public:
         code_ = code;
         complete();
     }
+    [[nodiscard]] error_facts facts() const noexcept;
+    [[noreturn]] void throw_failure() const;
 
     tag_match wanted_;
     peer_id source_;
@@ -131,21 +169,32 @@ public:
 
     void finish(status code) noexcept {
         code_ = code;
+        if (code) [[unlikely]]
+            noted_.note(via_);
         complete();
     }
+    /// The send ends before it begins.
+    void fail_unbegun(errc code) noexcept {
+        code_ = code;
+        noted_.forget();
+    }
+    [[nodiscard]] error_facts facts() const noexcept;
+    [[noreturn]] void throw_failure() const;
 
     connection_base* via_ = nullptr;
     const_buffers from_;
     tag_type tag_;
     bool synchronous_;
     bool in_flight_ = false;      ///< `posted_` is with the transport
-    bool answered_ = false;       ///< the receiver said that it has a place for it
+    bool answered_ = false;       ///< the receiver has a place for it
     std::uint8_t policy_ = 0;     ///< index in the protocol list
+    duration::rep since_;         ///< when it began to wait or was given to a policy for long messages
     std::uint32_t stream_;        ///< the policy's name for it; from here on the policy's to set
     std::size_t sent_;            ///< bytes that the transport is done with
     std::size_t posted_bytes_;    ///< bytes that are in flight
     unexpected_message* staged_;  ///< a copy in one piece, for a link that takes no more
     posted_completion posted_;
+    noted_peer noted_;  ///< set when it has failed
     status code_{};
 
 protected:
@@ -159,24 +208,31 @@ protected:
           synchronous_(other.synchronous_) {}
 };
 
-struct by_key;
-struct by_tag;
-struct by_arrival;
+struct of_source;
+struct of_all;
+template <class Which>
+struct kept_by_arrival;
+template <class Which>
+struct kept_by_tag;
+
+/// A stored message's places: among the messages of its source, or among all of the mailbox.
+template <class Which>
+struct kept_in : list_node<kept_by_arrival<Which>>, list_node<kept_by_tag<Which>> {};
 
 /// A message, or the beginning of one, that came before its receive. Lies in a block of the message store; the payload
 /// follows it there.
-struct unexpected_message : list_node<by_key>, list_node<by_tag>, list_node<by_arrival> {
-    connection_base* from = nullptr;  ///< who gets its credit back; nullptr when that is gone
+struct unexpected_message : kept_in<of_source>, kept_in<of_all> {
+    connection_base* from = nullptr;  ///< its credit goes back to this; nullptr when that no longer exists
     message_store* home = nullptr;
     peer_id source = 0;
     std::uint32_t cost = 0;  ///< to give back to the peer
     tag_type tag = 0;
     std::size_t bytes = 0;   ///< of the whole message
-    std::size_t stored = 0;  ///< of those, how many are here
+    std::size_t stored = 0;  ///< bytes of them that are stored here
     std::size_t block_bytes = 0;
-    std::uint32_t stream = 0;  ///< the policy's name for a message that is still coming or wants an answer
+    std::uint32_t stream = 0;  ///< the policy's number of a message that is still arriving or needs an answer
     std::uint8_t policy = 0;   ///< index in the protocol list
-    bool complete = true;      ///< nothing more comes and nobody wants an answer
+    bool complete = true;      ///< all bytes have arrived and no answer is due
 
     [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };

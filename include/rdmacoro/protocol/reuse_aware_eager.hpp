@@ -2,7 +2,7 @@
 //
 //   sender                                         receiver, as with eager
 //     | seldom used: copied, then header + payload --> |
-//     | often used: registered once, kept registered   |
+//     | often used: registered once, stays registered  |
 //     |   then header + payload gathered ------------> |
 #pragma once
 
@@ -38,7 +38,7 @@ struct reuse_aware_eager {
     }
     [[nodiscard]] static constexpr std::uint64_t parameter() noexcept { return Limit::bytes; }
 
-    /// What connections of this type on this scheduler share: counts, and the costs that they reckon with.
+    /// The state that connections of this type on this scheduler share: counts and costs.
     template <class Connection>
     [[nodiscard]] static detail::reuse_watch& watch(scheduler& on) {
         return on.template service<watch_of<Connection>>();
@@ -47,6 +47,7 @@ struct reuse_aware_eager {
     template <class Context>
     class engine : public detail::eager_engine<Context, reuse_aware_eager> {
     public:
+        /// Whether the link can send in place, so that memory is watched.
         static constexpr bool watches = in_place_link<typename Context::link_type>;
 
         using detail::eager_engine<Context, reuse_aware_eager>::eager_engine;
@@ -94,7 +95,7 @@ struct reuse_aware_eager {
 
         [[nodiscard]] bool begin_to_watch() noexcept {
             try {
-                detail::reuse_watch& memory = watch<Context>(this->context_.box().owner());
+                detail::reuse_watch& memory = watch<Context>(this->context_.mailbox().owner());
                 if (memory.open()) watching_.memory = &memory;
             } catch (const std::bad_alloc&) {
                 // Without a table everything is staged.

@@ -20,11 +20,12 @@
 
 namespace rdmacoro {
 
-/// Carries what `Fallback` carries. A receive with an exact tag, from one peer, whose buffer is as long as the messages that
-/// this policy carries, is announced when it is posted; the sender of the message that it will meet puts it there without
-/// asking. So a receiver that computes between `start(recv)` and its await gets the data meanwhile. Which message that is
-/// follows from sequence numbers (detail/speculation_wire.hpp). Receives that take any tag or any source are never announced,
-/// nor those behind one that is posted and might take their message. Announcing stops and begins again as it pays.
+/// Carries the same messages as `Fallback`. A receive with an exact tag, from one peer, with a buffer as long as the
+/// messages that this policy carries, is announced when it is posted; the sender of the message that will match the
+/// receive puts the message there without asking. So a receiver that computes between `start(recv)` and its await gets
+/// the data meanwhile. Which message that is follows from sequence numbers (detail/speculation_wire.hpp). Receives that
+/// take any tag or any source are never announced, nor receives behind a posted one that might take their message.
+/// Announcing stops and begins again as it pays.
 ///
 /// Source: the receiver-initiated rendezvous of Rashti and Afsahi (2009), with sequence numbers instead of its
 /// acknowledgements and flags.
@@ -58,7 +59,11 @@ struct speculative {
     template <class Context>
     class engine {
     public:
-        explicit engine(Context& context) noexcept : fallback_(context), out_(context), in_(context) {}
+        explicit engine(Context& context) noexcept
+            : context_(context),
+              fallback_(context),
+              out_(context_, first, sent_counter),
+              in_(context_, first) {}
 
         start_result start(detail::send_request& r) noexcept {
             start_result answer = start_result::begun;
@@ -86,7 +91,10 @@ struct speculative {
             }
             switch (kind - Fallback::kinds) {
                 case detail::speculation_announce: return out_.announced(h, payload);
-                case detail::speculation_claim: return in_.claimed(h, payload);
+                case detail::speculation_claim:
+                    if (!in_.claimed(h, payload)) return context_.violation();
+                    context_.context().message_seen();
+                    return delivery::taken;
                 case detail::speculation_finish: return in_.finished(h, payload);
                 case detail::speculation_withdraw: return out_.withdrawn(h, payload);
                 case detail::speculation_withdrawn: return in_.withdrawn(h, payload);
@@ -116,30 +124,43 @@ struct speculative {
             in_.fail(reason);
             fallback_.fail(reason);
         }
+        /// Adds the operations that it holds.
+        void describe(detail::connection_description& into) noexcept {
+            out_.describe(into);
+            in_.describe(into);
+            fallback_.describe(into);
+        }
 
         // ---- for the connection
 
         /// Every message of this side, when it is posted.
         void begun(tag_type tag) noexcept { out_.begun(tag); }
-        /// A receive was posted.
-        void posted(detail::receive_request& r) noexcept { in_.posted(r); }
-        /// A message meets a receive that was announced, or might have been.
+        /// A receive was posted, and its message has not come.
+        void posted(detail::receive_request& r) noexcept {
+            if (!r.wanted_.exact() || r.source_ == any_source || r.is_lent() || r.into_.empty()) return;
+            Context& connection = context_.context();
+            if (connection.speculates_on(r.into_.size()) && connection.can_send())
+                in_.posted(r, connection.messages_seen());
+        }
+        /// A message matches a receive that was announced, or might have been.
         void superseded(detail::receive_request& r) noexcept { in_.superseded(r, asks_); }
         /// A posted receive is canceled. False: it ends later.
         [[nodiscard]] bool cancel_posted(detail::receive_request& r) noexcept { return in_.cancel(r); }
-        /// The peer said goodbye.
+        /// The peer has sent goodbye.
         void peer_leaves() noexcept {
             in_.forget_announced();
             out_.forget_offers();
         }
+        /// Internal: whether an announced buffer may take a message with this tag.
         [[nodiscard]] bool may_use(tag_type tag) noexcept { return out_.may_use(tag); }
 
     private:
         static constexpr unsigned first = Fallback::kinds;
 
+        detail::rendezvous_context_of<Context, speculative> context_;
         typename Fallback::template engine<Context, speculative> fallback_;
-        detail::speculation_sender<speculative, first, Context> out_;
-        detail::speculation_receiver<speculative, first, Context> in_;
+        detail::speculation_sender out_;
+        detail::speculation_receiver in_;
         bool asks_ = false;  // a message of the fallback is being looked at
     };
 };

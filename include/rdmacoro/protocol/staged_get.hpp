@@ -2,12 +2,12 @@
 //
 //   sender                             receiver
 //     | copies to a block of its own      |
-//     | -- request (the block) ---------> |   matched, or kept: a few bytes, whatever the message's length
+//     | -- request (the block) ---------> |   matched, or stored: a few bytes for any length of message
 //     |   the send has ended              |
 //     | <=============== get ============ |   straight to its place, or to a block of its own and copied from there
 //     | <--------------------- received - |   the block is free
 //
-//   sender closes:     | -- leaving --> |   what is kept is got now; goodbye comes behind `received`
+//   sender closes:     | -- leaving --> |   stored messages are got now; goodbye comes behind `received`
 #pragma once
 
 #include <rdmacoro/protocol/detail/staged_receiver.hpp>
@@ -23,11 +23,11 @@ namespace rdmacoro {
 
 namespace detail {
 
-/// Both halves of staged_get as an engine; see `protocol_policy`.
-template <class Listed, std::size_t Limit, class Context>
-class staged_engine {
+/// Both halves of staged_get: the functions of an engine; see `protocol_policy`.
+class staged_halves {
 public:
-    explicit staged_engine(Context& context) noexcept : context_(context), out_(context), in_(context) {}
+    staged_halves(rendezvous_context& context, std::size_t limit, std::uint64_t metrics::* sent) noexcept
+        : context_(context), out_(context, limit, sent), in_(context, limit) {}
 
     start_result start(send_request& r) noexcept { return out_.start(r); }
     void cancel_send(send_request&) noexcept {}                   // ended when it began
@@ -59,21 +59,32 @@ public:
         out_.fail();
         in_.fail(reason);
     }
+    /// Sends have ended when they begin, so they are not held.
+    void describe(connection_description& into) noexcept { in_.describe(into); }
 
 private:
-    Context& context_;
-    staged_sender<Listed, Limit, Context> out_;
-    staged_receiver<Listed, Limit, Context> in_;
+    rendezvous_context& context_;
+    staged_sender out_;
+    staged_receiver in_;
+};
+
+/// The engine on a connection. `Listed` is the policy as the protocol list has it.
+template <class Listed, std::size_t Limit, class Context>
+class staged_engine : private rendezvous_context_of<Context, Listed>, public staged_halves {
+public:
+    explicit staged_engine(Context& context) noexcept
+        : rendezvous_context_of<Context, Listed>(context),
+          staged_halves(*this, Limit, Listed::sent_counter) {}
 };
 
 }  // namespace detail
 
 /// Carries messages that are not synchronous, up to `Limit`, which is `up_to<Bytes>`: a copy at the sender instead of
-/// opening the message's memory, and a send that ends at once. The data stays with the sender until a receive wants it, so
-/// that messages nobody wants yet cost the receiver next to nothing; up to 64 wait so, then sends wait.
+/// opening the message's memory, and a send that ends at once. The data stays with the sender until it has matched a receive,
+/// so that unexpected messages cost the receiver next to nothing; up to 64 wait so, then sends wait.
 ///
 /// Source: the second eager path of FastMPJ's ugnidev (Exposito et al., "Low-latency Java communication devices on
-/// RDMA-enabled networks", 2015), whose receiver gets at once and copies later. Its turn to PUT is not needed: blocks are
+/// RDMA-enabled networks", 2015). Its receiver gets at once and copies later. Its turn to PUT is not needed: blocks are
 /// aligned, and where the destination is not the receiver gets to a block, too.
 template <class Limit = up_to<16_KiB>>
 struct staged_get {

@@ -1,8 +1,9 @@
 // bare_link: the bare network, awaited: messages in order and unmatched, get and put. For programs that need no endpoint.
 #pragma once
 
+#include <rdmacoro/memory/detail/owning_temporary.hpp>
 #include <rdmacoro/transport/concepts.hpp>
-#include <rdmacoro/transport/detail/bare_core.hpp>
+#include <rdmacoro/transport/detail/bare_session.hpp>
 
 #include <concepts>
 #include <memory>
@@ -11,38 +12,38 @@
 namespace rdmacoro {
 
 /// A send. Described at `bare_link::send`.
-template <class Core>
+template <class Session>
 class [[nodiscard]] bare_send_operation
-    : public basic_operation<bare_send_operation<Core>, void, detail::bare_send_request> {
+    : public basic_operation<bare_send_operation<Session>, void, detail::bare_send_request> {
 public:
     template <class Buffers>
-    bare_send_operation(Core& core, Buffers&& from) noexcept
-        : bare_send_operation::basic_operation(&core.link().owner(), static_cast<Buffers&&>(from)),
-          core_(&core) {}
+    bare_send_operation(Session& session, Buffers&& from) noexcept
+        : bare_send_operation::basic_operation(&session.link().owner(), static_cast<Buffers&&>(from)),
+          session_(&session) {}
     bare_send_operation(bare_send_operation&&) noexcept = default;
 
-    void start() noexcept { core_->send(*this); }
-    void cancel() noexcept { core_->cancel(*this); }
+    void start() noexcept { session_->send(*this); }
+    void cancel() noexcept { session_->cancel(*this); }
     void finish_canceled() noexcept { this->code_ = errc::canceled; }
     result<void> outcome() noexcept { return this->code_; }
 
 private:
-    Core* core_;
+    Session* session_;
 };
 
 /// A receive. Described at `bare_link::recv`.
-template <class Core>
+template <class Session>
 class [[nodiscard]] bare_receive_operation
-    : public basic_operation<bare_receive_operation<Core>, std::size_t, detail::bare_receive_request> {
+    : public basic_operation<bare_receive_operation<Session>, std::size_t, detail::bare_receive_request> {
 public:
     template <class Buffers>
-    bare_receive_operation(Core& core, Buffers&& into) noexcept
-        : bare_receive_operation::basic_operation(&core.link().owner(), static_cast<Buffers&&>(into)),
-          core_(&core) {}
+    bare_receive_operation(Session& session, Buffers&& into) noexcept
+        : bare_receive_operation::basic_operation(&session.link().owner(), static_cast<Buffers&&>(into)),
+          session_(&session) {}
     bare_receive_operation(bare_receive_operation&&) noexcept = default;
 
-    void start() noexcept { core_->receive(*this); }
-    void cancel() noexcept { core_->cancel(*this); }
+    void start() noexcept { session_->receive(*this); }
+    void cancel() noexcept { session_->cancel(*this); }
     void finish_canceled() noexcept { this->code_ = errc::canceled; }
     result<std::size_t> outcome() noexcept {
         if (this->code_) return {this->code_, this->info_};
@@ -50,57 +51,58 @@ public:
     }
 
 private:
-    Core* core_;
+    Session* session_;
 };
 
 /// A get or put. Described at `bare_link::rdma_get`.
-template <class Core>
+template <class Session>
 class [[nodiscard]] bare_transfer_operation
-    : public basic_operation<bare_transfer_operation<Core>, void, detail::bare_transfer_request> {
+    : public basic_operation<bare_transfer_operation<Session>, void, detail::bare_transfer_request> {
 public:
-    bare_transfer_operation(Core& core, const remote_region& there, std::span<std::byte> here,
+    bare_transfer_operation(Session& session, const remote_region& there, std::span<std::byte> here,
                             bool read) noexcept
-        : bare_transfer_operation::basic_operation(&core.link().owner(), there, here, read), core_(&core) {}
+        : bare_transfer_operation::basic_operation(&session.link().owner(), there, here, read),
+          session_(&session) {}
     bare_transfer_operation(bare_transfer_operation&&) noexcept = default;
 
-    void start() noexcept { core_->transfer(*this); }
-    void cancel() noexcept { core_->cancel(*this); }
+    void start() noexcept { session_->transfer(*this); }
+    void cancel() noexcept { session_->cancel(*this); }
     void finish_canceled() noexcept { this->code_ = errc::canceled; }
     result<void> outcome() noexcept { return this->code_; }
 
 private:
-    Core* core_;
+    Session* session_;
 };
 
 /// One peer over transport `T`, without matching, protocols and credits. Both ends are bare links. Movable; operations
-/// refer to what it holds, not to it. Destroying it closes it. Only for its scheduler's thread.
+/// refer to its session, not to it. Destroying it closes it. Only for its scheduler's thread.
 ///
-/// Without a receive a message stays in the network; when that is full the peer's sends wait. So does the news that the
-/// peer is gone: what it had sent is received first. A program that sends for long without receiving gives its sends a
-/// `timeout`.
+/// Without a receive a message stays in the network; when that is full the peer's sends wait. The end of a closed or
+/// dead peer is reported after its messages are received. A program that sends for long without receiving gives its
+/// sends a `timeout`.
 template <transport T>
 class bare_link {
-    using core = detail::bare_core<T>;
+    using session = detail::bare_session<T>;
 
 public:
     using transport_type = T;
-    using link_type = typename core::link_type;
+    using link_type = typename session::link_type;
 
     /// Over a fresh connection, from `domain.connect` or `listener.accept`.
-    explicit bare_link(typename T::connection made) : core_(std::make_unique<core>(std::move(made))) {}
+    explicit bare_link(typename T::connection made) : session_(std::make_unique<session>(std::move(made))) {}
 
     /// Awaitable.
     /// Completes: when the message's memory is the caller's again; the network has it by then.
     /// Buffers: borrowed until then. One span, or several with `gather`; at most `capabilities().max_message` bytes.
     /// Concurrency: any number at a time; messages arrive in the order in which their sends began.
     /// Errors: `errc::message_too_long`, `errc::closed`, `errc::peer_lost`, `errc::protocol_violation`.
-    /// Cancellation: a send that waits for room is withdrawn; one that the network has begun with ends with its value. Only
-    ///     where memory is too short for that it ends canceled, and the link with `errc::no_resources`.
+    /// Cancellation: a send that waits for room is withdrawn; a send that the network has begun ends with its value.
+    ///     Only where memory is too short for that it ends canceled, and the link with `errc::no_resources`.
     /// Example:
     ///     co_await link.send(std::as_bytes(std::span(text)));
     template <std::convertible_to<const_buffers> Buffers = const_buffers>
-    [[nodiscard]] bare_send_operation<core> send(Buffers&& from) noexcept {
-        return {*core_, static_cast<Buffers&&>(from)};
+    [[nodiscard]] detail::operation_on<bare_send_operation<session>, Buffers> send(Buffers&& from) noexcept {
+        return {*session_, static_cast<Buffers&&>(from)};
     }
 
     /// Awaitable.
@@ -115,8 +117,8 @@ public:
     ///     std::vector<std::byte> buffer(link.capabilities().max_message);
     ///     std::size_t bytes = co_await link.recv(buffer);
     template <std::convertible_to<mutable_buffers> Buffers = mutable_buffers>
-    [[nodiscard]] bare_receive_operation<core> recv(Buffers&& into) noexcept {
-        return {*core_, static_cast<Buffers&&>(into)};
+    [[nodiscard]] bare_receive_operation<session> recv(Buffers&& into) noexcept {
+        return {*session_, static_cast<Buffers&&>(into)};
     }
 
     /// Awaitable.
@@ -128,11 +130,11 @@ public:
     /// Cancellation: at any time.
     /// Example:
     ///     co_await link.rdma_get(region_of_peer.part(0, 64), buffer);
-    [[nodiscard]] bare_transfer_operation<core> rdma_get(const remote_region& there,
-                                                         std::span<std::byte> into) noexcept
+    [[nodiscard]] bare_transfer_operation<session> rdma_get(const remote_region& there,
+                                                            std::span<std::byte> into) noexcept
         requires one_sided_link<link_type>
     {
-        return {*core_, there, into, true};
+        return {*session_, there, into, true};
     }
 
     /// Awaitable.
@@ -143,27 +145,32 @@ public:
     /// Cancellation: at any time; how much was written is then unknown.
     /// Example:
     ///     co_await link.rdma_put(buffer, region_of_peer);
-    [[nodiscard]] bare_transfer_operation<core> rdma_put(std::span<const std::byte> from,
-                                                         const remote_region& there) noexcept
+    template <std::convertible_to<std::span<const std::byte>> Bytes = std::span<const std::byte>>
+    [[nodiscard]] detail::operation_on<bare_transfer_operation<session>, Bytes>
+    rdma_put(Bytes&& bytes, const remote_region& there) noexcept
         requires one_sided_link<link_type>
     {
-        return {*core_, there, {const_cast<std::byte*>(from.data()), from.size()}, false};
+        const std::span<const std::byte> from = static_cast<Bytes&&>(bytes);
+        const std::span<std::byte> here(const_cast<std::byte*>(from.data()), from.size());
+        return {*session_, there, here, false};
     }
 
-    /// Ends the link now; everything pending ends with `errc::closed`, at the peer with `errc::peer_lost`. What was sent
-    /// last may be lost: who must know that it arrived lets the peer say so first.
-    void close() noexcept { core_->close(make_error_code(errc::closed)); }
+    /// Ends the link now; everything pending ends with `errc::closed`, at the peer with `errc::peer_lost`. Messages sent
+    /// last may be lost: a program that must know that they arrived waits for an answer of the peer first.
+    void close() noexcept { session_->close(make_error_code(errc::closed)); }
 
     /// Why the link is down; zero while it is not.
-    [[nodiscard]] std::error_code reason() const noexcept { return core_->reason(); }
+    [[nodiscard]] std::error_code reason() const noexcept { return session_->reason(); }
+    /// The link's capabilities.
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept {
-        return core_->link().capabilities();
+        return session_->link().capabilities();
     }
-    [[nodiscard]] std::string peer_name() const { return core_->link().peer_name(); }
-    [[nodiscard]] scheduler& owner() noexcept { return core_->link().owner(); }
+    /// The peer's address or process, for texts.
+    [[nodiscard]] std::string peer_name() const { return session_->link().peer_name(); }
+    [[nodiscard]] scheduler& owner() noexcept { return session_->link().owner(); }
 
 private:
-    std::unique_ptr<core> core_;
+    std::unique_ptr<session> session_;
 };
 
 }  // namespace rdmacoro

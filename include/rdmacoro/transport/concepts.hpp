@@ -1,7 +1,8 @@
-// What a transport is: the posting face that the protocol layer uses, as concepts.
+// The concepts of a transport: the posting interface that the protocol layer uses.
 //
-// Belongs here: links, domains, and everything that knows one network or one way between processes.
-// Does not belong here: matching, protocols, tags, credits; those are built once, above, from these concepts.
+// Belongs here: links, domains, and all code for one network or one way between processes.
+// Does not belong here: matching, protocols, tags, credits; the protocol layer builds these once, from the concepts
+// here.
 #pragma once
 
 #include <rdmacoro/coro/awaitable.hpp>
@@ -10,6 +11,7 @@
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/memory/lent_buffer.hpp>
 #include <rdmacoro/memory/region.hpp>
+#include <rdmacoro/transport/detail/header_included.hpp>
 
 #include <array>
 #include <concepts>
@@ -27,8 +29,8 @@ inline constexpr std::size_t message_header_bytes = 12;
 /// Aligned so that the eight bytes at offset 4 sit at a multiple of eight once a four-byte frame word stands before it.
 using message_header = std::array<std::byte, message_header_bytes>;
 
-/// What a transport can do, where it is fixed: `Transport::static_capabilities`. Where the device or the kernel decides,
-/// `link.capabilities()` says the same at run time; a link never offers less than the fixed part says.
+/// The capabilities of a transport, where they are fixed: `Transport::static_capabilities`. Where the device or the kernel decides,
+/// `link.capabilities()` has the same at run time; a link never offers less than the fixed part.
 struct capabilities {
     std::size_t inline_bytes =
         0;  ///< payload that travels in the cheapest form (a cache line, an inline work request)
@@ -48,44 +50,45 @@ struct capabilities {
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
 };
 
-/// `capabilities::rendezvous_bytes` of a link whose pieces are better than its gets and puts.
+/// `capabilities::rendezvous_bytes` of a link that moves long messages faster in pieces than by gets and puts.
 inline constexpr std::size_t never_by_rendezvous = static_cast<std::size_t>(-1);
 
 /// Longest payload of `post_copied`: control messages.
 inline constexpr std::size_t most_copied = 512;
 
-/// What became of something posted.
+/// The outcome of a post.
 enum class post_result : std::uint8_t {
     done,    ///< over; the memory is the caller's again
     posted,  ///< under way: the memory is borrowed until the completion is called
     retry,  ///< no room now, nothing happened; the sink's `writable()` is called when trying again makes sense
-    failed,  ///< the link is down; the sink has been or will be told by `link_down`
+    failed,  ///< the link is down; the sink has been or will be notified by `link_down`
 };
 
 /// Called once, on the scheduler's thread, when something `posted` is over. Lives in the operation that posted.
 struct completion {
+    /// Gets the completion and its outcome.
     using function = void (*)(completion& self, std::error_code outcome) noexcept;
 
-    function done;          ///< set by who posts
+    function done;          ///< set by the poster
     completion* next;       ///< the transport's, while posted
     void* transport_state;  ///< the transport's, while posted
 };
 
-/// What a sink did with a message that was offered to it.
+/// A sink's answer to a message that was offered to it.
 enum class delivery : std::uint8_t {
-    taken,  ///< consumed, or kept through the link's `keep()`
-    later,  ///< not now: offer it again at the next poll, and nothing behind it before
+    taken,  ///< consumed, or taken over by the link's `keep()`
+    defer,  ///< not now: offer it again at the next poll, and nothing behind it before
 };
 
-/// Where a link hands up what arrives. Semantic requirements:
+/// The receiver of a link's messages and events. Semantic requirements:
 ///  1. All functions are called on the scheduler's thread from inside `link.poll()`, never from inside a post. From
 ///     inside any of them the sink may post to the link, and from inside all but `link_down` it may close it.
 ///  2. `deliver` gets a whole message. The payload is readable during the call; to read it longer call `link.keep()` from
 ///     inside. Bytes come from the peer: they are hostile until checked.
 ///  3. A link may announce a long message before its payload has come: `begin_payload(header, bytes)`. After `taken` it
-///     asks `payload_space()` for memory to put the next bytes to, each time anew, and says how many came by
-///     `payload_arrived(n)`, until `bytes` have; an empty span means that what remains now is thrown away, and is counted
-///     by `payload_arrived` as well. The memory is not touched between polls.
+///     asks `payload_space()` for memory to put the next bytes to, each time anew, and gives their number by
+///     `payload_arrived(n)`, until `bytes` have; an empty span means that the remaining bytes are thrown away;
+///     `payload_arrived` counts them as well. The memory is not touched between polls.
 ///  4. `writable` follows a `retry` when room has come. `link_down` is called once, with the reason, and is the last call.
 template <class S>
 concept message_sink = requires(S& sink, const message_header& header, std::span<const std::byte> payload,
@@ -111,22 +114,23 @@ struct sink_archetype {
 static_assert(message_sink<sink_archetype>);
 }  // namespace detail
 
-/// A connected link that hands what arrives to a `Sink`. Semantic requirements:
+/// A connected link that hands arriving messages to a `Sink`. Semantic requirements:
 ///  1. Messages arrive whole, once, in the order posted, or the link goes down.
 ///  2. `post(header, payload, c)`: `payload.size()` is at most `capabilities().max_message`. On `done` and `retry` nothing
 ///     refers to `payload` or `c` any more. On `posted` the pieces' memory and `c` stay until `c.done`; the array behind
 ///     a long gather list stays as long.
-///     `post_copied(header, payload)` is the same for at most `most_copied` bytes of payload that nobody waits for: they
+///     `post_copied(header, payload)` is the same for at most `most_copied` bytes of payload without a completion: they
 ///     are copied, and it never answers `posted`.
 ///  3. `revoke(c)` of something posted: at return neither peer nor device touches the caller's memory, and `c` is not
-///     called. True: the peer still gets the whole message (what was not sent yet has been copied). False: there was no
-///     memory to copy it to, and the link must be closed; for a get or put, whose effect is then unknown, always false.
+///     called. True: the peer still gets the whole message (its unsent part has been copied). False: there was no
+///     memory to copy it to, and the link must be closed; for a get or put always false: its effect is then unknown.
 ///  4. `poll(budget)` hands up at most `budget` messages and answers how many moved; not to be called from a sink.
 ///  5. `keep()`, from inside `deliver` only: takes the payload over as a `lent_buffer`; empty when the transport can't
 ///     spare the memory, and the sink copies.
-///  6. `close(reason)` ends the link at once: everything posted completes with `reason`, and the sink is told by
-///     `link_down` before `close` returns. Destroying a link closes it without telling the sink.
-///  7. Messages posted before an orderly `close` by this side may be lost; a protocol that must drain says goodbye first.
+///  6. `close(reason)` ends the link at once: everything posted completes with `reason`, and the sink is notified by
+///     `link_down` before `close` returns. Destroying a link closes it without notifying the sink.
+///  7. Messages posted before an orderly `close` by this side may be lost; a protocol that must drain sends its goodbye
+///     first.
 template <class L>
 concept message_link = requires(L& link, const message_header& header, const const_buffers& payload,
                                 completion& c, unsigned budget, std::error_code reason) {
@@ -142,9 +146,9 @@ concept message_link = requires(L& link, const message_header& header, const con
 };
 
 /// A link with one-sided operations. Semantic requirements:
-///  0. `expose(memory, rights)`: lets the peer reach the memory until the region goes, registered anew or taken from the
-///     domain's registration cache; empty when that is not possible now. Where `capabilities().revokes_at_once` the end of
-///     the region cuts the peer off; elsewhere only the peer's word does.
+///  0. `expose(memory, rights)`: lets the peer reach the memory until the region ends, registered anew or taken from
+///     the domain's registration cache; empty when that is not possible now. Where `capabilities().revokes_at_once` the
+///     end of the region cuts the peer off; elsewhere only the peer's own message does.
 ///  1. `get(from, into, c)` and `put(from, to, c)` answer like `post`; lengths are equal (the caller checked), may be zero,
 ///     and are bounded by the address space only.
 ///  2. A wrong or revoked key, a range past the region's end or a missing right ends the operation with `errc::bad_key`,
@@ -162,14 +166,15 @@ concept one_sided_link =
     };
 
 /// A link that changes numbers in the peer's memory, each time undisturbed by others that do. Semantic requirements:
-///  1. `fetch_add(there, value, was, c)` adds to the number at `there`; `compare_swap(there, expected, desired, was, c)` sets it
-///     to `desired` if it is `expected`. Numbers have 8 bytes, aligned to 8, in the peer's byte order, in a region with all
-///     rights. They answer like `get`; what the number was before is in `was`, in this machine's byte order, once `c` is
-///     called; it stays borrowed until then.
-///  2. Undisturbed by other atomics through the network; what the peer's own processor does with the number meanwhile, is
-///     not promised.
-///  3. What is not 8 aligned bytes ends with `errc::invalid_argument`, and everything with `errc::unsupported` where
-///     `capabilities().atomics` is false. Refusals by the peer are those of `one_sided_link`, and `revoke(c)` works.
+///  1. `fetch_add(there, value, was, c)` adds to the number at `there`; `compare_swap(there, expected, desired, was,
+///     c)` sets it to `desired` if it is `expected`. Numbers have 8 bytes, aligned to 8, in the peer's byte order, in a
+///     region with all rights. They answer like `get`; the number as it was before is in `was`, in this machine's byte
+///     order, once `c` is called; `was` stays borrowed until then.
+///  2. Undisturbed by other atomics through the network; nothing is promised when the peer's own processor changes the
+///     number meanwhile.
+///  3. An access to other than 8 aligned bytes ends with `errc::invalid_argument`, and everything with
+///     `errc::unsupported` where `capabilities().atomics` is false. Refusals by the peer are as in `one_sided_link`,
+///     and `revoke(c)` works.
 template <class L>
 concept atomic_link = one_sided_link<L> && requires(L& link, const remote_region& there, std::uint64_t value,
                                                     std::uint64_t& was, completion& c) {
@@ -179,19 +184,19 @@ concept atomic_link = one_sided_link<L> && requires(L& link, const remote_region
 
 /// Names one block that both ends copy together.
 using shared_copy_id = std::uint32_t;
-inline constexpr shared_copy_id no_shared_copy = 0xffffffff;
+inline constexpr shared_copy_id no_shared_copy = 0xffffffff;  ///< no block
 
-/// A link whose two ends can copy one block together: the receiving side from its front, by getting, the sending side from
-/// its back, by putting, until they meet. Semantic requirements:
-///  1. `open_shared_copy(bytes)`, at the sending side: a name for a block of that length, to be told to the peer, or
-///     `no_shared_copy` when all are taken. `close_shared_copy(id)` gives it back; by then the peer has said that it is done.
-///  2. `copy_from_front(id, bytes of the source there, into, c)`, at the receiving side, and `copy_from_back(id, from, bytes
-///     of the destination there, c)`, at the sending side, answer like `get` and `put`. Each copies what the other has not
-///     claimed, in pieces, and goes on at each poll. The front's completes when all bytes are in place, whoever copied
-///     them; the back's when nothing is left to claim and what it claimed is copied.
-///  3. A peer that never copies delays nobody: the other side copies all. What a peer writes to shared words is checked; a
-///     violation ends the link with `errc::protocol_violation`. `revoke(c)` works on both, for the whole of which then
-///     nothing is known.
+/// A link with two ends that can copy one block together: the receiving side from its front, by getting, the sending
+/// side from its back, by putting, until they meet. Semantic requirements:
+///  1. `open_shared_copy(bytes)`, at the sending side: a name for a block of that length, to be sent to the peer, or
+///     `no_shared_copy` when all are taken. `close_shared_copy(id)` gives it back; by then the peer has sent that it is done.
+///  2. `copy_from_front(id, bytes of the source there, into, c)`, at the receiving side, and `copy_from_back(id, from,
+///     bytes of the destination there, c)`, at the sending side, answer like `get` and `put`. Each copies, in pieces,
+///     the bytes that the other has not claimed, and goes on at each poll. The front's completes when all bytes are in
+///     place, copied by either side; the back's when nothing is left to claim and the pieces it claimed are copied.
+///  3. A peer that never copies delays nothing: the other side copies all. The words that a peer writes to shared
+///     memory are checked; a violation ends the link with `errc::protocol_violation`. `revoke(c)` works on both, for
+///     the whole of which then nothing is known.
 template <class L>
 concept shared_copy_link =
     one_sided_link<L> && requires(L& link, const remote_region& there, std::span<std::byte> into,
@@ -206,8 +211,9 @@ concept shared_copy_link =
 /// requirements:
 ///  1. `post_in_place(header, payload, c)` is `post`, but the payload is sent from where it lies, so it is `posted` until
 ///     the network has read it. `payload` lies in memory for which `prepare_in_place` has answered true since it was mapped.
-///  2. `prepare_in_place(memory)`: registers it with the domain's registration cache, where that is needed; false when that
-///     is not possible. What became of it is the cache's business: memory that was unmapped is not `in_place` any more.
+///  2. `prepare_in_place(memory)`: registers it with the domain's registration cache, where that is needed; false when
+///     that is not possible. The cache may drop the registration later: memory that was unmapped is not `in_place` any
+///     more.
 ///  3. `in_place(memory)`: whether `post_in_place` may be used now.
 template <class L>
 concept in_place_link =
@@ -221,15 +227,15 @@ concept in_place_link =
 /// Names a message that a link has set aside for the layer above.
 using claimed_message = std::uint64_t;
 
-/// What a posted receive or a claim ends with; the link sets the rest before it calls `done`, or answers `done`.
+/// The outcome of a posted receive or a claim; the link sets the rest before it calls `done`, or answers `done`.
 struct tagged_completion : completion {
-    std::uint64_t tag;
+    std::uint64_t tag;      ///< the message's tag
     std::size_t bytes;      ///< of the whole message, also where it was longer than the memory for it
-    std::uint32_t note;     ///< what the sender gave beside the tag
+    std::uint32_t note;     ///< the sender's, beside the tag
     claimed_message claim;  ///< of a claim: the message
 };
 
-/// What is fixed or found out of a link that matches by itself.
+/// Properties of a link that matches by itself.
 struct matching_traits {
     unsigned tag_bits = 64;  ///< the lowest so many bits of a tag are carried and compared
     /// A post of so many bytes ends without a receive at the other side; of more it may wait for one.
@@ -238,24 +244,26 @@ struct matching_traits {
     std::size_t pieces = 1;                              ///< most pieces of memory for one message
 };
 
-/// A link that matches messages with receives by itself, beside those of `message_link`, which nobody matches. How a long
-/// message travels, and where a short one waits for its receive, is its affair. Semantic requirements:
-///  1. `post_tagged(tag, note, payload, c)` answers like `post`; `note` is told to the receiver and matched with nothing.
-///     What is longer than `matching().buffered_bytes` may be under way until a receive at the other side meets it, it is
-///     claimed and received, or discarded; it is not for `revoke`. What is not longer is, as `message_link` says.
-///  2. `post_receive(tag, mask, into, c)`: meets the first message whose tag agrees in the bits of `mask`, of those that no
-///     receive posted before takes: messages and receives that fit meet in the order sent and posted. `mask` and `tag` have
-///     no bits beyond `tag_bits`. `done`: a message is in the memory already, and `c` says which. A message that is longer
-///     than the memory fills it, the rest is thrown away, and that is no error: `c.bytes` is its true length.
-///  3. `claim(c)`: sets the next message aside that no posted receive takes, whatever its tag, and names it. Messages are
-///     claimed in the order sent, one claim at a time, for which there is room however many receives are posted. What a
-///     receive meets that is posted while a claim is, is not defined: who claims waits with further receives. A scheduler
-///     that waits for a claim sleeps only where the message's coming wakes it.
-///  4. `receive_claimed(message, into, c)` answers like `post_receive`, and `discard(message)` ends one unread; its sender's
-///     post ends by either. Not called once the link is down, when claimed messages are gone.
+/// A link that matches messages with receives by itself, beside those of `message_link`, which are not matched. The
+/// link decides how a long message travels and where a short one waits for its receive. Semantic requirements:
+///  1. `post_tagged(tag, note, payload, c)` answers like `post`; `note` is given to the receiver and not matched. A
+///     message longer than `matching().buffered_bytes` may be under way until a receive at the other side matches it,
+///     it is claimed and received, or discarded; `revoke` must not be called for it. A shorter one can be revoked as in
+///     `message_link`.
+///  2. `post_receive(tag, mask, into, c)`: matches the first message with a tag that agrees in the bits of `mask`,
+///     among the messages that no earlier receive takes: messages and receives that fit match in the order sent and
+///     posted. `mask` and `tag` have no bits beyond `tag_bits`. `done`: a message is in the memory already, and `c` has
+///     its tag and length. A message that is longer than the memory fills it, the rest is thrown away, and that is no
+///     error: `c.bytes` is its true length.
+///  3. `claim(c)`: sets the next message with any tag aside that no posted receive takes, and names it. Messages are
+///     claimed in the order sent, one claim at a time, for which there is room however many receives are posted. A
+///     receive that is posted during a claim matches an undefined message: a caller that claims waits with further
+///     receives. A scheduler that waits for a claim sleeps only where the message's coming wakes it.
+///  4. `receive_claimed(message, into, c)` answers like `post_receive`, and `discard(message)` ends one unread; its
+///     sender's post ends by either. Must not be called once the link is down: claimed messages are then discarded.
 ///  5. `withdraw(c)` of a posted receive or a claim. True: at return the memory is not touched any more and `c` is not
-///     called. False: `c` is called, with `errc::canceled` when it was taken back, else with what became of it.
-///  6. Between these messages and those of `post` no order is promised. `close` ends all of them as it says there.
+///     called. False: `c` is called, with `errc::canceled` when it was taken back, else with its outcome.
+///  6. Between these messages and those of `post` no order is promised. `close` ends all of them as in `message_link`.
 template <class L>
 concept matching_link =
     message_link<L> && requires(L& link, const const_buffers& payload, const mutable_buffers& into,
@@ -270,8 +278,8 @@ concept matching_link =
         { link.matching() } noexcept -> std::convertible_to<const matching_traits&>;
     };
 
-/// The awaitable face: a connected link for programs that want the bare network. `bare_link` is one over every transport.
-/// Semantic requirements:
+/// The awaitable interface: a connected link for programs that want the bare network. `bare_link` is one over every
+/// transport. Semantic requirements:
 ///  1. Messages are received in the order in which their sends began; nothing is matched. `recv` ends with the length.
 ///  2. `close` ends everything pending with `errc::closed` before it returns; `reason` is zero until the link is down.
 template <class L>
@@ -287,11 +295,11 @@ concept awaitable_link =
     };
 
 /// An opened device or name space of one transport, on one scheduler. Semantic requirements:
-///  1. `connect` and `listen` end with an `error` whose text names the address and says what to do.
-///  2. A `connection` is a connected link nobody listens to yet; it is movable, and becomes a link by constructing
-///     `Transport::link<Sink>(connection, sink)`. What arrived meanwhile is not lost.
+///  1. `connect` and `listen` fail with an `error`; its text names the address and the remedy.
+///  2. A `connection` is connected and not yet a link; it is movable, and becomes a link by constructing
+///     `Transport::link<Sink>(connection, sink)`. Messages that arrived meanwhile are not lost.
 ///  3. `accept()` never fails because of one bad client; a bad client is dropped.
-///  4. Links, listeners, connections and regions must be gone before their domain.
+///  4. Links, listeners, connections and regions must be destroyed before their domain.
 template <class D, class T>
 concept transport_domain = requires(D& domain, std::string_view address, typename T::listener& listener,
                                     std::span<std::byte> memory, access_rights rights) {
@@ -303,7 +311,8 @@ concept transport_domain = requires(D& domain, std::string_view address, typenam
     { domain.owner() } noexcept -> std::same_as<scheduler&>;
 };
 
-/// A transport: a type that names the others and states what is fixed. Semantic requirements:
+/// A transport: a type that names its domain, connection, listener and link types and its fixed properties. Semantic
+/// requirements:
 ///  1. `name` is the scheme of its addresses (`tcp` for `tcp://host:port`); `description` is one line for people.
 ///  2. `link<Sink>` models `message_link` for every `message_sink`, and `one_sided_link` when
 ///     `static_capabilities.one_sided`.
@@ -311,6 +320,7 @@ concept transport_domain = requires(D& domain, std::string_view address, typenam
 ///     it lives.
 template <class T>
 concept transport =
+    detail::header_included<T> &&
     requires {
         typename T::domain;
         typename T::connection;

@@ -1,4 +1,4 @@
-// The libfabric transport: whatever network libfabric has a provider for. Needs libfabric 1.17 or later.
+// The libfabric transport: any network that libfabric has a provider for. Needs libfabric 1.17 or later.
 #pragma once
 
 #include <rdmacoro/transport/concepts.hpp>
@@ -11,11 +11,11 @@ namespace rdmacoro {
 
 /// Models `transport`, over the provider that the profile describes: `ofi<provider::tcp>`. A domain is one reliable-datagram
 /// endpoint with an address vector and one completion queue; links share it. Messages that fit are injected, else they are
-/// staged in registered slots; gets and puts are the provider's, from and to the users' memory. `ofi<provider::any>` is told
-/// which provider when a domain opens.
+/// staged in registered slots; gets and puts are the provider's, from and to the users' memory. `ofi<provider::any>` takes
+/// the provider's name when a domain opens.
 template <const ofi_profile& Profile>
 struct ofi {
-    static constexpr const ofi_profile& profile = Profile;
+    static constexpr const ofi_profile& profile = Profile;  ///< the provider's profile
     static constexpr std::string_view name = Profile.scheme;
     static constexpr std::string_view description = Profile.description;
     static constexpr capabilities static_capabilities{
@@ -43,3 +43,7 @@ static_assert(transport<ofi<provider::any>>);
 static_assert(atomic_link<ofi<provider::any>::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/messaging/compiled/ofi.hpp>
+#endif

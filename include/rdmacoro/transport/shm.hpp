@@ -1,17 +1,27 @@
 // Shared memory between two processes of one machine and one user: `endpoint<shm>`, addresses `shm://NAME`.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/shm/link.hpp>
-#include <rdmacoro/transport/shm/listener.hpp>
+
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace rdmacoro {
 
+namespace detail::shm {
+class acceptor;
+class socket_name;
+}  // namespace detail::shm
+
 /// The shared-memory transport. One memory segment a connection, made by the connecting side and passed over a Unix
-/// socket whose credentials both sides check: only processes of one user connect. Small messages are single cache lines;
-/// get and put are process_vm_readv and process_vm_writev, plain copies in a domain's shared arena, or, where the kernel
-/// forbids the former, copies through the ring that the peer's scheduler serves. Never waits in the kernel but when the
-/// scheduler parks; then a peer's doorbell wakes it.
+/// socket; both sides check its credentials: only processes of one user connect. Small messages are single cache lines;
+/// get and put are process_vm_readv and process_vm_writev, plain copies in a domain's shared arena, or, where the
+/// kernel forbids the former, copies through the ring that the peer's scheduler serves. Never waits in the kernel but
+/// when the scheduler parks; then a peer's doorbell wakes it.
 struct shm {
     static constexpr const char* name = "shm";
     static constexpr const char* description = "shared memory between processes of one machine";
@@ -31,7 +41,7 @@ struct shm {
         // any length are faster than from memory to memory.
         .rendezvous_bytes = never_by_rendezvous};
 
-    /// A connected link that nobody listens to yet.
+    /// A connection that has not become a link yet.
     class connection {
     public:
         connection() noexcept = default;
@@ -52,8 +62,13 @@ struct shm {
     /// Accepts connections on one name. Must not outlive its domain.
     class listener {
     public:
-        explicit listener(std::unique_ptr<detail::shm::acceptor> made) noexcept
-            : acceptor_(std::move(made)) {}
+        explicit listener(detail::shm::acceptor* adopted) noexcept : acceptor_(adopted) {}
+        listener(listener&& other) noexcept : acceptor_(std::exchange(other.acceptor_, nullptr)) {}
+        listener& operator=(listener&& other) noexcept {
+            std::swap(acceptor_, other.acceptor_);
+            return *this;
+        }
+        ~listener();
 
         /// Awaitable.
         /// Completes: with the next connection, once its peer has shaken hands.
@@ -63,41 +78,32 @@ struct shm {
         /// Cancellation: at any time; no connection is lost.
         /// Example:
         ///     rdmacoro::shm::connection made = co_await listening.accept();
-        template <class = void>
-        task<connection> accept() {
-            detail::shm::acceptor::accept_operation next(*acceptor_);
-            co_return connection(co_await next);
-        }
-        [[nodiscard]] std::string address() const { return acceptor_->name(); }
+        task<connection> accept();
+        [[nodiscard]] std::string address() const;
 
     private:
-        std::unique_ptr<detail::shm::acceptor> acceptor_;
+        static task<connection> accept_from(detail::shm::acceptor& from);
+
+        detail::shm::acceptor* acceptor_;
     };
 
-    /// What is one for a scheduler. All links, listeners and regions must be gone before it.
+    /// The shared-memory resources of one scheduler. All links, listeners and regions must be destroyed before it.
     class domain : public detail::shm::domain_base {
     public:
+        /// Takes a shared arena and a table of regions; throws `rdmacoro::error`.
         explicit domain(scheduler& owner, const shm_options& options = {}) : domain_base(owner, options) {}
 
-        template <class = void>
-        task<connection> connect(std::string_view address) {
-            return connect_to(*this, detail::shm::socket_name(address));
-        }
-        template <class = void>
-        task<listener> listen(std::string_view address) {
-            return listen_on(*this, detail::shm::socket_name(address));
-        }
+        task<connection> connect(std::string_view address);
+        task<listener> listen(std::string_view address);
 
     private:
-        template <class Domain>
-        static task<connection> connect_to(Domain& self, detail::shm::socket_name address) {
-            co_return connection(co_await detail::shm::connect_channel<>(self, std::move(address)));
-        }
-        template <class Domain>
-        static task<listener> listen_on(Domain& self, detail::shm::socket_name address) {
-            co_return listener(std::make_unique<detail::shm::acceptor>(self, address));
-        }
+        static task<connection> connect_to(domain& self, detail::shm::socket_name address);
+        static task<listener> listen_on(domain& self, detail::shm::socket_name address);
     };
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/impl/shm.ipp>
+#endif

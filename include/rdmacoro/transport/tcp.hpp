@@ -29,3 +29,7 @@ static_assert(one_sided_link<tcp::link<detail::sink_archetype>>);
 static_assert(in_place_link<tcp::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/messaging/compiled/tcp.hpp>
+#endif

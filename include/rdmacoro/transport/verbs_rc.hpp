@@ -3,6 +3,7 @@
 
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/verbs_rc/domain.hpp>
+#include <rdmacoro/transport/verbs_rc/domains.hpp>
 #include <rdmacoro/transport/verbs_rc/link.hpp>
 
 #include <string_view>
@@ -11,7 +12,7 @@ namespace rdmacoro {
 
 /// Models `transport`. Reliable connected queue pairs; a domain is one device with one completion queue and one shared
 /// receive queue. Messages travel inside their work request where they are short, else they are staged in registered slots;
-/// get and put are the device's own, from and to the users' memory. Credits see to it that a message always meets a slot.
+/// get and put are the device's own, from and to the users' memory. Credits guarantee a receive slot for each message.
 struct verbs_rc {
     static constexpr std::string_view name = "verbs";
     static constexpr std::string_view description = "RDMA over InfiniBand, RoCE and iWARP, by rdma-core";
@@ -30,9 +31,19 @@ struct verbs_rc {
     using listener = verbs_listener;
     template <class Sink>
     using link = verbs_link<Sink>;
+
+    /// The scheduler's domain for an address, to listen on or to connect to: of the device that the address chooses, unless the
+    /// environment names one (`RDMACORO_VERBS_DEVICE`).
+    [[nodiscard]] static domain& domain_for(scheduler& owner, std::string_view address) {
+        return owner.service<detail::verbs::domains>().towards(address);
+    }
 };
 
 static_assert(transport<verbs_rc>);
 static_assert(atomic_link<verbs_rc::link<detail::sink_archetype>>);
 
 }  // namespace rdmacoro
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/messaging/compiled/verbs_rc.hpp>
+#endif

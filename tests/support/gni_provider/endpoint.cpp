@@ -11,7 +11,7 @@ namespace {
 endpoint& endpoint_of(fid* object) { return static_cast<endpoint&>(*reinterpret_cast<fid_ep*>(object)); }
 
 /// tcp of libfabric before 1.18 crashes when it closes an endpoint whose read's data is arriving. The hardware's provider would
-/// not: such an endpoint stays open here, and nobody looks at it again.
+/// not: such an endpoint stays open here and is not used again.
 bool close_would_crash(const endpoint& closing) {
     return closing.in->asked.over.starts_with("tcp") && fi_version() < FI_VERSION(1, 18) &&
            std::any_of(
@@ -30,12 +30,12 @@ int close_endpoint(fid* object) {
         if (const int result = fi_close(&closing.lower->fid); result != 0) return result;
     }
     in.endpoints.erase(&closing);
-    const auto bury = [&in](operation* left) {
+    const auto reap = [&in](operation* left) {
         in.live.erase(left);
         in.gone.emplace_back(left);
     };
-    for (operation* left : closing.under_way) bury(left);
-    for (const auto& [context, left] : closing.found) bury(left);
+    for (operation* left : closing.under_way) reap(left);
+    for (const auto& [context, left] : closing.found) reap(left);
     delete &closing;
     return 0;
 }
@@ -60,7 +60,7 @@ int bind_endpoint(fid* object, fid* bound, std::uint64_t flags) {
     return 0;
 }
 
-/// Where only counters are bound, completions go to a queue that nobody reads but us.
+/// Where only counters are bound, completions go to a queue that only this provider reads.
 int bind_unread(endpoint& to, std::uint64_t flags) {
     domain& in = *to.in;
     if (in.unread == nullptr) {

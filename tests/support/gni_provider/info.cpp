@@ -1,4 +1,4 @@
-// fi_getinfo: what the hardware's provider would say of itself, of whatever the layer below can reach.
+// fi_getinfo: the answers of the hardware's provider, for each network that the layer below reaches.
 
 #include "objects.hpp"
 
@@ -33,7 +33,7 @@ void copy_address(Pointer& to, std::size_t& to_bytes, const void* from, std::siz
     to_bytes = bytes;
 }
 
-/// What to ask the layer below for, given what the application asked for or was told.
+/// The hints for the layer below, from the application's hints or an answer given to it.
 owned_info question_below(const fi_info* asked) {
     owned_info question(fi_allocinfo());
     if (question == nullptr) return question;
@@ -87,7 +87,7 @@ bool admits(const fi_info* hints) {
         if (domain->data_progress == FI_PROGRESS_AUTO && enforced.data_progress == FI_PROGRESS_MANUAL)
             return false;
     } else {
-        return false;  // nothing said of memory registration: the bits that are required were not offered
+        return false;  // no word of memory registration: the required bits were not offered
     }
     return true;
 }

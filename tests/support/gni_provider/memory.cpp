@@ -108,7 +108,7 @@ int register_attributes(fid* object, const fi_mr_attr* asked, std::uint64_t flag
     lower.auth_key_size = 0;
     int result = 0;
     do {
-        // Where the layer below takes the application's keys, they are drawn: nobody can know them beforehand.
+        // Where the layer below takes the application's keys, they are drawn at random, so that no peer can guess them.
         lower.requested_key = in.lots();
         if (enforced.mr_key_size < sizeof(std::uint64_t)) lower.requested_key &= 0xffffffff;
         result = fi_mr_regattr(in.lower, &lower, 0, &made->lower);

@@ -153,7 +153,7 @@ struct endpoint : fid_ep {
     std::deque<operation*> held_back;             ///< not yet given to the layer below
     std::unordered_map<void*, operation*> found;  ///< messages that may be claimed, by context
 
-    /// Gives the layer below what was held back, as far as it takes it.
+    /// Posts the held-back operations to the layer below, as far as it takes them.
     void let_go();
     void forget(operation* done);
 };
@@ -193,7 +193,7 @@ struct start_request {
     return !(receives ? on.receives_select : on.transmits_select) || (flags & FI_COMPLETION) != 0;
 }
 
-/// Flags that the layer below is told.
+/// Flags that are passed to the layer below.
 inline constexpr std::uint64_t passed_flags = FI_REMOTE_CQ_DATA | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE |
                                               FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_PEEK | FI_CLAIM |
                                               FI_DISCARD;

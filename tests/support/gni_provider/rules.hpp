@@ -133,7 +133,7 @@ inline constexpr rules cxi{
     .mr_optional = 0,
     .virtual_addresses = false,
     .mr_key_size = 8,
-    .mr_cnt = 100,  // what is said to be best, not the most: see `most_registrations`
+    .mr_cnt = 100,  // the recommended number, not the limit: see `most_registrations`
     .mr_iov_limit = 1,
     .cq_data_size = 8,
     .max_msg_size = 0xffffffff,
@@ -206,7 +206,7 @@ inline constexpr const rules& enforced = STAND_IN_RULES;
 /// The bits of a tag.
 inline constexpr std::uint64_t tag_mask = ~std::uint64_t{0} >> (64 - enforced.tag_bits);
 
-/// How many registrations a domain may hold. cxi names 100 as what is best for it and takes many more.
+/// How many registrations a domain may hold. cxi recommends 100 and takes many more.
 inline constexpr std::size_t most_registrations = enforced.mr_cnt < 4096 ? 4096 : enforced.mr_cnt;
 
 }  // namespace stand_in

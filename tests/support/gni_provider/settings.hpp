@@ -18,7 +18,7 @@ enum class completion_order {
 
 struct settings {
     std::string over = "tcp;ofi_rxm";  ///< the provider below: RDMACORO_STAND_IN_OVER
-    std::uint64_t seed = 1;            ///< of what is drawn by lot: RDMACORO_STAND_IN_SEED
+    std::uint64_t seed = 1;            ///< of the random numbers: RDMACORO_STAND_IN_SEED
     std::size_t registrations;         ///< the most a domain may hold: RDMACORO_STAND_IN_MR_CNT
     completion_order order = completion_order::hardware;
 };

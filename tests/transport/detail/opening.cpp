@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 using namespace rdmacoro;
@@ -18,45 +19,47 @@ struct outcome {
     const char* step = "";
 };
 
-/// A core that opens when it is told to.
-struct fake_core {
-    using opener = detail::connection_opener<fake_core, outcome>;
-    opener* who = nullptr;
+/// A session that a test opens.
+struct fake_session {
+    using opener = detail::connection_opener<fake_session, outcome>;
+    opener* waiter = nullptr;
     bool abandoned = false;
     std::optional<outcome> at_once;
 
-    void connect(const detail::inet_endpoint&, opener& waits) noexcept {
-        who = &waits;
+    void connect(const detail::inet_endpoint&, opener& by) noexcept {
+        waiter = &by;
         if (at_once) open(*at_once);
     }
-    void accept(opener& waits) noexcept { who = &waits; }
-    void open(const outcome& how) noexcept { std::exchange(who, nullptr)->opened(*this, how); }
+    void accept(opener& by) noexcept { waiter = &by; }
+    void open(const outcome& how) noexcept { std::exchange(waiter, nullptr)->opened(*this, how); }
     void abandon() noexcept { abandoned = true; }
 };
 
 struct fake_engine {
     struct limits {
         unsigned most_waiting = 3;
+        duration handshake_timeout = std::chrono::seconds(10);
     };
-    scheduler on;
+    manual_clock time;
+    scheduler on{idle::yield{}, time};
     limits limit;
-    std::vector<std::unique_ptr<fake_core>> cores;
+    std::vector<std::unique_ptr<fake_session>> sessions;
     std::optional<outcome> at_once;
     bool full = false;
 
     [[nodiscard]] scheduler& owner() noexcept { return on; }
     [[nodiscard]] const limits& options() const noexcept { return limit; }
-    [[nodiscard]] fake_core* make_core() noexcept {
+    [[nodiscard]] fake_session* make_session() noexcept {
         if (full) return nullptr;
-        cores.push_back(std::make_unique<fake_core>());
-        cores.back()->at_once = at_once;
-        return cores.back().get();
+        sessions.push_back(std::make_unique<fake_session>());
+        sessions.back()->at_once = at_once;
+        return sessions.back().get();
     }
 };
 
-using connect_to = detail::connect_to<fake_engine, fake_core, outcome>;
-using attempt = detail::connect_attempt<fake_core, outcome>;
-using guests = detail::guest_list<fake_engine, fake_core, outcome>;
+using connect_to = detail::connect_to<fake_engine, fake_session, outcome>;
+using attempt = detail::connect_attempt<fake_session, outcome>;
+using accepted_queue = detail::accept_queue<fake_engine, fake_session, outcome>;
 
 task<attempt> connect(fake_engine& by) {
     connect_to one(by, {});
@@ -71,16 +74,16 @@ task<> try_to_connect(fake_engine& by, std::error_code& ended) {
     }
 }
 
-task<> accept(guests& from, fake_core*& into, std::error_code& ended) {
+task<> accept(accepted_queue& from, fake_session*& into, std::error_code& ended) {
     try {
-        detail::accept_operation<guests, fake_core> one(from);
+        detail::accept_operation<accepted_queue, fake_session> one(from);
         into = co_await one;
     } catch (const error& why) {
         ended = why.code();
     }
 }
 
-/// Begins a task that waits.
+/// Begins a task.
 struct begun {
     task<> of;
     detail::ready_node root;
@@ -92,17 +95,19 @@ struct begun {
     using stop_token_type = decltype(std::declval<local_stop_source>().get_token());
 };
 
-void invite(guests& by) {
-    REQUIRE(by.invite([](fake_core& which, fake_core::opener& who) noexcept { which.accept(who); }));
+[[nodiscard]] bool try_admit(accepted_queue& by, std::uint8_t from = 0) {
+    return by.admit([](fake_session& which, fake_session::opener& waiter) noexcept { which.accept(waiter); },
+                    from);
 }
+void admit(accepted_queue& by) { REQUIRE(try_admit(by)); }
 
 }  // namespace
 
-TEST_CASE("an attempt to connect gives out the core that opened, or says why none did") {
+TEST_CASE("an attempt to connect returns the session that opened, or the reason of the failure") {
     fake_engine by;
     by.at_once = outcome{};
     const attempt good = by.on.run(connect(by));
-    CHECK(good.made == by.cores.at(0).get());
+    CHECK(good.made == by.sessions.at(0).get());
     CHECK_FALSE(good.made->abandoned);
     by.at_once = outcome{errc::timed_out, 5, "look"};
     const attempt late = by.on.run(connect(by));
@@ -113,53 +118,87 @@ TEST_CASE("an attempt to connect gives out the core that opened, or says why non
     CHECK(by.on.run(connect(by)).how.code == errc::no_resources);
 }
 
-TEST_CASE("an attempt that is canceled gives its connection up") {
+TEST_CASE("an attempt that is canceled abandons its connection") {
     fake_engine by;
     local_stop_source stop;
     std::error_code ended;
     begun trying(by.on, try_to_connect(by, ended), &stop);
-    by.on.run_until([&] { return !by.cores.empty(); });
+    by.on.run_until([&] { return !by.sessions.empty(); });
     stop.request_stop();
     by.on.run_until([&] { return trying.of.handle().done(); });
     CHECK(ended == errc::canceled);
-    CHECK(by.cores[0]->abandoned);
+    CHECK(by.sessions[0]->abandoned);
 }
 
-TEST_CASE("guests that have opened are taken in order; those that failed are forgotten") {
+TEST_CASE("accepted connections are taken in the order in which they opened; failed ones are forgotten") {
     fake_engine by;
-    guests came(by);
+    accepted_queue came(by);
     CHECK(came.take() == nullptr);
-    for (int i = 0; i < 3; ++i) invite(came);
-    CHECK_FALSE(came.invite([](fake_core&, fake_core::opener&) noexcept {}));  // as many as may wait
-    by.cores[2]->open({});
-    by.cores[0]->open({errc::peer_lost, 0, "greet"});
-    by.cores[1]->open({});
-    invite(came);  // there is room again
-    CHECK(came.take() == by.cores[2].get());
-    CHECK(came.take() == by.cores[1].get());
+    for (int i = 0; i < 3; ++i) admit(came);
+    CHECK_FALSE(came.admit([](fake_session&, fake_session::opener&) noexcept {}));  // as many as may wait
+    by.sessions[2]->open({});
+    by.sessions[0]->open({errc::peer_lost, 0, "greet"});
+    by.sessions[1]->open({});
+    admit(came);  // there is room again
+    CHECK(came.take() == by.sessions[2].get());
+    CHECK(came.take() == by.sessions[1].get());
     CHECK(came.take() == nullptr);
-    CHECK_FALSE(by.cores[1]->abandoned);
+    CHECK_FALSE(by.sessions[1]->abandoned);
     by.full = true;
-    CHECK_FALSE(came.invite([](fake_core&, fake_core::opener&) noexcept {}));
+    CHECK_FALSE(came.admit([](fake_session&, fake_session::opener&) noexcept {}));
 }
 
-TEST_CASE("who waits gets the next guest, and at the end hears of it") {
+TEST_CASE("strangers that are silent give their places to new ones, the oldest first, after a tenth of their "
+          "time") {
     fake_engine by;
-    fake_core* first = nullptr;
-    fake_core* second = nullptr;
+    accepted_queue came(by);
+    for (int i = 0; i < 3; ++i) admit(came);
+    by.time.advance(std::chrono::milliseconds(999));
+    CHECK_FALSE(try_admit(came));
+    by.time.advance(std::chrono::milliseconds(1));
+    CHECK(try_admit(came));
+    CHECK(by.sessions[0]->abandoned);
+    CHECK_FALSE(by.sessions[1]->abandoned);
+    // Open ones keep their places.
+    by.sessions[1]->open({});
+    by.sessions[2]->open({});
+    by.sessions[3]->open({});
+    by.time.advance(std::chrono::hours(1));
+    CHECK_FALSE(try_admit(came));
+    CHECK(came.take() == by.sessions[1].get());
+}
+
+TEST_CASE("a host that holds more places than others gives one to them at once, and to itself none") {
+    fake_engine by;
+    accepted_queue came(by);
+    CHECK(try_admit(came, 1));
+    CHECK(try_admit(came, 7));
+    CHECK(try_admit(came, 7));
+    CHECK_FALSE(try_admit(came, 7));
+    CHECK(try_admit(came, 2));
+    CHECK_FALSE(by.sessions[0]->abandoned);
+    CHECK(by.sessions[1]->abandoned);
+    CHECK_FALSE(by.sessions[2]->abandoned);
+    CHECK_FALSE(try_admit(came, 3));  // each holds one now
+}
+
+TEST_CASE("a waiter gets the next connection that opens, and errc::closed when the listener ends") {
+    fake_engine by;
+    fake_session* first = nullptr;
+    fake_session* second = nullptr;
     std::error_code ended;
-    auto came = std::make_unique<guests>(by);
+    auto came = std::make_unique<accepted_queue>(by);
     begun one(by.on, accept(*came, first, ended));
     begun two(by.on, accept(*came, second, ended));
-    for (int i = 0; i < 2; ++i) invite(*came);
+    for (int i = 0; i < 2; ++i) admit(*came);
     by.on.run_until([&, turns = 0]() mutable { return ++turns > 3; });
-    by.cores[1]->open({});
+    by.sessions[1]->open({});
     by.on.run_until([&] { return one.of.handle().done(); });
-    CHECK(first == by.cores[1].get());
+    CHECK(first == by.sessions[1].get());
     came.reset();
     by.on.run_until([&] { return two.of.handle().done(); });
     CHECK(second == nullptr);
     CHECK(ended == errc::closed);
-    CHECK(by.cores[0]->abandoned);  // it was still opening
-    CHECK_FALSE(by.cores[1]->abandoned);
+    CHECK(by.sessions[0]->abandoned);  // it was still opening
+    CHECK_FALSE(by.sessions[1]->abandoned);
 }

@@ -334,5 +334,5 @@ TEST_CASE("idle links hold none of the domain's memory") {
     world.turns(100);
     CHECK(world.client.chunks() <= 8);
     CHECK(world.server.chunks() <= 8);
-    CHECK(sizeof(detail::tcp_core) <= 1536);
+    CHECK(sizeof(detail::tcp_session) <= 1536);
 }

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <netinet/tcp.h>
 #include <sys/wait.h>
 
 using namespace rdmacoro;
@@ -82,7 +83,7 @@ std::vector<std::byte> greeting_bytes(std::uint32_t version, std::uint32_t most_
 
 }  // namespace
 
-TEST_CASE("who listens but speaks something else is told from one of us") {
+TEST_CASE("a listener of another protocol is told from one of this toolkit") {
     tcp_world world;
     plain_listener other;
     const bool hangs_up = GENERATE(false, true);
@@ -128,7 +129,7 @@ TEST_CASE("a peer that never greets is given up in time") {
     CHECK_THAT(seen.text, contains(other.address));
 }
 
-TEST_CASE("nobody listens") {
+TEST_CASE("an address without a listener refuses the connection") {
     tcp_world world;
     std::string address;
     {
@@ -165,7 +166,7 @@ TEST_CASE("connecting can be canceled while the peer says nothing") {
     world.until([&] { return world.client.sockets() == 0; });
 }
 
-TEST_CASE("clients that do not greet trouble nobody else") {
+TEST_CASE("clients that do not greet trouble no other") {
     tcp_world world;
     tcp_listener listener = world.listen();
     std::vector<raw_peer> silent;
@@ -206,7 +207,7 @@ TEST_CASE("a client whose greeting comes byte by byte is accepted, and its first
     b.link.reset();
 }
 
-TEST_CASE("a connection that nobody has made a link of keeps what its peer sent") {
+TEST_CASE("a connection without a link keeps the bytes its peer sent") {
     tcp_world world;
     tcp_listener listener = world.listen();
     auto made = world.connect(listener);
@@ -230,8 +231,8 @@ TEST_CASE("within one host a socket does not pace itself by bbr") {
     auto made = world.connect(listener);
     char name[16] = {};
     socklen_t bytes = sizeof name - 1;
-    detail::tcp_core* core = made.client.release();
-    REQUIRE(::getsockopt(core->fd(), IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0);
+    detail::tcp_session* session = made.client.release();
+    REQUIRE(::getsockopt(session->fd(), IPPROTO_TCP, TCP_CONGESTION, name, &bytes) == 0);
     CHECK(std::string(name) != "bbr");
-    core->abandon();
+    session->abandon();
 }

@@ -61,7 +61,7 @@ TEST_CASE("a listener tells the port that the system chose") {
     CHECK(made.server);
 }
 
-TEST_CASE("an address that somebody listens on, or that is not ours, is refused with what to do") {
+TEST_CASE("an address in use, or of another machine, is refused with what to do") {
     tcp_world world;
     tcp_listener listener = world.listen();
     errc code = errc::ok;
@@ -85,7 +85,7 @@ TEST_CASE("a port is free again as soon as its listener is gone") {
     CHECK(again.address() == address);
 }
 
-TEST_CASE("clients that connect before anybody accepts are kept, and handed out in order") {
+TEST_CASE("clients that connect before an accept are kept, and handed out in order") {
     tcp_world world;
     tcp_listener listener = world.listen();
     std::deque<tcp_connection> clients;
@@ -133,7 +133,7 @@ TEST_CASE("a canceled accept takes no client with it") {
     CHECK(world.on.run(listener.accept()));
 }
 
-TEST_CASE("destroying a listener ends an accept and drops whom nobody has taken") {
+TEST_CASE("destroying a listener ends an accept and drops connections not accepted") {
     tcp_world world;
     auto listener = std::make_unique<tcp_listener>(world.listen());
     const tcp_connection taken_by_nobody = world.on.run(world.client.connect(listener->address()));
@@ -212,7 +212,7 @@ TEST_CASE("a thousand connections opened and closed leave neither descriptors no
     CHECK(world.server.chunks() == 0);
 }
 
-TEST_CASE("a socket that was accepted, and that nobody has looked at when the listener goes, is closed") {
+TEST_CASE("a socket that was accepted and not yet handed out is closed with its listener") {
     tcp_pair p;
     const std::size_t before = open_descriptors();
     bool seen = false;
@@ -250,4 +250,72 @@ TEST_CASE("clients beyond the limit wait in the system's queue until others have
     world.until([&] { return connecting.over(); });
     CHECK(client);
     CHECK(server);
+}
+
+TEST_CASE("strangers that never greet keep no client out for as long as they may stay") {
+    tcp_options few;
+    few.most_waiting = 4;
+    few.handshake_timeout = std::chrono::seconds(5);
+    tcp_world world(few);
+    tcp_listener listener = world.listen();
+    const time_point begin = world.on.now();
+    std::vector<raw_peer> silent;
+    for (unsigned i = 0; i < 8; ++i) silent.push_back(raw_peer::towards(listener.address()));
+    world.until([&] { return world.server.sockets() == 5; });
+    const tcp_connection client = world.on.run(world.client.connect(listener.address()));
+    const tcp_connection server = world.on.run(listener.accept());
+    CHECK(client);
+    CHECK(server);
+    CHECK(world.on.now() - begin <
+          few.handshake_timeout * 3 / 4);  // before the first stranger's time was over
+    CHECK(std::any_of(silent.begin(), silent.end(), [](const raw_peer& one) { return one.ended(); }));
+}
+
+TEST_CASE("a flood of strangers from one host costs a slow client of another host nothing") {
+    tcp_options few;
+    few.most_waiting = 8;
+    few.handshake_timeout = std::chrono::seconds(10);
+    tcp_world world(few);
+    tcp_listener listener = world.listen("0.0.0.0:0");
+    const std::string port = listener.address().substr(listener.address().rfind(':'));
+    raw_peer slow = raw_peer::towards("127.0.0.2" + port, "127.0.0.3");
+    world.until([&] { return world.server.sockets() == 2; });
+    std::vector<raw_peer> flood;
+    for (unsigned i = 0; i < 14; ++i) flood.push_back(raw_peer::towards("127.0.0.1" + port));
+    const auto dropped = [&] {
+        return std::count_if(flood.begin(), flood.end(), [](const raw_peer& one) { return one.ended(); });
+    };
+    world.until([&] { return dropped() >= 7; });  // each of its places was taken again
+    REQUIRE_FALSE(slow.ended());
+    detail::tcp_greeting greeting;
+    greeting.nonce = 4711;
+    slow.send(world, greeting.store());
+    CHECK(world.on.run(listener.accept()));
+}
+
+TEST_CASE("a listener on all addresses takes clients of both families, and names each as its client would") {
+    tcp_world world;
+    const std::string host = GENERATE("*", "");
+    tcp_listener listener = world.listen("tcp://" + host + ":0");
+    const std::string port = listener.address().substr(listener.address().rfind(':'));
+    const bool has_v6 = listener.address().find('[') != std::string::npos;
+    CHECK(has_v6 == (::access("/proc/net/if_inet6", F_OK) == 0));
+    for (const std::string to : {"127.0.0.1", "[::1]"}) {
+        if (to == "[::1]" && !has_v6) continue;
+        const tcp_connection client = world.on.run(world.client.connect(to + port));
+        tcp_connection server = world.on.run(listener.accept());
+        tcp_end end;
+        end.link = std::make_unique<recorded_link>(std::move(server), end.sink);
+        CHECK_THAT(end.link->peer_name(), Catch::Matchers::StartsWith("tcp://" + to + ":"));
+    }
+}
+
+TEST_CASE("a port that a listener of one family has is refused to a listener on all addresses") {
+    tcp_world world;
+    const std::string one = GENERATE("127.0.0.1:0", "[::1]:0");
+    if (one.front() == '[' && ::access("/proc/net/if_inet6", F_OK) != 0) SKIP_TEST("no v6 here");
+    tcp_listener listener = world.listen(one);
+    errc code = errc::ok;
+    static_cast<void>(why_not(world, "*" + listener.address().substr(listener.address().rfind(':')), code));
+    CHECK(code == errc::address_in_use);
 }

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 using namespace rdmacoro;
@@ -32,7 +33,59 @@ void check_all(const recording_sink& sink, const std::vector<recorded_message>& 
     }
 }
 
+/// Stops the parser in mid-delivery, and reads the payload after that.
+class stopping_sink final : public detail::tcp_upper {
+public:
+    stopping_sink(detail::tcp_receiver& from, detail::tcp_chunk_pool& chunks)
+        : from_(from), chunks_(chunks) {}
+
+    delivery deliver(const message_header&, std::span<const std::byte> payload) noexcept override {
+        from_.stop();
+        detail::tcp_chunk* next = chunks_.take();
+        REQUIRE(next != nullptr);
+        std::fill_n(next->bytes(), detail::tcp_chunk::capacity, std::byte{0xee});
+        seen.assign(payload.begin(), payload.end());
+        chunks_.drop(*next);
+        return delivery::taken;
+    }
+    delivery begin_payload(const message_header&, std::size_t) noexcept override { return delivery::taken; }
+    std::span<std::byte> payload_space() noexcept override { return {}; }
+    void payload_arrived(std::size_t) noexcept override {}
+    void writable() noexcept override {}
+    void link_down(std::error_code) noexcept override {}
+
+    std::vector<std::byte> seen;
+
+private:
+    detail::tcp_receiver& from_;
+    detail::tcp_chunk_pool& chunks_;
+};
+
 }  // namespace
+
+TEST_CASE("a payload stays readable until its delivery returns, also when the delivery stops the link") {
+    std::vector<detail::region_entry> entries(4);
+    detail::region_table table{entries};
+    auto& chunks = *new detail::tcp_chunk_pool;
+    {
+        detail::tcp_operations operations;
+        detail::tcp_server server{table};
+        detail::tcp_receiver receiver{chunks, operations, server};
+        stopping_sink sink{receiver, chunks};
+        const auto payload = pattern(1000);
+        const auto stream = message_frame(1, payload);
+        iovec pieces[2];
+        REQUIRE(receiver.space(sink, pieces) == 1);
+        REQUIRE(pieces[0].iov_len >= stream.size());
+        std::copy(stream.begin(), stream.end(), static_cast<std::byte*>(pieces[0].iov_base));
+        receiver.arrived(sink, stream.size());
+        unsigned budget = 1;
+        CHECK(receiver.parse(sink, budget) == detail::tcp_receiver::state::stopped);
+        CHECK(sink.seen == payload);
+        CHECK(chunks.in_use() == 0);
+    }
+    chunks.abandon();
+}
 
 TEST_CASE("frames may be cut anywhere on their way") {
     raw_pair p;

@@ -1,4 +1,4 @@
-// Helper coroutines that run something on behalf of an object: the children of task groups, when_all, when_any, start.
+// Helper coroutines that await on behalf of an object: the children of task groups, when_all, when_any, start.
 #pragma once
 
 #include <rdmacoro/coro/awaitable.hpp>
@@ -7,7 +7,7 @@
 
 namespace rdmacoro::detail {
 
-/// Who a child runs for. Outlives it.
+/// The object a child runs for. Outlives it.
 class child_owner {
 public:
     child_owner(const child_owner&) = delete;
@@ -16,7 +16,7 @@ public:
     /// The child ends by an exception. Called inside its catch block; `child_ended` follows.
     virtual void child_failed(std::exception_ptr failure) noexcept = 0;
 
-    /// The child's frame is gone, with all it held. Gives whom to resume.
+    /// The child's frame is destroyed, with all it held. Returns the coroutine to resume.
     virtual std::coroutine_handle<> child_ended() noexcept = 0;
 
 protected:
@@ -24,7 +24,7 @@ protected:
     ~child_owner() = default;
 };
 
-/// A coroutine that destroys its own frame when it ends, and then tells its parent, the first argument of its function.
+/// A coroutine that destroys its own frame when it ends, and then notifies its owner, the first argument of its function.
 /// Does not begin by itself.
 struct child {
     class promise_type : public promise_base, public ready_node {
@@ -32,21 +32,14 @@ struct child {
         template <class... Args>
         explicit promise_type(child_owner& of, Args&...) noexcept : for_(&of) {}
 
-        child get_return_object() noexcept {
-            return {std::coroutine_handle<promise_type>::from_promise(*this)};
-        }
+        child get_return_object() noexcept;
         std::suspend_always initial_suspend() noexcept { return {}; }
         void return_void() noexcept {}
-        void unhandled_exception() noexcept { for_->child_failed(std::current_exception()); }
+        void unhandled_exception() noexcept;
 
         struct final_awaiter {
             bool await_ready() noexcept { return false; }
-            std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> ended) noexcept {
-                child_owner* const of = ended.promise().for_;
-                scheduler* const owner = ended.promise().get_environment().owner;
-                ended.destroy();
-                return owner->transfer(of->child_ended());
-            }
+            std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> ended) noexcept;
             void await_resume() noexcept {}
         };
         final_awaiter final_suspend() noexcept { return {}; }
@@ -58,20 +51,12 @@ struct child {
     std::coroutine_handle<promise_type> frame;
 
     /// It begins with the scheduler's next batch of ready coroutines.
-    void begin_soon(const environment& env) noexcept {
-        frame.promise().set_environment(env);
-        frame.promise().waiter = frame;
-        frame.promise().stop = env.stop;
-        env.owner->make_ready(frame.promise());
-    }
-    /// It begins here and now, and runs until it first suspends.
-    void begin_now(const environment& env) noexcept {
-        frame.promise().set_environment(env);
-        env.owner->resume(frame);
-    }
+    void begin_soon(const environment& env) noexcept;
+    /// It begins at once, and runs until it first suspends.
+    void begin_now(const environment& env) noexcept;
 };
 
-/// Awaits `what` and puts its value where it is wanted.
+/// Awaits `what` and stores its value in `slot`.
 template <class A, class Slot>
 child run_into(Slot& slot, std::remove_reference_t<A>& what) {
     if constexpr (std::is_void_v<await_result_t<A>>) {
@@ -82,3 +67,7 @@ child run_into(Slot& slot, std::remove_reference_t<A>& what) {
 }
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/detail/impl/child.ipp>
+#endif

@@ -1,39 +1,30 @@
-// Several awaitables at a time for one awaiting coroutine: what when_all and when_any share.
+// Several awaitables at a time for one awaiting coroutine: the common part of when_all and when_any.
 #pragma once
 
-#include <rdmacoro/coro/detail/adapted.hpp>
+#include <rdmacoro/coro/detail/adaptor.hpp>
 #include <rdmacoro/coro/detail/child.hpp>
 
 #include <cstddef>
 
 namespace rdmacoro::detail {
 
-/// Counts the children of one operation and resumes who waits for it when the last has ended.
+/// Counts the children of one operation and resumes the awaiting coroutine when the last has ended.
 class fan_out {
 public:
     fan_out() noexcept = default;
     /// Only before it begins.
     fan_out(fan_out&&) noexcept {}
-    ~fan_out() {
-        if (running_ != 0) fatal("when_all or when_any was destroyed while pending; await it first");
-    }
+    ~fan_out();
 
-    void bind(const environment& env) noexcept {
-        owner_ = env.owner;
-        source_.follow(env.stop);
-    }
-    void begin_with(child made) noexcept {
-        ++running_;
-        made.begin_now({owner_, source_.get_token()});
-    }
-    void need_owner() {
-        if (owner_ == nullptr) owner_ = &running_scheduler();
-    }
+    void bind(const environment& env) noexcept;
+    void begin_with(child made) noexcept;
+    void need_owner();
     void stop() noexcept { source_.request_stop(); }
     [[nodiscard]] bool stopped() const noexcept { return source_.stop_requested(); }
 
-    [[nodiscard]] bool ended() const noexcept { return running_ == 0; }
-    void wait(std::coroutine_handle<> awaiting) noexcept { waiter_ = awaiting; }
+    /// After all children have begun: whether the awaiting coroutine goes on without being suspended.
+    [[nodiscard]] bool goes_on() noexcept { return running_ == 0 && owner_->may_go_on(); }
+    void wait(std::coroutine_handle<> awaiting) noexcept;
     [[nodiscard]] std::coroutine_handle<> one_ended() noexcept {
         return --running_ == 0 ? waiter_ : std::noop_coroutine();
     }
@@ -42,11 +33,11 @@ private:
     local_stop_source source_;
     scheduler* owner_ = nullptr;
     std::size_t running_ = 0;
-    std::coroutine_handle<> waiter_ =
-        std::noop_coroutine();  // nobody waits while the children are being begun
+    std::coroutine_handle<> waiter_ = std::noop_coroutine();  // set after all children have begun
+    ready_node all_ended_;
 };
 
-/// Where one child of `Operation` leaves its outcome. The operation is told of each end.
+/// Stores the outcome of one child of `Operation`, and notifies the operation of its end.
 template <class Operation, class T>
 class fan_out_slot final : public child_owner {
 public:
@@ -68,3 +59,7 @@ public:
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/detail/impl/fan_out.ipp>
+#endif

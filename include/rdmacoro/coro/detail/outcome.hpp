@@ -1,62 +1,77 @@
-// How something ended: a value, or the exception it threw.
+// outcome<T>: how an awaited object ended, by a value or an exception.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/detail/maybe.hpp>
+
 #include <exception>
-#include <memory>
-#include <optional>
 #include <utility>
 
 namespace rdmacoro::detail {
 
-/// Empty, a `T`, or an exception.
-template <class T>
-class outcome {
+/// The exception of an outcome, if any.
+class outcome_base {
 public:
-    template <class U>
-    void set(U&& value) {
-        value_.emplace(static_cast<U&&>(value));
-    }
     void fail(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
     [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
 
+protected:
+    /// Throws the exception. Once.
+    void check();
+
+private:
+    std::exception_ptr failure_;
+};
+
+/// Empty, a `T`, or an exception.
+template <class T>
+class outcome : public outcome_base {
+public:
+    template <class U>
+    [[gnu::always_inline]] void set(U&& value) {
+        value_.emplace(static_cast<U&&>(value));
+    }
+
     /// The value, or throws. Once.
-    T take() {
-        if (failure_) std::rethrow_exception(std::exchange(failure_, {}));
+    [[gnu::always_inline]] T take() {
+        check();
         return *std::move(value_);
     }
 
 private:
-    std::optional<T> value_;
-    std::exception_ptr failure_;
+    maybe<T> value_;
 };
 
 template <class T>
-class outcome<T&> {
+class outcome<T&> : public outcome_base {
 public:
-    void set(T& value) noexcept { value_ = std::addressof(value); }
-    void fail(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
-    [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
+    void set(T& value) noexcept { value_ = __builtin_addressof(value); }
     T& take() {
-        if (failure_) std::rethrow_exception(std::exchange(failure_, {}));
+        check();
         return *value_;
     }
 
 private:
     T* value_ = nullptr;
-    std::exception_ptr failure_;
 };
 
 template <>
-class outcome<void> {
+class outcome<void> : public outcome_base {
 public:
-    void fail(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
-    [[nodiscard]] const std::exception_ptr& failure() const noexcept { return failure_; }
-    void take() {
-        if (failure_) std::rethrow_exception(std::exchange(failure_, {}));
-    }
-
-private:
-    std::exception_ptr failure_;
+    void take() { check(); }
 };
 
+/// `errc::canceled` as an exception that was caught.
+[[nodiscard]] RDMACORO_DECL std::exception_ptr canceled_exception() noexcept;
+
+/// Whether an exception is a `std::system_error` with `errc::canceled`.
+[[nodiscard]] RDMACORO_DECL bool is_canceled(const std::exception_ptr& failure) noexcept;
+
+/// Writes one line to stderr about an exception that is dropped unseen. `where`: what dropped it, and what would have seen it.
+RDMACORO_DECL void report_dropped(const char* where, const std::exception_ptr& failure) noexcept;
+
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/coro/detail/impl/outcome.ipp>
+#endif

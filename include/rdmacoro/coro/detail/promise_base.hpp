@@ -1,6 +1,7 @@
-// What the promises of tasks and of the library's own helper coroutines share.
+// The base of all promises: tasks' and those of the library's own helper coroutines.
 #pragma once
 
+#include <rdmacoro/coro/detail/borrows_temporary.hpp>
 #include <rdmacoro/coro/frame_pool.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
@@ -10,8 +11,8 @@
 
 namespace rdmacoro::detail {
 
-/// Awaits an awaiter where it stands. g++ 12 moves, or fails to copy, an awaiter that `await_transform` returns by
-/// reference; this is what it may copy.
+/// Awaits an awaiter in place. g++ 12 moves, or fails to copy, an awaiter that `await_transform` returns by reference;
+/// this one it may copy.
 template <class A>
 struct awaiter_reference {
     A& awaiter;
@@ -24,14 +25,40 @@ struct awaiter_reference {
     [[gnu::always_inline]] decltype(auto) await_resume() { return awaiter.await_resume(); }
 };
 
-/// Frames from the pool, and an environment that is handed to whatever is awaited.
+/// The same for an awaiter without `bind`, which cannot be canceled: its wait is counted.
+template <class A>
+struct unbound_reference {
+    A& awaiter;
+    scheduler* owner;
+    bool counted = false;
+
+    [[gnu::always_inline]] bool await_ready() { return awaiter.await_ready(); }
+    template <class Promise>
+    auto await_suspend(std::coroutine_handle<Promise> awaiting) {
+        if (owner != nullptr) {
+            counted = true;
+            owner->unbound_wait_began();
+        }
+        return awaiter.await_suspend(awaiting);  // the awaiting coroutine may have been resumed
+    }
+    decltype(auto) await_resume() {
+        if (counted) owner->unbound_wait_ended();
+        return awaiter.await_resume();
+    }
+};
+
+/// Frames from the pool, and the environment of the coroutine.
 class promise_base {
 public:
-    /// Hands scheduler and stop token to whatever is awaited.
+    /// Passes scheduler and stop token to every awaited object.
     template <class Awaitable>
     [[gnu::always_inline]] decltype(auto) await_transform(Awaitable&& awaitable) noexcept {
-        if constexpr (requires { awaitable.bind(env_); }) awaitable.bind(env_);
-        if constexpr (requires { awaitable.await_ready(); }) {
+        if constexpr (std::is_lvalue_reference_v<Awaitable>) must_outlive_statement<Awaitable>();
+        constexpr bool binds = requires { awaitable.bind(env_); };
+        if constexpr (binds) awaitable.bind(env_);
+        if constexpr (requires { awaitable.await_ready(); } && !binds) {
+            return unbound_reference<std::remove_reference_t<Awaitable>>{awaitable, env_.owner};
+        } else if constexpr (requires { awaitable.await_ready(); }) {
             return awaiter_reference<std::remove_reference_t<Awaitable>>{awaitable};
         } else {
             constexpr bool here = requires { static_cast<Awaitable&&>(awaitable).operator co_await(); };

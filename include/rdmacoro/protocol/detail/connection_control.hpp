@@ -1,209 +1,129 @@
-// What a connection does seldom: the handshake, goodbyes, credit of its own, unusual receives, and its end. Included by
+// Functions of a connection that are not on a short message's path and need its engines' types. Members defined apart
+// from their class, so that `extern template` keeps them out of units that do not compile the connection. Included by
 // connection.hpp alone.
 #pragma once
 
 #include <rdmacoro/protocol/connection.hpp>
-
-#include <cstring>
+#include <rdmacoro/protocol/detail/connection_description.hpp>
 
 namespace rdmacoro::detail {
 
 template <class Transport, class Protocols>
+connection<Transport, Protocols>::connection(mailbox_base& box, peer_id source,
+                                             typename Transport::connection made)
+    : connection_base(box, source,
+                      {Protocols::fingerprint, &Protocols::text, Protocols::delegates,
+                       !Protocols::delegates && !speculates,
+                       Protocols::delegates ? nullptr : &Protocols::carries}),
+      engines_(*this),
+      link_(std::move(made), *this) {
+    begin_handshake(link_.capabilities());
+}
+
+template <class Transport, class Protocols>
 connection<Transport, Protocols>::~connection() {
-    if (phase_ != phase::down) link_.close(make_error_code(errc::closed));
-    for (unexpected_message* m = box_->matching().oldest(); m != nullptr; m = box_->matching().after(*m)) {
-        if (m->from == this) m->from = nullptr;
-    }
+    disown();
 }
 
 template <class Transport, class Protocols>
-void connection<Transport, Protocols>::cancel_send(send_request& r) noexcept {
-    if (r.linked()) {
-        r.unlink();
-        r.finish(make_error_code(errc::canceled));
-        drain();
+bool connection<Transport, Protocols>::has_receives() noexcept {
+    if constexpr (delegates) return delegate().has_receives();
+    return false;
+}
+
+template <class Transport, class Protocols>
+bool connection<Transport, Protocols>::forget_receive(receive_request& r) noexcept {
+    bool now = true;
+    engines_.each([&](auto& engine) noexcept { now = engine.forget_receive(r) && now; });
+    ahead_.forget(r);
+    if (now && r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
+    return now;
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::matched(unexpected_message& m, receive_request& r) noexcept {
+    engines_.with(m.policy, [&](auto& engine) noexcept { engine.matched(m, r); });
+}
+
+template <class Transport, class Protocols>
+std::string connection<Transport, Protocols>::peer_name() const {
+    return link_.peer_name();
+}
+
+template <class Transport, class Protocols>
+const capabilities& connection<Transport, Protocols>::capabilities_in_force() const noexcept {
+    return link_capabilities();
+}
+
+template <class Transport, class Protocols>
+post_result connection<Transport, Protocols>::post_kind(std::uint8_t kind, std::uint8_t flags, tag_type tag,
+                                                        const const_buffers& payload, send_request& r,
+                                                        bool begins) noexcept {
+    return post_on_wire(kind, flags, tag, payload, r, begins);
+}
+
+template <class Transport, class Protocols>
+delivery connection<Transport, Protocols>::begin_payload(const message_header& raw,
+                                                         std::size_t bytes) noexcept {
+    const wire_header h = wire_header::load(raw);
+    delivery answer = delivery::taken;
+    if (h.kind == static_cast<std::uint8_t>(control_kind::ahead) && phase_ != phase::opening && !delegates &&
+        !speculates) {
+        incoming_ = h.kind;
+        answer = ahead_.begin_payload(h, bytes);
+        header_taken(h);
+        return answer;
+    }
+    const bool known =
+        phase_ != phase::opening && engines_.dispatch(h.kind, [&](auto& engine, unsigned kind) noexcept {
+            incoming_ = h.kind;
+            answer = engine.begin_payload(kind, h, bytes);
+        });
+    if (!known) return violation();
+    let_go();
+    if (answer == delivery::taken) header_taken(h);
+    return answer;
+}
+
+template <class Transport, class Protocols>
+std::span<std::byte> connection<Transport, Protocols>::payload_space() noexcept {
+    if (incoming_ == static_cast<std::uint8_t>(control_kind::ahead)) return ahead_.payload_space();
+    std::span<std::byte> where;
+    engines_.dispatch(incoming_, [&](auto& engine, unsigned) noexcept { where = engine.payload_space(); });
+    return where;
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::payload_arrived(std::size_t n) noexcept {
+    if (incoming_ == static_cast<std::uint8_t>(control_kind::ahead)) {
+        ahead_.payload_arrived(n);
         return;
     }
-    engines_.with(r.policy_, [&](auto& engine) noexcept { engine.cancel_send(r); });
+    engines_.dispatch(incoming_, [&](auto& engine, unsigned) noexcept { engine.payload_arrived(n); });
 }
 
 template <class Transport, class Protocols>
-void connection<Transport, Protocols>::begin_close(phase_waiter& closer) noexcept {
-    // What a link matches may still be on its way after the last word: who was left says goodbye, too, and waits.
-    if (phase_ != phase::open && !(delegates && phase_ == phase::half_closed)) {
-        close(make_error_code(errc::closed));
-        closer.reached(closer, {});
+void connection<Transport, Protocols>::on_transmitted(completion& c, std::error_code outcome) noexcept {
+    send_request& r = *static_cast<send_request::posted_completion&>(c).self;
+    auto& self = *static_cast<connection*>(r.via_);
+    if (r.policy_ == ahead_engine::policy) {
+        self.ahead_.transmitted(r, outcome);
         return;
     }
-    phase_ = phase::closing;
-    closer_ = &closer;
-    engines_.each([](auto& engine) noexcept {
-        if constexpr (requires { engine.leaving(); }) engine.leaving();
-    });
-    maybe_goodbye();
+    self.engines_.with(r.policy_, [&](auto& engine) noexcept { engine.transmitted(r, outcome); });
 }
 
 template <class Transport, class Protocols>
-void connection<Transport, Protocols>::move_to(mailbox_base& box, peer_id source) noexcept {
-    matcher& before = std::exchange(box_, &box)->matching();
-    source_ = source;
-    for (unexpected_message* m = before.oldest(); m != nullptr;) {
-        unexpected_message* after = before.after(*m);
-        if (m->from == this) {
-            before.remove(*m);
-            m->source = source;
-            if (receive_request* r = connection_base::match(m->tag)) {  // counted when it was kept
-                meet(*m, *r);
-            } else {
-                box.matching().add(*m);
-            }
-        }
-        m = after;
-    }
-    if constexpr (delegates) delegate().look();
+void connection<Transport, Protocols>::let_go_of(receive_request& r) noexcept {
+    if (!r.done() && r.filling_ != nullptr && forget_receive(r)) r.finish(make_error_code(errc::canceled));
 }
 
 template <class Transport, class Protocols>
-void connection<Transport, Protocols>::link_down(std::error_code why) noexcept {
-    const bool in_good_order = peer_said_goodbye_ || phase_ == phase::closing;
-    phase_ = phase::down;
-    reason_ = in_good_order && why == errc::peer_lost ? make_error_code(errc::closed) : why;
-    engines_.each([&](auto& engine) noexcept { engine.fail(reason_); });
-    while (send_request* r = queue_.pop_front()) r->finish(reason_);
-    fail_receives();
-    tell(opener_, reason_);
-    tell(closer_, {});
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::say_what_is_owed() noexcept {
-    if (owes_hello_) {
-        const wire_hello own{.budget = credits_.granted(), .fingerprint = Protocols::fingerprint};
-        const auto fixed = own.store();
-        const std::string text = Protocols::text().substr(0, wire_hello::most_text);
-        const std::span<const std::byte> pieces[] = {fixed, std::as_bytes(std::span(text))};
-        if (say(static_cast<std::uint8_t>(control_kind::hello), 0, 0, const_buffers(std::span(pieces))) !=
-            post_result::done)
-            return;
-        owes_hello_ = false;
-    }
-    if (owes_credit_) {
-        // A header gives back 65,535 at most, which may be far less than a message cost.
-        while (credits_.overdue() && say(control_kind::credit)) ++counts_.credit_messages;
-        owes_credit_ = credits_.overdue();
-    }
-    if (owes_goodbye_seen_ && say(control_kind::goodbye_seen)) owes_goodbye_seen_ = false;
-    if (owes_goodbye_ && say(control_kind::goodbye)) owes_goodbye_ = false;
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::hello_arrived(const wire_header& h,
-                                                     std::span<const std::byte> payload) noexcept {
-    const auto hello = wire_hello::load(payload);
-    if (h.kind != static_cast<std::uint8_t>(control_kind::hello) || h.credits != 0 || !hello) {
-        violation();
-    } else if (hello->version != wire_version) {
-        refusal_ = std::string("this side speaks version ") + std::to_string(wire_version) +
-                   " of the wire protocol, " + link_.peer_name() + " version " +
-                   std::to_string(hello->version);
-        close(make_error_code(errc::version_mismatch));
-    } else if (hello->fingerprint != Protocols::fingerprint) {
-        const auto text = payload.subspan(wire_hello::wire_bytes);
-        refusal_ = std::string("this side has the protocols \"") + Protocols::text() + "\", " +
-                   link_.peer_name() + " has \"" + printable(text) + "\"";
-        close(make_error_code(errc::protocol_mismatch));
-    } else if (hello->budget < least_budget) {
-        violation();
-    } else {
-        credits_.opened(hello->budget);
-        phase_ = phase::open;
-        tell(opener_, {});
-        drain();  // what was sent before the peer had said what it grants
-    }
-}
-
-template <class Transport, class Protocols>
-std::string connection<Transport, Protocols>::printable(std::span<const std::byte> raw) {
-    std::string text;
-    for (const std::byte b : raw) {
-        const char c = static_cast<char>(b);
-        text += c >= ' ' && c <= '~' ? c : '?';
-    }
-    return text;
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::control_arrived(const wire_header& h,
-                                                       std::span<const std::byte> payload) noexcept {
-    if (!payload.empty()) {
-        violation();
-        return;
-    }
-    if constexpr (delegates) {
-        if (h.kind != static_cast<std::uint8_t>(control_kind::credit)) {
-            if (!delegate().last_word(h)) violation();
-            return;
-        }
-    }
-    obey(h);
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::obey(const wire_header& h) noexcept {
-    switch (static_cast<control_kind>(h.kind)) {
-        case control_kind::credit: return;
-        case control_kind::goodbye:
-            if (peer_said_goodbye_) break;
-            peer_said_goodbye_ = true;
-            if (phase_ == phase::open) phase_ = phase::half_closed;
-            owes_goodbye_seen_ = true;
-            say_what_is_owed();
-            while (send_request* r = queue_.pop_front()) r->finish(make_error_code(errc::closed));
-            speculation([](auto& engine) noexcept { engine.peer_leaves(); });
-            if constexpr (delegates) delegate().peer_leaves();
-            fail_receives();
-            return;
-        case control_kind::goodbye_seen:
-            if (phase_ != phase::closing || !said_goodbye_ || owes_goodbye_) break;
-            close(make_error_code(errc::closed));
-            return;
-        case control_kind::hello: break;
-    }
-    violation();
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::fill_unusual(receive_request& r,
-                                                    std::span<const std::byte> payload) noexcept {
-    if (r.is_lent()) {
-        lend_at_once(r, payload);
-    } else if (payload.size() > r.into_.size()) {
-        r.finish(errc::truncated, payload.size());
-    } else {
-        copy_in(payload, r.into_, 0);
-        count_copy(payload.size());
-        r.finish({});
-    }
-}
-
-template <class Transport, class Protocols>
-void connection<Transport, Protocols>::lend_at_once(receive_request& r,
-                                                    std::span<const std::byte> payload) noexcept {
-    *r.loan_ = link_.keep();
-    if (!*r.loan_) {
-        unexpected_message* m = box_->store().make(payload.size());
-        if (m == nullptr) {
-            r.finish(make_error_code(errc::no_resources));
-            return;
-        }
-        if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
-        m->stored = payload.size();
-        count_copy(payload.size());
-        *r.loan_ = message_store::lend(*m);
-    } else {
-        ++counts_.lent;
-    }
-    r.finish({});
+void connection<Transport, Protocols>::look_for_announcement(send_request& r) noexcept {
+    if (phase_ != phase::open || !queue_.empty() || !speculates_on(r.from_.size())) return;
+    bool known = false;
+    speculation([&](auto& engine) noexcept { known = engine.may_use(r.tag_); });
+    if (!known) static_cast<void>(link_.poll(most_looked_at));
 }
 
 template <class Transport, class Protocols>
@@ -225,15 +145,97 @@ delivery connection<Transport, Protocols>::deliver_other(const wire_header& h,
     return answer;
 }
 
+// ---- the base's virtual functions: calls of the link and the engines
+
 template <class Transport, class Protocols>
-void connection<Transport, Protocols>::send_later(send_request& r) noexcept {
-    if (phase_ == phase::down) {
-        r.finish(reason_);
-    } else if (phase_ == phase::closing || peer_said_goodbye_) {
-        r.finish(make_error_code(errc::closed));
-    } else {
-        queue_.push_back(r);
+post_result connection<Transport, Protocols>::post_raw(const message_header& header,
+                                                       const const_buffers& payload) noexcept {
+    return link_.post_copied(header, payload);
+}
+
+template <class Transport, class Protocols>
+bool connection<Transport, Protocols>::revoke_posted(completion& c) noexcept {
+    return link_.revoke(c);
+}
+
+template <class Transport, class Protocols>
+lent_buffer connection<Transport, Protocols>::lend_payload() noexcept {
+    return link_.keep();
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::close_link(std::error_code why) noexcept {
+    link_.close(why);
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::notify_engines(engine_event what, std::error_code reason) noexcept {
+    switch (what) {
+        case engine_event::writable: engines_.each([](auto& engine) noexcept { engine.writable(); }); break;
+        case engine_event::closing:
+            engines_.each([](auto& engine) noexcept {
+                if constexpr (requires { engine.leaving(); }) engine.leaving();
+            });
+            break;
+        case engine_event::failed: engines_.each([&](auto& engine) noexcept { engine.fail(reason); }); break;
+        case engine_event::peer_left:
+            speculation([](auto& engine) noexcept { engine.peer_leaves(); });
+            if constexpr (delegates) delegate().peer_leaves();
+            break;
+        case engine_event::moved:
+            if constexpr (delegates) delegate().look();
+            break;
     }
+}
+
+template <class Transport, class Protocols>
+start_result connection<Transport, Protocols>::begin_queued(send_request& r) noexcept {
+    return begin(r);
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::cancel_in_engine(send_request& r) noexcept {
+    if (r.policy_ == ahead_engine::policy) {
+        ahead_.cancel(r);
+        return;
+    }
+    engines_.with(r.policy_, [&](auto& engine) noexcept { engine.cancel_send(r); });
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::note_begun(tag_type tag) noexcept {
+    message_begun(tag);
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::note_superseded([[maybe_unused]] receive_request& r) noexcept {
+    speculation([&](auto& engine) noexcept { engine.superseded(r); });
+}
+
+template <class Transport, class Protocols>
+std::uint64_t connection<Transport, Protocols>::posted_with_link() noexcept {
+    if constexpr (delegates) return delegate().posted();
+    return 0;
+}
+
+template <class Transport, class Protocols>
+bool connection<Transport, Protocols>::last_word([[maybe_unused]] const wire_header& h) noexcept {
+    if constexpr (delegates) return delegate().last_word(h);
+    return false;
+}
+
+template <class Transport, class Protocols>
+void connection<Transport, Protocols>::describe_engines(connection_description& into) noexcept {
+    if constexpr (requires { link_.gives_room(); }) {
+        into.room = link_.gives_room();
+    } else if (link_.capabilities().one_sided_offloaded) {
+        into.room = next_actor::device;
+    }
+    into.transfers = transfers_of(link_);
+    if constexpr (requires { link_.unread(); }) into.unread = link_.unread();
+    engines_.each([&](auto& engine) noexcept {
+        if constexpr (requires { engine.describe(into); }) engine.describe(into);
+    });
 }
 
 }  // namespace rdmacoro::detail

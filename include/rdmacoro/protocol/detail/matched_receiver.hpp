@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/protocol/connection_base.hpp>
+#include <rdmacoro/protocol/detail/connection_description.hpp>
 #include <rdmacoro/protocol/detail/matched_sender.hpp>
 
 #include <algorithm>
@@ -15,10 +16,10 @@ namespace rdmacoro::detail {
 
 /// A receive is in one of three places:
 ///  - with the link (`posted`), as long as nothing is claimed and nothing waits with the mailbox;
-///  - with the mailbox's matcher, which messages that are claimed go through in the order sent: they met no receive that
+///  - with the mailbox's matcher, by which claimed messages are matched in the order sent: they matched no receive that
 ///    is with the link, and those were posted before;
-///  - with a claimed message that it has met (`filling`, `waiting`), until the message is in its memory.
-/// What is claimed and not wanted yet lies in the matcher like any other message: a short one whole, once it is fetched,
+///  - with a claimed message that it has matched (`filling`, `waiting`), until the message is in its memory.
+/// A claimed message without a receive is stored in the matcher like any other: a short one whole, once it is fetched,
 /// a long one with its claim.
 template <class Context, class Policy>
 class matched_receiver {
@@ -45,7 +46,7 @@ public:
                r);
     }
 
-    /// Claims messages as long as somebody here waits for one.
+    /// Claims messages as long as a receive or probe of the mailbox waits for one.
     void look() noexcept {
         while (!claiming_ && wanted() && !context_.is_down()) {
             claim_.self = this;
@@ -57,12 +58,12 @@ public:
                 claiming_ = true;
                 giving_up_ = false;
             }
-            if (answer != post_result::done) return;  // for want of room: tried again when there is some
+            if (answer != post_result::done) return;  // no room: tried again when there is some
             take(claim_);
         }
     }
 
-    /// A receive has met a message that is not whole, and not in the matcher any more.
+    /// A receive has matched a message that is not whole, and not in the matcher any more.
     void matched(unexpected_message& m, receive_request& r) noexcept {
         aside& a = aside_of(m);
         if (m.stream != 0) {
@@ -73,6 +74,7 @@ public:
         }
         a.waiting = &r;
         hold(r, stage::waiting);
+        waiting_.push_back(r);
         r.posted_.transport_state = &a;
     }
 
@@ -85,6 +87,7 @@ public:
                 return true;
             case stage::waiting: {
                 aside& a = *static_cast<aside*>(r.posted_.transport_state);
+                r.list_node<receive_request>::unlink();
                 a.waiting = nullptr;
                 a.unwanted = true;
                 return true;
@@ -95,14 +98,14 @@ public:
         return false;
     }
 
-    /// There is room for what could not be posted or said.
+    /// The link has room again for posts that it refused.
     void writable() noexcept {
         for (receive_request* r = answering_.front(); r != nullptr; r = answering_.front()) {
-            if (!say(matched_word::matched, r->posted_.note)) break;
+            if (!send(matched_word::matched, r->posted_.note)) break;
             r->list_node<receive_request>::unlink();
             conclude(*r);
         }
-        say_withdrawn();
+        send_withdrawn();
         for (receive_request* r = starting_.pop_front(); r != nullptr; r = starting_.pop_front()) {
             if (!receive_claimed(*r)) break;
         }
@@ -111,25 +114,45 @@ public:
             if (!fetch(*a)) break;
         }
         look();
-        hear_last_words();
+        take_last_words();
     }
 
-    // ---- words
+    /// Adds the receives that are held here, and not in the mailbox.
+    [[gnu::cold]] void describe(connection_description& into) noexcept {
+        const auto each = [&](intrusive_list<receive_request>& list, const char* how, next_actor next) {
+            for (receive_request* r = list.front(); r != nullptr; r = list.next(*r))
+                into.receive(*r, how, next);
+        };
+        for (receive_request* r = held_.front(); r != nullptr; r = held_.next(*r)) {
+            if (r->posted_.place == stage::posted) {
+                into.receive(*r, "posted with the link, no message has met it", next_actor::peer_send);
+            } else {
+                into.receive(*r, "its message is coming", into.transfers, r->posted_.bytes);
+            }
+        }
+        each(waiting_, "its message is being fetched", into.transfers);
+        each(starting_, "met, no room to ask for its message", into.room);
+        each(answering_, "is there, no room to say so", into.room);
+    }
 
-    /// The sender wants a message back. False: it wants too many.
+    // ---- control messages
+
+    /// The sender asks for a message back. False: it asks for too many.
     [[nodiscard]] bool withdraw_asked(std::uint32_t note) noexcept {
         if (note == 0 || asked_count_ == most_withdrawals) return false;
         asked_[asked_count_++] = {note, false};
-        for (unexpected_message* m = context_.box().matching().oldest(); m != nullptr;
-             m = context_.box().matching().after(*m)) {
-            if (m->from != &context_ || m->complete || m->stream != note) continue;
-            context_.link().discard(aside_of(*m).fetch.claim);
-            context_.withdraw(*m);
-            asked_[asked_count_ - 1].found = true;
-            say_withdrawn();
+        unexpected_message* found = nullptr;
+        each_incomplete([&](unexpected_message& m) noexcept {
+            if (m.stream == note) found = &m;
+        });
+        if (found == nullptr) {
+            look();  // it has not come, or a receive has it already
             return true;
         }
-        look();  // it has not come, or a receive has it already
+        context_.link().discard(aside_of(*found).fetch.claim);
+        context_.withdraw(*found);
+        asked_[asked_count_ - 1].found = true;
+        send_withdrawn();
         return true;
     }
     void settled(std::uint32_t note) noexcept {
@@ -140,7 +163,7 @@ public:
         if (last_count_ == last_words_.size()) return false;
         last_words_[last_count_++] = h;
         look();
-        hear_last_words();
+        take_last_words();
         return true;
     }
     void peer_leaves() noexcept {
@@ -154,18 +177,14 @@ public:
         }
     }
 
-    /// The link is down, and has ended what was posted with it.
+    /// The link is down, and has ended everything posted with it.
     void fail(std::error_code reason) noexcept {
         claiming_ = false;
         asked_count_ = last_count_ = 0;
         while (receive_request* r = starting_.pop_front()) end_unfilled(*r, reason);
         while (receive_request* r = answering_.pop_front()) conclude(*r);
         while (aside* a = unfetched_.pop_front()) fetched(*a, reason);
-        for (unexpected_message* m = context_.box().matching().oldest(); m != nullptr;) {
-            unexpected_message* after = context_.box().matching().after(*m);
-            if (m->from == &context_ && !m->complete) context_.withdraw(*m);
-            m = after;
-        }
+        each_incomplete([&](unexpected_message& m) noexcept { context_.withdraw(m); });
     }
 
 private:
@@ -180,39 +199,40 @@ private:
         struct fetch_completion : tagged_completion {
             aside* of;
         };
-        fetch_completion fetch;  // what was claimed, and its fetching
+        fetch_completion fetch;  // the claimed message, and its fetching
         matched_receiver* owner;
         unexpected_message* message;
-        receive_request* waiting = nullptr;  // has met it before it is whole
-        bool unwanted = false;               // that one went
+        receive_request* waiting = nullptr;  // has matched it before it is whole
+        bool unwanted = false;               // that receive was canceled
     };
     static_assert(alignof(aside) <= alignof(unexpected_message));
+    static_assert(sizeof(aside) + alignof(aside) <= claim_overhead);
 
     struct withdrawal {
         std::uint32_t note;
-        bool found;  // and thrown away: its sender is yet to hear so
+        bool found;  // and discarded: `withdrawn` is yet to be sent
     };
 
     // ---- where a receive is
 
-    /// Whether somebody waits for messages to be claimed.
+    /// Whether a receive, a probe or a control message waits for messages to be claimed.
     [[nodiscard]] bool wanted() noexcept {
-        matcher& here = context_.box().matching();
+        matcher& here = context_.mailbox().matching();
         if (here.posted() != 0 || here.has_probes() || last_count_ != 0) return true;
         return std::any_of(asked_.begin(), asked_.begin() + asked_count_,
                            [](const withdrawal& w) noexcept { return !w.found; });
     }
-    /// Whether a receive may be posted with the link: it would pass by those that wait here.
+    /// Whether a receive may be posted with the link: it must not overtake the receives that wait in the mailbox.
     [[nodiscard]] bool may_post() noexcept {
         if (claiming_ && !giving_up_ && !wanted()) {
             giving_up_ = true;
             claiming_ = !context_.link().withdraw(claim_);
         }
-        return !claiming_ && context_.box().matching().posted() == 0;
+        return !claiming_ && context_.mailbox().matching().posted() == 0;
     }
     void wait_here(receive_request& r) noexcept {
         r.filling_ = nullptr;
-        context_.box().matching().post(r);
+        context_.mailbox().matching().post(r);
         look();
     }
 
@@ -227,7 +247,7 @@ private:
             self.received(posted, outcome);
         };
     }
-    /// What a receive becomes by its post's answer. False: there was no room.
+    /// Moves a receive on by its post's answer. False: there was no room.
     bool settle(post_result answer, receive_request& r) noexcept {
         switch (answer) {
             case post_result::done: received(r, {}); return true;
@@ -246,27 +266,39 @@ private:
         }
         return true;
     }
-    /// It is not with the link any more.
+    /// The receive is no longer with the link.
     void drop(receive_request& r) noexcept {
         r.list_node<receive_request>::unlink();
         --(r.posted_.place == stage::posted ? posted_ : filling_);
     }
     void end_unfilled(receive_request& r, std::error_code why) noexcept {
         if (why == errc::canceled && !r.canceling_) why = make_error_code(errc::closed);
+        discarding_receive* instead = nullptr;
+        if (why == errc::canceled && r.discards_ && r.posted_.place == stage::posted)
+            instead = context_.mailbox().make_discarding(r.wanted_, r.source_);
         context_.fail_fill(r, why);
+        if (instead != nullptr) wait_here(*instead);
     }
 
     // ---- messages
+
+    /// Calls `visit` for each stored message of this link that is not whole; it may take that message out.
+    template <class Visit>
+    void each_incomplete(Visit visit) noexcept {
+        context_.mailbox().matching().each_stored(context_.source(), [&](unexpected_message& m) noexcept {
+            if (m.from == &context_ && !m.complete) visit(m);
+        });
+    }
 
     void claimed(std::error_code outcome) noexcept {
         claiming_ = false;
         if (outcome && outcome != errc::canceled) return;  // the link is going down
         if (!outcome) take(claim_);
         look();
-        hear_last_words();
+        take_last_words();
     }
 
-    /// A message is ours.
+    /// A message has been claimed.
     void take(const tagged_completion& found) noexcept {
         ++seen_;
         const std::uint32_t cost = matched_cost(found.bytes, context_.credits().granted());
@@ -274,12 +306,12 @@ private:
             w->found = true;
             context_.link().discard(found.claim);
             static_cast<void>(context_.pass(cost));
-            say_withdrawn();
+            send_withdrawn();
         } else if (receive_request* r = context_.match(found.tag)) {
             if (context_.pass(cost)) {
                 fill(*r, found);
             } else {
-                r->finish(make_error_code(errc::protocol_violation));
+                context_.fail_fill(*r, make_error_code(errc::protocol_violation));
             }
         } else {
             keep(found, cost);
@@ -287,7 +319,12 @@ private:
     }
 
     void keep(const tagged_completion& found, std::uint32_t cost) noexcept {
-        // What has a note may wait at its sender, who may want it back: it stays where it is.
+        // A message with a note may be asked back by its sender: it stays there. One without is stored whole, so it must not
+        // be longer than what its sender has paid for.
+        if (found.note == 0 && found.bytes > unasked_bytes(context_.credits().granted())) {
+            context_.violation();
+            return;
+        }
         const std::size_t room = found.note == 0 ? room_of(found.bytes) : 0;
         unexpected_message* m =
             context_.template keep<Policy>(found.tag, found.bytes, room + sizeof(aside), cost);
@@ -308,7 +345,7 @@ private:
         return *std::launder(reinterpret_cast<aside*>(m.payload() + (m.stream == 0 ? room_of(m.bytes) : 0)));
     }
 
-    /// Has a message's bytes brought here. False: there is no room to ask for them now.
+    /// Fetches a message's bytes. False: the link has no room to ask for them now.
     bool fetch(aside& a) noexcept {
         a.fetch.of = &a;
         a.fetch.done = [](completion& c, std::error_code outcome) noexcept {
@@ -316,7 +353,7 @@ private:
             matched_receiver& self = *done.owner;
             --self.fetching_;
             self.fetched(done, outcome);
-            if (!outcome) self.hear_last_words();
+            if (!outcome) self.take_last_words();
         };
         const mutable_buffers into(std::span<std::byte>(a.message->payload(), a.message->bytes));
         switch (context_.link().receive_claimed(a.fetch.claim, into, a.fetch)) {
@@ -333,6 +370,9 @@ private:
     void fetched(aside& a, std::error_code outcome) noexcept {
         unexpected_message& m = *a.message;
         receive_request* r = a.waiting;
+        if (r != nullptr) r->list_node<receive_request>::unlink();
+        const bool unwanted =
+            a.unwanted;  // `a` lies in the message's memory, which is free once it is handed over
         if (!outcome) {
             m.complete = true;
             m.stored = m.bytes;
@@ -340,19 +380,19 @@ private:
         } else if (r != nullptr) {
             end_unfilled(*r, outcome);
         }
-        if (a.unwanted || (outcome && r != nullptr)) context_.free(m);
+        if (unwanted || (outcome && r != nullptr)) context_.free(m);
     }
 
-    /// A claimed message goes to a receive.
+    /// Receives a claimed message into its receive's memory.
     void fill(receive_request& r, const tagged_completion& found) noexcept {
         hold(r, stage::filling);
         static_cast<tagged_completion&>(r.posted_) = with_done(found, r.posted_.done);
-        const std::size_t longest = r.is_lent() ? context_.box().options().lent_bytes : r.into_.size();
+        const std::size_t longest = r.is_lent() ? context_.mailbox().options().lent_bytes : r.into_.size();
         const bool in_one = r.is_lent() || r.into_.pieces() > context_.link().matching().pieces;
         if (found.bytes > longest) {
             r.code_ = errc::truncated;
             r.info_ = found.bytes;
-        } else if (in_one && (r.block_ = context_.box().store().make(found.bytes)) == nullptr) {
+        } else if (in_one && (r.block_ = context_.mailbox().store().make(found.bytes)) == nullptr) {
             r.code_ = errc::no_resources;
             r.info_ = 0;
         }
@@ -374,7 +414,7 @@ private:
         return settle(context_.link().receive_claimed(r.posted_.claim, into, r.posted_), r);
     }
 
-    /// The link has received into its memory, or will not.
+    /// The link has received into its memory, or has failed to.
     void received(receive_request& r, std::error_code outcome) noexcept {
         if (outcome) {
             end_unfilled(r, outcome);
@@ -384,7 +424,7 @@ private:
         if (r.posted_.place == stage::posted) {
             ++seen_;
             if (!context_.pass(matched_cost(got.bytes, context_.credits().granted()))) {
-                r.finish(make_error_code(errc::protocol_violation));
+                context_.fail_fill(r, make_error_code(errc::protocol_violation));
                 return;
             }
             if (got.bytes > r.into_.size()) {
@@ -393,13 +433,13 @@ private:
             }
         }
         answer(r);
-        hear_last_words();
+        take_last_words();
     }
-    /// Tells the sender, where it waits for that, and ends the receive.
+    /// Notifies the sender, where it waits for that, and ends the receive.
     void answer(receive_request& r) noexcept {
         if (const std::uint32_t note = r.posted_.note; note != 0) {
             settled(note);
-            if (!answering_.empty() || !say(matched_word::matched, note)) {
+            if (!answering_.empty() || !send(matched_word::matched, note)) {
                 r.posted_.place = stage::answering;
                 answering_.push_back(r);
                 return;
@@ -409,9 +449,8 @@ private:
     }
     void conclude(receive_request& r) noexcept {
         if (r.code_) {
-            const std::uint64_t info = r.info_;
-            if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
-            r.finish(r.code_, info);
+            const rdmacoro::received message{r.posted_.bytes, r.posted_.tag, context_.source()};
+            connection_base::end_receive(&context_, r, message, r.code_);
             return;
         }
         if (r.block_ != nullptr && !r.is_lent()) {  // more pieces than the link takes
@@ -423,9 +462,9 @@ private:
         context_.end_fill(r, r.posted_.tag, r.posted_.bytes);
     }
 
-    // ---- words
+    // ---- control messages
 
-    [[nodiscard]] bool say(matched_word word, std::uint32_t note) noexcept {
+    [[nodiscard]] bool send(matched_word word, std::uint32_t note) noexcept {
         return context_.template post_copied<Policy>(static_cast<unsigned>(word), 0, note, {}) ==
                post_result::done;
     }
@@ -436,14 +475,15 @@ private:
         return found == end ? nullptr : &*found;
     }
     void forget_withdrawal(withdrawal& w) noexcept { w = asked_[--asked_count_]; }
-    void say_withdrawn() noexcept {
+    void send_withdrawn() noexcept {
         for (std::size_t i = asked_count_; i-- > 0;) {
-            if (asked_[i].found && say(matched_word::withdrawn, asked_[i].note)) forget_withdrawal(asked_[i]);
+            if (asked_[i].found && send(matched_word::withdrawn, asked_[i].note))
+                forget_withdrawal(asked_[i]);
         }
     }
 
-    /// A last word holds once every message that was sent before it is here: with its receive, or kept.
-    void hear_last_words() noexcept {
+    /// A goodbye takes effect once every message that was sent before it is here: with its receive, or stored.
+    void take_last_words() noexcept {
         while (last_count_ != 0 && fetching_ == 0 && filling_ == 0 && starting_.empty()) {
             const wire_header h = last_words_[0];
             if (seen_ > h.tag) {
@@ -460,15 +500,16 @@ private:
     Context& context_;
     intrusive_list<receive_request> held_;  // with the link
     intrusive_list<receive_request>
-        starting_;  // have met a claimed message that there was no room to ask for
-    intrusive_list<receive_request> answering_;  // done, but for the word to the sender
-    intrusive_list<aside> unfetched_;            // the same, for messages that nobody wants yet
+        starting_;  // have matched a claimed message that the link had no room to ask for
+    intrusive_list<receive_request> waiting_;    // have matched a message that is being fetched
+    intrusive_list<receive_request> answering_;  // done, except for `matched` to the sender
+    intrusive_list<aside> unfetched_;            // as `starting_`, for stored messages
     posted_claim claim_;
     bool claiming_ = false;   // `claim_` is with the link
-    bool giving_up_ = false;  // and was asked back
+    bool giving_up_ = false;  // and `withdraw` was called for it
     std::size_t posted_ = 0;
     std::size_t filling_ = 0;   // receives that the link fills from claimed messages
-    std::size_t fetching_ = 0;  // messages that are being brought here, or wait for room to be
+    std::size_t fetching_ = 0;  // messages that are being fetched, or wait for room to be
     std::uint64_t seen_ = 0;    // messages that were claimed or received
     std::size_t asked_count_ = 0;
     std::size_t last_count_ = 0;

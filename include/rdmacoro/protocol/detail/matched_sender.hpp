@@ -1,6 +1,7 @@
-// The sending half of provider_matched: messages that are posted with the link, and the receiver's word on some of them.
+// The sending half of provider_matched: messages that are posted with the link, and the receiver's answers to some of them.
 #pragma once
 
+#include <rdmacoro/protocol/detail/connection_description.hpp>
 #include <rdmacoro/protocol/detail/stream_slots.hpp>
 #include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/protocol/message_store.hpp>
@@ -13,20 +14,23 @@
 
 namespace rdmacoro::detail {
 
-/// What the two ends say to each other beside the messages, in a header whose tag is the message's note.
+/// Control messages beside the messages themselves, in a header with the message's note as its tag.
 enum class matched_word : unsigned {
-    matched,    ///< the message has met its receive
-    withdraw,   ///< its sender wants it back
-    withdrawn,  ///< it met no receive, and is thrown away
-    settled     ///< `matched` came, and what was asked by `withdraw` is asked no more
+    matched,    ///< the message has matched a receive
+    withdraw,   ///< its sender asks for it back
+    withdrawn,  ///< it matched no receive, and is discarded
+    settled     ///< `matched` came, and the request by `withdraw` is void
 };
 
 /// Messages of one direction that may be asked back at a time; more wait their turn.
 inline constexpr std::size_t most_withdrawals = 64;
 
-/// What a message costs: what it would take to keep it, as far as it may come unasked. Both sides must agree on it.
+/// Memory of a claimed message that is stored, besides that of any stored message; generous for every build.
+inline constexpr std::size_t claim_overhead = 128;
+
+/// A message's cost: the memory to store it and its claim, as far as it may come unasked. Both sides must agree on it.
 [[nodiscard]] constexpr std::uint32_t matched_cost(std::size_t bytes, std::uint32_t budget) noexcept {
-    return message_cost(std::min(bytes, unasked_bytes(budget)));
+    return message_cost(std::min(bytes, unasked_bytes(budget)) + claim_overhead);
 }
 
 /// Bits of a tag that the link does not carry.
@@ -34,8 +38,8 @@ inline constexpr std::size_t most_withdrawals = 64;
     return link.tag_bits >= 64 ? 0 : ~tag_type{0} << link.tag_bits;
 }
 
-/// A message that the receiver says something about has a note, which names its slot: the number and a generation, so that
-/// a late word does not meet another message. The note of all others is 0.
+/// A message that the receiver answers has a note, which names its slot: the number and a generation, so that
+/// a late answer does not refer to another message. The note of all others is 0.
 template <class Context, class Policy>
 class matched_sender {
 public:
@@ -53,8 +57,8 @@ public:
         }
         const std::uint32_t cost = matched_cost(bytes, budget);
         if (!context_.credits().take(cost)) return start_result::wait_credit;
-        // What the receiver may not have to keep is over for us when it is matched, so that nothing is left behind when
-        // we close.
+        // A message that the receiver might not have to store ends when it is matched, so that nothing is left behind by
+        // a close.
         const bool named = r.synchronous_ || bytes > std::min(link.buffered_bytes, unasked_bytes(budget));
         const start_result begun = post(r, named);
         if (begun != start_result::begun) context_.credits().untake(cost);
@@ -71,7 +75,7 @@ public:
         slot& s = slots_[r.stream_];
         s.transmitted = true;
         if (outcome) {
-            end(r.stream_, outcome);  // the link is going down: nobody answers any more
+            end(r.stream_, outcome);  // the link is going down: no answer comes any more
         } else {
             settle(r.stream_);
         }
@@ -88,10 +92,10 @@ public:
         if (s.asks || s.answered) return;  // ends by itself
         s.asks = true;
         s.owes_withdraw = true;
-        say(r.stream_);
+        send(r.stream_);
     }
 
-    /// The receiver's word on a message. False: there is no such message.
+    /// The receiver's answer to a message. False: there is no such message.
     [[nodiscard]] bool answered(std::uint32_t note, bool withdrawn) noexcept {
         const std::uint32_t id = (note & number_mask) - 1;
         if (id >= slots_.size() || note_of(id) != note) return false;
@@ -106,20 +110,37 @@ public:
             --asked_;
         } else if (asked) {
             s.owes_settled = true;
-            say(id);
+            send(id);
         }
         settle(id);
-        say_owed();  // another may be asked back
+        send_owed();  // another may be asked back
         return true;
     }
 
-    /// There is room for what could not be said.
-    void say_owed() noexcept {
+    /// The link has room again for control messages that it refused.
+    void send_owed() noexcept {
         std::size_t before = 0;
         do {
             before = asked_;
-            slots_.say_all([this](std::uint32_t id) noexcept { say(id); });
+            slots_.send_all([this](std::uint32_t id) noexcept { send(id); });
         } while (asked_ < before);  // then there is a turn for others
+    }
+
+    /// Adds the sends that end when they are received, or when they are asked back.
+    [[gnu::cold]] void describe(connection_description& into) noexcept {
+        for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+            const slot& s = slots_[id];
+            if (s.request == nullptr) continue;
+            if (s.owes_withdraw) {
+                into.send(*s.request, "canceled, no room to say so", into.room);
+            } else if (s.asks && !s.answered) {
+                into.send(*s.request, "canceled, the peer has not answered", next_actor::peer_poll);
+            } else if (s.answered) {
+                into.send(*s.request, "met, the link is not done with it", into.transfers);
+            } else {
+                into.send(*s.request, "posted, no receive has met it", next_actor::peer_receive);
+            }
+        }
     }
 
     void fail(std::error_code reason) noexcept {
@@ -165,6 +186,7 @@ private:
             if (r.stream_ == none) return no_memory(r);
             slot& s = slots_[r.stream_];
             s = {.next_free = none, .generation = s.generation, .request = &r};
+            r.since_ = context_.mailbox().owner().coarse_now().time_since_epoch().count();
         }
         if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r);
         r.posted_.self = &r;
@@ -204,7 +226,7 @@ private:
 
     /// More pieces than the link takes become one.
     [[nodiscard]] bool stage(send_request& r) noexcept {
-        r.staged_ = context_.box().store().make(r.from_.size());
+        r.staged_ = context_.mailbox().store().make(r.from_.size());
         if (r.staged_ == nullptr) return false;
         copy_out(r.from_, 0, r.staged_->payload(), r.from_.size());
         context_.count_copy(r.from_.size());
@@ -214,7 +236,7 @@ private:
         if (r.staged_ != nullptr) message_store::release(*std::exchange(r.staged_, nullptr));
     }
 
-    /// Ends the send once the link is done with it and the receiver has spoken.
+    /// Ends the send once the link is done with it and the receiver has answered.
     void settle(std::uint32_t id) noexcept {
         const slot& s = slots_[id];
         if (!s.transmitted || !s.answered) return;
@@ -237,11 +259,11 @@ private:
         slots_.give(id);
     }
 
-    /// Says what is owed on one message, or remembers it.
-    void say(std::uint32_t id) noexcept {
+    /// Sends the control message owed on one message, or remembers the slot.
+    void send(std::uint32_t id) noexcept {
         slot& s = slots_[id];
         if (s.owes_settled) {
-            if (!say(matched_word::settled, id)) return;
+            if (!send(matched_word::settled, id)) return;
             s.owes_settled = false;
             --asked_;
             if (s.request == nullptr) {
@@ -251,13 +273,13 @@ private:
         } else if (s.owes_withdraw) {
             if (asked_ == most_withdrawals) {
                 slots_.remember(id);
-            } else if (say(matched_word::withdraw, id)) {
+            } else if (send(matched_word::withdraw, id)) {
                 s.owes_withdraw = false;
                 ++asked_;
             }
         }
     }
-    [[nodiscard]] bool say(matched_word word, std::uint32_t id) noexcept {
+    [[nodiscard]] bool send(matched_word word, std::uint32_t id) noexcept {
         const auto kind = static_cast<unsigned>(word);
         if (context_.template post_copied<Policy>(kind, 0, note_of(id), {}) == post_result::done) return true;
         slots_.remember(id);

@@ -1,72 +1,42 @@
 // How long a rendezvous waits for the reason when the peer's memory is refused.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timer.hpp>
 
-#include <algorithm>
 #include <chrono>
-#include <new>
 #include <system_error>
 
 namespace rdmacoro::detail {
 
-/// What ends a get or a put that the other side's memory refused, and not the link.
-[[nodiscard]] inline bool is_refusal(std::error_code outcome) noexcept {
-    return outcome == errc::bad_key || outcome == errc::out_of_bounds || outcome == errc::access_denied;
-}
+/// Whether a get or a put ended because the other side's memory refused it, which leaves most links usable.
+[[nodiscard]] RDMACORO_DECL bool is_refusal(std::error_code outcome) noexcept;
 
-/// Who takes memory back says so before it does, so that the word is at most waiting in this side's network when an access
-/// is refused. A peer that names memory it does not own never says it: after `grace` the link ends.
-template <class Owner>
+/// A side that takes memory back notifies the peer by a message first; when an access is refused, that message is at
+/// most waiting in this side's network. A peer that names memory it does not own never sends one: after `grace` the
+/// link ends.
 class refusal_timer : private timer_node {
 public:
     static constexpr duration grace = std::chrono::seconds(1);
 
-    /// `owner.refusal_expired()` is called then.
-    explicit refusal_timer(Owner& owner) noexcept : owner_(owner) {
-        expired = [](timer_node& timer) noexcept {
-            static_cast<refusal_timer&>(timer).owner_.refusal_expired();
-        };
-    }
+    /// `expired(owner)` is called when the time is over.
+    refusal_timer(void* owner, void (*expired)(void* owner) noexcept) noexcept;
     ~refusal_timer() { stop(); }
 
-    /// Something was refused now. Answers until when the peer may say why.
-    time_point start(scheduler& on) noexcept {
-        const time_point until = deadline_after(on.now(), grace);
-        start(on, until);
-        return until;
-    }
-    /// Nothing happens where it runs already: `refusal_expired` starts it anew for those that have time left.
-    void start(scheduler& on, time_point until) noexcept {
-        if (queued()) return;
-        on_ = &on;
-        deadline = until;
-        try {
-            on.add_timer(*this);
-        } catch (const std::bad_alloc&) {
-            owner_.refusal_expired();
-        }
-    }
-    void stop() noexcept {
-        if (queued()) on_->remove_timer(*this);
-    }
-    /// For `refusal_expired`: of the slots that are `refused(slot)` one has been so for too long.
-    template <class Slots, class Refused>
-    [[nodiscard]] bool overdue(Slots& slots, Refused refused) noexcept {
-        time_point first = time_point::max();
-        for (auto& s : slots) {
-            if (refused(s)) first = std::min(first, s.refused_until);
-        }
-        if (first == time_point::max()) return false;
-        if (first <= on_->now()) return true;
-        start(*on_, first);
-        return false;
-    }
+    /// Nothing happens where it runs already: `expired` starts it anew for the streams that have time left. False when
+    /// memory is short.
+    [[nodiscard]] bool start(scheduler& on, time_point until) noexcept;
+    void stop() noexcept;
 
 private:
-    Owner& owner_;
+    void* owner_;
+    void (*call_)(void* owner) noexcept;
     scheduler* on_ = nullptr;
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/refusal_timer.ipp>
+#endif

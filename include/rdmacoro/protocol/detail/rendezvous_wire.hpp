@@ -1,4 +1,4 @@
-// The messages of rendezvous policies: what both sides say before and after data goes from memory to memory.
+// The messages of rendezvous policies, sent by both sides before and after data goes from memory to memory.
 //
 // A message is named by its stream, a small number that its sender chose; in all but the request the header's tag is the
 // stream. Numbers are little-endian.
@@ -8,20 +8,18 @@
 //   ready     receiver   payload: offset (64 bits), pieces of the destination; flag 1: the receiver is copying, too
 //   received  receiver   the source is free: all has been got, or is not wanted
 //   sent      sender     the destination is free: all that was asked for has been put; flag 1: no more will be
-//   abandon   sender     the send was canceled, the source is not there any more
+//   abandon   sender     the send was canceled, the source is closed
 //   gone      receiver   answer to `abandon`, and only to it: the stream's number is free again
-//   withdraw  receiver   the destination is not there any more; answered by `sent`; flag as in the request, for it may cross
-//                        the last `sent` and find the stream in use again
+//   withdraw  receiver   the destination is closed; answered by `sent`; flag as in the request, for it may cross the last
+//                        `sent` and find the stream in use again
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/transport/concepts.hpp>
-#include <rdmacoro/transport/detail/one_sided_wire.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 namespace rdmacoro::detail {
@@ -51,41 +49,18 @@ struct remote_pieces {
     static constexpr std::size_t most = 16;
     static constexpr std::size_t wire_bytes = 24;
 
-    std::array<piece, most> at;
+    piece at[most];
     std::uint32_t count = 0;
 
     void add(const remote_region& r) noexcept { at[count++] = {r.address, r.length, r.key}; }
 
     /// The sum of the lengths, or the largest number there is.
-    [[nodiscard]] std::uint64_t bytes() const noexcept {
-        std::uint64_t sum = 0;
-        for (std::uint32_t i = 0; i < count; ++i) {
-            if (at[i].length > ~sum) return ~std::uint64_t{0};
-            sum += at[i].length;
-        }
-        return sum;
-    }
+    [[nodiscard]] std::uint64_t bytes() const noexcept;
 
     /// Writes them to `to`; answers how many bytes that took.
-    std::size_t store(std::byte* to) const noexcept {
-        for (std::uint32_t i = 0; i < count; ++i) {
-            store_number(to + i * wire_bytes, at[i].address);
-            store_number(to + i * wire_bytes + 8, at[i].length);
-            store_number(to + i * wire_bytes + 16, at[i].key);
-        }
-        return count * wire_bytes;
-    }
+    std::size_t store(std::byte* to) const noexcept;
     /// False: this can't be.
-    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept {
-        if (raw.size() % wire_bytes != 0 || raw.size() > most * wire_bytes) return false;
-        count = static_cast<std::uint32_t>(raw.size() / wire_bytes);
-        for (std::uint32_t i = 0; i < count; ++i) {
-            const std::byte* from = raw.data() + i * wire_bytes;
-            at[i] = {load_number<std::uint64_t>(from), load_number<std::uint64_t>(from + 8),
-                     load_number<std::uint64_t>(from + 16)};
-        }
-        return true;
-    }
+    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept;
 };
 
 /// The payload of `request`.
@@ -97,23 +72,11 @@ struct rendezvous_request_body {
     std::uint32_t stream = 0;
     shared_copy_id copy = no_shared_copy;
     std::uint64_t length = 0;
-    remote_pieces source;  ///< none: the receiver has to say where to put the data
+    remote_pieces source;  ///< none: the receiver has to ask for puts
 
-    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept {
-        store_number(raw.data(), stream);
-        store_number(raw.data() + 4, copy);
-        store_number(raw.data() + 8, length);
-        return raw.first(fixed_bytes + source.store(raw.data() + fixed_bytes));
-    }
+    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept;
     /// False: this can't be.
-    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept {
-        if (raw.size() < fixed_bytes || !source.load(raw.subspan(fixed_bytes))) return false;
-        stream = load_number<std::uint32_t>(raw.data());
-        copy = load_number<shared_copy_id>(raw.data() + 4);
-        length = load_number<std::uint64_t>(raw.data() + 8);
-        return stream < most_streams && length <= std::uint64_t{1} << 62 &&
-               (source.count == 0 || source.bytes() == length);
-    }
+    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept;
 };
 
 /// The payload of `ready`.
@@ -124,15 +87,13 @@ struct rendezvous_ready_body {
     std::uint64_t offset = 0;
     remote_pieces destination;
 
-    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept {
-        store_number(raw.data(), offset);
-        return raw.first(fixed_bytes + destination.store(raw.data() + fixed_bytes));
-    }
-    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept {
-        if (raw.size() < fixed_bytes || !destination.load(raw.subspan(fixed_bytes))) return false;
-        offset = load_number<std::uint64_t>(raw.data());
-        return destination.count != 0;
-    }
+    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept;
+    /// False: this can't be.
+    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept;
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/rendezvous_wire.ipp>
+#endif

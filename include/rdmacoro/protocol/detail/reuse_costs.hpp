@@ -1,7 +1,8 @@
-// From how many uses on it pays to prepare memory: what copying, looking up and preparing cost, as measured.
+// From how many uses on it pays to prepare memory, by the measured costs of copying, looking up and preparing.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/protocol/detail/usage_table.hpp>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 namespace rdmacoro::detail {
@@ -41,36 +41,7 @@ template <class Call>
 }
 
 /// Of this process; measured at the first call, which takes some tens of microseconds.
-[[nodiscard]] inline const reuse_costs& measured_reuse_costs() noexcept {
-    static const reuse_costs measured = [] {
-        constexpr std::size_t few = 64;
-        constexpr std::size_t many = 4096;
-        constexpr std::size_t places = 4;
-        static std::byte from[places][many];
-        static std::byte to[places][many];
-        std::memset(from, 1, sizeof from);
-        std::memset(to, 2, sizeof to);
-        const auto copy = [](std::size_t bytes) {
-            return nanoseconds_of([bytes](unsigned i) noexcept {
-                std::memcpy(to[i % places], from[i % places], bytes);
-                asm volatile("" ::"r"(&to) : "memory");
-            });
-        };
-        reuse_costs costs;
-        const double short_one = copy(few);
-        costs.copied_byte = std::max(0.0, (copy(many) - short_one) / static_cast<double>(many - few));
-        costs.copy = std::max(0.0, short_one - costs.copied_byte * static_cast<double>(few));
-        usage_table scratch;
-        if (scratch.open()) {
-            costs.bookkeeping = nanoseconds_of([&](unsigned i) noexcept {
-                const usage_table::entry* e = scratch.use({from[i % places] + i % 16 * 64, 64});
-                asm volatile("" ::"r"(e) : "memory");
-            });
-        }
-        return costs;
-    }();
-    return measured;
-}
+[[nodiscard]] RDMACORO_DECL const reuse_costs& measured_reuse_costs() noexcept;
 
 /// Preparing memory pays after n > R / (C - V) uses: R for preparing it, C for a copy, V for bookkeeping. That it will come
 /// to so many is a guess, made at a quarter of them.
@@ -83,7 +54,7 @@ public:
     static constexpr std::uint32_t first_uses = 16;  ///< while nothing is known of R
     static constexpr double guessed_at = 0.25;
 
-    /// What copying and bookkeeping cost.
+    /// Sets the costs of copying and bookkeeping.
     void set_costs(const reuse_costs& costs) noexcept {
         costs_ = costs;
         recompute();
@@ -112,24 +83,7 @@ private:
     };
     static constexpr unsigned classes = usage_table::length_class(most_bytes) + 1;
 
-    // A class is judged by its shortest length.
-    void recompute() noexcept {
-        pays_from_ = never;
-        for (unsigned c = classes; c-- > 0;) {
-            const std::size_t shortest = c == 0 ? 0 : std::size_t{1} << (c - 1);
-            const double saved = costs_.saved(shortest);
-            uses_[c] = never;
-            if (shortest < least_bytes || saved <= 0) continue;
-            pays_from_ = shortest;
-            if (!of_all_.known) {
-                uses_[c] = first_uses;
-                continue;
-            }
-            const double wanted = guessed_at * (of_class_[c].known ? of_class_[c] : of_all_).value / saved;
-            if (wanted < usage_table::most_uses - 1)
-                uses_[c] = std::max(least_uses, static_cast<std::uint32_t>(wanted) + 1);
-        }
-    }
+    void recompute() noexcept;
 
     reuse_costs costs_{};
     std::array<average, classes> of_class_{};
@@ -139,3 +93,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/reuse_costs.ipp>
+#endif

@@ -10,12 +10,12 @@
 
 namespace rdmacoro::detail {
 
-/// What a scheduler that does not live in real time reckons with, so that a simulation repeats itself. In nanoseconds.
+/// The costs for a scheduler that does not run in real time, so that a simulation repeats itself. In nanoseconds.
 inline constexpr reuse_costs nominal_reuse_costs{.copy = 20, .copied_byte = 0.1, .bookkeeping = 10};
 
-/// What the connections of one kind on one scheduler know of the memory that they send from: they share it, so that its
-/// size does not grow with their number, and a buffer that goes to many peers is known at once. Meant for one domain: what
-/// one has prepared is forgotten when another's connection sends from it.
+/// The uses of memory that the connections of one kind on one scheduler send from: they share it, so that its size does
+/// not grow with their number, and a buffer that goes to many peers is known at once. Meant for one domain: memory that
+/// one has prepared is forgotten when a connection of another sends from it.
 class reuse_watch {
 public:
     struct choice {
@@ -25,7 +25,7 @@ public:
 
     explicit reuse_watch(scheduler& owner) noexcept : owner_(owner) {}
 
-    /// Before anything else: takes memory, and measures what is not known. False when there is no memory.
+    /// Before anything else: allocates, and measures the unknown costs. False when there is no memory.
     [[nodiscard]] bool open() noexcept {
         if (open_) return true;
         if (!table_.open()) return false;
@@ -37,7 +37,7 @@ public:
         open_ = true;
         return true;
     }
-    /// Reckons with these instead of measuring.
+    /// Uses these costs instead of measured ones.
     void set_costs(const reuse_costs& costs) noexcept {
         costs_given_ = true;
         measures_links_ = false;

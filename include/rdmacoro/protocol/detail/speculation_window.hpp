@@ -1,4 +1,4 @@
-// Whether announcing buffers pays: a sliding window over what became of the last announcements, with hysteresis.
+// Whether announcing buffers pays: a sliding window over the outcomes of the last announcements, with hysteresis.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace rdmacoro::detail {
 /// are watched: a message that asks for a rendezvous and finds its receive posted might have used it. When 13 of the last 16
 /// (80 %) did, announcing is tried again; each time that turns out wrong the next try waits twice as long.
 ///
-/// Source: the usage factor of Rashti and Afsahi (2009), who leave window, sample and hysteresis open.
+/// Source: the usage factor of Rashti and Afsahi (2009); their paper leaves window, sample and hysteresis open.
 class speculation_window {
 public:
     [[nodiscard]] bool on() const noexcept { return on_; }
 
-    /// What became of an announcement. True: announcing stops.
+    /// Counts the outcome of an announcement. True: announcing stops.
     bool announced(bool used) noexcept {
         if (!on_) return false;  // it was out when announcing stopped
         note(used);
@@ -29,7 +29,7 @@ public:
         return true;
     }
 
-    /// What became of a receive that could have been announced. True: announcing begins again.
+    /// Counts the outcome of a receive that could have been announced. True: announcing begins again.
     bool watched(bool could_have_used) noexcept {
         if (on_) return false;
         note(could_have_used);

@@ -1,4 +1,4 @@
-// What receivers and senders say about buffers that are announced before a message is sent.
+// The messages of receivers and senders about buffers that are announced before a message is sent.
 //
 // An announcement has a number of the receiver's choice, below `most_announcements`; in all messages but `announce` the
 // header's tag is that number.
@@ -9,19 +9,18 @@
 //   finish     sender     claimed buffer: flag 0: all is there; 1: given up as `revoke` asked; 2: the send was canceled
 //   withdraw   receiver   forget the announcement, if nothing has claimed it
 //   withdrawn  sender     answer to `withdraw`, and only to it
-//   revoke     receiver   the claimed buffer is not there any more; answered by `finish`
+//   revoke     receiver   the claimed buffer is closed; answered by `finish`
 //
 // An announcement names one message: of those with its tag that the sender begins after the first `seen` messages of this
-// direction, the one with `ahead` others before it. The receiver knows it, as messages of one tag and one sender meet
+// direction, the one with `ahead` others before it. The receiver knows it, as messages of one tag and one sender match
 // receives in order: `ahead` are the receives posted before. So nothing has to be acknowledged, and an announcement that
-// crosses its message is recognised by the sender, who drops it. The published rules (Rashti, Afsahi, "A speculative and
+// crosses its message is recognised by the sender, which drops it. The published rules (Rashti, Afsahi, "A speculative and
 // adaptive MPI rendezvous protocol over RDMA-enabled interconnects", 2009) with acknowledgements and flags are unsafe in two
 // cases; tests/protocol/speculation_model.cpp shows both.
 #pragma once
 
 #include <rdmacoro/protocol/detail/rendezvous_wire.hpp>
 
-#include <array>
 #include <cstdint>
 #include <span>
 
@@ -58,21 +57,13 @@ struct announcement_body {
     std::uint64_t seen = 0;
     remote_pieces destination;
 
-    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept {
-        store_number(raw.data(), number);
-        store_number(raw.data() + 4, ahead);
-        store_number(raw.data() + 8, seen);
-        return raw.first(fixed_bytes + destination.store(raw.data() + fixed_bytes));
-    }
+    [[nodiscard]] std::span<const std::byte> store(std::span<std::byte, most_bytes> raw) const noexcept;
     /// False: this can't be.
-    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept {
-        if (raw.size() < fixed_bytes || !destination.load(raw.subspan(fixed_bytes))) return false;
-        number = load_number<std::uint32_t>(raw.data());
-        ahead = load_number<std::uint32_t>(raw.data() + 4);
-        seen = load_number<std::uint64_t>(raw.data() + 8);
-        return number < most_announcements && destination.count != 0 && destination.bytes() != 0 &&
-               destination.bytes() <= std::uint64_t{1} << 62;
-    }
+    [[nodiscard]] bool load(std::span<const std::byte> raw) noexcept;
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/speculation_wire.ipp>
+#endif

@@ -1,77 +1,98 @@
-// Numbered slots of the streams of one side, and what is still to be said of them.
+// Numbered slots of the streams of one side, and the list of the slots that wait for room to send something.
 #pragma once
 
-#include <algorithm>
+#include <rdmacoro/coro/detail/config.hpp>
+
 #include <cstdint>
-#include <deque>
 #include <new>
-#include <vector>
 
 namespace rdmacoro::detail {
 
-/// Slots that are found by number and stay in place. `Slot` has `std::uint32_t next_free` and `std::uint8_t owed`, a set of
-/// bits: messages that could not be said yet for want of room.
-template <class Slot>
-class stream_slots {
+/// How the slots of a table are made and destroyed.
+struct slot_type {
+    void* (*make)() noexcept;  ///< nullptr when memory is short
+    void (*destroy)(void* slot) noexcept;
+};
+/// Slots that a table holds as pointers to their base class.
+template <class Slot, class Base = Slot>
+inline constexpr slot_type slot_type_of{
+    []() noexcept -> void* {
+        Base* made = new (std::nothrow) Slot();
+        return made;
+    },
+    [](void* slot) noexcept { delete static_cast<Slot*>(static_cast<Base*>(slot)); }};
+
+/// Slots that are found by number and stay in place. Some of them are remembered: they have something to send for which
+/// there was no room.
+class slot_table {
 public:
     static constexpr std::uint32_t none = 0xffffffff;
 
-    [[nodiscard]] Slot& operator[](std::uint32_t id) noexcept { return all_[id]; }
-    [[nodiscard]] std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(all_.size()); }
-    [[nodiscard]] auto begin() noexcept { return all_.begin(); }
-    [[nodiscard]] auto end() noexcept { return all_.end(); }
+    explicit slot_table(const slot_type& type) noexcept : type_(type) {}
+    slot_table(const slot_table&) = delete;
+    slot_table& operator=(const slot_table&) = delete;
+    ~slot_table();
+
+    [[nodiscard]] void* at(std::uint32_t id) noexcept { return all_[id].slot; }
+    [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
     /// Whether `take` would need more than `most` slots.
-    [[nodiscard]] bool exhausted(std::uint32_t most) const noexcept {
-        return free_ == none && size() >= most;
-    }
+    [[nodiscard]] bool exhausted(std::uint32_t most) const noexcept { return free_ == none && size_ >= most; }
     /// The number of a free slot; `none` when memory is short.
-    [[nodiscard]] std::uint32_t take() noexcept {
-        if (free_ != none) {
-            const std::uint32_t id = free_;
-            free_ = all_[id].next_free;
-            return id;
-        }
-        const std::uint32_t id = size();
-        return reach(id) ? id : none;
-    }
+    [[nodiscard]] std::uint32_t take() noexcept;
     void give(std::uint32_t id) noexcept {
         all_[id].next_free = free_;
         free_ = id;
     }
 
-    /// Makes slot `id` be there. False when memory is short.
-    [[nodiscard]] bool reach(std::uint32_t id) noexcept try {
-        while (size() <= id) {
-            unsaid_.reserve(all_.size() + 1);  // so that owing never allocates
-            all_.emplace_back();
-        }
-        return true;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
+    /// Makes all slots up to number `id` exist. False when memory is short.
+    [[nodiscard]] bool reach(std::uint32_t id) noexcept;
 
-    /// There is something to be said of slot `id`. False: that is remembered already.
-    bool remember(std::uint32_t id) noexcept {
-        if (std::find(unsaid_.begin(), unsaid_.end(), id) != unsaid_.end()) return false;
-        unsaid_.push_back(id);
-        return true;
-    }
-    /// Calls `say(id)` for each that was remembered, oldest first; it may remember it again.
-    template <class Say>
-    void say_all(Say say) noexcept {
-        for (std::size_t n = unsaid_.size(); n > 0 && !unsaid_.empty(); --n) {
-            const std::uint32_t id = unsaid_.front();
-            unsaid_.erase(unsaid_.begin());
-            say(id);
-        }
-    }
-    void forget_unsaid() noexcept { unsaid_.clear(); }
+    /// Slot `id` has something to send. False: it is remembered already. Never allocates.
+    bool remember(std::uint32_t id) noexcept;
+    [[nodiscard]] std::uint32_t remembered() const noexcept { return unsent_count_; }
+    /// Takes the slot out that has been remembered longest; `none` when there is none.
+    [[nodiscard]] std::uint32_t take_remembered() noexcept;
+    void forget_unsaid() noexcept { unsent_count_ = 0; }
 
 private:
-    std::deque<Slot> all_;
-    std::vector<std::uint32_t> unsaid_;
+    struct entry {
+        void* slot;
+        std::uint32_t next_free;
+        std::uint32_t unsent;  // of the list of remembered slots, which begins with the first entry's
+    };
+
+    [[nodiscard]] bool grow() noexcept;
+
+    slot_type type_;
+    entry* all_ = nullptr;
+    std::uint32_t size_ = 0;
+    std::uint32_t capacity_ = 0;
+    std::uint32_t unsent_count_ = 0;
     std::uint32_t free_ = none;
 };
 
+/// A table of one type of slots.
+template <class Slot>
+class stream_slots : public slot_table {
+public:
+    stream_slots() noexcept : slot_table(slot_type_of<Slot>) {}
+
+    [[nodiscard]] Slot& operator[](std::uint32_t id) noexcept { return *static_cast<Slot*>(at(id)); }
+
+    /// Calls `send(id)` for each that was remembered, oldest first; it may remember it again.
+    template <class Send>
+    void send_all(Send send) noexcept {
+        for (std::uint32_t n = remembered(); n > 0; --n) {
+            const std::uint32_t id = take_remembered();
+            if (id == none) return;
+            send(id);
+        }
+    }
+};
+
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/stream_slots.ipp>
+#endif

@@ -1,17 +1,18 @@
 // Which memory the application sends from again and again: a bounded table of use counts that age.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <span>
 
 namespace rdmacoro {
 
-/// What watching for reuse has come to since its scheduler was made.
+/// Counts of the watch for reused memory since its scheduler was made.
 struct reuse_statistics {
     std::uint64_t in_place = 0;       ///< sends from prepared memory
     std::uint64_t copies = 0;         ///< sends long enough to be watched that were staged all the same
@@ -56,6 +57,7 @@ public:
     usage_table() noexcept = default;
     usage_table(const usage_table&) = delete;
     usage_table& operator=(const usage_table&) = delete;
+    ~usage_table() { delete[] sets_; }
 
     [[nodiscard]] static constexpr unsigned length_class(std::size_t bytes) noexcept {
         return static_cast<unsigned>(std::bit_width(bytes));
@@ -63,7 +65,7 @@ public:
 
     /// Takes its memory, once. False when there is none.
     [[nodiscard]] bool open() noexcept {
-        if (sets_ == nullptr) sets_.reset(new (std::nothrow) set[sets]);
+        if (sets_ == nullptr) sets_ = new (std::nothrow) set[sets];
         return sets_ != nullptr;
     }
 
@@ -96,7 +98,7 @@ public:
         if (!e.ready()) ++ready_entries_;
         e.ready_bytes = static_cast<std::uint32_t>(bytes);
     }
-    /// The memory is not what it was: this use was the first.
+    /// Sends from this memory are staged again; its count of uses restarts with this one.
     void start_anew(entry& e) noexcept {
         if (e.ready()) --ready_entries_;
         e.ready_bytes = 0;
@@ -104,7 +106,7 @@ public:
     }
 
     [[nodiscard]] bool adding() const noexcept { return !stopped_; }
-    /// Entries whose memory can be sent in place.
+    /// Entries with memory that can be sent in place.
     [[nodiscard]] std::size_t ready_entries() const noexcept { return ready_entries_; }
     [[nodiscard]] const reuse_statistics& statistics() const noexcept { return statistics_; }
     [[nodiscard]] reuse_statistics& statistics() noexcept { return statistics_; }
@@ -123,49 +125,11 @@ private:
                                         (64 - std::bit_width(sets - 1)));
     }
 
-    [[gnu::noinline]] entry* add(set& home, std::uintptr_t address, std::uint8_t length) noexcept {
-        entry* coldest = home.entries;
-        for (entry& e : home.entries) {
-            if (e.uses < coldest->uses || (e.uses == coldest->uses && !e.ready())) coldest = &e;
-        }
-        if (coldest->address != 0) {
-            ++fights_;
-            if (coldest->uses > 1) {
-                coldest->uses /= 2;
-                return nullptr;
-            }
-            ++statistics_.replaced;
-            if (coldest->ready()) --ready_entries_;
-        }
-        *coldest = {address, 0, 1, length};
-        return coldest;
-    }
+    [[nodiscard]] entry* add(set& home, std::uintptr_t address, std::uint8_t length) noexcept;
+    void housekeeping() noexcept;
+    void judge() noexcept;
 
-    [[gnu::noinline]] void housekeeping() noexcept {
-        for (entry& e : sets_[next_to_age_].entries) e.uses /= 2;
-        next_to_age_ = (next_to_age_ + 1) % sets;
-        if (tick_ % window == 0) judge();
-    }
-
-    void judge() noexcept {
-        const bool little_is_reused = ready_uses_ * 5 < window;
-        const bool crowded = fights_ * 8 >= window;
-        ready_uses_ = fights_ = 0;
-        if (stopped_) {
-            if (--pause_left_ != 0) return;
-            stopped_ = false;
-            ++statistics_.resumed;
-        } else if (little_is_reused && crowded) {
-            stopped_ = true;
-            ++statistics_.stopped;
-            pause_left_ = pause_;
-            if (pause_ < longest_pause) pause_ *= 2;
-        } else {
-            pause_ = 1;
-        }
-    }
-
-    std::unique_ptr<set[]> sets_;
+    set* sets_ = nullptr;
     std::uint32_t tick_ = 0;
     std::uint32_t next_to_age_ = 0;
     std::size_t ready_entries_ = 0;
@@ -180,3 +144,7 @@ private:
 
 }  // namespace detail
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/protocol/detail/impl/usage_table.ipp>
+#endif

@@ -22,7 +22,7 @@
 
 namespace rdmacoro::detail {
 
-/// Stores and loads numbers of the wire, whatever the machine's byte order.
+/// Stores and loads numbers of the wire on machines of any byte order.
 template <class Number>
 [[nodiscard]] constexpr Number little_endian(Number value) noexcept {
     if constexpr (std::endian::native == std::endian::little) {
@@ -47,7 +47,7 @@ template <class Number>
     return little_endian(value);
 }
 
-/// Unanswered operations of one side of one link: what the other side must be ready to remember.
+/// Most unanswered operations of one side of one link; the other side must be ready to remember so many.
 inline constexpr std::size_t most_outstanding = 1024;
 
 /// Asks for `length` bytes at `address`.

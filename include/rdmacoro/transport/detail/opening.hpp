@@ -1,42 +1,48 @@
-// Opening connections from either side: who waits for one of them, and those that came in by a listener.
+// Opening connections from either side: the waiter of an opening connection, and the accept queue of a listener.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/coro/result.hpp>
+#include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/transport/detail/accept.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
+#include <array>
 #include <cerrno>
+#include <cstdint>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 namespace rdmacoro::detail {
 
-/// Who waits for a connection to open. Called once; when it failed the core is gone afterwards. `Outcome` says in `code` whether
-/// it is open, and else why not.
-template <class Core, class Outcome>
+/// The waiter of a connection that is opening. Called once; after a failure the session must not be used again. `Outcome` has a
+/// `code`: `errc::ok`, or why the connection could not be opened.
+template <class Session, class Outcome>
 class connection_opener {
 public:
-    virtual void opened(Core& which, const Outcome& how) noexcept = 0;
+    virtual void opened(Session& which, const Outcome& how) noexcept = 0;
 
 protected:
     ~connection_opener() = default;
 };
 
 /// How one attempt to connect ended.
-template <class Core, class Outcome>
+template <class Session, class Outcome>
 struct connect_attempt {
     Outcome how{};
-    Core* made = nullptr;
+    Session* made = nullptr;
 };
 
-/// Connects to one address: `Core::connect` of a core that `Engine::make_core` made. Canceling it gives the connection up.
-template <class Engine, class Core, class Outcome>
+/// Connects to one address: `Session::connect` of a session that `Engine::make_session` made. Canceling it gives the connection up.
+template <class Engine, class Session, class Outcome>
 class connect_to final
-    : public basic_operation<connect_to<Engine, Core, Outcome>, connect_attempt<Core, Outcome>>,
-      private connection_opener<Core, Outcome> {
-    using attempt = connect_attempt<Core, Outcome>;
+    : public basic_operation<connect_to<Engine, Session, Outcome>, connect_attempt<Session, Outcome>>,
+      private connection_opener<Session, Outcome> {
+    using attempt = connect_attempt<Session, Outcome>;
 
 public:
     connect_to(Engine& by, const inet_endpoint& to) noexcept
@@ -48,15 +54,15 @@ public:
     }
 
     void start() noexcept {
-        core_ = engine_.make_core();
-        if (core_ == nullptr) {
+        session_ = engine_.make_session();
+        if (session_ == nullptr) {
             attempt_.how = {errc::no_resources, ENOMEM, "make room"};
             return this->complete();
         }
-        core_->connect(to_, *this);
+        session_->connect(to_, *this);
     }
     void cancel() noexcept {
-        std::exchange(core_, nullptr)->abandon();
+        std::exchange(session_, nullptr)->abandon();
         finish_canceled();
         this->complete();
     }
@@ -68,8 +74,8 @@ public:
     }
 
 private:
-    void opened(Core& which, const Outcome& how) noexcept override {
-        core_ = nullptr;
+    void opened(Session& which, const Outcome& how) noexcept override {
+        session_ = nullptr;
         attempt_.how = how;
         if (how.code == errc::ok) attempt_.made = &which;
         this->complete();
@@ -77,89 +83,163 @@ private:
 
     Engine& engine_;
     inet_endpoint to_;
-    Core* core_ = nullptr;
+    Session* session_ = nullptr;
     attempt attempt_;
 };
 
-/// Those who came in by a listener: connections that are opening, those that are open and were not taken yet, and who waits for
-/// one. All of them end with it. A peer that greets wrongly, or not at all, is dropped and troubles nobody else.
-template <class Engine, class Core, class Outcome>
-class guest_list {
-    struct guest final : connection_opener<Core, Outcome>, list_node<guest> {
-        guest_list* host = nullptr;
-        Core* which = nullptr;
-        void opened(Core&, const Outcome& how) noexcept override { host->opened(*this, how.code); }
+/// Connections that a listener has accepted: opening ones, open ones that accept() has not returned yet, and the waiters of
+/// accept(). All of them end with it. A peer that greets wrongly, or not at all, is dropped without effect on the others. When as many
+/// wait as may, a new one takes the place of the oldest that has not opened, of the host that holds the most places; unless that host
+/// holds no more than the new one's, and the old one has waited for less than a tenth of the time that it has.
+template <class Engine, class Session, class Outcome>
+class accept_queue {
+    struct incoming final : connection_opener<Session, Outcome>, list_node<incoming> {
+        accept_queue* host = nullptr;
+        Session* which = nullptr;
+        time_point since{};
+        std::uint8_t from = 0;
+        void opened(Session&, const Outcome& how) noexcept override { host->opened(*this, how.code); }
     };
 
 public:
-    explicit guest_list(Engine& of) noexcept : engine_(of) {}
-    guest_list(const guest_list&) = delete;
-    guest_list& operator=(const guest_list&) = delete;
-    ~guest_list() {
-        while (guest* who = guests_.front()) forget(*who);
-        while (guest* who = ready_.front()) forget(*who);
-        while (auto* who = waiters_.pop_front()) who->arrived(nullptr);
+    explicit accept_queue(Engine& of) noexcept : engine_(of) {}
+    accept_queue(const accept_queue&) = delete;
+    accept_queue& operator=(const accept_queue&) = delete;
+    ~accept_queue() {
+        while (incoming* one = accepting_.front()) forget(*one);
+        while (incoming* one = ready_.front()) forget(*one);
+        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
     }
 
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
 
-    /// Makes a core and lets it begin: `begin(core, opener)`. False: there are as many as may wait, or there is no memory.
+    /// Makes a session and begins to open it by `begin(session, opener)`. `from` is its host, by `host_hash`. False: as many as may wait
+    /// do, or there is no memory.
     template <class Function>
-    [[nodiscard]] bool invite(Function begin) noexcept {
-        if (waiting_ >= engine_.options().most_waiting) return false;
-        auto* made = new (std::nothrow) guest;
+    [[nodiscard]] bool admit(Function begin, std::uint8_t from = 0) noexcept {
+        if (waiting_ >= engine_.options().most_waiting && !drop_stranger(from)) return false;
+        auto* made = new (std::nothrow) incoming;
         if (made == nullptr) return false;
-        made->which = engine_.make_core();
+        made->which = engine_.make_session();
         if (made->which == nullptr) {
             delete made;
             return false;
         }
         made->host = this;
-        guests_.push_back(*made);
+        made->since = owner().now();
+        made->from = from;
+        ++held_by_[from];
+        accepting_.push_back(*made);
         ++waiting_;
-        begin(*made->which, *made);  // it may be gone when this returns
+        begin(*made->which, *made);  // it may be destroyed when this returns
         return true;
     }
 
     /// An open connection, or nullptr.
-    [[nodiscard]] Core* take() noexcept {
-        guest* first = ready_.pop_front();
+    [[nodiscard]] Session* take() noexcept {
+        incoming* first = ready_.pop_front();
         if (first == nullptr) return nullptr;
-        Core* made = std::exchange(first->which, nullptr);
+        Session* made = std::exchange(first->which, nullptr);
         forget(*first);
         return made;
     }
 
-    /// Somebody waits for the next one.
-    void wait(accept_waiter<Core>& who) noexcept { waiters_.push_back(who); }
+    /// `waiter` gets the next one.
+    void wait(accept_waiter<Session>& waiter) noexcept { waiters_.push_back(waiter); }
 
 private:
-    void opened(guest& who, errc outcome) noexcept {
+    static constexpr int grace_part = 10;  // of the time for opening
+
+    /// Makes room for one of the host `newcomer`.
+    [[nodiscard, gnu::cold]] bool drop_stranger(std::uint8_t newcomer) noexcept {
+        incoming* found = accepting_.front();
+        for (incoming* one = found; one != nullptr; one = accepting_.next(*one)) {
+            if (held_by_[one->from] > held_by_[found->from]) found = one;
+        }
+        if (found == nullptr) return false;
+        const bool holds_more = held_by_[found->from] > held_by_[newcomer] + 1;
+        const duration grace = engine_.options().handshake_timeout / grace_part;
+        if (!holds_more && owner().now() - found->since < grace) return false;
+        --held_by_[found->from];
+        forget(*found);
+        return true;
+    }
+
+    void opened(incoming& one, errc outcome) noexcept {
+        --held_by_[one.from];
         if (outcome != errc::ok) {
-            who.which = nullptr;
-            forget(who);
+            one.which = nullptr;
+            forget(one);
         } else if (auto* first = waiters_.pop_front(); first != nullptr) {
-            Core* made = std::exchange(who.which, nullptr);
-            forget(who);
+            Session* made = std::exchange(one.which, nullptr);
+            forget(one);
             first->arrived(made);
         } else {
-            static_cast<list_node<guest>&>(who).unlink();
-            ready_.push_back(who);
+            static_cast<list_node<incoming>&>(one).unlink();
+            ready_.push_back(one);
         }
     }
 
-    void forget(guest& who) noexcept {
-        static_cast<list_node<guest>&>(who).unlink();
-        if (who.which != nullptr) who.which->abandon();
-        delete &who;
+    void forget(incoming& one) noexcept {
+        static_cast<list_node<incoming>&>(one).unlink();
+        if (one.which != nullptr) one.which->abandon();
+        delete &one;
         --waiting_;
     }
 
     Engine& engine_;
     unsigned waiting_ = 0;
-    intrusive_list<guest> guests_;
-    intrusive_list<guest> ready_;
-    accept_waiters<Core> waiters_;
+    std::array<std::uint32_t, 256> held_by_{};  // places of those that have not opened, for each host
+    intrusive_list<incoming> accepting_;        // not open yet, oldest first
+    intrusive_list<incoming> ready_;
+    accept_waiters<Session> waiters_;
 };
 
+// ---- the tasks that domains and listeners return
+
+/// "unknown host; check the host's name", for the text of an error.
+[[nodiscard]] std::string unknown_host_text(const inet_address& address, int failure);
+
+/// Connects to the first address of the host that answers. `prefix` begins the texts of errors;
+/// `throw_no_connection(by, address, outcome)` is found by the engine's namespace.
+template <class Connection, class Outcome, class Session, class Engine>
+task<Connection> connect_to_any(Engine& by, inet_address address, std::string prefix) {
+    if (address.host.empty())
+        throw_error(errc::address_invalid, prefix + ": connect to " + address.whole + ": no host");
+    inet_resolve resolve(address, 0);
+    const inet_resolved resolved = co_await resolve;
+    if (resolved.failure != 0 || resolved.endpoints.empty())
+        throw_error(errc::address_invalid, prefix + ": " + unknown_host_text(address, resolved.failure));
+    Outcome last;
+    for (const inet_endpoint& to : resolved.endpoints) {
+        connect_to<Engine, Session, Outcome> one(by, to);
+        const auto tried = co_await one;
+        if (tried.made != nullptr) co_return Connection(*tried.made);
+        last = tried.how;
+    }
+    throw_no_connection(by, address, last);
+}
+
+/// The next connection of an accept queue.
+template <class Connection, class Session, class Queue>
+task<Connection> accept_next(Queue& from) {
+    accept_operation<Queue, Session> one(from);
+    Session* made = co_await one;
+    co_return Connection(*made);
+}
+
+/// A listener with a new `State(by, address, endpoint)`, on the first address of the host.
+template <class Listener, class State, class Engine>
+task<Listener> listen_on_first(Engine& by, inet_address address, std::string prefix) {
+    inet_resolve resolve(address, AI_PASSIVE);
+    const inet_resolved resolved = co_await resolve;
+    if (resolved.failure != 0 || resolved.endpoints.empty())
+        throw_error(errc::address_invalid, prefix + ": " + unknown_host_text(address, resolved.failure));
+    co_return Listener(std::make_unique<State>(by, address, resolved.endpoints.front()));
+}
+
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/detail/impl/opening.ipp>
+#endif

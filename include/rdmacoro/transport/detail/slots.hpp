@@ -41,10 +41,12 @@ struct slot_queue {
 /// messages move; never shrinks.
 ///
 /// `Slot` has `next` and `data`. `Registrar` is how a slab is registered: `registration` ends it when it is destroyed, and
-/// `add(memory, slots, registration&)` makes it and tells the slots what posts need; 0, or the negative number of an error.
+/// `add(memory, slots, registration&)` makes it and writes to the slots the key that posts need; 0, or the negative number of an error.
 template <class Slot, class Registrar>
 class slabs_of_slots {
 public:
+    using slot_type = Slot;
+
     slabs_of_slots(const Registrar& registrar, std::size_t slot_bytes) noexcept
         : registrar_(registrar), slot_bytes_(slot_bytes) {}
     slabs_of_slots(const slabs_of_slots&) = delete;
@@ -52,10 +54,10 @@ public:
 
     [[nodiscard]] std::size_t slot_bytes() const noexcept { return slot_bytes_; }
     [[nodiscard]] std::size_t slots() const noexcept { return slots_; }
-    /// What the message of a failure to grow says could not be had.
+    /// Bytes that could not be registered when `reserve` fails, for the error message.
     [[nodiscard]] std::size_t slab_bytes() const noexcept { return slots_of_slab * slot_bytes_; }
 
-    /// Sees to it that `count` more can be in use at a time. 0, or the negative number of an error.
+    /// Makes sure that `count` more can be in use at a time. 0, or the negative number of an error.
     [[nodiscard]] int reserve(std::size_t count) noexcept {
         while (slots_ < reserved_ + count) {
             if (const int failed = grow(); failed != 0) return failed;
@@ -75,11 +77,11 @@ public:
         }
     }
 
-    /// What the registrations are bound to is about to go.
+    /// Ends the registrations: the endpoint that they are bound to is about to be closed.
     void unregister() noexcept {
         for (slab& one : slabs_) one.registration.reset();
     }
-    /// There is another of it. 0, or the negative number of an error.
+    /// Registers all slabs with the new endpoint. 0, or the negative number of an error.
     [[nodiscard]] int register_again() noexcept {
         for (slab& one : slabs_) {
             if (one.registration != nullptr) continue;

@@ -1,5 +1,5 @@
 // Addresses of the libfabric transport: "host:port", "[v6]:port", with or without the profile's scheme before it. They name
-// where the cards are exchanged; the provider's own addresses travel in these.
+// where the connect_info are exchanged; the provider's own addresses travel in these.
 #pragma once
 
 #include <rdmacoro/transport/detail/inet_address.hpp>

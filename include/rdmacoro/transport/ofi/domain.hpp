@@ -1,6 +1,8 @@
 // ofi_domain: the libfabric transport opened on one scheduler.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/memory/bytes.hpp>
 #include <rdmacoro/transport/ofi/listener.hpp>
 
 #include <optional>
@@ -9,7 +11,8 @@
 
 namespace rdmacoro {
 
-/// What domains of all profiles are. Links, listeners, connections, regions and lent messages must be gone before it.
+/// The common part of domains of all profiles. Links, listeners, connections, regions and lent messages must be destroyed
+/// before it.
 class ofi_domain_base : private progress_source {
 public:
     /// Awaitable.
@@ -41,42 +44,39 @@ public:
     /// Opens `memory` to peers that know the region's key. Where the provider counts by offsets, the region's address is one.
     /// Throws `errc::no_resources`, where a limit is the reason with how to raise it, or `errc::invalid_argument`.
     [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
+        detail::require_thread_of(&engine_.owner(), "memory for", "was registered");
         return engine_.regions().add(engine_, memory, rights);
+    }
+
+    /// The same for the elements of a vector, array or span of another trivially copyable type.
+    template <detail::other_range_to_write Range>
+    [[nodiscard]] region register_memory(Range&& elements, access_rights rights) {
+        return register_memory(detail::range_bytes(elements), rights);
     }
 
     [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
 
     /// For people: "tcp;ofi_rxm on eth0 at fi_sockaddr_in://10.0.0.1:4711, inject 64".
-    [[nodiscard]] std::string describe() {
-        detail::fabric::device& device = engine_.device();
-        if (!engine_.has_endpoint())
-            return std::string(device.profile().provider) + ", which has no endpoint any more";
-        return std::string(device.profile().provider) + " on " + device.info().domain_attr->name + " at " +
-               device.own_address_text() + ", inject " + std::to_string(device.inject_limit()) +
-               (engine_.serves() ? ", gets and puts served" : "") +
-               (device.wait_fd() >= 0 ? ", can sleep" : "");
-    }
-    /// What the domain was opened as: for `provider::any`, what that became.
+    [[nodiscard]] std::string describe();
+    /// The profile that the domain was opened with: for `provider::any`, the chosen one.
     [[nodiscard]] const ofi_profile& profile() noexcept { return engine_.device().profile(); }
 
-    /// What all links did so far.
+    /// Counts of all links so far.
     [[nodiscard]] ofi_counts counts() noexcept { return engine_.counts(); }
-    /// What the provider itself has counted, if `ofi_options::counters` asked for it; nothing otherwise. Asks the provider, which
-    /// may go on with its work meanwhile: not for each message.
-    [[nodiscard]] std::optional<ofi_provider_counts> provider_counts() noexcept {
-        const detail::fabric::provider_counters& counters = engine_.device().counters();
-        if (!counters.opened()) return std::nullopt;
-        return counters.read();
-    }
-    /// Connections in any state, those included that are on their way out.
+    /// Counts of the provider itself, if `ofi_options::counters` asked for them; nothing otherwise. The provider makes progress
+    /// meanwhile: not to be called for each message.
+    [[nodiscard]] std::optional<ofi_provider_counts> provider_counts() noexcept;
+    /// Connections in any state, closing ones included.
     [[nodiscard]] std::size_t connections() const noexcept { return engine_.connections(); }
     /// Regions that peers can reach now.
     [[nodiscard]] std::size_t registered() noexcept { return engine_.regions().registered(); }
+    /// The counts of its registration cache.
     [[nodiscard]] registration_cache_statistics cache_statistics() noexcept {
         return engine_.cache().statistics();
     }
 
 protected:
+    /// Opens the provider; throws `rdmacoro::error`.
     ofi_domain_base(scheduler& owner, const ofi_profile& profile, const ofi_options& options)
         : engine_(owner, profile, options) {
         owner.add_source(*this);
@@ -96,10 +96,14 @@ private:
 template <const ofi_profile& Profile>
 class ofi_domain final : public ofi_domain_base {
 public:
-    /// Throws `errc::unsupported` when libfabric has no such provider here, with those that it has, or when the provider is not
-    /// what its profile says, with the field that differs; `errc::no_resources`, or `errc::invalid_argument`.
+    /// Throws `errc::unsupported` when libfabric has no such provider here (the text lists the providers it has), or
+    /// when the provider differs from its profile, with the field; `errc::no_resources`, or `errc::invalid_argument`.
     explicit ofi_domain(scheduler& owner, const ofi_options& options = {})
         : ofi_domain_base(owner, Profile, options) {}
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/ofi/impl/domain.ipp>
+#endif

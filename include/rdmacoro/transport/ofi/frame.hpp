@@ -1,15 +1,16 @@
-// What libfabric links say to each other: the card when they meet, and the word before each message.
+// Wire format of libfabric links: the connect_info of a connection, and the word before each message.
 //
-//   frame    kind (4 bits), sequence (12), credits given back (16); the receiver's link (64); then what its kind says:
+//   frame    kind (4 bits), sequence (12), returned credits (16); the receiver's link (64); then, by kind:
 //            message: header and payload; get, put: `service_request`; status: `one_sided_status`; tagged address: an
 //            address, as the provider has it; fetched: the message's number (32); the others: nothing
-//   tagged   see `tagged_head`: what the provider matches goes by another endpoint, without a frame
-//   card     see `card`
+//   tagged   see `tagged_head`: messages that the provider matches go by another endpoint, without a frame
+//   connect_info     see `connect_info`
 //
 // All links of a domain share one endpoint, so each frame names the link it is for: an index, and 48 random bits that the
-// receiver chose and told that peer alone. Numbers are little-endian.
+// receiver chose and sent to that peer alone. Numbers are little-endian.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/detail/one_sided_wire.hpp>
 
@@ -23,24 +24,24 @@ namespace rdmacoro::detail::fabric {
 
 enum class frame_kind : std::uint8_t {
     message = 1,
-    credit,          ///< only gives credits back
-    get,             ///< asks the receiver to write what its region holds to the sender's memory
+    credit,          ///< returns credits only
+    get,             ///< asks the receiver to write its region's data to the sender's memory
     put,             ///< asks the receiver to read the sender's memory into its region
-    status,          ///< how a get or put went
-    hello,           ///< the first frame: the way there is open
+    status,          ///< how a get or put ended
+    hello,           ///< the first frame
     bye,             ///< the last frame of a link that is closed
-    tagged_address,  ///< where messages go that the provider matches
-    fetched,         ///< such a message, a long one, is the receiver's
+    tagged_address,  ///< the address for messages that the provider matches
+    fetched,         ///< the receiver has fetched such a message, a long one
 };
 
 inline constexpr std::size_t frame_word_bytes = 12;
-/// What stands before each payload.
+/// Bytes before each payload.
 inline constexpr std::size_t frame_bytes = frame_word_bytes + message_header_bytes;
 
 /// Longest address of an endpoint.
 inline constexpr std::size_t most_address_bytes = 256;
 
-/// A link's number at its receiver: its place in the low 16 bits, and above them what only the peer knows.
+/// A link's number at its receiver: its place in the low 16 bits, and above them random bits that only the peer knows.
 [[nodiscard]] constexpr std::uint32_t place_of(std::uint64_t link) noexcept {
     return static_cast<std::uint32_t>(link & 0xffff);
 }
@@ -60,11 +61,11 @@ struct frame {
                                                     (std::uint32_t{credits} << 16)));
         store_number(to + 4, link);
     }
-    /// False: this can't be.
+    /// False: malformed.
     [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept;
 };
 
-/// Behind the word of a get or put that the receiver serves.
+/// Comes after the word of a get or put that the receiver serves.
 struct service_request {
     static constexpr std::size_t wire_bytes = 48;
 
@@ -84,11 +85,7 @@ struct service_request {
         store_number(to + 40, operation);
         store_number(to + 44, std::uint32_t{0});
     }
-    [[nodiscard]] static service_request load(const std::byte* from) noexcept {
-        return {load_number<std::uint64_t>(from),      load_number<std::uint64_t>(from + 8),
-                load_number<std::uint64_t>(from + 16), load_number<std::uint64_t>(from + 24),
-                load_number<std::uint64_t>(from + 32), load_number<std::uint32_t>(from + 40)};
-    }
+    [[nodiscard]] static service_request load(const std::byte* from) noexcept;
 };
 /// Gets and puts of one link that its peer may have been asked for and has not answered.
 inline constexpr std::uint32_t most_served = 64;
@@ -115,8 +112,8 @@ inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
     return false;
 }
 
-/// Stands before the payload of a message that the provider matches. Who knows a link's tagged endpoint can send there, so the
-/// receiver's link is named here as in a frame.
+/// Comes before the payload of a message that the provider matches. Any sender that knows a link's tagged endpoint can send there,
+/// so the receiver's link is named here as in a frame.
 struct tagged_head {
     static constexpr std::size_t wire_bytes = 16;       // of a short message: its payload follows
     static constexpr std::size_t long_wire_bytes = 40;  // of a long one, which is this alone
@@ -138,7 +135,7 @@ struct tagged_head {
         store_number(to + 24, address);
         store_number(to + 32, key);
     }
-    /// False: this can't be.
+    /// False: malformed.
     [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept {
         if (bytes < wire_bytes) return false;
         link = load_number<std::uint64_t>(from);
@@ -155,18 +152,18 @@ struct tagged_head {
     }
 };
 
-/// Why a side does not want the other's link; travels behind the card.
+/// Why a side refuses the other's link; travels after the connect_info.
 enum class verdict : std::uint8_t {
     welcome = 1,
     other_version,
     other_provider,  ///< the two speak different networks, or serve gets and puts differently
     other_host,      ///< the provider reaches this host only
-    bad_address,     ///< the provider takes it for no address of its own
+    bad_address,     ///< not an address of the provider
     no_room,
 };
 
-/// What one side says about its endpoint and its link, over the socket that the link begins with.
-struct card {
+/// One side's endpoint and link, sent over the socket that the link opens with.
+struct connect_info {
     static constexpr std::uint32_t right_magic = 0x46434452;  // "RDCF"
     static constexpr std::uint32_t own_version = 1;
     static constexpr std::size_t most_address = most_address_bytes;
@@ -184,56 +181,23 @@ struct card {
     std::uint32_t credits = 0;
     std::uint32_t flags = 0;
     std::uint32_t address_format = 0;  // as libfabric numbers them
-    std::uint64_t link = 0;            // how the other side names this side's link
+    std::uint64_t link = 0;            // the other side's name for this side's link
     std::uint64_t host = 0;
     std::uint32_t address_bytes = 0;
     std::array<char, most_provider> provider{};
     std::array<std::byte, most_address> address{};
 
-    void store(std::byte* to) const noexcept {
-        store_number(to, magic);
-        store_number(to + 4, version);
-        store_number(to + 8, slot_bytes);
-        store_number(to + 12, credits);
-        store_number(to + 16, flags);
-        store_number(to + 20, address_format);
-        store_number(to + 24, link);
-        store_number(to + 32, host);
-        store_number(to + 40, address_bytes);
-        store_number(to + 44, std::uint32_t{0});
-        std::memcpy(to + 48, provider.data(), provider.size());
-        std::memcpy(to + 48 + most_provider, address.data(), address.size());
-    }
-    void load(const std::byte* from) noexcept {
-        magic = load_number<std::uint32_t>(from);
-        version = load_number<std::uint32_t>(from + 4);
-        slot_bytes = load_number<std::uint32_t>(from + 8);
-        credits = load_number<std::uint32_t>(from + 12);
-        flags = load_number<std::uint32_t>(from + 16);
-        address_format = load_number<std::uint32_t>(from + 20);
-        link = load_number<std::uint64_t>(from + 24);
-        host = load_number<std::uint64_t>(from + 32);
-        address_bytes = load_number<std::uint32_t>(from + 40);
-        std::memcpy(provider.data(), from + 48, provider.size());
-        std::memcpy(address.data(), from + 48 + most_provider, address.size());
-    }
+    void store(std::byte* to) const noexcept;
+    void load(const std::byte* from) noexcept;
 
-    void name_provider(std::string_view name) noexcept {
-        provider.fill('\0');
-        std::memcpy(provider.data(), name.data(),
-                    name.size() < most_provider ? name.size() : most_provider - 1);
-    }
-    [[nodiscard]] std::string_view provider_name() const noexcept {
-        const std::string_view all(provider.data(), provider.size());
-        const std::size_t end = all.find('\0');
-        return all.substr(0, end);
-    }
-    /// Whether the numbers can be, whoever sent them.
-    [[nodiscard]] bool good() const noexcept {
-        return slot_bytes >= least_slot && slot_bytes <= most_slot && credits >= least_credits &&
-               credits <= most_credits && address_bytes != 0 && address_bytes <= most_address &&
-               provider.back() == '\0';
-    }
+    void name_provider(std::string_view name) noexcept;
+    [[nodiscard]] std::string_view provider_name() const noexcept;
+    /// Whether the numbers are in range.
+    [[nodiscard]] bool good() const noexcept;
 };
 
 }  // namespace rdmacoro::detail::fabric
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/ofi/impl/frame.ipp>
+#endif

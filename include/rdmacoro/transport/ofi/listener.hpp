@@ -1,8 +1,8 @@
-// ofi_listener: accepts connections and opens all of them at a time.
+// ofi_listener: accepts connections and opens them concurrently.
 #pragma once
 
 #include <rdmacoro/transport/detail/accept.hpp>
-#include <rdmacoro/transport/detail/card_exchange.hpp>
+#include <rdmacoro/transport/detail/exchange_listener.hpp>
 #include <rdmacoro/transport/detail/opening.hpp>
 #include <rdmacoro/transport/ofi/connection.hpp>
 
@@ -14,80 +14,35 @@ namespace rdmacoro {
 
 namespace detail::fabric {
 
-using guests = guest_list<engine, core, opening_outcome>;
+using accept_queue_type = accept_queue<engine, session, opening_outcome>;
 
-/// The listening socket, and all that came in by it and was not taken yet.
-class listen_state final : private fd_handler {
+/// The listening socket and the accept queue.
+class listen_state final {
 public:
-    /// Throws an error whose text names the address.
-    listen_state(engine& of, const inet_address& address, const inet_endpoint& at)
-        : engine_(of), guests_(of) {
-        if (const char* step = listen_for_cards(at, engine_.options().most_waiting, socket_); step != nullptr)
-            refuse(address, step, errno);
-        fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
-            static_cast<listen_state&>(self).accept_all();
-        };
-        if (!engine_.watch(*this, socket_, EPOLLIN)) refuse(address, "watch the socket", errno);
-        address_ = inet_endpoint::local(socket_);
-    }
-    listen_state(const listen_state&) = delete;
-    listen_state& operator=(const listen_state&) = delete;
-    inline ~listen_state();
+    /// Throws an error; its text names the address.
+    listen_state(engine& of, const inet_address& address, const inet_endpoint& at);
 
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
-    [[nodiscard]] guests& came() noexcept { return guests_; }
+    [[nodiscard]] accept_queue_type& accepted() noexcept { return accepted_; }
     [[nodiscard]] std::string_view scheme() const noexcept { return engine_.scheme(); }
 
 private:
-    [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why) {
-        if (socket_ >= 0) ::close(std::exchange(socket_, -1));
-        const std::string where = engine_.device().name() + ": listen on " + address.whole + ": ";
-        switch (why) {
-            case EADDRINUSE:
-                throw error(errc::address_in_use,
-                            where + "another program listens on port " + address.port +
-                                "; find it with `ss -ltnp`, or listen on another port (0: any)");
-            case EADDRNOTAVAIL: throw error(errc::address_invalid, where + "this is no address of this host");
-            case EACCES:
-                throw error(errc::permission_denied,
-                            where + "ports below 1024 need the right CAP_NET_BIND_SERVICE");
-            case EMFILE:
-            case ENFILE:
-            case ENOMEM: throw error(errc::no_resources, where + what + ": " + std::strerror(why));
-            default: throw error(std::error_code(why, std::system_category()), where + what);
-        }
-    }
-
-    void accept_all() noexcept {
-        accept_cards(socket_, [this](int fd) noexcept {
-            if (!guests_.invite([fd](core& which, opener& who) noexcept { which.accept(fd, who); }))
-                ::close(fd);
-        });
-    }
+    [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why);
+    void admit(int fd) noexcept;
 
     engine& engine_;
-    int socket_ = -1;
     inet_endpoint address_;
-    guests guests_;
+    accept_queue_type accepted_;
+    exchange_listener socket_;
 };
 
-inline listen_state::~listen_state() {
-    engine_.unwatch(*this);
-    if (socket_ >= 0) ::close(socket_);
-}
-
-template <class = void>
-task<ofi_connection> accept(listen_state& state) {
-    accept_operation<guests, core> one(state.came());
-    core* made = co_await one;
-    co_return ofi_connection(*made);
-}
+[[nodiscard]] task<ofi_connection> accept(listen_state& state);
 
 }  // namespace detail::fabric
 
-/// Listens on one address of this host. Opens connections by itself while the scheduler runs; `accept` gives out
-/// those that are open. Destroying it ends listening, drops whom nobody has taken, and ends a pending `accept` with
-/// `errc::closed`.
+/// Listens on one address of this host. Opens connections by itself while the scheduler runs; `accept` returns
+/// the open ones. Destroying it ends listening, closes connections not yet returned by `accept`, and ends a pending `accept`
+/// with `errc::closed`.
 class ofi_listener {
 public:
     ofi_listener() noexcept = default;
@@ -95,16 +50,16 @@ public:
         : state_(std::move(state)) {}
 
     /// Awaitable.
-    /// Completes: when a client has connected. Clients that do not speak the protocol are dropped unseen.
+    /// Completes: when a client has connected. A client that violates the protocol is dropped and not returned.
     /// Buffers: none.
     /// Concurrency: any number at a time; they are served in order.
     /// Errors: `errc::closed` when the listener is destroyed.
-    /// Cancellation: at any time; a client that comes then waits for the next call.
+    /// Cancellation: at any time; the next client waits for the next call.
     /// Example:
     ///     rdmacoro::ofi_connection made = co_await listening.accept();
     [[nodiscard]] task<ofi_connection> accept() { return detail::fabric::accept(*state_); }
 
-    /// What it listens on, with the real port: "ofi+tcp://10.0.0.1:7471".
+    /// The address it listens on, with the real port: "ofi+tcp://10.0.0.1:7471".
     [[nodiscard]] std::string address() const { return state_->address().url(state_->scheme()); }
 
 private:
@@ -113,14 +68,11 @@ private:
 
 namespace detail::fabric {
 
-template <class = void>
-task<ofi_listener> listen(engine& by, inet_address address) {
-    inet_resolve resolve(address, AI_PASSIVE);
-    const inet_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty())
-        throw_unknown_host(by, address, resolved.failure);
-    co_return ofi_listener(std::make_unique<listen_state>(by, address, resolved.endpoints.front()));
-}
+[[nodiscard]] task<ofi_listener> listen(engine& by, inet_address address);
 
 }  // namespace detail::fabric
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/ofi/impl/listener.ipp>
+#endif

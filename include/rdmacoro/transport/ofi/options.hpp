@@ -1,4 +1,4 @@
-// What a user may set about the libfabric transport, and what it counts.
+// Options and counts of the libfabric transport.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
@@ -14,17 +14,17 @@ namespace rdmacoro {
 
 /// Options of a libfabric domain; the defaults suit most programs. Both ends need the same provider.
 struct ofi_options {
-    /// For `ofi<provider::any>`: which provider, by libfabric's name ("tcp;ofi_rxm") or a short one ("tcp"). Empty: what
-    /// `RDMACORO_OFI_PROVIDER` names, and without it "tcp".
+    /// For `ofi<provider::any>`: which provider, by libfabric's name ("tcp;ofi_rxm") or a short one ("tcp"). Empty: the value of
+    /// `RDMACORO_OFI_PROVIDER`, and without it "tcp".
     std::string provider;
     /// Which of the provider's fabrics, and which domain in it, by the names that `fi_info` prints. Empty: the first.
     std::string fabric;
-    std::string domain;
-    /// Address of this host that the endpoint has, for providers with IP addresses: a name or number. Empty: what
-    /// `RDMACORO_OFI_NODE` names, and without it that of the provider's first interface.
+    std::string domain;  ///< libfabric's name of the device; empty: the provider's first
+    /// Address of this host that the endpoint has, for providers with IP addresses: a name or number. Empty: the
+    /// value of `RDMACORO_OFI_NODE`, and without it that of the provider's first interface.
     std::string node;
 
-    /// Messages that each peer may send without having heard that earlier ones were consumed. From 8 to 1024.
+    /// Messages that each peer may send before this side returns credits. From 8 to 1024.
     unsigned credits = 64;
     /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's,
     /// which is also the least. Up to 1 MiB; over `tcp` of libfabric before 1.18 up to 16 KiB.
@@ -35,36 +35,37 @@ struct ofi_options {
     std::size_t get_bytes = 0;
     /// Slots of the domain that readers of lent messages may hold.
     unsigned spare_slots = 64;
-    /// Who moves the data of gets and puts, if not as the profile says.
+    /// Which side moves the data of gets and puts, if it is to differ from the profile.
     std::optional<ofi_one_sided> one_sided;
-    /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system call
-    /// for some messages; a scheduler whose idle strategy never parks is spared it in any case.
+    /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system
+    /// call for some messages; not for a scheduler with an idle strategy that never parks.
     bool may_park = true;
 
-    /// Whether the provider counts what its endpoints do: see `ofi_domain_base::provider_counts`. Costs it a little for each
-    /// message, get and put. `errc::unsupported` where it can't.
+    /// Whether the provider counts its endpoints' operations: see `ofi_domain_base::provider_counts`. Costs it a little
+    /// for each message, get and put. `errc::unsupported` where it can't.
     bool counters = false;
 
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
-    /// Accepted connections of one listener that are not open yet or that nobody has taken yet; more are refused.
+    /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};
 };
 
-/// What the provider itself has counted for a domain: what ended, of the domain's endpoint and of those that match messages.
-/// These only grow, and go on when an endpoint takes another's place. `ofi_counts` tells what the toolkit has handed over: once
-/// nothing is under way, and if nothing failed, its `posts` are `sent`, `gets` and `puts` together.
+/// Counts of the provider itself for a domain: operations that ended, on the domain's endpoint and on tagged endpoints. They only
+/// grow, also when an endpoint is replaced by another. `ofi_counts` has the operations that the toolkit has posted: once none is
+/// under way, and if none failed, its `posts` are `sent`, `gets` and `puts` together.
 struct ofi_provider_counts {
     std::uint64_t sent = 0;      ///< messages, injected or not
-    std::uint64_t received = 0;  ///< messages that a receive has met
+    std::uint64_t received = 0;  ///< messages that matched a receive
     std::uint64_t gets = 0;      ///< pieces that were read, and atomics that fetch
     std::uint64_t puts = 0;      ///< pieces that were written
-    std::uint64_t errors = 0;    ///< of all four, those that failed or were canceled; in none of the others
+    std::uint64_t errors =
+        0;  ///< operations of all four kinds that failed or were canceled, not counted there
 };
 
-/// What a link or a domain did; these only grow.
+/// Counts of a link or a domain; they only grow.
 struct ofi_counts {
     std::uint64_t messages = 0;        ///< sent for the layer above
     std::uint64_t control_frames = 0;  ///< sent for the link itself
@@ -73,18 +74,19 @@ struct ofi_counts {
     std::uint64_t injected = 0;  ///< messages that left without a completion
     std::uint64_t staged = 0;    ///< messages that were copied into a registered slot first
     std::uint64_t received = 0;  ///< frames that arrived
-    std::uint64_t gets = 0;
-    std::uint64_t puts = 0;
-    std::uint64_t atomics = 0;
-    std::uint64_t served = 0;         ///< gets and puts of the peer that this side moved
-    std::uint64_t bounced = 0;        ///< gets that the provider's alignment made go by a buffer
+    std::uint64_t gets = 0;      ///< gets handed to the provider
+    std::uint64_t puts = 0;      ///< puts handed to the provider
+    std::uint64_t atomics = 0;   ///< atomics handed to the provider
+    std::uint64_t served = 0;    ///< gets and puts of the peer that this side moved
+    std::uint64_t bounced = 0;   ///< gets that the provider's alignment made go by a buffer
     std::uint64_t receive_posts = 0;  ///< only a domain's count
     std::uint64_t polls = 0;          ///< calls that asked for completions; only a domain's count
     std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
-    std::uint64_t reopened = 0;       ///< endpoints given up to get memory back; only a domain's count
-    /// Of endpoints given up, those that stay open, and are never looked at again, because this libfabric would not survive closing
-    /// them while a get is under way; only a domain's count, and at most `most_abandoned`.
+    std::uint64_t reopened = 0;       ///< endpoints closed to get memory back; only a domain's count
+    /// Endpoints of these that were left open, and never polled again, because this libfabric would not survive closing them while a
+    /// get is under way; only a domain's count, and at most `most_abandoned`.
     std::uint64_t abandoned = 0;
+    /// From so many on the domain opens no more connections.
     static constexpr std::uint64_t most_abandoned = 8;
 
     ofi_counts& operator+=(const ofi_counts& other) noexcept {

@@ -1,10 +1,12 @@
 // The domain's own shared allocator: memory that every peer of the domain maps, so that get and put are plain copies.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/transport/shm/notice_board.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
 
 #include <cstddef>
-#include <map>
 #include <span>
 #include <utility>
 
@@ -14,8 +16,9 @@ namespace detail::shm {
 class arena;
 }
 
-/// Memory from a domain's shared arena. Zeroed, page-aligned; goes back when this goes. Must not outlive its domain. To let
-/// peers reach it, register it.
+/// Memory from a domain's shared arena. Zeroed, page-aligned; freed when this object is destroyed. Must not outlive its
+/// domain. To let peers reach it, register it. Pages that a peer was stopped over in mid-copy are given to nothing else until
+/// the peer has gone on, or has ended.
 class shared_memory {
 public:
     shared_memory() noexcept = default;
@@ -31,7 +34,9 @@ public:
     }
     ~shared_memory() { reset(); }
 
-    inline void reset() noexcept;
+    /// Gives the memory back to the arena.
+    void reset() noexcept;
+    /// The memory.
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
 
 private:
@@ -45,6 +50,29 @@ private:
 
 namespace detail::shm {
 
+/// Memory of an arena that a peer may be touching although its owner has ended the access.
+class arena_hold : public list_node<arena_hold> {
+public:
+    arena_hold() noexcept = default;
+    arena_hold(const arena_hold&) = delete;
+    arena_hold& operator=(const arena_hold&) = delete;
+
+    /// Whether an arena holds memory back for it.
+    [[nodiscard]] bool held() const noexcept { return linked(); }
+
+private:
+    friend arena;
+    /// Whether the peer cannot be touching the memory any more.
+    [[nodiscard]] virtual bool over() noexcept = 0;
+    /// The arena knows it no more.
+    virtual void released() noexcept = 0;
+
+    std::span<std::byte> range_{};
+
+protected:
+    ~arena_hold() = default;
+};
+
 /// A range of address space backed by a file that peers map. First fit over whole pages: it serves few, large pieces. The
 /// file is made when the first piece is, or when a peer connects.
 class arena {
@@ -52,77 +80,56 @@ public:
     explicit arena(std::size_t bytes) : bytes_((bytes + page_bytes - 1) / page_bytes * page_bytes) {}
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;
-    ~arena() {
-        if (base_ != nullptr) ::munmap(base_, bytes_);
-    }
+    ~arena();
 
-    [[nodiscard]] shared_memory allocate(std::size_t bytes) {
-        open();
-        const std::size_t wanted =
-            bytes == 0 ? page_bytes : (bytes + page_bytes - 1) / page_bytes * page_bytes;
-        for (auto piece = free_.begin(); piece != free_.end(); ++piece) {
-            if (piece->second < wanted) continue;
-            const std::size_t offset = piece->first;
-            const std::size_t rest = piece->second - wanted;
-            if (rest != 0) free_.emplace(offset + wanted, rest);
-            free_.erase(piece);
-            return shared_memory(*this, {base_ + offset, wanted});
-        }
-        throw error(errc::no_resources, "the shared arena is full; raise shm_options::arena_bytes");
-    }
+    [[nodiscard]] shared_memory allocate(std::size_t bytes);
 
-    void give_back(std::span<std::byte> piece) noexcept {
-        // Frees the pages; the next user finds zeros.
-        ::madvise(piece.data(), piece.size(), MADV_REMOVE);
-        std::size_t offset = static_cast<std::size_t>(piece.data() - base_);
-        std::size_t bytes = piece.size();
-        auto after = free_.lower_bound(offset);
-        if (after != free_.end() && offset + bytes == after->first) {
-            bytes += after->second;
-            after = free_.erase(after);
-        }
-        if (after != free_.begin()) {
-            auto before = std::prev(after);
-            if (before->first + before->second == offset) {
-                before->second += bytes;
-                return;
-            }
-        }
-        free_.emplace(offset, bytes);
-    }
+    void give_back(std::span<std::byte> piece) noexcept;
+
+    /// Gives no piece of `memory` out again before the hold is over. Without effect, and false, for memory that is not the
+    /// arena's.
+    bool hold(arena_hold& by, std::span<std::byte> memory) noexcept;
 
     /// Makes the file and maps it, once. Throws.
-    void open() {
-        if (base_ != nullptr) return;
-        unique_fd fd(::memfd_create("rdmacoro-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0)
-            throw_errno("memfd of the shared arena");
-        if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-            throw_errno("sealing the shared arena");
-        void* mapped =
-            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-        if (mapped == MAP_FAILED) throw_errno("mmap of the shared arena");
-        base_ = static_cast<std::byte*>(mapped);
-        fd_ = std::move(fd);
-        free_.emplace(0, bytes_);
-    }
+    void open();
 
     [[nodiscard]] int file() const noexcept { return fd_.get(); }
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// Lies in front of the arena, in the same file; nullptr before `open`.
+    [[nodiscard]] notice_board* board() const noexcept {
+        return base_ == nullptr ? nullptr : reinterpret_cast<notice_board*>(base_ - notice_board_bytes);
+    }
 
 private:
+    /// A free range. Allocated together with pieces, so that giving one back needs no memory.
+    struct range {
+        std::size_t offset;
+        std::size_t bytes;
+        range* next;
+    };
+
+    [[nodiscard]] bool holds(std::span<std::byte> piece) noexcept;
+    void end_holds() noexcept;
+    void make_free(std::span<std::byte> piece) noexcept;
+    [[nodiscard]] range* take_spare(std::size_t offset, std::size_t bytes, range* next) noexcept;
+    void keep_spare(range* unused) noexcept;
+    void add_spare();
+
     std::size_t bytes_;
     std::byte* base_ = nullptr;
     unique_fd fd_;
-    std::map<std::size_t, std::size_t> free_;  // offset → length
+    range* free_ = nullptr;   // in ascending order, never adjacent
+    range* spare_ = nullptr;  // at least one for each piece that is out
+    std::size_t spares_ = 0;
+    std::size_t pieces_ = 0;    // that are out
+    range* awaited_ = nullptr;  // given back, and held
+    intrusive_list<arena_hold> holds_;
 };
 
 }  // namespace detail::shm
-
-inline void shared_memory::reset() noexcept {
-    if (owner_ != nullptr) std::exchange(owner_, nullptr)->give_back(bytes_);
-    bytes_ = {};
-}
-
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/arena.ipp>
+#endif

@@ -1,20 +1,47 @@
 // A connected pair of rings with all that belongs to it, before and after a link hands its messages to a sink.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/transport/shm/arena.hpp>
 #include <rdmacoro/transport/shm/peer_memory.hpp>
+#include <rdmacoro/transport/shm/ptrace_grant.hpp>
 #include <rdmacoro/transport/shm/ring.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
+
+#include <sys/types.h>
 
 namespace rdmacoro::detail::shm {
 
 class domain_base;
 
-/// One end of a connection. Counted: blocks that are lent out keep it mapped after its link is gone.
-struct channel {
+struct channel;
+
+/// The mark of a peer that was given up waiting for: keeps the channel, and its words show when the mark is cleared.
+class standing_mark final : public arena_hold {
+public:
+    explicit standing_mark(channel& of) noexcept : of_(of) {}
+
+    /// The peer may be touching `range`, with the region's key.
+    void stand(arena& owner, std::span<std::byte> range, std::uint64_t key) noexcept;
+
+private:
+    RDMACORO_DECL bool over() noexcept override;
+    RDMACORO_DECL void released() noexcept override;
+
+    channel& of_;
+    std::uint64_t key_ = 0;
+};
+
+/// One end of a connection. Counted: blocks that are lent out keep it mapped after its link is destroyed.
+struct channel : list_node<channel> {
     domain_base* domain = nullptr;
     segment shared;
     ring_producer out;
@@ -23,25 +50,20 @@ struct channel {
     shared_copy_words* out_copies = nullptr;  ///< of blocks that this side opens
     shared_copy_words* in_copies = nullptr;
     peer_memory peer;
-    unique_fd socket;         ///< says when the peer is gone
-    unique_fd peer_doorbell;  ///< wakes the peer when it sleeps
+    unique_fd socket;         ///< ends when the peer has closed it or died; a message in it wakes the peer
+    ptrace_grant permission;  ///< of the peer
     pid_t peer_pid = -1;
     bool fence_before_doorbell = true;
     std::string name;  ///< of the peer, for people
     unsigned users = 1;
+    standing_mark standing{*this};  ///< on our memory
 
     /// Maps `file`; the connecting side writes direction 0. Throws.
-    void attach(int file, const geometry& shape, bool connecting) {
-        shared.map(file, shape);
-        out.attach(shared, connecting ? 0 : 1);
-        in.attach(shared, connecting ? 1 : 0);
-        out_words = &shared.words(connecting ? 0 : 1);
-        out_copies = shared.copies(connecting ? 0 : 1);
-        in_copies = shared.copies(connecting ? 1 : 0);
-    }
+    void attach(int file, const geometry& shape, bool connecting);
 
-    /// Calls `copy`, which touches the peer's memory, if that is allowed, and answers what it does. The mark tells the owner
-    /// of the memory that we are in it: deregistering the region, or closing the link, waits for us.
+    /// Calls `copy`, which touches the peer's memory, if that is allowed, and returns its result. The mark shows the
+    /// owner of the memory that it is in use: deregistering the region, or closing the link, waits until the mark is
+    /// cleared.
     template <class Copy>
     [[nodiscard]] errc touch(const remote_region& there, access_rights wanted, Copy copy) noexcept {
         auto& mark = out_words->region_in_use;
@@ -54,27 +76,22 @@ struct channel {
         return outcome;
     }
 
-    void release() noexcept {
-        if (--users == 0) delete this;
-    }
+    void release() noexcept;
 
-    /// After something was published: wakes the peer if it sleeps.
+    /// After something was published: notifies the peer if it does not poll this link.
     [[gnu::always_inline]] void ring_doorbell() noexcept {
-        // The peer says that it sleeps and then looks at its ring; we publish and then look whether it sleeps. One side
-        // must order its two steps for both: the sleeper by membarrier, or we by a fence.
+        // The consumer asks for notice and then reads its ring; the producer publishes and then reads whether notice is wanted.
+        // One side must order its two steps for both: the consumer by membarrier, or the producer by a fence.
         if (fence_before_doorbell) {
             std::atomic_thread_fence(std::memory_order_seq_cst);
         } else {
             std::atomic_signal_fence(std::memory_order_seq_cst);
         }
-        if (out.peer_parked()) [[unlikely]]
-            wake_peer();
+        if (out.notice_wanted() != 0) [[unlikely]]
+            notify_peer();
     }
 
-    [[gnu::noinline]] void wake_peer() noexcept {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const auto written = ::write(peer_doorbell.get(), &one, sizeof one);
-    }
+    void notify_peer() noexcept;
 };
 
 /// Owns one use of a channel.
@@ -90,6 +107,8 @@ public:
     ~channel_ref() {
         if (channel_ != nullptr) channel_->release();
     }
+    /// The caller owns the use from now on.
+    [[nodiscard]] channel* detach() noexcept { return std::exchange(channel_, nullptr); }
     [[nodiscard]] channel* get() const noexcept { return channel_; }
     [[nodiscard]] channel* operator->() const noexcept { return channel_; }
     [[nodiscard]] channel& operator*() const noexcept { return *channel_; }
@@ -100,3 +119,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail::shm
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/channel.ipp>
+#endif

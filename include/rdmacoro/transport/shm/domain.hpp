@@ -1,24 +1,25 @@
-// The shared-memory domain: what is one for a scheduler. Its doorbell, its table of regions, its shared arena, and the
+// The shared-memory domain, one for each scheduler: its table of regions, its shared arena, and the
 // descriptors it watches.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/detail/plain_vector.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/memory/bytes.hpp>
 #include <rdmacoro/memory/region_table.hpp>
 #include <rdmacoro/transport/shm/arena.hpp>
+#include <rdmacoro/transport/shm/mark_patience.hpp>
+#include <rdmacoro/transport/shm/notice_board.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
 
-#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
+#include <utility>
 
-#include <linux/membarrier.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 namespace rdmacoro {
 
@@ -28,14 +29,17 @@ struct shm_options {
     std::size_t arena_bytes =
         1u << 30;  ///< address space for `shared_memory`; pages are used as they are touched
     std::size_t max_regions = 16384;                      ///< registered at once; at most 65,536
-    duration handshake_limit = std::chrono::seconds(10);  ///< how long a peer may take to say who it is
+    duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello
     bool use_process_vm = true;  ///< false: as on a kernel that forbids process_vm_readv
+    /// Where Yama's ptrace_scope is 1: each peer may reach this process's memory, and trace it in any way, while its link
+    /// lasts. Set on both sides; without it gets and puts are served by the scheduler of the memory's owner.
+    bool permit_ptrace = false;
     bool use_membarrier = true;  ///< false: as on a kernel without it
 };
 
 namespace detail::shm {
 
-/// Something to call when a descriptor is ready. Lives with the descriptor's owner; unwatched before it goes.
+/// Called when a descriptor is ready. Lives with the descriptor's owner; unwatched before it is destroyed.
 struct fd_handler {
     using function = void (*)(fd_handler& self, std::uint32_t events) noexcept;
     function ready = nullptr;
@@ -43,200 +47,183 @@ struct fd_handler {
     bool awaited = false;
 };
 
-/// A link as its domain sees it.
+/// The functions of a link that its domain calls, and the link's place in the domain.
 class pollable : public list_node<pollable> {
 public:
     virtual unsigned poll(unsigned budget) noexcept = 0;
-    virtual void set_parked(bool parked) noexcept = 0;
-    /// Returns when the peer is not touching the region of ours with this key; 0: any.
-    virtual void wait_until_untouched(std::uint64_t key) noexcept = 0;
+    /// Tells the peer how to give notice; see `direction_words::notice`.
+    virtual void want_notice(std::uint32_t word) noexcept = 0;
+    /// Whether no record was read since the last call, none has come, and nothing else is under way.
+    [[nodiscard]] virtual bool quiet() noexcept = 0;
+    /// Returns when the peer is not touching the region with this key, 0: any region, or when the wait is over. Then the
+    /// link ends, and memory of the arena's that the peer may be touching, `range`, is held back.
+    virtual void wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
+                                      mark_wait& wait) noexcept = 0;
+
+    /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.
+    [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
 
 protected:
     ~pollable() { unlink(); }
+
+private:
+    friend class domain_base;
+    std::uint32_t number_ = notice_board::most_links + 1;
+    bool hot_ = true;
 };
 
 /// Whether a peer's doorbell may be looked at without a fence; see `doorbell_order`.
-inline bool register_membarrier() noexcept {
-    return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-}
+RDMACORO_DECL bool register_membarrier() noexcept;
 
-/// What is one for a scheduler, without templates.
+/// The resources that all links of one scheduler share.
+///
+/// Links are *hot* or *cold*. Each turn polls the hot ones. A link that was quiet for about a millisecond becomes cold: from
+/// then on its peer marks it on the notice board, and a mark, an operation of this side that has to wait, or the end of its
+/// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
+/// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
+/// clock, and all of them after a doorbell without a mark.
 class domain_base : public progress_source, public region_owner {
 public:
-    domain_base(scheduler& owner, const shm_options& options)
-        : owner_(owner),
-          options_(options),
-          epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-          doorbell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-          table_file_(make_table(options.max_regions)),
-          table_memory_(map_table(table_file_.get(), options.max_regions)),
-          regions_(std::span<region_entry>(table_memory_, options.max_regions)),
-          arena_(options.arena_bytes),
-          membarrier_(options.use_membarrier && register_membarrier()) {
-        if (!epoll_ || !doorbell_) throw_errno("epoll or eventfd for shared memory");
-        if (::getrandom(&probe_word_, sizeof probe_word_, 0) != sizeof probe_word_) throw_errno("getrandom");
-        bell_.ready = [](fd_handler& self, std::uint32_t) noexcept {
-            std::uint64_t rung = 0;
-            [[maybe_unused]] const auto taken = ::read(self.watched, &rung, sizeof rung);
-        };
-        watch(bell_, doorbell_.get(), EPOLLIN);
-        owner_.add_source(*this);
-    }
+    domain_base(scheduler& owner, const shm_options& options);
     domain_base(const domain_base&) = delete;
     domain_base& operator=(const domain_base&) = delete;
-    ~domain_base() {
-        if (!links_.empty()) fatal("a shared-memory domain was destroyed before its links");
-        ::munmap(table_memory_, table_bytes(options_.max_regions));
-    }
+    RDMACORO_DECL ~domain_base();
 
     [[nodiscard]] scheduler& owner() noexcept { return owner_; }
     [[nodiscard]] const shm_options& options() const noexcept { return options_; }
-    [[nodiscard]] int doorbell() const noexcept { return doorbell_.get(); }
     [[nodiscard]] int table_file() const noexcept { return table_file_.get(); }
     [[nodiscard]] bool uses_membarrier() const noexcept { return membarrier_; }
     [[nodiscard]] arena& shared_arena() noexcept { return arena_; }
-    /// A word that a peer reads to find out whether it can read our memory.
-    [[nodiscard]] const std::uint64_t* probe_word() const noexcept { return &probe_word_; }
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
+    /// Whether the calling process made this domain. A child that fork made has a copy: the descriptors and the table of
+    /// regions are its parent's, and so is the memory that peers reach.
+    [[nodiscard]] bool own_process() const noexcept;
 
     /// Makes memory reachable for every peer of this domain. Throws `errc::no_resources` when the table is full.
     [[nodiscard]] region register_memory(std::span<std::byte> memory,
-                                         access_rights rights = access_rights::all) {
-        return region(*this, memory, regions_.add(memory, rights));
+                                         access_rights rights = access_rights::all);
+
+    /// The same for the elements of a vector, array or span of another trivially copyable type.
+    template <detail::other_range_to_write Range>
+    [[nodiscard]] region register_memory(Range&& elements, access_rights rights = access_rights::all) {
+        return register_memory(detail::range_bytes(elements), rights);
     }
 
     /// As above; empty instead of throwing.
-    [[nodiscard]] region try_register(std::span<std::byte> memory, access_rights rights) noexcept {
-        return detail::try_register(*this, regions_, memory, rights);
-    }
+    [[nodiscard]] region try_register(std::span<std::byte> memory, access_rights rights) noexcept;
 
     /// Memory that peers can reach with a plain copy, without the kernel, once it is registered. Every peer maps all of it:
     /// the rights of its regions bind peers that keep to them. Throws `errc::no_resources`.
     [[nodiscard]] shared_memory allocate_shared(std::size_t bytes) { return arena_.allocate(bytes); }
 
-    void deregister(std::uint64_t key) noexcept override {
-        regions_.remove(key);
-        // A peer marks the region it is touching, then checks the table; this empties the table, then looks for marks.
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
-            link->wait_until_untouched(key);
+    RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
+
+    /// For a wait for the marks of peers.
+    [[nodiscard]] mark_wait wait_for_marks() noexcept { return mark_wait(patience_); }
+
+    /// Polls it from now on, until `remove_link`.
+    void add_link(pollable& link) noexcept;
+    void remove_link(pollable& link) noexcept;
+    /// Polls it each turn until it is quiet; for a link that waits for more than a record.
+    void heat(pollable& link) noexcept {
+        if (!link.hot_) reheat(link);
     }
+    /// A peer has rung.
+    void rung() noexcept {
+        if (!std::exchange(took_notice_, false)) to_sweep_ = cold_count_;
+    }
+    /// Links that were quiet since the last call become cold, all but one.
+    void cool() noexcept;
+    /// The links that are polled each turn.
+    [[nodiscard]] std::size_t hot_links() const noexcept { return links_count_ - cold_count_; }
 
-    void add_link(pollable& link) noexcept { links_.push_back(link); }
+    [[nodiscard]] std::size_t cold_links() const noexcept { return cold_count_; }
 
-    /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. `awaited`: somebody waits for it, so look often.
+    /// As `try_register`, for memory that only the peer of this link is told of: deregistering waits for no other peer.
+    [[nodiscard]] region register_for(const pollable& link, std::span<std::byte> memory,
+                                      access_rights rights) noexcept;
+
+    /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. `awaited`: an operation waits for it, so it is polled more often.
     /// Throws.
-    void watch(fd_handler& handler, int fd, std::uint32_t events, bool awaited = false) {
-        epoll_event wanted{};
-        wanted.events = events;
-        wanted.data.ptr = &handler;
-        if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0)
-            throw_errno("epoll_ctl for shared memory");
-        handler.watched = fd;
-        handler.awaited = awaited;
-        if (awaited) ++awaited_;
-    }
-    void unwatch(fd_handler& handler) noexcept {
-        if (handler.watched < 0) return;
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);
-        handler.watched = -1;
-        if (handler.awaited) --awaited_;
-        for (epoll_event& event : batch_) {
-            if (event.data.ptr == &handler)
-                event.data.ptr = nullptr;  // it may be in the batch that is being called
-        }
-    }
+    void watch(fd_handler& handler, int fd, std::uint32_t events, bool awaited = false);
+    void unwatch(fd_handler& handler) noexcept;
 
-    bool poll() noexcept override {
-        bool any = false;
-        // Looking at a ring costs a few nanoseconds, a turn of the scheduler several times that: look more than once.
-        for (unsigned looks = 0; looks < looks_in_a_poll && !any; ++looks) {
-            for (pollable* link = links_.front(); link != nullptr;) {
-                pollable* after = links_.next(*link);
-                any |= link->poll(links_budget) != 0;
-                link = after;
-            }
-        }
-        // Sockets tell of connections and of deaths; looking costs a system call, so only now and then while busy.
-        turns_ += any ? 1u : 8u;
-        if (turns_ >= (awaited_ != 0 ? turns_between_looks_soon : turns_between_looks))
-            any |= look_at_descriptors();
-        return any;
-    }
+    RDMACORO_DECL bool poll() noexcept override;
 
     int wake_fd() noexcept override { return epoll_.get(); }
 
-    void arm() noexcept override {
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
-            link->set_parked(true);
-        if (membarrier_) {
-            // From here on every peer either sees that we sleep, or had published before and is found by the next poll.
-            ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-        } else {
-            std::atomic_thread_fence(std::memory_order_seq_cst);
-        }
-        turns_ = turns_between_looks;
-    }
-    void disarm() noexcept override {
-        for (pollable* link = links_.front(); link != nullptr; link = links_.next(*link))
-            link->set_parked(false);
-        turns_ = turns_between_looks;
-    }
+    RDMACORO_DECL void arm() noexcept override;
+    RDMACORO_DECL void disarm() noexcept override;
 
 private:
     static constexpr unsigned links_budget = 64;
+    static constexpr std::size_t most_due = 16;
     static constexpr unsigned looks_in_a_poll = 4;
-    static constexpr unsigned turns_between_looks = 1u << 15;
-    static constexpr unsigned turns_between_looks_soon = 1u << 9;
+    static constexpr unsigned polls_between_clocks = 32;  // while they are short
+    static constexpr std::size_t links_in_a_sweep = 16;
 
-    [[gnu::noinline]] bool look_at_descriptors() noexcept {
-        turns_ = 0;
-        const int ready = ::epoll_wait(epoll_.get(), batch_.data(), static_cast<int>(batch_.size()), 0);
-        for (int i = 0; i < ready; ++i) {
-            const epoll_event event = batch_[static_cast<std::size_t>(i)];
-            if (event.data.ptr == nullptr) continue;
-            auto* handler = static_cast<fd_handler*>(event.data.ptr);
-            handler->ready(*handler, event.events);
-        }
-        for (epoll_event& event : batch_) event.data.ptr = nullptr;
-        if (ready == static_cast<int>(batch_.size())) turns_ = turns_between_looks;
-        return ready > 0;
+    /// What depends on time: a look at the descriptors, links that cool down.
+    bool by_the_clock() noexcept;
+    bool look_at_descriptors() noexcept;
+    void look_soon() noexcept {
+        look_now_ = true;
+        polls_to_clock_ = 1;
     }
 
-    [[nodiscard]] static std::size_t table_bytes(std::size_t entries) noexcept {
-        return (entries * sizeof(region_entry) + page_bytes - 1) / page_bytes * page_bytes;
-    }
-    [[nodiscard]] static unique_fd make_table(std::size_t entries) {
-        unique_fd fd(::memfd_create("rdmacoro-regions", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(table_bytes(entries))) != 0)
-            throw_errno("memfd of the region table");
-        return fd;
-    }
-    /// Maps it for us, and then forbids anybody, ourselves included, to map it for writing again.
-    [[nodiscard]] static region_entry* map_table(int fd, std::size_t entries) {
-        void* mapped = ::mmap(nullptr, table_bytes(entries), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (mapped == MAP_FAILED) throw_errno("mmap of the region table");
-        if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
-            throw_errno("sealing the region table");
-        }
-        return static_cast<region_entry*>(mapped);
-    }
+    void reheat(pollable& link) noexcept;
+    bool take_notices() noexcept;
+    /// Heats those of the next cold links that are not quiet.
+    bool sweep() noexcept;
+    /// From here on every peer either reads what was written before, or had published before and is found by the next look.
+    void barrier() noexcept;
+    template <class Call>
+    void for_each_link(Call call) noexcept;
+
+    [[nodiscard]] std::atomic<std::uint32_t>& asleep() noexcept;
+    /// Of the entries alone; the page behind them has the word `asleep`.
+    [[nodiscard]] static std::size_t entries_bytes(std::size_t entries) noexcept;
+    [[nodiscard]] static std::size_t table_bytes(std::size_t entries) noexcept;
+    [[nodiscard]] static unique_fd make_table(std::size_t entries);
+    /// Maps it, and then forbids any process, this one included, to map it for writing again.
+    [[nodiscard]] static region_entry* map_table(int fd, std::size_t entries);
+
+    // What each poll reads, on one cache line.
+    alignas(64) intrusive_list<pollable> hot_;
+    const std::atomic<std::uint64_t>* marks_ = &no_marks_;  // of the board, once there is one
+    notice_reader notices_;
+    unsigned polls_to_clock_ = 1;
 
     scheduler& owner_;
     shm_options options_;
     unique_fd epoll_;
-    unique_fd doorbell_;
     unique_fd table_file_;
     region_entry* table_memory_;
     region_table regions_;
     arena arena_;
+    mark_patience patience_;
     bool membarrier_;
-    std::uint64_t probe_word_ = 0;
-    unsigned turns_ = turns_between_looks;
-    unsigned awaited_ = 0;  // handlers that somebody waits for
-    fd_handler bell_;
-    intrusive_list<pollable> links_;
-    std::array<epoll_event, 16> batch_{};
+    pid_t process_;  // that made it
+    bool armed_ = false;
+    bool look_now_ = true;
+    bool took_notice_ = false;        // since a peer rang last
+    unsigned awaited_ = 0;            // handlers for which an operation waits
+    std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,
+    std::uint64_t last_look_ = 0;     // when the descriptors were looked at,
+    std::uint64_t last_cooling_ = 0;  // and when links were made cold
+    std::atomic<std::uint64_t> no_marks_ = 0;
+    intrusive_list<pollable> cold_;
+    std::size_t links_count_ = 0;
+    std::size_t cold_count_ = 0;
+    std::size_t to_sweep_ = 0;                  // cold links that are looked at without a mark
+    plain_vector<pollable*> numbered_;          // by number less one; nullptr: free
+    plain_vector<std::uint32_t> free_numbers_;  // has room for all numbers
+    plain_vector<std::uint32_t> told_to_;       // by slot of a key: the number of the only link, or 0
+    void* due_[most_due] = {};  // handlers of the batch that is being called; nullptr: unwatched meanwhile
 };
 
 }  // namespace detail::shm
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/domain.ipp>
+#endif

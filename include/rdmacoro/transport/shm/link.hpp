@@ -1,19 +1,24 @@
-// A shared-memory link: hands records up to a sink, posts messages, and notices when the peer is gone.
+// A shared-memory link: hands records up to a sink, posts messages, and notices when the peer has closed its link or
+// died.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/next_actor.hpp>
 #include <rdmacoro/transport/shm/channel.hpp>
 #include <rdmacoro/transport/shm/domain.hpp>
 #include <rdmacoro/transport/shm/one_sided.hpp>
 #include <rdmacoro/transport/shm/shared_copy.hpp>
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
-
-#include <sys/socket.h>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
 
 namespace rdmacoro::detail::shm {
 
-/// What a link is without its sink's type.
+/// The part of a link that does not depend on its sink's type.
 class link_base : public pollable {
 public:
     link_base(const link_base&) = delete;
@@ -21,128 +26,65 @@ public:
 
     [[nodiscard, gnu::always_inline]] post_result post(const message_header& header,
                                                        const const_buffers& payload, completion&) noexcept {
-        return post_now(
-            header, payload);  // nothing is ever under way here: the payload is in the segment, or it is not
+        return post_now(header, payload);  // `done` or `retry`: the payload is in the segment, or it is not
     }
     [[nodiscard]] post_result post_copied(const message_header& header,
                                           const const_buffers& payload) noexcept {
         return post_now(header, payload);
     }
     [[nodiscard]] post_result get(const remote_region& there, std::span<std::byte> into,
-                                  completion& c) noexcept {
-        return down_ ? post_result::failed : one_sided_.begin(true, there, into.data(), c);
-    }
+                                  completion& c) noexcept;
     [[nodiscard]] post_result put(std::span<const std::byte> from, const remote_region& there,
-                                  completion& c) noexcept {
-        return down_ ? post_result::failed
-                     : one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c);
-    }
-    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        return channel_->domain->try_register(memory, rights);
-    }
-    [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept {
-        return down_ ? no_shared_copy : copies_.open(bytes);
-    }
+                                  completion& c) noexcept;
+    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept;
+    [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept;
     void close_shared_copy(shared_copy_id id) noexcept { copies_.close(id); }
     [[nodiscard]] post_result copy_from_front(shared_copy_id id, const remote_region& there,
-                                              std::span<std::byte> into, completion& c) noexcept {
-        return down_ ? post_result::failed : copies_.begin_front(id, there, into.data(), c);
-    }
+                                              std::span<std::byte> into, completion& c) noexcept;
     [[nodiscard]] post_result copy_from_back(shared_copy_id id, std::span<const std::byte> from,
-                                             const remote_region& there, completion& c) noexcept {
-        return down_ ? post_result::failed : copies_.begin_back(id, from.data(), there, c);
-    }
-    /// Messages are never `posted` here; only what touches the peer's memory can be.
-    bool revoke(completion& c) noexcept {
-        if (!copies_.revoke(c)) one_sided_.revoke(c);
-        return false;
-    }
+                                             const remote_region& there, completion& c) noexcept;
+    /// Messages are never `posted` here; only accesses to the peer's memory can be.
+    bool revoke(completion& c) noexcept;
 
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return capabilities_; }
+    /// The party that makes room for messages that were refused.
+    [[nodiscard]] next_actor gives_room() const noexcept { return next_actor::peer_poll; }
+    /// Whether the peer has surely not taken all messages that were sent to it.
+    [[nodiscard]] bool unread() const noexcept { return channel_->out.unread(); }
+    /// The party that moves the bytes of gets and puts that are posted.
+    [[nodiscard]] next_actor moves_bytes() const noexcept {
+        return capabilities_.one_sided_offloaded ? next_actor::this_scheduler : next_actor::peer_poll;
+    }
     [[nodiscard]] scheduler& owner() noexcept { return channel_->domain->owner(); }
     [[nodiscard]] const std::string& peer_name() const noexcept { return channel_->name; }
 
-    /// See `message_link`: takes the payload that is being delivered over. Only payloads that lie in a block can be.
-    [[nodiscard]] lent_buffer keep() noexcept {
-        if (current_ == nullptr || current_->block < 0 || !channel_->in.may_keep()) return {};
-        kept_ = true;
-        ++channel_->users;
-        return lent_buffer(
-            current_->payload,
-            [](void* owner, std::uint64_t block) noexcept {
-                auto* ch = static_cast<channel*>(owner);
-                ch->in.free_block(static_cast<std::uint32_t>(block));
-                ch->ring_doorbell();
-                ch->release();
-            },
-            channel_.get(), static_cast<std::uint64_t>(current_->block));
-    }
+    /// See `message_link`: takes over the payload that is being delivered, if it lies in a block.
+    [[nodiscard]] lent_buffer keep() noexcept;
 
-    void set_parked(bool parked) noexcept final { channel_->in.set_parked(parked); }
+    void want_notice(std::uint32_t word) noexcept final { channel_->in.want_notice(word); }
+    [[nodiscard]] RDMACORO_DECL bool quiet() noexcept final;
 
-    /// A peer marks a region for one piece of a copy, far less than a millisecond. One that leaves its mark for `longest_mark`
-    /// was stopped in the middle, and looks at the table again before the next piece, or it lies: its link ends.
-    void wait_until_untouched(std::uint64_t key) noexcept final {
-        std::chrono::steady_clock::time_point since{};
-        for (unsigned spins = 1; !hung_up_; ++spins) {
-            const std::uint64_t marked = channel_->in.region_in_use();
-            if (marked == 0 || (key != 0 && marked != key)) return;
-            if (spins % 64 == 0) ::sched_yield();
-            if (spins % 4096 != 0) continue;
-            if (!peer_alive()) return;
-            const auto now = std::chrono::steady_clock::now();
-            if (since == std::chrono::steady_clock::time_point{}) since = now;
-            if (now - since < longest_mark) continue;
-            lies_ = true;
-            on_socket();
-        }
-    }
+    /// See `mark_patience`. A peer that was stopped in the middle of a piece checks the table again before the next one.
+    RDMACORO_DECL void wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
+                                            mark_wait& wait) noexcept final;
+
+    /// Ends the link and notifies the sink; without effect when it is down.
+    void close(std::error_code reason) noexcept;
 
 protected:
-    static constexpr std::chrono::seconds longest_mark{1};
+    link_base(channel_ref connected, const rdmacoro::capabilities& fixed);
+    ~link_base();
 
-    [[nodiscard]] bool peer_alive() noexcept {
-        if (down_) return false;
-        char nothing = 0;
-        const ssize_t got = ::recv(channel_->socket.get(), &nothing, 1, MSG_PEEK | MSG_DONTWAIT);
-        return got < 0 && (errno == EAGAIN || errno == EINTR);
-    }
+    /// Continues with a record of another kind than a short message, or with an empty ring.
+    unsigned poll_rest(unsigned budget) noexcept;
 
-    link_base(channel_ref connected, const rdmacoro::capabilities& fixed)
-        : channel_(std::move(connected)),
-          one_sided_(*channel_),
-          copies_(*channel_, one_sided_),
-          capabilities_(fixed) {
-        capabilities_.max_message = channel_->out.max_message();
-        capabilities_.segment_bytes = channel_->out.max_message();
-        capabilities_.one_sided_offloaded = channel_->peer.vm_allowed();
-        socket_.self = this;
-        socket_.ready = [](fd_handler& handler, std::uint32_t) noexcept {
-            static_cast<socket_handler&>(handler).self->on_socket();
-        };
-        channel_->domain->watch(socket_, channel_->socket.get(), EPOLLIN | EPOLLRDHUP);
-        channel_->domain->add_link(*this);
-    }
-    ~link_base() {
-        if (!down_) shut(make_error_code(errc::closed));
+    [[gnu::always_inline]] unsigned other_work() noexcept {
+        if (channel_->in.take_gave_back()) [[unlikely]]
+            channel_->ring_doorbell();
+        return touches_nothing() && !wants_room_ ? 0 : do_other_work();
     }
 
-    /// Ends the link for this side; the sink is the derived class's to tell.
-    void shut(std::error_code reason) noexcept {
-        channel_->in.set_closed();
-        wait_until_untouched(0);
-        down_ = true;
-        unlink();
-        channel_->domain->unwatch(socket_);
-        channel_->socket.reset();  // tells the peer
-        copies_.fail_all(reason);
-        one_sided_.fail_all(reason);
-    }
     [[nodiscard]] bool touches_nothing() const noexcept { return one_sided_.idle() && copies_.idle(); }
-
-    struct socket_handler : fd_handler {
-        link_base* self = nullptr;
-    };
 
     [[nodiscard, gnu::always_inline]] post_result post_now(const message_header& header,
                                                            const const_buffers& payload) noexcept {
@@ -154,27 +96,47 @@ protected:
         to.ring_doorbell();
         return post_result::done;
     }
-    [[gnu::noinline]] post_result want_room() noexcept {
-        wants_room_ = true;
-        return post_result::retry;
-    }
-
-    /// Nothing is said on the socket after the handshake: whatever it tells, the peer is gone or broken. What it had
-    /// published before is handed up first; see poll.
-    void on_socket() noexcept {
-        hung_up_ = true;
-        channel_->domain->unwatch(socket_);
-    }
+    post_result want_room() noexcept;
 
     channel_ref channel_;
     one_sided_engine one_sided_;
     shared_copy_engine copies_;
-    const record* current_ = nullptr;
-    bool kept_ = false;
+    std::uint32_t quiet_polls_ = 0;
+    std::uint32_t seen_position_ = 0;  // by `quiet`
     bool down_ = false;
-    bool hung_up_ = false;  // the peer is gone, or we want no more of it
-    bool lies_ = false;
+    bool hung_up_ = false;  // the peer has closed or died, or its link is to end
     bool wants_room_ = false;
+
+private:
+    struct socket_handler : fd_handler {
+        link_base* self = nullptr;
+    };
+
+    // The sink's functions.
+    virtual delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept = 0;
+    virtual void writable() noexcept = 0;
+    virtual void link_down(std::error_code reason) noexcept = 0;
+
+    /// Ends the link for this side without notifying the sink.
+    void shut(std::error_code reason) noexcept;
+    /// False: the sink defers the record, which stays at the head of the ring.
+    bool hand_up(const record& r) noexcept;
+    unsigned when_empty() noexcept;
+    post_result under_way(post_result begun) noexcept;
+    unsigned do_other_work() noexcept;
+    [[nodiscard]] bool peer_alive() noexcept;
+    /// The peer sees the end of the stream. The socket is kept while a mark stands: its end shows that the peer has ended.
+    void hang_up() noexcept;
+    /// After the handshake the socket carries only rings, messages that wake this side.
+    void on_socket(std::uint32_t events) noexcept;
+    /// Takes the rings that have come; false when the socket has ended.
+    [[nodiscard]] bool take_rings() noexcept;
+    /// The peer has closed, died or broken the protocol. Records it published before are handed up first; see `poll_rest`.
+    void lose_peer() noexcept;
+
+    const record* current_ = nullptr;  // during `deliver`, of a payload that may be lent
+    bool kept_ = false;
+    bool protocol_violated_ = false;
     rdmacoro::capabilities capabilities_;
     socket_handler socket_;
 };
@@ -192,107 +154,30 @@ public:
         unsigned moved = 0;
         ring_consumer& in = channel_->in;
         for (ring_consumer::small m; moved < budget && in.small_message(m); ++moved) {
-            if (sink_.deliver(*m.header, m.payload) == delivery::later) return moved + other_work();
+            if (sink_.deliver(*m.header, m.payload) == delivery::defer) return moved + other_work();
             in.advance_small();
             if (down_) [[unlikely]]
                 return moved + 1;
         }
         if (moved != 0) return moved + other_work();
-        // Nothing: the way that is taken most often. Nonsense in the word is looked for now and then.
+        // The most frequent outcome: nothing has come. The word is checked for nonsense only now and then.
         if (in.nothing_new() && !hung_up_ && !wants_room_ && touches_nothing() && ++quiet_polls_ % 256 != 0)
             return 0;
-        return poll_rest(0, budget);
-    }
-
-    void close(std::error_code reason) noexcept {
-        if (down_) return;
-        shut(reason);
-        sink_.link_down(reason);
+        return poll_rest(budget);
     }
 
 private:
-    /// Goes on behind `moved` short messages with a record of another kind, or with finding none.
-    [[gnu::noinline]] unsigned poll_rest(unsigned moved, unsigned budget) noexcept {
-        while (moved < budget && !down_) {
-            record r;
-            const auto found = channel_->in.peek(r);
-            if (found != ring_consumer::found::record) [[likely]] {
-                if (found == ring_consumer::found::violation) [[unlikely]] {
-                    close(make_error_code(errc::protocol_violation));
-                    return moved + 1;
-                }
-                return moved + when_empty();
-            }
-            if (!hand_up(r)) break;
-            ++moved;
-        }
-        if (!down_) moved += other_work();
-        return moved;
+    delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept final {
+        return sink_.deliver(header, payload);
     }
-
-    /// False: not now.
-    bool hand_up(const record& r) noexcept {
-        if (r.type == record_type::message) [[likely]] {
-            current_ = &r;
-            kept_ = false;
-            const delivery answer = sink_.deliver(*r.header, r.payload);
-            current_ = nullptr;
-            if (answer == delivery::later) return false;
-            channel_->in.advance(r, kept_);
-            return true;
-        }
-        if (!one_sided_.serve(r)) {
-            close(make_error_code(errc::protocol_violation));
-            return true;
-        }
-        channel_->in.advance(r, false);
-        return true;
-    }
-
-    unsigned when_empty() noexcept {
-        if (hung_up_) [[unlikely]] {
-            close(make_error_code(lies_ ? errc::protocol_violation : errc::peer_lost));
-            return 1;
-        }
-        return other_work();
-    }
-
-    [[gnu::always_inline]] unsigned other_work() noexcept {
-        if (channel_->in.take_gave_back()) [[unlikely]]
-            channel_->ring_doorbell();
-        return touches_nothing() && !wants_room_ ? 0 : do_other_work();
-    }
-
-    [[gnu::noinline]] unsigned do_other_work() noexcept {
-        unsigned moved = 0;
-        if (!touches_nothing()) [[unlikely]] {
-            if (hung_up_) {
-                copies_.fail_all(make_error_code(errc::peer_lost));
-                one_sided_.fail_all(make_error_code(errc::peer_lost));
-                ++moved;
-            } else {
-                moved += one_sided_.advance() ? 1u : 0u;
-                moved += copies_.advance() ? 1u : 0u;
-                if (copies_.violated()) close(make_error_code(errc::protocol_violation));
-            }
-            if (down_) return moved;
-        }
-        if (wants_room_) [[unlikely]] {
-            if (channel_->out.has_room()) {
-                wants_room_ = false;
-                sink_.writable();
-                ++moved;
-            }
-            if (channel_->out.violated()) {
-                close(make_error_code(errc::protocol_violation));
-                ++moved;
-            }
-        }
-        return moved;
-    }
+    void writable() noexcept final { sink_.writable(); }
+    void link_down(std::error_code reason) noexcept final { sink_.link_down(reason); }
 
     Sink& sink_;
-    std::uint32_t quiet_polls_ = 0;
 };
 
 }  // namespace rdmacoro::detail::shm
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/link.ipp>
+#endif

@@ -1,18 +1,17 @@
-// get and put over shared memory: directly where the kernel lets us, otherwise served by the peer through the ring.
+// get and put over shared memory: directly where the kernel permits it, otherwise served by the peer through the ring.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/detail/plain_vector.hpp>
 #include <rdmacoro/transport/shm/channel.hpp>
 #include <rdmacoro/transport/shm/domain.hpp>
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
-#include <vector>
 
 namespace rdmacoro::detail::shm {
 
-/// The gets and puts of one link: those we began, and those the peer asks us to serve.
+/// The gets and puts of one link: those of this side, and those served for the peer.
 ///
 /// Served operations need no state at the serving side: the initiator asks for one piece at a time, keeps at most
 /// `most_asked` requests unanswered, and answers come in the order of requests. A request that can't be answered for want
@@ -22,68 +21,25 @@ public:
     explicit one_sided_engine(channel& link) noexcept : link_(link) {}
     one_sided_engine(const one_sided_engine&) = delete;
     one_sided_engine& operator=(const one_sided_engine&) = delete;
+    ~one_sided_engine();
 
     [[nodiscard]] post_result begin(bool read, const remote_region& there, std::byte* local,
-                                    completion& c) noexcept {
-        transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
-        if (link_.peer.reaches(there.address, there.length)) {
-            step_directly(job);
-            if (job.status == errc::ok && job.moved == there.length) return post_result::done;
-        } else {  // all of it is allowed, or nothing of it is asked for
-            job.status =
-                link_.peer.check(there, read ? access_rights::remote_read : access_rights::remote_write);
-        }
-        transfer* kept = take();
-        if (kept == nullptr) return post_result::retry;
-        static_cast<transfer_fields&>(*kept) = job;
-        c.transport_state = kept;
-        active_.push_back(*kept);
-        return post_result::posted;
-    }
+                                    completion& c) noexcept;
 
-    /// Forgets an operation; answers to it that are still to come are thrown away.
-    void revoke(completion& c) noexcept {
-        auto* job = static_cast<transfer*>(c.transport_state);
-        for (std::size_t i = 0; i < asked_count_; ++i) {
-            asked& request = asked_[(asked_first_ + i) % most_asked];
-            if (request.job == job) request.job = nullptr;
-        }
-        give_back(*job);
-    }
+    /// Forgets an operation; later answers to it are thrown away.
+    void revoke(completion& c) noexcept;
 
-    [[nodiscard]] bool idle() const noexcept { return active_.empty() && unsaid_count_ == 0; }
+    [[nodiscard]] bool idle() const noexcept { return active_.empty() && unsent_count_ == 0; }
 
-    /// Goes on with what we began; true when anything moved.
-    bool advance() noexcept {
-        bool any = say_answers();
-        // A completion that is called here may revoke another operation, begin one, or close the link.
-        turn_.splice_back(active_);
-        while (transfer* job = turn_.pop_front()) {
-            active_.push_back(*job);
-            any |= advance_one(*job);
-        }
-        return any;
-    }
+    /// Advances the operations of this side; true when anything moved.
+    bool advance() noexcept;
 
-    /// Ends everything we began with `reason`.
-    void fail_all(std::error_code reason) noexcept {
-        active_.splice_back(turn_);
-        while (transfer* job = active_.front()) finish(*job, reason);
-        for (asked& request : asked_) request.job = nullptr;
-        unsaid_count_ = 0;
-    }
+    /// Ends every operation of this side with `reason`.
+    void fail_all(std::error_code reason) noexcept;
 
-    /// A record of the one-sided kinds has come; false when the peer may not send it. It never has to wait: what stood behind
-    /// it in the ring may be what makes room for the answer.
-    [[nodiscard]] bool serve(const record& r) noexcept {
-        switch (r.type) {
-            case record_type::get_request: return serve_get(r.payload);
-            case record_type::put_request: return serve_put(r.payload);
-            case record_type::get_reply: return answered(r, true);
-            case record_type::put_reply: return answered(r, false);
-            default: return false;
-        }
-    }
+    /// Handles a record of the one-sided kinds; false when the peer must not send it. It never has to wait: a record behind
+    /// it in the ring may be the one that makes room for the answer.
+    [[nodiscard]] bool serve(const record& r) noexcept;
 
 private:
     static constexpr std::size_t most_asked = 16;
@@ -111,192 +67,60 @@ private:
         std::uint64_t address;
         std::uint64_t length;
     };
-    /// What the peer is to be told of its request.
+    /// The answer to a request of the peer.
     struct answer {
         record_type type;
-        errc verdict;  // of a put; a get's is found when it is said
+        errc verdict;  // of a put; a get's is found when it is sent
         request_body of;
     };
 
-    [[nodiscard]] transfer* take() noexcept {
-        if (transfer* recycled = free_.pop_front()) return recycled;
-        try {
-            owned_.push_back(std::make_unique<transfer>());
-        } catch (const std::bad_alloc&) {
-            return nullptr;
-        }
-        return owned_.back().get();
-    }
-    void give_back(transfer& job) noexcept {
-        job.unlink();
-        free_.push_back(job);
-    }
+    [[nodiscard]] transfer* take() noexcept;
+    void give_back(transfer& job) noexcept;
 
-    void finish(transfer& job, std::error_code outcome) noexcept {
-        completion* c = job.done;
-        // Requests that are still out are answered to nobody.
-        for (asked& request : asked_) {
-            if (request.job == &job) request.job = nullptr;
-        }
-        give_back(job);
-        c->done(*c, outcome);
-    }
+    void finish(transfer& job, std::error_code outcome) noexcept;
+    /// Answers to its open requests are dropped.
+    void drop_answers_to(const transfer& job) noexcept;
 
     /// Copies the next piece.
-    void step_directly(transfer_fields& job) noexcept {
-        job.status =
-            link_.touch(job.there, job.read ? access_rights::remote_read : access_rights::remote_write, [&] {
-                const std::uint64_t left = job.there.length - job.moved;
-                const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
-                const errc outcome = now == 0 ? errc::ok
-                                              : link_.peer.copy(job.read, job.there.address + job.moved,
-                                                                job.local + job.moved, now);
-                if (outcome == errc::ok) job.moved += now;
-                return outcome;
-            });
-        // The kernel changed its mind: from here on the peer serves.
-        if (job.status == errc::unsupported) job.status = errc::ok;
-    }
+    void step_directly(transfer_fields& job) noexcept;
 
-    bool advance_one(transfer& job) noexcept {
-        bool any = false;
-        if (job.status == errc::ok && job.moved < job.there.length &&
-            link_.peer.reaches(job.there.address, job.there.length)) {
-            step_directly(job);
-            any = true;
-        } else if (job.status == errc::ok) {
-            any = ask(job);
-        }
-        if (job.status != errc::ok) {
-            finish(job, make_error_code(job.status));
-            return true;
-        }
-        if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
-            finish(job, {});
-            return true;
-        }
-        return any;
-    }
+    bool advance_one(transfer& job) noexcept;
 
-    /// Asks the peer for what is still to be asked for; true when anything was.
-    bool ask(transfer& job) noexcept {
-        bool any = false;
-        const std::size_t piece = link_.out.max_message() - sizeof(request_body);
-        if (job.asked < job.moved) job.asked = job.moved;  // so far we could reach it ourselves
-        while (asked_count_ < most_asked) {
-            const bool empty = job.there.length == 0 && job.asked == 0;
-            if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
-            const std::uint64_t left = job.there.length - job.asked;
-            const std::uint64_t now = left < piece ? left : piece;
-            const request_body body{job.there.key, job.there.address + job.asked, now};
-            const auto raw = std::as_bytes(std::span(&body, 1));
-            const std::span<const std::byte> data(job.local + job.asked,
-                                                  job.read ? 0 : static_cast<std::size_t>(now));
-            const std::span<const std::byte> pieces[] = {raw, data};
-            const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request,
-                                            {}, const_buffers(std::span(pieces)));
-            if (!sent) break;
-            asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
-            job.asked = empty ? waiting_empty : job.asked + now;
-            any = true;
-        }
-        if (any) link_.ring_doorbell();
-        return any;
-    }
+    /// Sends requests as far as there is room; true when one was sent.
+    bool ask(transfer& job) noexcept;
 
-    [[nodiscard]] bool serve_get(std::span<const std::byte> payload) noexcept {
-        request_body wanted{};
-        if (payload.size() != sizeof wanted) return false;
-        std::memcpy(&wanted, payload.data(), sizeof wanted);
-        if (wanted.length > link_.out.max_message()) return false;
-        return answer_with({record_type::get_reply, errc::ok, wanted});
-    }
+    [[nodiscard]] bool serve_get(std::span<const std::byte> payload) noexcept;
 
-    [[nodiscard]] bool serve_put(std::span<const std::byte> payload) noexcept {
-        request_body wanted{};
-        if (payload.size() < sizeof wanted) return false;
-        std::memcpy(&wanted, payload.data(), sizeof wanted);
-        const std::span<const std::byte> data = payload.subspan(sizeof wanted);
-        if (wanted.length != data.size()) return false;
-        const errc verdict = link_.domain->regions().check(wanted.key, wanted.address, wanted.length,
-                                                           access_rights::remote_write);
-        if (verdict == errc::ok && !data.empty()) {
-            std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
-        }
-        return answer_with({record_type::put_reply, verdict, wanted});
-    }
+    [[nodiscard]] bool serve_put(std::span<const std::byte> payload) noexcept;
 
     /// False: the peer has asked for more at a time than it may.
-    [[nodiscard]] bool answer_with(const answer& what) noexcept {
-        if (unsaid_count_ == most_asked) return false;
-        unsaid_[(unsaid_first_ + unsaid_count_++) % most_asked] = what;
-        say_answers();
-        return true;
-    }
+    [[nodiscard]] bool answer_with(const answer& what) noexcept;
 
-    bool say_answers() noexcept {
-        bool any = false;
-        for (; unsaid_count_ != 0 && say(unsaid_[unsaid_first_]); --unsaid_count_) {
-            unsaid_first_ = (unsaid_first_ + 1) % most_asked;
-            any = true;
-        }
-        if (any) link_.ring_doorbell();
-        return any;
-    }
+    bool send_answers() noexcept;
 
-    [[nodiscard]] bool say(const answer& what) noexcept {
-        errc verdict = what.verdict;
-        std::span<const std::byte> data;
-        if (what.type == record_type::get_reply) {
-            verdict = link_.domain->regions().check(what.of.key, what.of.address, what.of.length,
-                                                    access_rights::remote_read);
-            if (verdict == errc::ok)
-                data = {reinterpret_cast<const std::byte*>(what.of.address),
-                        static_cast<std::size_t>(what.of.length)};
-        }
-        message_header header{};
-        const auto status = static_cast<std::uint32_t>(verdict);
-        std::memcpy(header.data(), &status, sizeof status);
-        return link_.out.put(what.type, header, const_buffers(data));
-    }
+    [[nodiscard]] bool send(const answer& what) noexcept;
 
-    [[nodiscard]] bool answered(const record& r, bool read) noexcept {
-        if (asked_count_ == 0) return false;
-        const asked request = asked_[asked_first_];
-        std::uint32_t status = 0;
-        std::memcpy(&status, r.header->data(), sizeof status);
-        const bool good = status == static_cast<std::uint32_t>(errc::ok);
-        if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return false;
-        if (r.payload.size() != (read && good ? request.bytes : 0)) return false;
-        asked_first_ = (asked_first_ + 1) % most_asked;
-        --asked_count_;
-        if (request.job == nullptr) return true;
-        if (!good) {
-            request.job->status = static_cast<errc>(status);
-        } else {
-            if (read && request.bytes != 0)
-                std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
-            request.job->moved += request.bytes;
-            if (request.job->there.length == 0) request.job->asked = served_empty;
-        }
-        return true;
-    }
+    [[nodiscard]] bool answered(const record& r, bool read) noexcept;
 
-    // What `asked` says of an operation of no bytes, which asks once all the same, for the key to be checked.
+    // Values of `transfer_fields::asked` for an operation of no bytes: it sends one request all the same, to check the key.
     static constexpr std::uint64_t waiting_empty = 1;
     static constexpr std::uint64_t served_empty = 2;
 
     channel& link_;
     intrusive_list<transfer> active_;
-    intrusive_list<transfer> turn_;  // of those, not looked at yet by the poll that is going on
+    intrusive_list<transfer> turn_;  // those of `active_` that the current `advance` has yet to reach
     intrusive_list<transfer> free_;
-    std::vector<std::unique_ptr<transfer>> owned_;
-    std::array<asked, most_asked> asked_{};
+    // Most links have no requests: both rings get their memory, for `most_asked`, when they are used first.
+    plain_vector<asked> asked_;
     std::size_t asked_first_ = 0;
     std::size_t asked_count_ = 0;
-    std::array<answer, most_asked> unsaid_{};  // answers that found no room yet, in order
-    std::size_t unsaid_first_ = 0;
-    std::size_t unsaid_count_ = 0;
+    plain_vector<answer> unsent_;  // answers that found no room yet, in order
+    std::size_t unsent_first_ = 0;
+    std::size_t unsent_count_ = 0;
 };
 
 }  // namespace rdmacoro::detail::shm
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/one_sided.ipp>
+#endif

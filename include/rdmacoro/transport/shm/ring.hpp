@@ -4,27 +4,28 @@
 // cell: one cache line moves, published by one release store. Up to `most_in_ring` bytes it takes several cells in a
 // row. Above that the payload lies in a block and the record names it; a block can be lent without holding up the ring.
 //
-// The turn in the frame word tells this lap's records from the last's, so that no index has to be read to see a message.
+// The turn in the frame word distinguishes this lap's records from the last's, so that no index is read to find a message.
 // A cell in the middle of a longer record holds payload that could look like a frame word a lap later: the producer
 // remembers such cells and clears each before it publishes the record in front of it.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
 
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace rdmacoro::detail::shm {
 
-/// What a record is for.
+/// The purpose of a record.
 enum class record_type : std::uint32_t {
     message = 0,      ///< header and payload in the ring
     block = 1,        ///< header in the ring, payload in the block named by the four bytes after it
-    get_request = 2,  ///< the rest: one-sided operations served by the peer (see served.hpp)
+    get_request = 2,  ///< the rest: one-sided operations served by the peer (see one_sided.hpp)
     get_reply = 3,
     put_request = 4,
     put_reply = 5,
@@ -62,26 +63,18 @@ inline constexpr std::size_t most_in_ring = 1024 - record_prefix;
 /// The writing end.
 class ring_producer {
 public:
-    void attach(segment& shared, unsigned direction) {
-        ring_ = shared.ring(direction);
-        blocks_ = shared.blocks(direction);
-        words_ = &shared.words(direction);
-        cells_ = shared.shape().cells;
-        block_bytes_ = shared.shape().block_bytes;
-        lent_.assign(shared.shape().blocks, 0);
-        middle_.assign(cells_ / 64, 0);
-        for (std::uint32_t i = shared.shape().blocks; i-- > 0;)
-            free_blocks_.push_back(static_cast<std::uint16_t>(i));
-    }
+    ring_producer() noexcept = default;
+    ring_producer(const ring_producer&) = delete;
+    ring_producer& operator=(const ring_producer&) = delete;
+    ~ring_producer() { delete[] middle_; }
+
+    void attach(segment& shared, unsigned direction);
 
     [[nodiscard]] std::size_t max_message() const noexcept { return block_bytes_; }
 
     /// Whether there is room again, for any record and enough of them to be worth another try: a quarter of the ring.
     /// Sets `violated` when the peer's words make no sense.
-    [[nodiscard]] bool has_room() noexcept {
-        refresh();
-        return cells_ - (tail_ - freed_) > cells_ / 4 && !free_blocks_.empty();
-    }
+    [[nodiscard]] bool has_room() noexcept;
 
     /// Writes and publishes one record; false when there is no room.
     [[gnu::always_inline]] bool put(record_type type, const message_header& header,
@@ -100,9 +93,12 @@ public:
     }
 
     [[nodiscard]] bool violated() const noexcept { return violated_; }
-    /// Whether the consumer sleeps.
-    [[nodiscard]] bool peer_parked() const noexcept {
-        return words_->parked.load(std::memory_order_relaxed) != 0;
+    /// Whether the consumer has surely not read all records. False is no proof while it polls: then it gives back an eighth of the ring
+    /// at a time, and may keep half of the blocks.
+    [[nodiscard]] bool unread() const noexcept;
+    /// See `direction_words::notice`.
+    [[nodiscard]] std::uint32_t notice_wanted() const noexcept {
+        return words_->notice.load(std::memory_order_relaxed);
     }
 
 private:
@@ -113,61 +109,11 @@ private:
     }
 
     /// One cell more than the record needs stays free: the one that may have to be cleared.
-    [[gnu::noinline]] bool refreshed_room(std::uint32_t cells) noexcept {
-        refresh();
-        return tail_ - freed_ + cells + 1 <= cells_;
-    }
+    bool refreshed_room(std::uint32_t cells) noexcept;
 
-    void refresh() noexcept {
-        const std::uint32_t freed = words_->cells_freed.load(std::memory_order_acquire);
-        if (freed - freed_ > tail_ - freed_) {
-            violated_ = true;
-            return;
-        }
-        freed_ = freed;
-        const std::uint32_t returned = words_->blocks_freed.load(std::memory_order_acquire);
-        if (returned - blocks_returned_ > lent_.size()) {
-            violated_ = true;
-            return;
-        }
-        for (; blocks_returned_ != returned; ++blocks_returned_) {
-            const std::uint16_t block = words_->freed_blocks[blocks_returned_ % geometry::most_blocks].load(
-                std::memory_order_relaxed);
-            if (block >= lent_.size() || lent_[block] == 0) {
-                violated_ = true;
-                return;
-            }
-            lent_[block] = 0;
-            free_blocks_.push_back(block);
-        }
-    }
+    void refresh() noexcept;
 
-    [[gnu::noinline]] bool put_long(record_type type, const message_header& header,
-                                    const const_buffers& payload) noexcept {
-        const std::size_t bytes = payload.size();
-        if (bytes <= most_in_ring) {
-            const std::uint32_t cells = cells_for(bytes);
-            if (tail_ - freed_ + cells + 1 > cells_ && !refreshed_room(cells)) return false;
-            std::byte* cell = next_cell();
-            std::memcpy(cell + 4, header.data(), message_header_bytes);
-            copy_out(payload, 0, cell + record_prefix, bytes);
-            for (std::uint32_t i = 1; i < cells; ++i) set_middle(tail_ + i);
-            publish(cell, type, bytes, cells);
-            return true;
-        }
-        refresh();  // each time, to reuse the block given back last: it is still in the caches
-        if (violated_ || tail_ - freed_ + 2 > cells_ || free_blocks_.empty()) return false;
-        const std::uint16_t block = free_blocks_.back();
-        free_blocks_.pop_back();
-        lent_[block] = 1;
-        copy_out(payload, 0, blocks_ + std::size_t{block} * block_bytes_, bytes);
-        std::byte* cell = next_cell();
-        const std::uint32_t named = block | static_cast<std::uint32_t>(type) << 16;
-        std::memcpy(cell + 4, header.data(), message_header_bytes);
-        std::memcpy(cell + record_prefix, &named, sizeof named);
-        publish(cell, record_type::block, bytes, 1);
-        return true;
-    }
+    bool put_long(record_type type, const message_header& header, const const_buffers& payload) noexcept;
 
     /// In the pieces it was put together from: a processor forwards no load that spans two stores.
     [[gnu::always_inline]] static void copy_header(std::byte* cell, const message_header& header) noexcept {
@@ -209,12 +155,7 @@ private:
         middle_[cell / 64] |= std::uint64_t{1} << (cell % 64);
         any_middle_ = true;
     }
-    [[gnu::noinline]] void clear(std::uint32_t position) noexcept {
-        const std::uint32_t cell = position & (cells_ - 1);
-        middle_[cell / 64] &= ~(std::uint64_t{1} << (cell % 64));
-        auto* word = reinterpret_cast<std::uint32_t*>(ring_ + std::size_t{cell} * cell_bytes);
-        std::atomic_ref<std::uint32_t>(*word).store(0, std::memory_order_relaxed);
-    }
+    void clear(std::uint32_t position) noexcept;
 
     std::byte* ring_ = nullptr;
     std::uint32_t tail_ = 0;   // position of the next record; positions count cells and wrap at 2^32
@@ -227,12 +168,15 @@ private:
     std::byte* blocks_ = nullptr;
     std::size_t block_bytes_ = 0;
     std::uint32_t blocks_returned_ = 0;
-    std::vector<std::uint64_t> middle_;
-    std::vector<std::uint16_t> free_blocks_;
-    std::vector<std::uint8_t> lent_;  // by block: whether the consumer has it
+    std::uint64_t* middle_ = nullptr;  // a bit for each cell
+    std::uint32_t block_count_ = 0;
+    std::uint32_t free_count_ = 0;
+    static_assert(geometry::most_blocks - 1 <= 0xff);
+    std::uint8_t free_blocks_[geometry::most_blocks];  // the first `free_count_`
+    std::bitset<geometry::most_blocks> lent_;          // by block: the consumer has it
 };
 
-/// What a consumer found at the head of its ring.
+/// A consumer's view of the head of its ring.
 struct record {
     record_type type = record_type::message;
     const message_header* header = nullptr;  ///< in shared memory: read each byte once
@@ -241,20 +185,12 @@ struct record {
     std::int32_t block = -1;  ///< the block the payload lies in, or -1
 };
 
-/// The reading end. Believes nothing it reads.
+/// The reading end. Checks every value that it reads from shared memory.
 class ring_consumer {
 public:
     enum class found : std::uint8_t { nothing, record, violation };
 
-    void attach(segment& shared, unsigned direction) {
-        ring_ = shared.ring(direction);
-        blocks_ = shared.blocks(direction);
-        words_ = &shared.words(direction);
-        cells_ = shared.shape().cells;
-        eighth_mask_ = cells_ / 8 - 1;
-        block_bytes_ = shared.shape().block_bytes;
-        held_.assign(shared.shape().blocks, 0);
-    }
+    void attach(segment& shared, unsigned direction);
 
     /// A message of one cell.
     struct small {
@@ -262,12 +198,11 @@ public:
         std::span<const std::byte> payload;
     };
 
-    /// The message at the head, if there is one and it lies in one cell: the shortest way, for what is most common.
+    /// The message at the head, if there is one and it lies in one cell: the shortest path, for the most frequent case.
     [[gnu::always_inline]] bool small_message(small& out) noexcept {
         std::byte* cell = head_cell();
         const std::uint32_t word = load_word(cell);
-        const std::uint32_t bytes =
-            word - (turn_ << 24);  // the length, if turn and type are those of a message
+        const std::uint32_t bytes = word - (turn_ << 24);  // the length, if turn and type match a message
         if (bytes > most_in_cell) return false;
         out.header = reinterpret_cast<const message_header*>(cell + 4);
         out.payload = {cell + record_prefix, bytes};
@@ -280,44 +215,18 @@ public:
     }
 
     /// Looks at the head. A record stays there until `advance`.
-    [[gnu::noinline]] found peek(record& out) noexcept {
-        std::byte* cell = head_cell();
-        const std::uint32_t word = load_word(cell);
-        if (frame_word::turn(word) != turn_) {
-            if (word == 0 || frame_word::turn(word) == last_turn_) [[likely]]
-                return found::nothing;
-            return found::violation;
-        }
-        const std::size_t bytes = frame_word::length(word);
-        const record_type type = frame_word::type(word);
-        out.header = reinterpret_cast<const message_header*>(cell + 4);
-        return describe(out, cell, type, bytes);
-    }
+    found peek(record& out) noexcept;
 
     /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`.
-    void advance(const record& consumed, bool keep_block) noexcept {
-        step(consumed.cells);
-        if (consumed.block >= 0) {
-            held_[static_cast<std::size_t>(consumed.block)] = 1;
-            ++held_count_;
-            if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block));
-        }
-    }
+    void advance(const record& consumed, bool keep_block) noexcept;
 
     /// The message of one cell at the head, which `small_message` gave, is consumed.
     [[gnu::always_inline]] void advance_small() noexcept { step(1); }
 
     /// Whether another block may be lent: at most half of them, so that the rest keep messages moving.
-    [[nodiscard]] bool may_keep() const noexcept { return held_count_ < held_.size() / 2; }
+    [[nodiscard]] bool may_keep() const noexcept { return held_count_ < block_count_ / 2; }
 
-    void free_block(std::uint32_t block) noexcept {
-        held_[block] = 0;
-        --held_count_;
-        words_->freed_blocks[blocks_freed_ % geometry::most_blocks].store(static_cast<std::uint16_t>(block),
-                                                                          std::memory_order_relaxed);
-        words_->blocks_freed.store(++blocks_freed_, std::memory_order_release);
-        gave_back_ = true;
-    }
+    void free_block(std::uint32_t block) noexcept;
 
     /// Whether cells or blocks were given back since the last call: a producer that sleeps may wait for them.
     [[nodiscard, gnu::always_inline]] bool take_gave_back() noexcept {
@@ -328,25 +237,22 @@ public:
     }
 
     /// Our memory is out of the peer's reach from here on, once `region_in_use` has been 0.
-    void set_closed() noexcept {
-        words_->closed.store(1, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
+    void set_closed() noexcept;
+    /// See `direction_words::notice`. A consumer that no longer polls gives back all cells that it has read: so its producer can tell
+    /// for descriptions whether it has read everything.
+    void want_notice(std::uint32_t word) noexcept {
+        if (word != 0) words_->cells_freed.store(head_, std::memory_order_release);
+        words_->notice.store(word, std::memory_order_relaxed);
     }
-    void set_parked(bool parked) noexcept { words_->parked.store(parked ? 1 : 0, std::memory_order_relaxed); }
-    /// The key of the region of ours that the peer is reading or writing right now, or 0.
+    /// Counts the cells that were read; wraps around.
+    [[nodiscard]] std::uint32_t position() const noexcept { return head_; }
+    /// The key of this side's region that the peer is reading or writing right now, or 0.
     [[nodiscard]] std::uint64_t region_in_use() const noexcept {
         return words_->region_in_use.load(std::memory_order_acquire);
     }
 
 private:
-    [[gnu::noinline]] void publish(std::uint32_t before) noexcept {
-        if (((before ^ head_) & cells_) != 0) {
-            last_turn_ = turn_;
-            turn_ = frame_word::next_turn(turn_);
-        }
-        words_->cells_freed.store(head_, std::memory_order_release);
-        gave_back_ = true;
-    }
+    void publish(std::uint32_t before) noexcept;
 
     [[gnu::always_inline]] std::byte* head_cell() noexcept {
         return ring_ + std::size_t{head_ & (cells_ - 1)} * cell_bytes;
@@ -364,26 +270,7 @@ private:
             publish(before);
     }
 
-    found describe(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept {
-        out.type = type;
-        out.block = -1;
-        if (type == record_type::block) {
-            std::uint32_t named = 0;
-            std::memcpy(&named, cell + record_prefix, sizeof named);
-            const std::uint32_t block = named & 0xffffu;
-            out.type = static_cast<record_type>(named >> 16);
-            if (block >= held_.size() || held_[block] != 0 || bytes > block_bytes_) return found::violation;
-            if (out.type == record_type::block || out.type > record_type::put_reply) return found::violation;
-            out.block = static_cast<std::int32_t>(block);
-            out.payload = {blocks_ + std::size_t{block} * block_bytes_, bytes};
-            out.cells = 1;
-            return found::record;
-        }
-        if (type > record_type::put_reply || bytes > most_in_ring) return found::violation;
-        out.payload = {cell + record_prefix, bytes};
-        out.cells = cells_for(bytes);
-        return found::record;
-    }
+    found describe(record& out, std::byte* cell, record_type type, std::size_t bytes) noexcept;
 
     std::byte* ring_ = nullptr;
     std::uint32_t head_ = 0;
@@ -397,7 +284,12 @@ private:
     std::size_t block_bytes_ = 0;
     std::uint32_t blocks_freed_ = 0;
     std::uint32_t held_count_ = 0;
-    std::vector<std::uint8_t> held_;  // by block: whether we have it
+    std::uint32_t block_count_ = 0;
+    std::bitset<geometry::most_blocks> held_;  // by block: it is ours
 };
 
 }  // namespace rdmacoro::detail::shm
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/ring.ipp>
+#endif

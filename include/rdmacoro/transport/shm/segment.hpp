@@ -1,22 +1,14 @@
 // The shared-memory segment of one connection: its layout, its creation, and its mapping.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/error.hpp>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <utility>
-
-#include <cerrno>
-
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
 namespace rdmacoro::detail::shm {
 
@@ -35,9 +27,7 @@ public:
     }
     ~unique_fd() { reset(); }
 
-    void reset() noexcept {
-        if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-    }
+    void reset() noexcept;
     [[nodiscard]] int get() const noexcept { return fd_; }
     [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 
@@ -45,9 +35,10 @@ private:
     int fd_ = -1;
 };
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_errno(const std::string& what) {
-    throw error(std::error_code(errno, std::system_category()), what);
-}
+/// Throws the system's error for `errno`; its text is `what` and `which`.
+[[noreturn, gnu::cold]] void throw_errno(const char* what, std::string_view which = {});
+/// Throws `code`; the error's text is `name` and `text`.
+[[noreturn, gnu::cold]] void throw_named(errc code, std::string_view name, const char* text = "");
 
 inline constexpr std::size_t cell_bytes = 64;
 inline constexpr std::size_t page_bytes = 4096;
@@ -60,12 +51,8 @@ struct geometry {
 
     static constexpr std::uint32_t most_blocks = 256;
 
-    /// What a peer may ask of us.
-    [[nodiscard]] bool acceptable() const noexcept {
-        return cells >= 64 && cells <= (1u << 20) && (cells & (cells - 1)) == 0 && blocks >= 4 &&
-               blocks <= most_blocks && block_bytes >= page_bytes && block_bytes <= (1u << 19) &&
-               block_bytes % page_bytes == 0;
-    }
+    /// Whether a peer may propose it.
+    [[nodiscard]] bool acceptable() const noexcept;
     [[nodiscard]] std::size_t ring_bytes() const noexcept { return std::size_t{cells} * cell_bytes; }
     [[nodiscard]] std::size_t block_area_bytes() const noexcept { return std::size_t{blocks} * block_bytes; }
 };
@@ -75,8 +62,10 @@ struct direction_words {
     /// Written by the consumer, rarely: cells it has given back, blocks it has given back.
     alignas(64) std::atomic<std::uint32_t> cells_freed;
     std::atomic<std::uint32_t> blocks_freed;
-    /// Written by the consumer: 1 while it sleeps and wants its doorbell rung.
-    alignas(64) std::atomic<std::uint32_t> parked;
+    /// Written by the consumer: 0 while it polls this link, otherwise the number, plus one, by which the producer marks the
+    /// link on the consumer's notice board after it has published something. Above `notice_board::most_links`: the producer
+    /// rings the doorbell.
+    alignas(64) std::atomic<std::uint32_t> notice;
     /// Written by the consumer, once: it closed the link, and its memory must not be touched over it any more.
     std::atomic<std::uint32_t> closed;
     /// Written by the producer: the key of the consumer's region it is reading or writing right now, or 0.
@@ -94,7 +83,7 @@ struct shared_copy_words {
 };
 inline constexpr unsigned shared_copies_open = 64;  ///< of each direction
 
-/// What a segment begins with.
+/// The head of a segment.
 struct segment_header {
     direction_words words[2];  ///< [0]: from the connecting side to the accepting side
     shared_copy_words copies[2][shared_copies_open];
@@ -110,45 +99,15 @@ public:
     segment() noexcept = default;
     segment(const segment&) = delete;
     segment& operator=(const segment&) = delete;
-    ~segment() {
-        if (base_ != nullptr) ::munmap(base_, mapped_bytes(shape_));
-    }
+    ~segment();
 
-    [[nodiscard]] static std::size_t file_bytes(const geometry& g) noexcept {
-        return segment_header_bytes + 2 * g.ring_bytes() + 2 * g.block_area_bytes();
-    }
+    [[nodiscard]] static std::size_t file_bytes(const geometry& g) noexcept;
 
-    /// A new segment's file: zeroed, of its final size, sealed so that nobody can take pages from under a mapping.
-    [[nodiscard]] static unique_fd create(const geometry& g) {
-        unique_fd fd(::memfd_create("rdmacoro-link", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-        if (!fd) throw_errno("memfd_create for a shared-memory link");
-        if (::ftruncate(fd.get(), static_cast<off_t>(file_bytes(g))) != 0)
-            throw_errno("ftruncate of a shared-memory link");
-        if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-            throw_errno("sealing a shared-memory link");
-        }
-        return fd;
-    }
+    /// A new segment's file: zeroed, of its final size, sealed so that no process can remove pages from under a mapping.
+    [[nodiscard]] static unique_fd create(const geometry& g);
 
     /// Maps it; a file that a peer sent is checked first. Throws.
-    void map(int fd, const geometry& g) {
-        check_file(fd, file_bytes(g), "the peer's shared-memory segment");
-        const std::size_t ring = g.ring_bytes();
-        void* reserved =
-            ::mmap(nullptr, mapped_bytes(g), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (reserved == MAP_FAILED) throw_errno("mmap of a shared-memory link");
-        base_ = static_cast<std::byte*>(reserved);
-        shape_ = g;
-        std::byte* at = base_;
-        place(at, fd, 0, segment_header_bytes);
-        at += segment_header_bytes;
-        for (std::size_t i = 0; i < 2; ++i) {
-            place(at, fd, segment_header_bytes + i * ring, ring);
-            place(at + ring, fd, segment_header_bytes + i * ring, ring);
-            at += 2 * ring;
-        }
-        place(at, fd, segment_header_bytes + 2 * ring, 2 * g.block_area_bytes());
-    }
+    void map(int fd, const geometry& g);
 
     [[nodiscard]] const geometry& shape() const noexcept { return shape_; }
     [[nodiscard]] direction_words& words(unsigned direction) noexcept {
@@ -166,33 +125,18 @@ public:
     }
 
     /// Throws unless the file has at least this size and can't be made shorter.
-    static void check_file(int fd, std::size_t bytes, const char* what) {
-        struct stat facts{};
-        if (::fstat(fd, &facts) != 0) throw_errno(what);
-        const int seals = ::fcntl(fd, F_GET_SEALS);
-        // One of huge pages can be mapped without memory behind it, and ends who touches it.
-        struct statfs holder{};
-        if (::fstatfs(fd, &holder) != 0) throw_errno(what);
-        if (holder.f_type != TMPFS_MAGIC)
-            throw error(errc::protocol_violation, std::string(what) + " is no file in memory");
-        if (facts.st_size < static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-            throw error(errc::protocol_violation, std::string(what) + " is too short or not sealed");
-        }
-    }
+    static void check_file(int fd, std::size_t bytes, const char* what);
 
 private:
-    [[nodiscard]] static std::size_t mapped_bytes(const geometry& g) noexcept {
-        return segment_header_bytes + 4 * g.ring_bytes() + 2 * g.block_area_bytes();
-    }
-    static void place(std::byte* at, int fd, std::size_t offset, std::size_t bytes) {
-        if (::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                   static_cast<off_t>(offset)) == MAP_FAILED) {
-            throw_errno("mmap of a shared-memory link");
-        }
-    }
+    [[nodiscard]] static std::size_t mapped_bytes(const geometry& g) noexcept;
+    static void place(std::byte* at, int fd, std::size_t offset, std::size_t bytes);
 
     std::byte* base_ = nullptr;
     geometry shape_{};
 };
 
 }  // namespace rdmacoro::detail::shm
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/shm/impl/segment.ipp>
+#endif

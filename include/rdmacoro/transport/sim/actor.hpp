@@ -1,6 +1,7 @@
 // sim_actor: the steps of a program that the network's order of events includes.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/transport/sim/node.hpp>
 
@@ -17,8 +18,8 @@ public:
     explicit sim_step(sim_actor& of) noexcept : sim_step::basic_operation(nullptr), of_(&of) {}
     sim_step(sim_step&& other) noexcept : sim_step::basic_operation(std::move(other)), of_(other.of_) {}
 
-    inline void start() noexcept;
-    inline void cancel() noexcept;
+    void start() noexcept;
+    void cancel() noexcept;
     void finish_canceled() noexcept { outcome_ = errc::canceled; }
     result<void> outcome() noexcept { return outcome_; }
 
@@ -32,8 +33,8 @@ private:
     detail::status outcome_{};
 };
 
-/// A coroutine of a program at one node, whose progress is ordered with what the network does. Actors of different nodes
-/// must share nothing that matters but the network.
+/// A coroutine of a program at one node; its progress is ordered with the events of the network. Actors of different
+/// nodes must share nothing that matters but the network.
 class sim_actor {
 public:
     explicit sim_actor(detail::sim::node& at) noexcept : at_(&at), number_(at.world().next_actor()) {}
@@ -41,7 +42,7 @@ public:
     sim_actor& operator=(const sim_actor&) = delete;
 
     /// Awaitable.
-    /// Completes: when it is this actor's turn: when an explorer says so, or as soon as nothing else happens earlier.
+    /// Completes: when it is this actor's turn: when an explorer chooses it, or as soon as nothing else happens earlier.
     /// Buffers: none.
     /// Concurrency: one at a time for each actor.
     /// Errors: none.
@@ -58,20 +59,8 @@ private:
     std::uint64_t steps_ = 0;
 };
 
-inline void sim_step::start() noexcept {
-    using namespace detail::sim;
-    hook_.self = this;
-    hook_.key = event_key::of(event_kind::step, of_->number_, of_->steps_++);
-    hook_.nodes = of_->at_->bit();
-    hook_.fire = [](event& e) noexcept { static_cast<hook&>(e).self->complete(); };
-    owner_ = &of_->at_->owner();
-    of_->at_->world().schedule(hook_, of_->at_->world().clock_now() + of_->at_->world().extra());
-}
-
-inline void sim_step::cancel() noexcept {
-    of_->at_->world().unschedule(hook_);
-    outcome_ = errc::canceled;
-    complete();
-}
-
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/sim/impl/actor.ipp>
+#endif

@@ -1,7 +1,8 @@
-// Things that are going to happen in a simulated network, and the queue of them.
+// The events of a simulated network, and their queue.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/config.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,20 +14,9 @@ namespace rdmacoro::detail::sim {
 
 enum class event_kind : std::uint8_t { deliver = 1, room, transmitted, get, put, step, custom };
 
-[[nodiscard]] inline const char* name_of(event_kind kind) noexcept {
-    switch (kind) {
-        case event_kind::deliver: return "deliver";
-        case event_kind::room: return "room";
-        case event_kind::transmitted: return "transmitted";
-        case event_kind::get: return "get";
-        case event_kind::put: return "put";
-        case event_kind::step: return "step";
-        case event_kind::custom: return "custom";
-    }
-    return "?";
-}
+[[nodiscard]] RDMACORO_DECL const char* name_of(event_kind kind) noexcept;
 
-/// What an event is called: the same in every order of independent events. Kind, whose (a lane, an actor) and its number
+/// The name of an event, the same in every order of independent events: kind, owner (a lane, an actor) and its number
 /// there, in 4, 20 and 40 bits.
 struct event_key {
     static constexpr unsigned number_bits = 40;
@@ -49,7 +39,7 @@ struct event_key {
     }
 };
 
-/// Something that can happen now, or at its time. Lives in what it belongs to.
+/// Something that can happen now, or at its time. A member of the object it belongs to.
 struct event {
     using function = void (*)(event& self) noexcept;
     static constexpr std::size_t not_queued = static_cast<std::size_t>(-1);
@@ -58,7 +48,7 @@ struct event {
     std::uint64_t order = 0;  ///< among those of one time
     std::uint64_t key = 0;
     std::uint64_t nodes =
-        0;  ///< whose state it may touch: one bit for each node, or for several that share one
+        0;  ///< nodes with state it may touch: one bit for each node, or for several that share one
     std::size_t position = not_queued;
     function fire = nullptr;
 
@@ -81,22 +71,8 @@ public:
     [[nodiscard]] event* front() const noexcept { return heap_.empty() ? nullptr : heap_.front(); }
     [[nodiscard]] std::span<event* const> all() const noexcept { return heap_; }
 
-    void insert(event& e) {
-        e.order = ++inserted_;
-        heap_.push_back(&e);
-        sift_up(heap_.size() - 1);
-    }
-    void remove(event& e) noexcept {
-        const std::size_t hole = e.position;
-        if (hole == event::not_queued) return;
-        e.position = event::not_queued;
-        event* last = heap_.back();
-        heap_.pop_back();
-        if (last == &e) return;
-        place(hole, last);
-        sift_up(hole);
-        sift_down(last->position);
-    }
+    void insert(event& e);
+    void remove(event& e) noexcept;
 
 private:
     [[nodiscard]] static bool before(const event& a, const event& b) noexcept {
@@ -106,39 +82,19 @@ private:
         heap_[at] = e;
         e->position = at;
     }
-    void sift_up(std::size_t at) noexcept {
-        event* moving = heap_[at];
-        while (at > 0) {
-            const std::size_t parent = (at - 1) / 2;
-            if (!before(*moving, *heap_[parent])) break;
-            place(at, heap_[parent]);
-            at = parent;
-        }
-        place(at, moving);
-    }
-    void sift_down(std::size_t at) noexcept {
-        event* moving = heap_[at];
-        for (;;) {
-            std::size_t child = 2 * at + 1;
-            if (child >= heap_.size()) break;
-            if (child + 1 < heap_.size() && before(*heap_[child + 1], *heap_[child])) ++child;
-            if (!before(*heap_[child], *moving)) break;
-            place(at, heap_[child]);
-            at = child;
-        }
-        place(at, moving);
-    }
+    void sift_up(std::size_t at) noexcept;
+    void sift_down(std::size_t at) noexcept;
 
     std::vector<event*> heap_;
     std::uint64_t inserted_ = 0;
 };
 
-/// Who decides what happens next, where time does not.
+/// Chooses the next event, where time does not.
 class chooser {
 public:
     /// Which of `enabled`, at least one, in ascending order of their keys. nullptr: the earliest.
     virtual event* choose(std::span<event* const> enabled) noexcept = 0;
-    /// One of `ways`: what chance decides otherwise.
+    /// One of `ways`, in place of chance.
     virtual unsigned choose(unsigned ways) noexcept = 0;
 
 protected:
@@ -146,3 +102,7 @@ protected:
 };
 
 }  // namespace rdmacoro::detail::sim
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/sim/impl/event.ipp>
+#endif

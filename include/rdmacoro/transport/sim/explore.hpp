@@ -1,6 +1,7 @@
 // explore: runs a small program over a simulated network in every order that the network may take.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/transport/sim/actor.hpp>
@@ -21,52 +22,35 @@ namespace rdmacoro {
 
 /// How to explore.
 struct explore_options {
-    sim_world_options world{};
-    bool reduction = true;  ///< orders that differ only in independent events are one
-    std::uint64_t most_executions = 1'000'000;
-    std::uint64_t most_steps = 100'000;   ///< of one execution; more are a livelock
+    sim_world_options world{};                  ///< the network that is explored
+    bool reduction = true;                      ///< orders that differ only in independent events are one
+    std::uint64_t most_executions = 1'000'000;  ///< ends after so many executions, complete or not
+    std::uint64_t most_steps = 100'000;         ///< of one execution; more are a livelock
     unsigned faults = 0;                  ///< of one execution; each kind the world's options give a chance
     std::uint64_t random_executions = 0;  ///< not 0: so many by chance, each with the next seed
     std::uint64_t seed = 1;               ///< of the first of them
     std::string replay{};                 ///< not empty: only this schedule
-    std::string command{};                ///< what runs this test; the report tells how to run it again
+    std::string command{};                ///< that runs this test, for the report
 
-    /// As the environment says: RDMACORO_SIM_SCHEDULE replays one schedule, RDMACORO_SIM_SEED and RDMACORO_SIM_EXECUTIONS
+    /// With the changes of the environment: RDMACORO_SIM_SCHEDULE replays one schedule, RDMACORO_SIM_SEED and RDMACORO_SIM_EXECUTIONS
     /// run by chance.
-    [[nodiscard]] explore_options as_environment_says() const {
-        explore_options o = *this;
-        if (const char* schedule = std::getenv("RDMACORO_SIM_SCHEDULE")) o.replay = schedule;
-        if (const char* first = std::getenv("RDMACORO_SIM_SEED")) {
-            o.seed = std::strtoull(first, nullptr, 10);
-            o.random_executions = std::max<std::uint64_t>(o.random_executions, 1);
-        }
-        if (const char* count = std::getenv("RDMACORO_SIM_EXECUTIONS"))
-            o.random_executions = std::strtoull(count, nullptr, 10);
-        return o;
-    }
+    [[nodiscard]] explore_options as_environment_says() const;
 };
 
-/// What was found.
+/// The result of an exploration.
 struct explore_report {
-    std::uint64_t executions = 0;  ///< that ran to their end
-    std::uint64_t pruned = 0;      ///< begun and given up: all that was left had been seen
-    std::uint64_t steps = 0;       ///< choices of an event, in all executions
-    bool complete = false;         ///< every order was taken, or one like it
-    bool failed = false;
+    std::uint64_t executions = 0;         ///< that ran to their end
+    std::uint64_t pruned = 0;             ///< begun and given up: all that was left had been seen
+    std::uint64_t steps = 0;              ///< choices of an event, in all executions
+    bool complete = false;                ///< every order was taken, or one like it
+    bool failed = false;                  ///< whether an execution failed
     std::string failure{};                ///< the first
-    std::vector<std::string> schedule{};  ///< what happened in it, for people
+    std::vector<std::string> schedule{};  ///< its events, for people
     std::string replay{};                 ///< for `explore_options::replay`
     std::string command{};                ///< runs it again
 
-    /// All of it for a test's message.
-    [[nodiscard]] std::string text() const {
-        std::string t = std::to_string(executions) + " executions, " + std::to_string(pruned) + " pruned, " +
-                        std::to_string(steps) + " steps, " + (complete ? "complete" : "not complete");
-        if (!failed) return t;
-        t += "\nfailure: " + failure + "\nschedule:";
-        for (const std::string& line : schedule) t += "\n  " + line;
-        return t + "\nagain: " + command;
-    }
+    /// The whole report as text, for a test's message.
+    [[nodiscard]] std::string text() const;
 };
 
 /// One execution, as its program sees it.
@@ -77,6 +61,7 @@ public:
     exploration(const exploration&) = delete;
     exploration& operator=(const exploration&) = delete;
 
+    /// The network of this execution.
     [[nodiscard]] sim_world& world() noexcept { return world_; }
     /// From here on all orders are taken; before, there is one. To be called once everything is set up.
     void begin() noexcept {
@@ -88,26 +73,17 @@ public:
     void fail(std::string why) {
         if (failure_.empty()) failure_ = std::move(why);
     }
+    /// The execution has failed, with that text, unless `good`.
     void check(bool good, std::string_view otherwise) {
         if (!good) fail(std::string(otherwise));
     }
 
     // ---- for `explore`
 
+    /// The first failed check's text; empty: none failed.
     [[nodiscard]] const std::string& failure() const noexcept { return failure_; }
     /// Ends everything the program waits for.
-    void give_up(const char* why) noexcept {
-        if (over_ && ++stuck_ > most_stuck) {
-            std::fprintf(stderr, "schedule: %s\n", decides_.schedule().c_str());
-            detail::fatal(
-                "explore: the program waits for something that neither a stop request nor a lost link ends");
-        }
-        if (!over_) fail(why);
-        over_ = true;
-        end();
-        stop_.request_stop();
-        for (detail::sim::wire* w : world_.wires()) w->drop();
-    }
+    void give_up(const char* why) noexcept;
 
 private:
     static constexpr unsigned most_stuck = 1000;
@@ -148,13 +124,14 @@ task<> explored(Program& program, exploration& x, local_stop_token stop) {
 
 }  // namespace detail::sim
 
-/// Runs `program(exploration&)`, a task, again and again, each time in a fresh world on a fresh scheduler, until every order
-/// of its events has been taken, a failure is found or a limit is reached. The program opens its domains in
-/// `exploration::world`, sets everything up, calls `begin`, and has a `sim_actor` for each coroutine whose steps are to be
+/// Runs `program(exploration&)`, a task, again and again, each time in a fresh world on a fresh scheduler, until every
+/// order of its events has been taken, a failure is found or a limit is reached. The program opens its domains in
+/// `exploration::world`, sets everything up, calls `begin`, and has a `sim_actor` for each coroutine with steps to be
 /// ordered with the network's. It fails by throwing, by `fail` and `check`, by a violation, and when it waits for ever.
 ///
-/// Between two events every coroutine runs as far as it can. Events of different nodes are taken to be independent unless
-/// one is a get or put between them, so the program's parts at different nodes must not share what matters.
+/// Between two events every coroutine runs as far as it can. Events of different nodes are taken to be independent
+/// unless one is a get or put between them, so the program's parts at different nodes must not share state that
+/// matters.
 template <class Program>
     requires std::same_as<std::invoke_result_t<Program&, exploration&>, task<>>
 [[nodiscard]] explore_report explore(Program program, const explore_options& asked = {}) {
@@ -217,3 +194,7 @@ template <class Program>
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/sim/impl/explore.ipp>
+#endif

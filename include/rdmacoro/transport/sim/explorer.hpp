@@ -1,6 +1,7 @@
-// How all orders of events are enumerated: depth first, with sleep sets.
+// The enumeration of all orders of events: depth first, with sleep sets.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/sim/event.hpp>
 #include <rdmacoro/transport/sim/random.hpp>
 
@@ -19,7 +20,7 @@ namespace rdmacoro::detail::sim {
 
 /// Chooses for one execution after the other: every order of events once, or, with reduction, at least one of each class
 /// of orders that differ only in the order of independent events (Godefroid, Partial-Order Methods for the Verification of
-/// Concurrent Systems, 1996, sleep sets). Or by chance, or as a recorded schedule says.
+/// Concurrent Systems, 1996, sleep sets). Or by chance, or by a recorded schedule.
 class explorer final : public chooser {
 public:
     enum class mode { exhaustive, random, replay };
@@ -29,112 +30,29 @@ public:
 
     void seed(std::uint64_t value) noexcept { random_ = sim_random(value); }
 
-    /// What to do when an execution has too many steps.
+    /// `call` is called when an execution has too many steps.
     void when_endless(std::function<void()> call) { endless_ = std::move(call); }
 
     /// The next execution makes these choices, and then the first of each.
-    void follow(std::string_view schedule) {
-        given_.clear();
-        const char* at = schedule.data();
-        const char* const end = at + schedule.size();
-        while (at != end) {
-            std::size_t value = 0;
-            const auto [after, failure] = std::from_chars(at, end, value);
-            given_.push_back(failure == std::errc{} ? value : 0);
-            at = after == at ? at + 1 : after;
-            if (at != end) ++at;  // the point
-        }
-    }
+    void follow(std::string_view schedule);
 
     /// Before each execution, which may have so many steps.
-    void begin(std::uint64_t most_steps) noexcept {
-        most_steps_ = most_steps;
-        depth_ = 0;
-        faults_left_ = faults_;
-        blocked_ = false;
-        steps_ = 0;
-        made_.clear();
-    }
+    void begin(std::uint64_t most_steps) noexcept;
 
     /// After an execution: whether there is another to make. For `exhaustive`.
-    [[nodiscard]] bool advance() {
-        while (depth_ > 0) {
-            point& p = stack_[depth_ - 1];
-            if (p.ways != 0) {
-                if (++p.chosen < p.ways) break;
-            } else {
-                if (reduces_) p.asleep.push_back(p.enabled[p.chosen]);
-                const std::size_t next = awake(p, p.chosen + 1);
-                if (next < p.enabled.size()) {
-                    p.chosen = next;
-                    break;
-                }
-            }
-            --depth_;
-        }
-        prefix_ = depth_;
-        return depth_ > 0;
-    }
+    [[nodiscard]] bool advance();
 
     /// Every choice of this execution that was one, in order.
-    [[nodiscard]] std::string schedule() const {
-        std::string text;
-        for (const std::size_t choice : made_) {
-            if (!text.empty()) text += '.';
-            text += std::to_string(choice);
-        }
-        return text;
-    }
+    [[nodiscard]] std::string schedule() const;
     /// Whether all that could happen was known to lead where another execution has been.
     [[nodiscard]] bool blocked() const noexcept { return blocked_; }
     [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
     /// Whether a replay of the prefix met other events than before.
     [[nodiscard]] bool strayed() const noexcept { return strayed_; }
 
-    event* choose(std::span<event* const> enabled) noexcept override {
-        if (++steps_ == most_steps_) endless_();
-        if (blocked_ || steps_ >= most_steps_) return nullptr;
-        if (mode_ == mode::random) return enabled[record(random_.below(enabled.size()), enabled.size())];
-        if (mode_ == mode::replay) return enabled[record(next_given(enabled.size()), enabled.size())];
-        if (depth_ < prefix_) {
-            const point& p = stack_[depth_++];
-            if (p.enabled.size() != enabled.size() || enabled[p.chosen]->key != p.enabled[p.chosen].key) {
-                strayed_ = blocked_ = true;
-                return nullptr;
-            }
-            return enabled[record(p.chosen, enabled.size())];
-        }
-        point& p = push();
-        p.enabled.clear();
-        for (const event* e : enabled) p.enabled.push_back({e->key, e->nodes});
-        p.asleep.clear();
-        if (reduces_) inherit_sleep(p);
-        p.chosen = awake(p, 0);
-        if (p.chosen == enabled.size()) {
-            --depth_;
-            blocked_ = true;
-            return nullptr;
-        }
-        return enabled[record(p.chosen, enabled.size())];
-    }
+    RDMACORO_DECL event* choose(std::span<event* const> enabled) noexcept override;
 
-    unsigned choose(unsigned ways) noexcept override {
-        if (blocked_ || faults_left_ == 0) return 0;
-        std::size_t chosen = 0;
-        if (mode_ == mode::random) {
-            chosen = random_.below(8) == 0 ? random_.below(ways) : 0;
-        } else if (mode_ == mode::replay) {
-            chosen = next_given(ways);
-        } else if (depth_ < prefix_) {
-            chosen = stack_[depth_++].chosen;
-        } else {
-            point& p = push();
-            p.ways = ways;
-            p.chosen = 0;
-        }
-        if (chosen != 0) --faults_left_;
-        return static_cast<unsigned>(record(chosen, ways));
-    }
+    RDMACORO_DECL unsigned choose(unsigned ways) noexcept override;
 
 private:
     struct named_event {
@@ -148,43 +66,13 @@ private:
         unsigned ways = 0;  ///< not 0: not events, but so many ways for one to go
     };
 
-    point& push() {
-        if (depth_ == stack_.size()) stack_.emplace_back();
-        point& p = stack_[depth_++];
-        p.ways = 0;
-        return p;
-    }
-    std::size_t record(std::size_t choice, std::size_t of) {
-        if (of > 1) made_.push_back(choice);
-        return choice;
-    }
-    std::size_t next_given(std::size_t of) noexcept {
-        if (of <= 1 || made_.size() >= given_.size()) return 0;
-        return std::min(given_[made_.size()], of - 1);
-    }
+    point& push();
+    std::size_t record(std::size_t choice, std::size_t of);
+    std::size_t next_given(std::size_t of) noexcept;
     /// The first event of `p` from `from` on that does not sleep.
-    [[nodiscard]] static std::size_t awake(const point& p, std::size_t from) noexcept {
-        for (; from < p.enabled.size(); ++from) {
-            const std::uint64_t key = p.enabled[from].key;
-            if (std::none_of(p.asleep.begin(), p.asleep.end(),
-                             [&](const named_event& e) { return e.key == key; }))
-                break;
-        }
-        return from;
-    }
-    /// What slept before the last event, or was tried in its place, sleeps on unless that event has to do with it.
-    void inherit_sleep(point& p) {
-        std::size_t last = depth_ - 1;
-        do {
-            if (last == 0) return;
-            --last;
-        } while (stack_[last].ways != 0);
-        const point& before = stack_[last];
-        const std::uint64_t nodes = before.enabled[before.chosen].nodes;
-        for (const named_event& e : before.asleep) {
-            if (independent(e.nodes, nodes)) p.asleep.push_back(e);
-        }
-    }
+    [[nodiscard]] static std::size_t awake(const point& p, std::size_t from) noexcept;
+    /// Events that slept before the last event, or were tried in its place, sleep on unless they depend on that event.
+    void inherit_sleep(point& p);
 
     mode mode_;
     bool reduces_;
@@ -204,3 +92,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail::sim
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/sim/impl/explorer.ipp>
+#endif

@@ -9,7 +9,7 @@
 
 namespace rdmacoro::detail::sim {
 
-/// What a node's cache registers with: it tells the node, and that is all.
+/// The registrar of a node's cache: reports each registration to the node.
 struct local_registrar {
     struct handle {};
     using function = void (*)(void* node, std::size_t bytes) noexcept;

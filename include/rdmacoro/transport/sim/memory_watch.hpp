@@ -1,9 +1,10 @@
-// Which memory its owner has back, so that a simulated network can tell when it is touched all the same.
+// The set of memory that its owners have back, so that a simulated network detects transfers that touch it.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <rdmacoro/coro/detail/config.hpp>
 #include <span>
 #include <vector>
 
@@ -12,54 +13,14 @@ namespace rdmacoro::detail::sim {
 /// A set of bytes of memory, as ranges that neither touch nor overlap, in ascending order.
 class memory_watch {
 public:
-    void add(std::span<const std::byte> memory) {
-        if (memory.empty()) return;
-        range fresh = range_of(memory);
-        const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), fresh.first,
-                                            [](const range& r, std::uintptr_t at) { return r.end < at; });
-        auto last = first;
-        for (; last != ranges_.end() && last->first <= fresh.end; ++last) {
-            fresh.first = std::min(fresh.first, last->first);
-            fresh.end = std::max(fresh.end, last->end);
-        }
-        ranges_.insert(ranges_.erase(first, last), fresh);
-    }
+    void add(std::span<const std::byte> memory);
 
-    void remove(std::span<const std::byte> memory) {
-        if (memory.empty()) return;
-        const range gone = range_of(memory);
-        for (std::size_t i = 0; i < ranges_.size();) {
-            const range r = ranges_[i];
-            if (r.end <= gone.first || gone.end <= r.first) {
-                ++i;
-                continue;
-            }
-            ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(i));
-            if (gone.end < r.end)
-                ranges_.insert(ranges_.begin() + static_cast<std::ptrdiff_t>(i), {gone.end, r.end});
-            if (r.first < gone.first) {
-                ranges_.insert(ranges_.begin() + static_cast<std::ptrdiff_t>(i), {r.first, gone.first});
-                ++i;
-            }
-        }
-    }
+    void remove(std::span<const std::byte> memory);
 
-    [[nodiscard]] bool overlaps(std::span<const std::byte> memory) const noexcept {
-        if (ranges_.empty() || memory.empty()) return false;
-        const range asked = range_of(memory);
-        const auto at = std::upper_bound(ranges_.begin(), ranges_.end(), asked.first,
-                                         [](std::uintptr_t first, const range& r) { return first < r.end; });
-        return at != ranges_.end() && at->first < asked.end;
-    }
+    [[nodiscard]] bool overlaps(std::span<const std::byte> memory) const noexcept;
 
     /// Whether all of `memory` is in the set.
-    [[nodiscard]] bool contains(std::span<const std::byte> memory) const noexcept {
-        if (memory.empty()) return true;
-        const range asked = range_of(memory);
-        const auto at = std::upper_bound(ranges_.begin(), ranges_.end(), asked.first,
-                                         [](std::uintptr_t first, const range& r) { return first < r.end; });
-        return at != ranges_.end() && at->first <= asked.first && asked.end <= at->end;
-    }
+    [[nodiscard]] bool contains(std::span<const std::byte> memory) const noexcept;
 
 private:
     struct range {
@@ -75,3 +36,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail::sim
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/sim/impl/memory_watch.ipp>
+#endif

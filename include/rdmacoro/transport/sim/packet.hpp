@@ -1,4 +1,4 @@
-// What is under way in a simulated network: packets, gets and puts.
+// Packets, gets and puts under way in a simulated network.
 #pragma once
 
 #include <rdmacoro/transport/concepts.hpp>
@@ -15,7 +15,7 @@ namespace rdmacoro::detail::sim {
 class link_base;
 struct transfer;
 
-/// A message on its way, or the news that the other end has gone.
+/// A message under way, or the notice that the other end has closed.
 struct packet {
     packet* next = nullptr;
     message_header header{};
@@ -32,7 +32,7 @@ struct packet {
     [[nodiscard]] bool complete() const noexcept { return visible == bytes; }
 };
 
-/// Something posted whose completion waits: a message that is sent from where it lies, a get or a put.
+/// A post with a pending completion: a message sent from the caller's memory, a get or a put.
 struct transfer : event, list_node<transfer> {
     transfer* next_free = nullptr;
     link_base* by = nullptr;
@@ -46,7 +46,7 @@ struct transfer : event, list_node<transfer> {
     local_cache::lease registration{};  ///< of `here`, where the node caches
 };
 
-/// Owns what is given back to be used again, and makes more when there is none.
+/// Recycles objects: owns returned ones, and makes one when there is none.
 template <class T, T* T::* Next>
 class recycled {
 public:

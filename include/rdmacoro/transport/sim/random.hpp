@@ -8,8 +8,10 @@ namespace rdmacoro {
 /// splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 class sim_random {
 public:
+    /// Equal seeds give equal numbers.
     explicit constexpr sim_random(std::uint64_t seed) noexcept : state_(seed) {}
 
+    /// The next number, of 64 bits.
     [[nodiscard]] constexpr std::uint64_t next() noexcept {
         state_ += 0x9e3779b97f4a7c15u;
         std::uint64_t z = state_;

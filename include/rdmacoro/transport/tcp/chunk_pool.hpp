@@ -13,7 +13,7 @@ namespace rdmacoro::detail {
 class tcp_chunk_pool;
 
 /// The head of a block; the bytes follow it. Held by one link, lent to any number of readers; goes back to its pool when
-/// nobody has it.
+/// it has no holder and no reader.
 struct tcp_chunk {
     static constexpr std::size_t block_bytes = 64 * 1024;
     static constexpr std::size_t head_bytes = 64;
@@ -27,7 +27,7 @@ struct tcp_chunk {
 };
 static_assert(sizeof(tcp_chunk) <= tcp_chunk::head_bytes);
 
-/// Lives on the heap: it goes when its domain has abandoned it and the last reader has given back what it borrowed.
+/// Lives on the heap: it is destroyed when its domain has abandoned it and the last reader has given back its chunks.
 class tcp_chunk_pool {
 public:
     /// Chunks that readers may hold at a time. Each pins a block.
@@ -41,7 +41,7 @@ public:
         return new (block) tcp_chunk{this, 0, true};
     }
 
-    /// The link that took it has no more use for it.
+    /// Called by the link that took it, which has no more use for it.
     void drop(tcp_chunk& chunk) noexcept {
         chunk.held = false;
         if (chunk.readers == 0) blocks_.give(reinterpret_cast<std::byte*>(&chunk));
@@ -60,7 +60,7 @@ public:
     [[nodiscard]] std::size_t in_use() const noexcept { return blocks_.in_use(); }
     [[nodiscard]] std::size_t lent() const noexcept { return lent_; }
 
-    /// The domain goes.
+    /// Called by the domain when it is destroyed.
     void abandon() noexcept {
         abandoned_ = true;
         delete_if_unused();

@@ -1,4 +1,4 @@
-// Completions in a list, with what the transport may write into them: `next`, and `transport_state` for the way back.
+// Completions in a list, linked by the fields that belong to the transport: `next`, and `transport_state` backwards.
 #pragma once
 
 #include <rdmacoro/transport/concepts.hpp>
@@ -7,7 +7,7 @@
 
 namespace rdmacoro::detail {
 
-/// What `completion::transport_state` means: the two low bits say which of these, the others where.
+/// Meaning of `completion::transport_state`: the two low bits are one of these, the others an address or index.
 enum class tcp_posted : std::uintptr_t {
     item = 0,       ///< a `tcp_send_item`: sent from the caller's memory
     listed = 1,     ///< in a `tcp_completion_list`: the transport needs the caller's memory no more

@@ -1,16 +1,17 @@
-// tcp_connection: an open connection that no link has taken yet.
+// tcp_connection: an open connection that has not become a link yet.
 #pragma once
 
-#include <rdmacoro/transport/detail/core_handle.hpp>
-#include <rdmacoro/transport/tcp/engine.hpp>
+#include <rdmacoro/transport/detail/session_handle.hpp>
+#include <rdmacoro/transport/tcp/session.hpp>
 
 namespace rdmacoro {
 
-/// A connected and greeted socket; becomes a link by `tcp::link<Sink>(std::move(connection), sink)`. Nothing is read from
-/// it before, so what the peer sends meanwhile is not lost. Closes when destroyed. Must not outlive its domain.
-class tcp_connection : public detail::core_handle<detail::tcp_core> {
+/// A connected and greeted socket; becomes a link by `tcp::link<Sink>(std::move(connection), sink)`. Nothing is read
+/// from it before, so the peer's messages sent meanwhile are not lost. Closes when destroyed. Must not outlive its
+/// domain.
+class tcp_connection : public detail::session_handle<detail::tcp_session> {
 public:
-    using core_handle::core_handle;
+    using session_handle::session_handle;
 };
 
 }  // namespace rdmacoro

@@ -7,6 +7,7 @@
 // transport/detail/one_sided_wire.hpp.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/detail/one_sided_wire.hpp>
 
@@ -48,31 +49,14 @@ struct tcp_word {
     tcp_frame kind;
     std::uint32_t bytes;
 
-    [[nodiscard]] static tcp_word load(const std::byte* from) noexcept {
-        const auto word = load_number<std::uint32_t>(from);
-        return {static_cast<tcp_frame>(word >> 28), word & 0x0fff'ffff};
-    }
-    void store(std::byte* to) const noexcept {
-        store_number(to, (static_cast<std::uint32_t>(kind) << 28) | bytes);
-    }
+    [[nodiscard]] static tcp_word load(const std::byte* from) noexcept;
+    void store(std::byte* to) const noexcept;
 
-    /// Bytes of word and fixed head together; 0 for what no peer may send.
-    [[nodiscard]] std::size_t head_bytes() const noexcept {
-        switch (kind) {
-            case tcp_frame::message: return bytes <= tcp_most_message ? tcp_message_head : 0;
-            case tcp_frame::get_request: return bytes == 0 ? tcp_word_bytes + get_request::wire_bytes : 0;
-            case tcp_frame::get_data:
-                return bytes > 0 && bytes <= tcp_most_part ? tcp_word_bytes + get_data::wire_bytes : 0;
-            case tcp_frame::put_data:
-                return bytes <= tcp_most_part ? tcp_word_bytes + put_data::wire_bytes : 0;
-            case tcp_frame::one_sided_status:
-                return bytes == 0 ? tcp_word_bytes + one_sided_status::wire_bytes : 0;
-        }
-        return 0;
-    }
+    /// Bytes of word and fixed head together; 0 for a frame that a peer must not send.
+    [[nodiscard]] std::size_t head_bytes() const noexcept;
 };
 
-/// What each side says first.
+/// The first bytes of each side.
 struct tcp_greeting {
     static constexpr std::size_t wire_bytes = 32;
     static constexpr std::size_t magic_bytes = 12;
@@ -83,25 +67,17 @@ struct tcp_greeting {
     std::uint32_t most_message = tcp_most_message;
     std::uint64_t nonce = 0;
 
-    [[nodiscard]] bytes store() const noexcept {
-        bytes to{};
-        std::memcpy(to.data(), magic, magic_bytes);
-        store_number(to.data() + 12, version);
-        store_number(to.data() + 16, most_message);
-        store_number(to.data() + 24, nonce);
-        return to;
-    }
-    [[nodiscard]] static tcp_greeting load(const bytes& from) noexcept {
-        return {load_number<std::uint32_t>(from.data() + 12), load_number<std::uint32_t>(from.data() + 16),
-                load_number<std::uint64_t>(from.data() + 24)};
-    }
+    [[nodiscard]] bytes store() const noexcept;
+    [[nodiscard]] static tcp_greeting load(const bytes& from) noexcept;
     /// Whether the first `have` bytes could be those of a greeting.
-    [[nodiscard]] static bool could_be(const bytes& from, std::size_t have) noexcept {
-        return std::memcmp(from.data(), magic, std::min(have, magic_bytes)) == 0;
-    }
+    [[nodiscard]] static bool could_be(const bytes& from, std::size_t have) noexcept;
 
 private:
     static constexpr char magic[magic_bytes + 1] = "rdmacoro-tcp";
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/tcp/impl/frame.ipp>
+#endif

@@ -1,4 +1,4 @@
-// tcp_link: a connection that hands what arrives to a sink.
+// tcp_link: a connection that hands arriving messages to a sink.
 #pragma once
 
 #include <rdmacoro/transport/tcp/connection.hpp>
@@ -13,50 +13,50 @@ template <class Sink>
 class tcp_link final : private detail::tcp_upper {
 public:
     /// Precondition: `connection` is open.
-    tcp_link(tcp_connection connection, Sink& sink) noexcept : core_(*connection.release()), sink_(sink) {
-        core_.attach(*this);
+    tcp_link(tcp_connection connection, Sink& sink) noexcept : session_(*connection.release()), sink_(sink) {
+        session_.attach(*this);
     }
     tcp_link(const tcp_link&) = delete;
     tcp_link& operator=(const tcp_link&) = delete;
     ~tcp_link() {
         static_assert(message_sink<Sink>);
-        core_.abandon();
+        session_.abandon();
     }
 
     post_result post(const message_header& header, const const_buffers& payload, completion& c) noexcept {
-        return core_.post(header, payload, c);
+        return session_.post(header, payload, c);
     }
     post_result post_copied(const message_header& header, const const_buffers& payload) noexcept {
-        const post_result answer = core_.post_copied(header, payload);
+        const post_result answer = session_.post_copied(header, payload);
         return answer == post_result::posted ? post_result::done : answer;
     }
     post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept {
-        return core_.get(there, into, c);
+        return session_.get(there, into, c);
     }
     post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept {
-        return core_.put(from, there, c);
+        return session_.put(from, there, c);
     }
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        return detail::try_register(core_.engine(), core_.engine().regions(), memory, rights);
+        return session_.expose(memory, rights);
     }
     post_result post_in_place(const message_header& header, const const_buffers& payload,
                               completion& c) noexcept {
-        return core_.post_in_place(header, payload, c);
+        return session_.post_in_place(header, payload, c);
     }
     /// The kernel reads any memory: there is nothing to prepare.
     bool prepare_in_place(std::span<const std::byte>) noexcept { return true; }
     [[nodiscard]] bool in_place(std::span<const std::byte>) const noexcept { return true; }
-    bool revoke(completion& c) noexcept { return core_.revoke(c); }
-    unsigned poll(unsigned budget) noexcept { return core_.poll(budget); }
-    lent_buffer keep() noexcept { return core_.keep(); }
-    void close(std::error_code reason) noexcept { core_.close(reason); }
+    bool revoke(completion& c) noexcept { return session_.revoke(c); }
+    unsigned poll(unsigned budget) noexcept { return session_.poll(budget); }
+    lent_buffer keep() noexcept { return session_.keep(); }
+    void close(std::error_code reason) noexcept { session_.close(reason); }
 
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept {
         return detail::tcp_capabilities;
     }
-    [[nodiscard]] scheduler& owner() const noexcept { return core_.engine().owner(); }
+    [[nodiscard]] scheduler& owner() const noexcept { return session_.owner(); }
     /// "127.0.0.1:40122".
-    [[nodiscard]] std::string peer_name() const { return core_.peer_name(); }
+    [[nodiscard]] std::string peer_name() const { return session_.peer_name(); }
 
 private:
     delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept override {
@@ -70,7 +70,7 @@ private:
     void writable() noexcept override { sink_.writable(); }
     void link_down(std::error_code reason) noexcept override { sink_.link_down(reason); }
 
-    detail::tcp_core& core_;
+    detail::tcp_session& session_;
     Sink& sink_;
 };
 

@@ -1,4 +1,4 @@
-// What a user may set about the tcp transport.
+// The user's options of the tcp transport.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
@@ -17,6 +17,7 @@ enum class tcp_feature : std::uint32_t {
     all = 7,
 };
 
+/// Both sets.
 [[nodiscard]] constexpr tcp_feature operator|(tcp_feature a, tcp_feature b) noexcept {
     return static_cast<tcp_feature>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
 }
@@ -24,6 +25,7 @@ enum class tcp_feature : std::uint32_t {
 [[nodiscard]] constexpr tcp_feature operator-(tcp_feature a, tcp_feature b) noexcept {
     return static_cast<tcp_feature>(static_cast<std::uint32_t>(a) & ~static_cast<std::uint32_t>(b));
 }
+/// Whether `set` has all of `wanted`.
 [[nodiscard]] constexpr bool has(tcp_feature set, tcp_feature wanted) noexcept {
     return (static_cast<std::uint32_t>(set) & static_cast<std::uint32_t>(wanted)) ==
            static_cast<std::uint32_t>(wanted);
@@ -37,14 +39,18 @@ struct tcp_options {
     /// A connection, on either side, that has not greeted after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
 
-    /// A host that answers nothing for this long, to data or to a probe when idle, is gone.
+    /// A host that answers nothing for this long, neither to data nor to a probe, counts as dead: its links end with
+    /// `errc::peer_lost`, up to two eighths of this time later. At least a second. A peer that reads nothing while it computes, or
+    /// that was stopped, is not silent: its kernel answers.
     duration peer_timeout = std::chrono::seconds(60);
 
-    /// Accepted sockets of one listener that have not greeted yet or that nobody has taken from `accept` yet. When as many
-    /// wait, the system's own queue, of the same length, fills, and then refuses.
+    /// Accepted sockets of one listener that have not greeted yet or were not yet returned by `accept`. When as many
+    /// wait, one that has not greeted for a tenth of `handshake_timeout` is dropped for each new one. While there is none, the
+    /// system's own queue, of the same length, fills, and then refuses.
     unsigned most_waiting = 256;
 
-    /// Links that are polled by a receive each turn. Further ones, the less active, are armed in the kernel.
+    /// Links that receive often are polled by a receive each turn, which costs a system call and has the least latency: at most
+    /// so many. All others are armed in the kernel, and cost a turn nothing until something comes.
     unsigned most_polled = 4;
 };
 

@@ -1,6 +1,7 @@
-// Cuts the incoming byte stream of a tcp link into frames and sees to it that long data lands where it belongs.
+// Cuts the incoming byte stream of a tcp link into frames; long data is received straight into its destination.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/tcp/chunk_pool.hpp>
 #include <rdmacoro/transport/tcp/frame.hpp>
 #include <rdmacoro/transport/tcp/one_sided.hpp>
@@ -14,7 +15,7 @@
 
 namespace rdmacoro::detail {
 
-/// What a link does with what arrives: its sink's functions.
+/// The functions of a link's sink.
 class tcp_upper {
 public:
     virtual delivery deliver(const message_header& header, std::span<const std::byte> payload) noexcept = 0;
@@ -41,8 +42,8 @@ public:
     static constexpr std::size_t discard_bytes = 64 * 1024;
 
     enum class state : std::uint8_t {
-        hungry,      ///< all was handed up; the next frame is not complete
-        blocked,     ///< the sink said later
+        hungry,      ///< every complete frame was handed up
+        blocked,     ///< the sink deferred a frame
         unfinished,  ///< the budget is used up
         violation,   ///< the peer broke the protocol
         stopped,     ///< `stop` was called from inside
@@ -58,88 +59,15 @@ public:
     [[nodiscard]] bool in_long_data() const noexcept { return target_ != target::none; }
     [[nodiscard]] bool holds_nothing() const noexcept { return begin_ == end_; }
 
-    /// Describes where the next bytes go: up to two pieces, the answer says how many; 0 when memory is short. Only when
+    /// Describes where the next bytes go: returns the number of pieces, at most two; 0 when memory is short. Only when
     /// the last `parse` answered `hungry`.
-    [[nodiscard]] unsigned space(tcp_upper& up, iovec (&pieces)[2]) noexcept {
-        if (!ready_chunk()) return 0;
-        if (target_ == target::none) return space_in_chunk(pieces);
-        const std::span<std::byte> destination = next_destination(up);
-        if (stopped_) [[unlikely]]
-            return 0;
-        if (!destination.empty() && destination.size() < std::min(least_direct, remaining_))
-            return space_in_chunk(pieces);
-        if (destination.empty()) {
-            static std::byte nowhere[discard_bytes];
-            direct_ = std::min(remaining_, discard_bytes);
-            pieces[0] = {nowhere, direct_};
-        } else {
-            direct_ = destination.size();
-            pieces[0] = {destination.data(), direct_};
-        }
-        if (direct_ != remaining_) return 1;
-        pieces[1] = {chunk_->bytes() + end_, tail_bytes};
-        return 2;
-    }
+    [[nodiscard]] unsigned space(tcp_upper& up, iovec (&pieces)[2]) noexcept;
 
     /// `bytes` came, filling the pieces in order.
-    void arrived(tcp_upper& up, std::size_t bytes) noexcept {
-        if (direct_ != 0) {
-            const std::size_t landed = std::min(bytes, direct_);
-            direct_ = 0;
-            bytes -= landed;
-            has_landed(up, landed);
-        } else if (bytes == read_size_) {
-            read_size_ = std::min(2 * read_size_, tcp_chunk::capacity);
-        }
-        end_ += static_cast<std::uint32_t>(bytes);
-    }
+    void arrived(tcp_upper& up, std::size_t bytes) noexcept;
 
-    /// Hands up what is complete, at most `budget` messages; counts it down.
-    [[nodiscard]] state parse(tcp_upper& up, unsigned& budget) noexcept {
-        for (;;) {
-            if (stopped_) [[unlikely]]
-                return state::stopped;
-            if (violated_) [[unlikely]]
-                return state::violation;
-            if (target_ != target::none) {
-                if (!copy_long_data(up)) return state::hungry;
-                continue;
-            }
-            const std::size_t have = end_ - begin_;
-            if (have < tcp_word_bytes) return state::hungry;
-            const std::byte* frame = chunk_->bytes() + begin_;
-            const tcp_word word = tcp_word::load(frame);
-            const std::size_t head = word.head_bytes();
-            if (head == 0) [[unlikely]]
-                return state::violation;
-            if (have < head) return state::hungry;
-            if (word.kind != tcp_frame::message) {
-                begin_ += static_cast<std::uint32_t>(head);
-                if (!one_sided_frame(word, frame + tcp_word_bytes)) return state::violation;
-                continue;
-            }
-            if (have < head + word.bytes && word.bytes <= whole_limit) return state::hungry;
-            if (budget == 0) return state::unfinished;
-            message_header header;
-            std::memcpy(header.data(), frame + tcp_word_bytes, message_header_bytes);
-            if (have < head + word.bytes) {
-                const delivery answer = up.begin_payload(header, word.bytes);
-                if (stopped_) [[unlikely]]
-                    return state::stopped;
-                if (answer == delivery::later) return state::blocked;
-                begin_ += static_cast<std::uint32_t>(head);
-                begin_long_data(target::message, word.bytes);
-            } else {
-                delivering_ = {frame + head, word.bytes};
-                const delivery answer = up.deliver(header, delivering_);
-                if (stopped_) [[unlikely]]
-                    return state::stopped;
-                if (answer == delivery::later) return state::blocked;
-                begin_ += static_cast<std::uint32_t>(head + word.bytes);
-            }
-            --budget;
-        }
-    }
+    /// Hands up complete frames, at most `budget` messages; counts `budget` down.
+    [[nodiscard]] state parse(tcp_upper& up, unsigned& budget) noexcept;
 
     /// Lends the payload that is being delivered.
     [[nodiscard]] lent_buffer keep() noexcept { return chunks_.lend(*chunk_, delivering_); }
@@ -149,146 +77,53 @@ public:
         if (begin_ == end_) release();
     }
 
-    /// No more is handed up; what came is thrown away. May be called from inside `parse`.
-    void stop() noexcept {
-        stopped_ = true;
-        release();
-    }
+    /// Nothing more is handed up; received bytes are discarded. May be called from inside `parse`: a payload that is being
+    /// delivered stays readable until `deliver` returns.
+    void stop() noexcept;
 
 private:
     enum class target : std::uint8_t { none, message, get, put };
 
-    void release() noexcept {
-        if (chunk_ != nullptr) chunks_.drop(*chunk_);
-        chunk_ = nullptr;
-        begin_ = end_ = 0;
-    }
+    void release() noexcept;
 
     // A chunk with room behind `end_` for the rest of any frame that is handed up whole.
-    [[nodiscard]] bool ready_chunk() noexcept {
-        constexpr std::size_t enough = whole_limit + tcp_longest_head + least_read;
-        if (chunk_ == nullptr) [[unlikely]] {
-            chunk_ = chunks_.take();
-            if (chunk_ == nullptr) return false;
-            begin_ = end_ = 0;
-            return true;
-        }
-        if (chunk_->readers == 0) {
-            if (begin_ == end_) {
-                begin_ = end_ = 0;
-            } else if (tcp_chunk::capacity - end_ < enough) {
-                std::memmove(chunk_->bytes(), chunk_->bytes() + begin_, end_ - begin_);
-                end_ -= begin_;
-                begin_ = 0;
-            }
-        } else if (tcp_chunk::capacity - end_ < enough) {
-            tcp_chunk* fresh = chunks_.take();
-            if (fresh == nullptr) return false;
-            std::memcpy(fresh->bytes(), chunk_->bytes() + begin_, end_ - begin_);
-            chunks_.drop(*chunk_);
-            chunk_ = fresh;
-            end_ -= begin_;
-            begin_ = 0;
-        }
-        return true;
-    }
+    [[nodiscard]] bool ready_chunk() noexcept;
 
-    void begin_long_data(target to, std::size_t bytes) noexcept {
-        target_ = to;
-        remaining_ = bytes;
-        read_size_ = least_read;  // what follows is often long, too, and should not come by way of the chunk
-    }
+    void begin_long_data(target to, std::size_t bytes) noexcept;
 
-    [[nodiscard]] unsigned space_in_chunk(iovec (&pieces)[2]) noexcept {
-        pieces[0] = {chunk_->bytes() + end_, std::min(tcp_chunk::capacity - end_, read_size_)};
-        direct_ = 0;
-        return 1;
-    }
+    [[nodiscard]] unsigned space_in_chunk(iovec (&pieces)[2]) noexcept;
 
     // Memory for the next bytes of long data, as far as it is contiguous; empty: throw them away.
-    [[nodiscard]] std::span<std::byte> next_destination(tcp_upper& up) noexcept {
-        std::span<std::byte> memory;
-        switch (target_) {
-            case target::none: break;
-            case target::message: memory = up.payload_space(); break;
-            case target::get:
-                if (std::byte* to = operations_.destination(operation_); to != nullptr)
-                    memory = {to, remaining_};
-                break;
-            case target::put:
-                if (std::byte* to = server_.destination(remaining_); to != nullptr) memory = {to, remaining_};
-                break;
-        }
-        return memory.first(std::min(memory.size(), remaining_));
-    }
+    [[nodiscard]] std::span<std::byte> next_destination(tcp_upper& up) noexcept;
 
-    void has_landed(tcp_upper& up, std::size_t bytes) noexcept {
-        remaining_ -= bytes;
-        switch (target_) {
-            case target::none: break;
-            case target::message: up.payload_arrived(bytes); break;
-            case target::get: operations_.data_arrived(operation_, bytes); break;
-            case target::put: server_.put_arrived(bytes); break;
-        }
-        if (remaining_ == 0) end_long_data();
-    }
+    void has_landed(tcp_upper& up, std::size_t bytes) noexcept;
 
-    void end_long_data() noexcept {
-        const target ended = target_;
-        target_ = target::none;
-        if (ended == target::put && !server_.put_frame_ended()) violated_ = true;
-    }
+    void end_long_data() noexcept;
 
     // Moves long data that lies in the chunk already. False when more must come.
-    [[nodiscard]] bool copy_long_data(tcp_upper& up) noexcept {
-        if (remaining_ == 0) {
-            end_long_data();
-            return true;
-        }
-        const std::size_t have = std::min<std::size_t>(end_ - begin_, remaining_);
-        if (have == 0) return false;
-        const std::span<std::byte> memory = next_destination(up);
-        if (stopped_) [[unlikely]]
-            return true;
-        const std::size_t now = memory.empty() ? have : std::min(have, memory.size());
-        if (!memory.empty()) std::memcpy(memory.data(), chunk_->bytes() + begin_, now);
-        begin_ += static_cast<std::uint32_t>(now);
-        has_landed(up, now);
-        return true;
-    }
+    [[nodiscard]] bool copy_long_data(tcp_upper& up) noexcept;
 
-    [[nodiscard]] bool one_sided_frame(const tcp_word& word, const std::byte* head) noexcept {
-        switch (word.kind) {
-            case tcp_frame::get_request: return server_.get_requested(get_request::load(head));
-            case tcp_frame::get_data:
-                operation_ = get_data::load(head).operation;
-                if (!operations_.data_begins(operation_, word.bytes)) return false;
-                begin_long_data(target::get, word.bytes);
-                return true;
-            case tcp_frame::put_data:
-                if (!server_.put_begins(put_data::load(head), word.bytes)) return false;
-                begin_long_data(target::put, word.bytes);
-                return true;
-            case tcp_frame::one_sided_status: return operations_.ended(one_sided_status::load(head));
-            case tcp_frame::message: break;
-        }
-        return false;
-    }
+    [[nodiscard]] bool one_sided_frame(const tcp_word& word, const std::byte* head) noexcept;
 
     tcp_chunk_pool& chunks_;
     tcp_operations& operations_;
     tcp_server& server_;
     tcp_chunk* chunk_ = nullptr;
-    std::uint32_t begin_ = 0;  // in the chunk: what has come and was not handed up
+    std::uint32_t begin_ = 0;  // in the chunk: received bytes not yet handed up
     std::uint32_t end_ = 0;
     std::size_t remaining_ = 0;  // bytes of long data to come
     std::size_t direct_ = 0;     // bytes of the pieces described last that are long data
     std::size_t read_size_ = tcp_chunk::capacity;
     std::span<const std::byte> delivering_{};
-    std::uint32_t operation_ = 0;  // whose data comes, when it is a get's
+    std::uint32_t operation_ = 0;  // the get that the arriving data belongs to, while `target_` is get
     target target_ = target::none;
     bool stopped_ = false;
+    bool delivers_ = false;  // the sink may be reading the chunk
     bool violated_ = false;
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/tcp/impl/receiver.ipp>
+#endif

@@ -1,6 +1,7 @@
-// What a link has still to send: copied bytes in a chunk, and pieces of other memory that go between them.
+// The unsent bytes of a link: copied ones in a chunk, and pieces of other memory that go between them.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/memory/region_table.hpp>
 #include <rdmacoro/transport/tcp/chunk_pool.hpp>
@@ -33,8 +34,8 @@ struct tcp_send_item {
     std::uint32_t operation;  ///< of put_data
     std::uint32_t at;         ///< the data goes before this offset of the chunk
     source from;
-    bool filler;                ///< send zeros in place of what is left
-    std::byte* copy = nullptr;  ///< of what was left when its owner took its memory back
+    bool filler;                ///< send zeros in place of the rest
+    std::byte* copy = nullptr;  ///< of the rest, when the memory was taken back by its owner
 };
 
 /// A domain's items: recycled, grown as they are needed.
@@ -53,14 +54,7 @@ public:
 private:
     static constexpr std::size_t step = 64;
 
-    [[gnu::noinline]] bool grow() noexcept try {
-        auto made = std::make_unique<tcp_send_item[]>(step);
-        for (std::size_t i = 0; i < step; ++i) give(made[i]);
-        items_.push_back(std::move(made));
-        return true;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
+    bool grow() noexcept;
 
     std::vector<std::unique_ptr<tcp_send_item[]>> items_;
     tcp_send_item* free_ = nullptr;
@@ -86,16 +80,7 @@ public:
 
     /// Room for `bytes` more copied bytes, to be filled and then committed; nullptr when there is none. `bytes` is at most
     /// a chunk's capacity.
-    [[nodiscard]] std::byte* reserve(std::size_t bytes) noexcept {
-        if (chunk_ == nullptr) [[unlikely]] {
-            chunk_ = chunks_.take();
-            if (chunk_ == nullptr) return nullptr;
-            begin_ = end_ = 0;
-        }
-        if (tcp_chunk::capacity - end_ < bytes && !compact(bytes)) [[unlikely]]
-            return nullptr;
-        return chunk_->bytes() + end_;
-    }
+    [[nodiscard]] std::byte* reserve(std::size_t bytes) noexcept;
     void commit(std::size_t bytes) noexcept { end_ += static_cast<std::uint32_t>(bytes); }
 
     /// An item without its data, or nullptr. To be given to `append` when it is filled in.
@@ -103,38 +88,13 @@ public:
     void discard(tcp_send_item& item) noexcept { items_.give(item); }
 
     /// Its data follows all that was committed before.
-    void append(tcp_send_item& item) noexcept {
-        item.next = nullptr;
-        item.sent = 0;
-        item.at = end_;
-        item.filler = false;
-        (last_ != nullptr ? last_->next : first_) = &item;
-        last_ = &item;
-        if (item.from != tcp_send_item::source::message) one_sided_bytes_ += item.data.size();
-    }
+    void append(tcp_send_item& item) noexcept;
 
     /// Describes the next bytes in up to `limit` pieces. Answers how many pieces; `bytes` is their sum.
-    [[nodiscard]] unsigned gather(iovec* pieces, unsigned limit, std::size_t& bytes) noexcept {
-        unsigned count = 0;
-        std::uint32_t position = begin_;
-        bytes = 0;
-        for (tcp_send_item* item = first_; item != nullptr && count < limit; item = item->next) {
-            if (item->at != position) {
-                pieces[count++] = {chunk_->bytes() + position, item->at - position};
-                bytes += item->at - position;
-                position = item->at;
-            }
-            count += gather_item(*item, pieces + count, limit - count, bytes);
-        }
-        if (count < limit && position != end_) {
-            pieces[count++] = {chunk_->bytes() + position, end_ - position};
-            bytes += end_ - position;
-        }
-        return count;
-    }
+    [[nodiscard]] unsigned gather(iovec* pieces, unsigned limit, std::size_t& bytes) noexcept;
 
-    /// The kernel took the next `bytes`. Calls `sent(item)` for each item of which that was the rest; the item is gone
-    /// afterwards.
+    /// The kernel took the next `bytes`. Calls `sent(item)` for each item of which that was the rest; the item must not
+    /// be used afterwards.
     template <class Sent>
     void consumed(std::size_t bytes, Sent sent) noexcept {
         while (first_ != nullptr) {
@@ -156,21 +116,9 @@ public:
         if (begin_ == end_) release();
     }
 
-    /// The memory of a message or a put is its owner's again: what is left of it is copied. False when memory is short;
+    /// The memory of a message or a put is its owner's again: the rest of it is copied. False when memory is short;
     /// zeros go out in its place.
-    bool take_over(tcp_send_item& item) noexcept {
-        item.owner = nullptr;
-        const std::size_t left = item.data.size() - item.sent;
-        item.copy = new (std::nothrow) std::byte[left];
-        if (item.copy == nullptr) {
-            item.filler = true;
-            return false;
-        }
-        copy_out(item.data, item.sent, item.copy, left);
-        item.data = const_buffers(std::span<const std::byte>(item.copy, left));
-        item.sent = 0;
-        return true;
-    }
+    bool take_over(tcp_send_item& item) noexcept;
 
     /// Throws everything away; calls `dropped(item)` for each item.
     template <class Dropped>
@@ -196,48 +144,13 @@ private:
     static constexpr std::size_t zeros_bytes = 64 * 1024;
     static inline constinit const std::byte zeros_[zeros_bytes]{};
 
-    void release() noexcept {
-        if (chunk_ != nullptr) chunks_.drop(*chunk_);
-        chunk_ = nullptr;
-        begin_ = end_ = 0;
-    }
+    void release() noexcept;
 
-    // Moves what is left to the chunk's beginning, when that is worth a copy.
-    [[gnu::noinline]] bool compact(std::size_t bytes) noexcept {
-        if (begin_ < tcp_chunk::capacity / 2) return false;
-        std::memmove(chunk_->bytes(), chunk_->bytes() + begin_, end_ - begin_);
-        for (tcp_send_item* item = first_; item != nullptr; item = item->next) item->at -= begin_;
-        end_ -= begin_;
-        begin_ = 0;
-        return tcp_chunk::capacity - end_ >= bytes;
-    }
+    // Moves the rest to the chunk's beginning, when that is worth a copy.
+    bool compact(std::size_t bytes) noexcept;
 
     [[nodiscard]] unsigned gather_item(tcp_send_item& item, iovec* pieces, unsigned limit,
-                                       std::size_t& bytes) noexcept {
-        if (item.from == tcp_send_item::source::get_data && !item.filler) {
-            const std::span<const std::byte> memory = item.data[0];
-            item.filler = regions_.check(item.key, reinterpret_cast<std::uint64_t>(memory.data()),
-                                         memory.size(), access_rights::remote_read) != errc::ok;
-        }
-        unsigned count = 0;
-        const auto add = [&](std::span<const std::byte> piece) {
-            pieces[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
-            bytes += piece.size();
-        };
-        if (item.filler) {
-            for (std::size_t left = item.data.size() - item.sent; left > 0 && count < limit;) {
-                const std::size_t now = std::min(zeros_bytes, left);
-                add({zeros_, now});
-                left -= now;
-            }
-            return count;
-        }
-        for (const_buffer_cursor at(item.data, item.sent); !at.at_end() && count < limit;) {
-            add(at.here());
-            at.advance(at.here().size());
-        }
-        return count;
-    }
+                                       std::size_t& bytes) noexcept;
 
     tcp_chunk_pool& chunks_;
     tcp_item_pool& items_;
@@ -251,3 +164,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/tcp/impl/send_queue.ipp>
+#endif

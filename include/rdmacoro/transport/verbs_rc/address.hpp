@@ -15,7 +15,7 @@ namespace rdmacoro::detail::verbs {
                                " with an IP address of the peer's device, such as 192.168.7.1:7471");
 }
 
-/// The same host, whatever the port.
+/// The same host, with any port.
 [[nodiscard]] inline bool same_address(const inet_endpoint& a, const inet_endpoint& b) noexcept {
     if (a.address.ss_family != b.address.ss_family) return false;
     if (a.address.ss_family == AF_INET)

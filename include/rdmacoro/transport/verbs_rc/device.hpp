@@ -1,6 +1,7 @@
-// Finding and opening a device, and what it can do.
+// device: finding and opening an RDMA device, and its capabilities.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/verbs_rc/address.hpp>
 #include <rdmacoro/transport/verbs_rc/error.hpp>
 #include <rdmacoro/transport/verbs_rc/options.hpp>
@@ -46,62 +47,17 @@ struct device_address {
     inet_endpoint address;
 };
 
-/// All of them, as the connection manager sees them.
-[[nodiscard]] inline std::vector<device_address> device_addresses() {
-    std::vector<device_address> found;
-    const unique_event_channel channel(::rdma_create_event_channel());
-    ifaddrs* all = nullptr;
-    if (channel == nullptr || ::getifaddrs(&all) != 0) return found;
-    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-        const inet_endpoint address = endpoint_of(one->ifa_addr);
-        if (address.bytes == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-        rdma_cm_id* id = nullptr;
-        if (::rdma_create_id(channel.get(), &id, nullptr, RDMA_PS_TCP) != 0) break;
-        inet_endpoint bound = address;
-        if (::rdma_bind_addr(id, bound.get()) == 0 && id->verbs != nullptr)
-            found.push_back({::ibv_get_device_name(id->verbs->device), id->port_num, address});
-        ::rdma_destroy_id(id);
-    }
-    ::freeifaddrs(all);
-    return found;
-}
+/// All such addresses that the connection manager knows.
+[[nodiscard]] std::vector<device_address> device_addresses();
 
 /// The devices of this host, for people: "rxe0 (10.99.0.1), siw0 (10.99.1.1)".
-[[nodiscard]] inline std::string devices_text(const std::vector<device_address>& addresses) {
-    int count = 0;
-    const unique_device_list list(::ibv_get_device_list(&count));
-    std::string text;
-    for (int i = 0; list != nullptr && i < count; ++i) {
-        const std::string name = ::ibv_get_device_name(list.get()[i]);
-        if (!text.empty()) text += ", ";
-        text += name + " (";
-        bool any = false;
-        for (const device_address& a : addresses) {
-            if (a.device != name) continue;
-            std::string host = a.address.text();
-            host.resize(host.rfind(':'));
-            text += (any ? ", " : "") + host;
-            any = true;
-        }
-        text += any ? ")" : "no IP address)";
-    }
-    return text.empty() ? "none" : text;
-}
+[[nodiscard]] std::string devices_text(const std::vector<device_address>& addresses);
 
 /// A device opened for one domain: its own context, so that its events are this domain's alone.
 class device {
 public:
     /// Throws `errc::unsupported` when there is no device, `errc::address_invalid` when there is no such device.
-    explicit device(const verbs_options& options) {
-        const std::vector<device_address> addresses = device_addresses();
-        const std::string name = choose(options, addresses);
-        open(name, addresses);
-        choose_port(options, addresses);
-        choose_gid(options);
-        domain_.reset(::ibv_alloc_pd(context_.get()));
-        if (domain_ == nullptr) throw_system("verbs: protection domain of " + name, errno);
-        probe_inline(options);
-    }
+    explicit device(const verbs_options& options);
 
     [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
     [[nodiscard]] ibv_pd* domain() const noexcept { return domain_.get(); }
@@ -119,9 +75,9 @@ public:
     [[nodiscard]] bool rxe() const noexcept {
         return attributes_.vendor_id == 0xffffff && attributes_.vendor_part_id == 0;
     }
-    /// Whether it tries again for ever when nothing is acknowledged.
+    /// Whether it retries for ever when nothing is acknowledged.
     [[nodiscard]] bool retries_for_ever() const noexcept { return rxe(); }
-    /// Whether it says when a queue pair's last receive is over. Linux's devices in software, rxe and siw, do not; they need
+    /// Whether it reports the end of a queue pair's last receive. Linux's devices in software, rxe and siw, do not; they need
     /// not, for they take nothing from the receive queue in advance.
     [[nodiscard]] bool tells_last_receive() const noexcept {
         const bool siw = attributes_.vendor_id == 0x626d74 && iwarp();
@@ -133,181 +89,30 @@ public:
     [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
     /// Bytes that a work request can carry in itself.
     [[nodiscard]] std::uint32_t inline_limit() const noexcept { return inline_limit_; }
-    /// Longest get or put of one work request; short enough to be over soon where only that shows that the peer is there.
-    [[nodiscard]] std::uint32_t most_at_once() const noexcept {
-        if (retries_for_ever()) return 1u << 16;
-        return std::clamp<std::uint32_t>(port_attributes_.max_msg_sz, 1u << 20, 1u << 30);
-    }
+    /// Longest get or put of one work request; short enough to end soon where only its end shows that the peer is alive.
+    [[nodiscard]] std::uint32_t most_at_once() const noexcept;
     /// Gets and atomics that one link may have under way at the device, each way.
-    [[nodiscard]] std::uint8_t read_depth() const noexcept {
-        const int least = std::min(attributes_.max_qp_rd_atom, attributes_.max_qp_init_rd_atom);
-        return static_cast<std::uint8_t>(std::clamp(least, 1, 16));
-    }
-    [[nodiscard]] int access_flags(access_rights rights) const noexcept {
-        int flags = IBV_ACCESS_LOCAL_WRITE;
-        if (allows(rights, access_rights::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
-        if (allows(rights, access_rights::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
-        if (atomics() && allows(rights, access_rights::all)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
-        return flags;
-    }
+    [[nodiscard]] std::uint8_t read_depth() const noexcept;
+    [[nodiscard]] int access_flags(access_rights rights) const noexcept;
 
 private:
     [[nodiscard]] static std::string choose(const verbs_options& options,
-                                            const std::vector<device_address>& addresses) {
-        if (!options.address.empty()) {
-            inet_address wanted;
-            wanted.host = options.address;
-            wanted.port = "0";
-            const inet_resolved resolved = inet_resolved::ask(wanted, AI_NUMERICHOST);
-            for (const device_address& a : addresses) {
-                if (!resolved.endpoints.empty() && same_address(a.address, resolved.endpoints.front()) &&
-                    (options.device.empty() || a.device == options.device))
-                    return a.device;
-            }
-            throw error(errc::address_invalid, "verbs: no RDMA device has the address " + options.address +
-                                                   "; devices of this host: " + devices_text(addresses));
-        }
-        if (!options.device.empty()) return options.device;
-        for (const device_address& a : addresses) {
-            if (active(a.device, a.port)) return a.device;
-        }
-        int count = 0;
-        const unique_device_list list(::ibv_get_device_list(&count));
-        for (int i = 0; list != nullptr && i < count; ++i) {
-            if (active(::ibv_get_device_name(list.get()[i]), 0)) return ::ibv_get_device_name(list.get()[i]);
-        }
-        throw error(
-            errc::unsupported,
-            "verbs: no RDMA device with an active port (devices of this host: " + devices_text(addresses) +
-                "); load its driver, or `rdma link add rxe0 type rxe netdev eth0` for one in software");
-    }
+                                            const std::vector<device_address>& addresses);
 
-    [[nodiscard]] static unique_context open_by_name(const std::string& name) {
-        int count = 0;
-        const unique_device_list list(::ibv_get_device_list(&count));
-        for (int i = 0; list != nullptr && i < count; ++i) {
-            if (name == ::ibv_get_device_name(list.get()[i]))
-                return unique_context(::ibv_open_device(list.get()[i]));
-        }
-        errno = 0;
-        return nullptr;
-    }
+    [[nodiscard]] static unique_context open_by_name(const std::string& name);
 
     /// Port 0: any of its ports.
-    [[nodiscard]] static bool active(const std::string& name, unsigned port) {
-        const unique_context opened = open_by_name(name);
-        ibv_device_attr attributes{};
-        if (opened == nullptr || ::ibv_query_device(opened.get(), &attributes) != 0) return false;
-        for (unsigned at = 1; at <= attributes.phys_port_cnt; ++at) {
-            ibv_port_attr state{};
-            if ((port == 0 || port == at) &&
-                ::ibv_query_port(opened.get(), static_cast<std::uint8_t>(at), &state) == 0 &&
-                state.state == IBV_PORT_ACTIVE)
-                return true;
-        }
-        return false;
-    }
+    [[nodiscard]] static bool active(const std::string& name, unsigned port);
 
-    void open(const std::string& name, const std::vector<device_address>& addresses) {
-        context_ = open_by_name(name);
-        if (context_ == nullptr && errno == 0)
-            throw error(errc::address_invalid, "verbs: no RDMA device \"" + name +
-                                                   "\"; devices of this host: " + devices_text(addresses));
-        if (context_ == nullptr && (errno == EACCES || errno == EPERM))
-            throw error(errc::permission_denied,
-                        "verbs: open " + name + ": /dev/infiniband/uverbs* must be readable and writable");
-        if (context_ == nullptr) throw_system("verbs: open " + name, errno);
-        if (::ibv_query_device(context_.get(), &attributes_) != 0)
-            throw_system("verbs: query " + name, errno);
-    }
+    void open(const std::string& name, const std::vector<device_address>& addresses);
 
-    void choose_port(const verbs_options& options, const std::vector<device_address>& addresses) {
-        const std::string own = name();
-        if (options.port > attributes_.phys_port_cnt)
-            throw error(errc::address_invalid, "verbs: " + own + " has " +
-                                                   std::to_string(attributes_.phys_port_cnt) +
-                                                   " ports, no port " + std::to_string(options.port));
-        port_ = static_cast<std::uint8_t>(options.port);
-        inet_address wanted;
-        wanted.host = options.address;
-        wanted.port = "0";
-        const inet_resolved resolved =
-            options.address.empty() ? inet_resolved{} : inet_resolved::ask(wanted, AI_NUMERICHOST);
-        for (const device_address& a : addresses) {
-            if (a.device != own || (port_ != 0 && a.port != port_)) continue;
-            if (!resolved.endpoints.empty() && !same_address(a.address, resolved.endpoints.front())) continue;
-            if (address_.bytes != 0 && address_.address.ss_family == AF_INET) break;
-            address_ = a.address;
-            if (port_ == 0 && a.address.address.ss_family == AF_INET)
-                port_ = static_cast<std::uint8_t>(a.port);
-        }
-        for (std::uint8_t at = 1; port_ == 0 && at <= attributes_.phys_port_cnt; ++at) {
-            ibv_port_attr state{};
-            if (::ibv_query_port(context_.get(), at, &state) == 0 && state.state == IBV_PORT_ACTIVE)
-                port_ = at;
-        }
-        if (port_ == 0) port_ = 1;
-        if (::ibv_query_port(context_.get(), port_, &port_attributes_) != 0)
-            throw_system("verbs: query port " + std::to_string(port_) + " of " + own, errno);
-        if (port_attributes_.state != IBV_PORT_ACTIVE)
-            throw error(errc::unsupported, "verbs: port " + std::to_string(port_) + " of " + own + " is " +
-                                               ::ibv_port_state_str(port_attributes_.state) +
-                                               "; bring its network interface up (ip link set DEV up)");
-    }
+    void choose_port(const verbs_options& options, const std::vector<device_address>& addresses);
 
-    /// Routable RoCE by an IPv4 address is what works between any two hosts.
-    void choose_gid(const verbs_options& options) {
-        int best = -1;
-        if (options.gid_index >= 0) {
-            if (options.gid_index >= port_attributes_.gid_tbl_len)
-                throw error(errc::address_invalid, "verbs: port " + std::to_string(port_) + " of " + name() +
-                                                       " has no GID of index " +
-                                                       std::to_string(options.gid_index));
-            gid_index_ = static_cast<std::uint8_t>(options.gid_index);
-            static_cast<void>(::ibv_query_gid(context_.get(), port_, options.gid_index, &gid_));
-            return;
-        }
-        for (int i = 0; i < port_attributes_.gid_tbl_len && i < 256; ++i) {
-            ibv_gid_entry entry{};
-            if (::ibv_query_gid_ex(context_.get(), port_, static_cast<std::uint32_t>(i), &entry, 0) != 0)
-                continue;
-            static constexpr std::uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-            const bool v2 = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
-            const bool v4 = std::memcmp(entry.gid.raw, mapped, sizeof mapped) == 0;
-            const int worth = (v2 ? 2 : 0) + (v4 ? 1 : 0);
-            if (worth <= best) continue;
-            best = worth;
-            gid_ = entry.gid;
-            gid_index_ = static_cast<std::uint8_t>(i);
-        }
-    }
+    /// Prefers routable RoCE by an IPv4 address, which works between any two hosts.
+    void choose_gid(const verbs_options& options);
 
-    /// Devices refuse what is too much, each with a limit of its own, and some say another limit than they have.
-    void probe_inline(const verbs_options& options) {
-        const unique_queue queue(::ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0));
-        if (queue == nullptr) throw_system("verbs: completion queue of " + name(), errno);
-        const auto takes = [&](std::uint32_t bytes) {
-            ibv_qp_init_attr wanted{};
-            wanted.send_cq = wanted.recv_cq = queue.get();
-            wanted.cap.max_send_wr = wanted.cap.max_recv_wr = 1;
-            wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
-            wanted.cap.max_inline_data = bytes;
-            wanted.qp_type = IBV_QPT_RC;
-            const unique_queue_pair made(::ibv_create_qp(domain_.get(), &wanted));
-            return made != nullptr && wanted.cap.max_inline_data >= bytes;
-        };
-        constexpr std::uint32_t step = 16;
-        std::uint32_t good = 0;
-        std::uint32_t refused = static_cast<std::uint32_t>(options.inline_bytes / step * step) + step;
-        while (refused - good > step) {
-            // The whole of what is wanted first: most devices take it.
-            const std::uint32_t tried = good == 0 && refused == options.inline_bytes / step * step + step
-                                            ? refused - step
-                                            : good + std::max(step, (refused - good) / 2 / step * step);
-            (takes(tried) ? good : refused) = tried;
-        }
-        inline_limit_ = good;
-    }
+    /// Finds the longest inline message by trial: devices refuse longer ones, and some report another limit than they have.
+    void probe_inline(const verbs_options& options);
 
     unique_context context_;
     unique_domain domain_;
@@ -321,3 +126,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail::verbs
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/device.ipp>
+#endif

@@ -1,6 +1,8 @@
 // verbs_domain: the verbs transport opened on one scheduler.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/memory/bytes.hpp>
 #include <rdmacoro/transport/verbs_rc/listener.hpp>
 
 #include <string>
@@ -8,12 +10,12 @@
 
 namespace rdmacoro {
 
-/// One device, opened for one scheduler. Links, listeners, connections, regions and lent messages must be gone before it.
+/// One device, opened for one scheduler. Links, listeners, connections, regions and lent messages must be destroyed before it.
 class verbs_domain final : private progress_source {
 public:
-    /// Throws `errc::unsupported` when this host has no device, `errc::address_invalid` when it has none of that name or
-    /// address, `errc::permission_denied` when it may not be opened, `errc::no_resources`, or `errc::invalid_argument`. The
-    /// texts name the devices that exist.
+    /// Throws `errc::unsupported` when this host has no device, `errc::address_invalid` when it has none of that name
+    /// or address, `errc::permission_denied` when the process has no permission to open it, `errc::no_resources`, or
+    /// `errc::invalid_argument`. The texts name the devices that exist.
     explicit verbs_domain(scheduler& owner, const verbs_options& options = verbs_options::from_environment())
         : engine_(owner, options) {
         owner.add_source(*this);
@@ -49,34 +51,30 @@ public:
     /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources`, where a limit is the reason with its
     /// figure and how to raise it, or `errc::invalid_argument` when the memory is not mapped.
     [[nodiscard]] region register_memory(std::span<std::byte> memory, access_rights rights) {
+        detail::require_thread_of(&engine_.owner(), "memory for", "was registered");
         return region(engine_, memory, engine_.regions().add(memory, rights));
+    }
+
+    /// The same for the elements of a vector, array or span of another trivially copyable type.
+    template <detail::other_range_to_write Range>
+    [[nodiscard]] region register_memory(Range&& elements, access_rights rights) {
+        return register_memory(detail::range_bytes(elements), rights);
     }
 
     [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
 
     /// For people: "rxe0 port 1, rdma_cm at 10.0.0.1, inline 256".
-    [[nodiscard]] std::string describe() {
-        detail::verbs::device& device = engine_.device();
-        std::string text = device.name() + " port " + std::to_string(device.port());
-        if (engine_.by_cm()) {
-            const std::string host = device.address().text();
-            text += ", rdma_cm at " + host.substr(0, host.rfind(':'));
-        } else {
-            text += ", TCP exchange, GID " + std::to_string(device.gid_index());
-        }
-        return text + ", inline " + std::to_string(device.inline_limit()) +
-               (device.iwarp()     ? ", iWARP"
-                : device.atomics() ? ", atomics"
-                                   : "");
-    }
+    [[nodiscard]] std::string describe();
+    /// The device's name, such as mlx5_0.
     [[nodiscard]] std::string device_name() { return engine_.device().name(); }
 
-    /// What all links did so far.
+    /// Counts of all links so far.
     [[nodiscard]] verbs_counts counts() noexcept { return engine_.counts(); }
-    /// Connections in any state, those included that the device has not let go of yet.
+    /// Connections in any state, closed ones that the device has not released yet included.
     [[nodiscard]] std::size_t connections() const noexcept { return engine_.connections(); }
     /// Regions that peers can reach now.
     [[nodiscard]] std::size_t registered() noexcept { return engine_.regions().registered(); }
+    /// The counts of its registration cache.
     [[nodiscard]] registration_cache_statistics cache_statistics() noexcept {
         return engine_.cache().statistics();
     }
@@ -91,3 +89,7 @@ private:
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/domain.ipp>
+#endif

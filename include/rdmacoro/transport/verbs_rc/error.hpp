@@ -1,6 +1,7 @@
-// What a device says went wrong, as codes and as sentences for people.
+// Failures that a device reports, as codes and as texts for users.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/error.hpp>
 
 #include <cerrno>
@@ -12,8 +13,8 @@
 
 namespace rdmacoro::detail::verbs {
 
-/// What a failed work request means for the link. A refused access does not say which rule was broken: the device of the
-/// other side says only that it refused.
+/// The link's error for a failed work request. The status of a refused access does not name the violated rule: the
+/// other side's device reports the refusal only.
 [[nodiscard]] inline errc errc_of(ibv_wc_status status) noexcept {
     switch (status) {
         case IBV_WC_SUCCESS: return errc::ok;
@@ -28,41 +29,17 @@ namespace rdmacoro::detail::verbs {
 }
 
 /// "5 GiB", "64 KiB", "unlimited".
-[[nodiscard]] inline std::string bytes_text(std::uint64_t bytes) {
-    if (bytes == static_cast<std::uint64_t>(RLIM_INFINITY)) return "unlimited";
-    constexpr std::uint64_t kib = 1024;
-    if (bytes >= kib * kib * kib && bytes % (kib * kib * kib) == 0)
-        return std::to_string(bytes / (kib * kib * kib)) + " GiB";
-    if (bytes >= kib * kib && bytes % (kib * kib) == 0) return std::to_string(bytes / (kib * kib)) + " MiB";
-    if (bytes >= kib && bytes % kib == 0) return std::to_string(bytes / kib) + " KiB";
-    return std::to_string(bytes) + " bytes";
-}
+[[nodiscard]] std::string bytes_text(std::uint64_t bytes);
 
-/// Why memory of that length could not be registered, and what to do about it.
-[[nodiscard]] inline std::string registration_failure(std::size_t bytes, int system) {
-    std::string text = "verbs: registering " + bytes_text(bytes) + " of memory: " + std::strerror(system);
-    rlimit limit{};
-    if ((system == ENOMEM || system == EAGAIN || system == EPERM) &&
-        ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        text += "; this process may lock " + bytes_text(limit.rlim_cur) +
-                " (RLIMIT_MEMLOCK). Raise it: `ulimit -l unlimited` in the shell that starts it, a line "
-                "\"* - memlock unlimited\" in /etc/security/limits.conf, or LimitMEMLOCK=infinity of its "
-                "systemd unit";
-    } else if (system == EFAULT) {
-        text += "; it is not mapped, or not writable";
-    }
-    return text;
-}
-[[gnu::cold, noreturn]] inline void throw_registration_failure(std::size_t bytes, int system) {
-    throw error(system == EFAULT || system == EINVAL ? errc::invalid_argument : errc::no_resources,
-                registration_failure(bytes, system));
-}
+/// The reason why memory of that length could not be registered, and the remedy.
+[[nodiscard]] std::string registration_failure(std::size_t bytes, int system);
+[[gnu::cold, noreturn]] void throw_registration_failure(std::size_t bytes, int system);
 
-/// `what` failed with `errno`, or with a number that the function gave.
-[[gnu::cold, noreturn]] inline void throw_system(const std::string& what, int system) {
-    if (system == ENOMEM || system == ENOSPC || system == EMFILE || system == ENFILE)
-        throw error(errc::no_resources, what + ": " + std::strerror(system));
-    throw error(std::error_code(system, std::system_category()), what);
-}
+/// Step `what` failed with the system error `system`.
+[[gnu::cold, noreturn]] void throw_system(const std::string& what, int system);
 
 }  // namespace rdmacoro::detail::verbs
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/error.ipp>
+#endif

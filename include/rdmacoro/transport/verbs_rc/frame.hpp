@@ -1,11 +1,12 @@
-// What verbs links say to each other: the greeting when they connect, and the word before each message.
+// Wire format of verbs links: the greeting of a connection, and the word before each message.
 //
-//   frame     kind (8 bits), 0 (8), credits given back (16); then, for a message, its header and payload
+//   frame     kind (8 bits), 0 (8), returned credits (16); then, for a message, its header and payload
 //   greeting  see `greeting`
 //
 // Numbers are little-endian.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/concepts.hpp>
 #include <rdmacoro/transport/detail/one_sided_wire.hpp>
 
@@ -18,13 +19,13 @@ namespace rdmacoro::detail::verbs {
 
 enum class frame_kind : std::uint8_t {
     message = 1,
-    credit,   ///< only gives credits back
-    flush,    ///< asks: has what I had put before this been placed?
-    flushed,  ///< yes
+    credit,   ///< returns credits only
+    flush,    ///< asks whether the data of earlier puts has been placed
+    flushed,  ///< answers that it has
 };
 
 inline constexpr std::size_t frame_word_bytes = 4;
-/// What stands before each payload.
+/// Bytes before each payload.
 inline constexpr std::size_t frame_bytes = frame_word_bytes + message_header_bytes;
 
 /// The word before each message.
@@ -36,7 +37,7 @@ struct frame {
         store_number(to, static_cast<std::uint32_t>(static_cast<std::uint32_t>(kind) |
                                                     (std::uint32_t{credits} << 16)));
     }
-    /// False: this can't be.
+    /// False: malformed.
     [[nodiscard]] bool load(const std::byte* from, std::size_t bytes) noexcept {
         if (bytes < frame_word_bytes) return false;
         const auto word = load_number<std::uint32_t>(from);
@@ -65,29 +66,13 @@ struct greeting {
     std::uint32_t credits = 0;
     std::uint64_t reserved = 0;
 
-    [[nodiscard]] bytes store() const noexcept {
-        bytes made{};
-        store_number(made.data(), magic);
-        store_number(made.data() + 4, version);
-        store_number(made.data() + 8, slot_bytes);
-        store_number(made.data() + 12, credits);
-        store_number(made.data() + 16, reserved);
-        return made;
-    }
+    [[nodiscard]] bytes store() const noexcept;
     /// `errc::protocol_violation` or `errc::version_mismatch` when the link can't be.
-    [[nodiscard]] errc load(const std::byte* from, std::size_t have) noexcept {
-        if (have < wire_bytes) return errc::protocol_violation;
-        magic = load_number<std::uint32_t>(from);
-        version = load_number<std::uint32_t>(from + 4);
-        slot_bytes = load_number<std::uint32_t>(from + 8);
-        credits = load_number<std::uint32_t>(from + 12);
-        reserved = load_number<std::uint64_t>(from + 16);
-        if (magic != right_magic) return errc::protocol_violation;
-        if (version != own_version) return errc::version_mismatch;
-        const bool good = slot_bytes >= least_slot && slot_bytes <= most_slot && credits >= least_credits &&
-                          credits <= most_credits;
-        return good ? errc::ok : errc::protocol_violation;
-    }
+    [[nodiscard]] errc load(const std::byte* from, std::size_t have) noexcept;
 };
 
 }  // namespace rdmacoro::detail::verbs
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/frame.ipp>
+#endif

@@ -1,7 +1,8 @@
-// What a user may set about the verbs transport.
+// Options and counts of the verbs transport.
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/memory/registration_cache.hpp>
 
@@ -26,14 +27,14 @@ struct verbs_options {
     /// Which device: its name, such as "mlx5_0"; or one of its IP addresses. Both empty: the first that has an active port and
     /// an IP address.
     std::string device;
-    std::string address;
-    unsigned port = 0;  ///< of the device, from 1 on; 0: the first active one
+    std::string address;  ///< one of the device's IP addresses: see `device`
+    unsigned port = 0;    ///< of the device, from 1 on; 0: the first active one
     int gid_index =
         -1;  ///< of the port, for `connect_by` tcp; -1: the RoCE v2 entry of an IPv4 address, if there is one
-    verbs_connect connect_by = verbs_connect::automatic;
+    verbs_connect connect_by = verbs_connect::automatic;  ///< how queue pairs find each other
 
-    /// Messages that each peer may send without having heard that earlier ones were consumed: so many receive slots are
-    /// kept for each link. From 8 to 1024.
+    /// Messages that each peer may send before this side returns credits: so many receive slots are
+    /// reserved for each link. From 8 to 1024.
     unsigned credits = 64;
     /// Of one slot, in bytes, header included: longest message that is received in one piece. From 4096 to 1 MiB.
     std::size_t slot_bytes = 8192;
@@ -48,65 +49,37 @@ struct verbs_options {
 
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
-    /// A link on which nothing has moved for so long asks whether the peer's device is still there, and ends when it is not:
-    /// after the device's own retries, some seconds. 0: a peer whose host vanished is noticed only by who sends to it. iWARP
-    /// leaves it to TCP.
+    /// A link on which nothing has moved for so long asks whether the peer's device is still there, and ends when it is
+    /// not: after the device's own retries, some seconds. 0: a dead peer host is noticed by sending only. iWARP leaves
+    /// it to TCP.
     duration keepalive = std::chrono::seconds(2);
 
-    /// Accepted connections of one listener that are not open yet or that nobody has taken yet; more are refused.
+    /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};
 
-    /// As the environment says, for domains that are opened without options: `RDMACORO_VERBS_DEVICE` (a name),
+    /// Options from the environment, for domains that are opened without options: `RDMACORO_VERBS_DEVICE` (a name),
     /// `RDMACORO_VERBS_PORT`, `RDMACORO_VERBS_GID_INDEX`, `RDMACORO_VERBS_CONNECT_BY` (automatic, rdma_cm, tcp). Throws
     /// `errc::invalid_argument` with the variable's name when it makes no sense.
-    [[nodiscard]] static verbs_options from_environment() {
-        verbs_options o;
-        const auto asked = [](const char* name) {
-            const char* said = std::getenv(name);
-            return std::string_view(said != nullptr ? said : "");
-        };
-        const auto number = [&](const char* name, auto& into) {
-            const std::string_view said = asked(name);
-            if (said.empty()) return;
-            const char* const end = said.data() + said.size();
-            const auto [stop, wrong] = std::from_chars(said.data(), end, into);
-            if (wrong != std::errc() || stop != end)
-                throw error(errc::invalid_argument,
-                            std::string(name) + "=" + std::string(said) + " is not a number");
-        };
-        o.device = asked("RDMACORO_VERBS_DEVICE");
-        number("RDMACORO_VERBS_PORT", o.port);
-        number("RDMACORO_VERBS_GID_INDEX", o.gid_index);
-        const std::string_view by = asked("RDMACORO_VERBS_CONNECT_BY");
-        if (by == "rdma_cm") {
-            o.connect_by = verbs_connect::rdma_cm;
-        } else if (by == "tcp") {
-            o.connect_by = verbs_connect::tcp;
-        } else if (!by.empty() && by != "automatic") {
-            throw error(errc::invalid_argument, "RDMACORO_VERBS_CONNECT_BY=" + std::string(by) +
-                                                    " is none of automatic, rdma_cm, tcp");
-        }
-        return o;
-    }
+    [[nodiscard]] static verbs_options from_environment();
 };
 
-/// What a link or a domain did; these only grow.
+/// Counts of a link or a domain; they only grow.
 struct verbs_counts {
     std::uint64_t messages = 0;        ///< sent for the layer above
     std::uint64_t control_frames = 0;  ///< sent for the link itself
     std::uint64_t work_requests = 0;   ///< of sending: messages, frames, gets, puts, atomics
     std::uint64_t posts = 0;           ///< calls that handed them to the device: doorbells
-    std::uint64_t signalled = 0;       ///< of the work requests, those that ask for a completion
+    std::uint64_t signalled = 0;       ///< work requests that ask for a completion
     std::uint64_t inlined = 0;         ///< messages that traveled inside their work request
     std::uint64_t staged = 0;          ///< messages that were copied into a registered slot first
     std::uint64_t received = 0;        ///< frames that arrived
-    std::uint64_t gets = 0;
-    std::uint64_t puts = 0;
-    std::uint64_t atomics = 0;
-    std::uint64_t receive_posts = 0;  ///< calls that gave the device receive slots; only a domain's count
-    std::uint64_t polls = 0;          ///< calls that asked the completion queue; only a domain's count
+    std::uint64_t gets = 0;            ///< gets posted
+    std::uint64_t puts = 0;            ///< puts posted
+    std::uint64_t atomics = 0;         ///< atomics posted
+    std::uint64_t receive_posts = 0;   ///< calls that gave the device receive slots; only a domain's count
+    std::uint64_t polls = 0;           ///< calls that asked the completion queue; only a domain's count
 
     verbs_counts& operator+=(const verbs_counts& other) noexcept {
         messages += other.messages;
@@ -127,3 +100,7 @@ struct verbs_counts {
 };
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/options.ipp>
+#endif

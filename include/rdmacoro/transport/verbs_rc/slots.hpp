@@ -1,6 +1,7 @@
 // Slots: registered memory of the domain that messages are received into, and staged in when they are sent.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/detail/slots.hpp>
 #include <rdmacoro/transport/verbs_rc/device.hpp>
 
@@ -15,12 +16,12 @@
 
 namespace rdmacoro::detail::verbs {
 
-/// One slot. At any time it is free, posted to be received into, holds a message that came, is lent, or is being sent.
+/// One slot. It is free, posted for receiving, held with a message that arrived, lent, or being sent.
 struct alignas(64) slot {
     slot* next = nullptr;  // in a list of its state
     std::byte* data = nullptr;
     std::uint32_t lkey = 0;
-    std::uint32_t bytes = 0;  // of what came
+    std::uint32_t bytes = 0;  // of the frame that arrived
 };
 
 /// Eight bytes of a slot that the device writes the result of an atomic to.
@@ -39,12 +40,7 @@ struct slot_registrar {
     ibv_pd* domain;
 
     [[nodiscard]] int add(std::span<std::byte> memory, std::span<slot> slots,
-                          unique_registration& made) const noexcept {
-        made.reset((::ibv_reg_mr)(domain, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE));
-        if (made == nullptr) return errno != 0 ? -errno : -ENOMEM;
-        for (slot& s : slots) s.lkey = made->lkey;
-        return 0;
-    }
+                          unique_registration& made) const noexcept;
 };
 
 /// All slots of a domain, some of them cut further into cells.
@@ -69,29 +65,14 @@ public:
 private:
     static constexpr std::size_t cells_of_slot = 256;
 
-    [[nodiscard]] bool grow_cells() noexcept {
-        if (reserve(1) != 0) return false;
-        slot* s = take();
-        try {
-            if (s != nullptr) cells_.push_back(std::make_unique<std::array<result_cell, cells_of_slot>>());
-        } catch (const std::bad_alloc&) {
-            give(*std::exchange(s, nullptr));
-        }
-        if (s == nullptr) {
-            unreserve(1);
-            return false;
-        }
-        for (std::size_t i = 0; i < cells_of_slot; ++i) {
-            result_cell& cell = (*cells_.back())[i];
-            cell.value = reinterpret_cast<std::uint64_t*>(s->data) + i;
-            cell.lkey = s->lkey;
-            give(cell);
-        }
-        return true;
-    }
+    [[nodiscard]] bool grow_cells() noexcept;
 
     std::vector<std::unique_ptr<std::array<result_cell, cells_of_slot>>> cells_;
     result_cell* free_cells_ = nullptr;
 };
 
 }  // namespace rdmacoro::detail::verbs
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/slots.ipp>
+#endif

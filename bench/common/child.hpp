@@ -1,0 +1,51 @@
+// A process beside this one that runs a function of its.
+#pragma once
+
+#include "../../tools/pingpong/failure.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace bench {
+
+using pingpong::run_error;
+
+/// A process that calls `work`, and ends with this one.
+template <class Work>
+class child {
+public:
+    explicit child(Work work) {
+        const pid_t parent = ::getpid();
+        id_ = ::fork();
+        if (id_ < 0) throw run_error(std::string("fork: ") + std::strerror(errno));
+        if (id_ != 0) return;
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        work();
+        ::_exit(0);
+    }
+    child(const child&) = delete;
+    child& operator=(const child&) = delete;
+    ~child() { static_cast<void>(end(true)); }
+
+    /// Its status, once it has ended.
+    int end(bool kill_it) {
+        int status = 0;
+        if (id_ == 0) return status;
+        if (kill_it) ::kill(id_, SIGKILL);
+        if (::waitpid(std::exchange(id_, 0), &status, 0) < 0) status = -1;
+        return status;
+    }
+
+private:
+    pid_t id_ = 0;
+};
+
+}  // namespace bench

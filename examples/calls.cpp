@@ -1,0 +1,76 @@
+// calls: a service and its client: methods by name, with types; a stream; a deadline.
+#include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/service/calls.hpp>
+
+#include <chrono>
+#include <iostream>
+#include <map>
+
+namespace rc = rdmacoro;
+using namespace std::chrono_literals;
+
+struct entry {
+    std::string key;
+    std::string value;
+};
+
+/// What can be called: both programs include it.
+struct kv {
+    static constexpr rc::method<"kv.put", void(std::string, std::string)> put{};
+    static constexpr rc::method<"kv.get", std::string(std::string)> get{};
+    static constexpr rc::method<"kv.scan", rc::stream<entry>(std::string)> scan{};
+    static constexpr rc::method<"kv.wait", void()> wait{};
+};
+
+rc::task<> serve(rc::endpoint<rc::shm> peer) {
+    std::map<std::string, std::string> values;
+    rc::service store({.running = 64});
+    store.on(kv::put, [&](rc::call_context&, std::string key, std::string value) -> rc::task<> {
+        values[key] = std::move(value);
+        co_return;
+    });
+    store.on(kv::get, [&](rc::call_context&, std::string key) -> rc::task<std::string> {
+        if (!values.contains(key)) throw std::out_of_range("there is no " + key);
+        co_return values[key];
+    });
+    store.on(kv::scan, [&](rc::call_context&, std::string from, rc::stream_writer<entry>& out) -> rc::task<> {
+        for (auto at = values.lower_bound(from); at != values.end(); ++at)
+            co_await out.write(at->first, at->second);
+    });
+    store.on(kv::wait, [](rc::call_context&) -> rc::task<> { co_await rc::sleep_for(1h); });
+    rc::calls served(peer, store);
+    static_cast<void>(
+        co_await rc::as_result(peer.recv_lent(rc::tag_match(0, 1ULL << 63))));  // until the client closes
+    co_await served.drain();
+}
+
+rc::task<> use(rc::endpoint<rc::shm>& server) {
+    rc::calls peer(server);
+    co_await peer.call(kv::put, "red", "#ff0000");
+    co_await peer.call(kv::put, "green", "#00ff00");
+    std::cout << "red is " << co_await peer.call(kv::get, "red") << '\n';
+    auto rows = co_await peer.open(kv::scan, "c");
+    while (auto row = co_await rows.next()) std::cout << row->key << ' ';
+    std::cout << "are there\n";
+    try {
+        co_await peer.call(kv::get, "shape");
+    } catch (const rc::error& failed) {
+        std::cout << failed.what() << '\n';
+    }
+    // The handler is told the time that is left, and asked to stop when it is over.
+    auto waited = co_await rc::as_result(rc::timeout(peer.call(kv::wait), 20ms));
+    std::cout << "the wait ended: " << waited.error().message() << '\n';
+}
+
+rc::task<> both() {
+    auto listener = co_await rc::listen<rc::shm>("shm://calls");
+    rc::task_group server;
+    auto accepting = rc::start(listener.accept());
+    auto client = co_await rc::connect<rc::shm>(listener.address());
+    server.spawn(serve, co_await accepting);
+    co_await use(client);
+    co_await client.close();
+    co_await server.join();
+}
+
+int main() { rc::scheduler{}.run(both()); }

@@ -1,0 +1,68 @@
+// The default idle strategy.
+#pragma once
+
+#include <rdmacoro/coro/idle.hpp>
+
+namespace rdmacoro::idle {
+
+RDMACORO_DECL action adaptive::next(clock& time) noexcept {
+    // The clock is read every 32nd turn while spinning, as reading it costs as much as a poll; more often in a short spin.
+    const unsigned rarely = offers_early_ ? 1U : 32U >> (halvings_ < 5 ? halvings_ : 5);
+    if (rounds_++ % rarely != 0 && phase_ == action::spin) return action::spin;
+    const time_point now = time.now();
+    if (rounds_ == 1) {
+        since_ = now;
+        time_ = &time;
+    }
+    if (phase_ == action::yield) offer_ended(now);
+    const duration idle_for = now - since_;
+    const duration spin = spin_for_ / (1 << halvings_);
+    if (idle_for < (offers_early_ ? spin_for_ / early_part : spin)) {
+        phase_ = action::spin;
+    } else if (without_offers_ == 0 && idle_for < spin + yield_for_ / (1 << halvings_)) {
+        phase_ = action::yield;
+        if (offers_++ == 0) offered_ = now;
+        last_offered_ = now;
+    } else {
+        phase_ = action::park;
+    }
+    return phase_;
+}
+
+// The peer on this core would have polled for less: another program has the core. Once that is so again, the peer is elsewhere.
+RDMACORO_DECL void adaptive::offer_ended(time_point now) noexcept {
+    if (now - last_offered_ <= long_offer) return;
+    if (next_without_offers_ > fewest_without) offers_early_ = false;
+    without_offers_ = next_without_offers_;
+    if (next_without_offers_ < most_without) next_without_offers_ *= 2;
+}
+
+RDMACORO_DECL void adaptive::progress() noexcept {
+    if (phase_ != action::spin) {  // the spin was too short for this wait, or the wait too long for any
+        const time_point now = time_->now();
+        const duration waited = now - since_;
+        if (phase_ == action::yield) offer_ended(now);
+        if (without_offers_ > 0) {
+            --without_offers_;
+        } else {
+            // An offer that took long gave the core to a program that is not the peer.
+            offers_early_ =
+                phase_ == action::yield && offers_ <= few_offers && now - offered_ <= spin_for_ / soon_part;
+            if (offers_early_ && next_without_offers_ > fewest_without) next_without_offers_ /= 2;
+        }
+        if (waited > spin_for_) {
+            poll_less();
+        } else {
+            while (halvings_ > 0 && spin_for_ / (1 << halvings_) < 2 * waited) --halvings_;
+        }
+    }
+    begin_again();
+}
+
+RDMACORO_DECL void adaptive::timer_expired() noexcept {
+    // A timer that was due soon is worth a spin of that length.
+    if (rounds_ != 0 && time_->now() - since_ > spin_for_ / (1 << most_halvings)) poll_less();
+    begin_again();
+}
+
+}  // namespace rdmacoro::idle

@@ -1,0 +1,13 @@
+// The default functions of a progress source.
+#pragma once
+
+#include <rdmacoro/coro/progress_source.hpp>
+
+namespace rdmacoro {
+
+RDMACORO_DECL progress_source::~progress_source() { unlink(); }
+RDMACORO_DECL int progress_source::wake_fd() noexcept { return -1; }
+RDMACORO_DECL void progress_source::arm() noexcept {}
+RDMACORO_DECL void progress_source::disarm() noexcept {}
+
+}  // namespace rdmacoro

@@ -1,0 +1,515 @@
+// The scheduler's loop, its posts and its parking.
+#pragma once
+
+#include <rdmacoro/coro/detail/described.hpp>
+#include <rdmacoro/coro/detail/parked_wait.hpp>
+#include <rdmacoro/coro/detail/scheduler_list.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
+
+#include <cerrno>
+#include <cstdint>
+#include <exception>
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace rdmacoro {
+
+namespace detail {
+RDMACORO_COLD void scheduler_list::add(scheduler& made) noexcept {
+    lock();
+    made.next_of_all_ = first_;
+    first_ = &made;
+    unlock();
+}
+
+RDMACORO_COLD void scheduler_list::remove(scheduler& gone) noexcept {
+    lock();
+    scheduler** at = &first_;
+    while (*at != nullptr && *at != &gone) at = &(*at)->next_of_all_;
+    if (*at != nullptr) *at = gone.next_of_all_;
+    unlock();
+}
+
+RDMACORO_COLD bool scheduler_list::empty() noexcept {
+    lock();
+    const bool none = first_ == nullptr;
+    unlock();
+    return none;
+}
+}  // namespace detail
+
+RDMACORO_COLD scheduler::scheduler(idle_base* strategy, clock& time) noexcept
+    : time_(&time),
+      ticks_to_trust_(&time == &monotonic_clock::instance() ? detail::ticks_in_microseconds() : 0),
+      idle_(strategy) {
+    detail::all_schedulers.add(*this);
+}
+
+/// Makes a scheduler the thread's current one with its scope, and restores both.
+struct scheduler::run_scope {
+    run_scope(scheduler& now_current, narrowed* scope) noexcept
+        : of(now_current),
+          former_thread(claim(of)),
+          former(current_),
+          former_scope(std::exchange(of.narrowed_, scope)),
+          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())) {
+        enter();
+    }
+    /// Stays in the scope that it has.
+    explicit run_scope(scheduler& now_current) noexcept
+        : of(now_current),
+          former_thread(claim(of)),
+          former(current_),
+          former_scope(of.narrowed_),
+          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())) {
+        enter();
+    }
+    void enter() const noexcept {
+        current_ = &of;
+        if (of.waits_outside_) [[unlikely]]
+            of.end_wait_outside();
+        if (former_scope != nullptr) of.resume_deferred(*former_scope);
+    }
+    ~run_scope() {
+        narrowed* const scope = std::exchange(of.narrowed_, former_scope);
+        if (scope != nullptr) of.resume_deferred(*scope);
+        of.exceptions_below_ = former_exceptions;
+        of.thread_.store(former_thread, std::memory_order_relaxed);
+        current_ = former;
+    }
+    run_scope(const run_scope&) = delete;
+    run_scope& operator=(const run_scope&) = delete;
+
+    /// Before anything else of the scheduler is touched. Returns the thread that it ran on, which is this one, or 0.
+    static int claim(scheduler& of) noexcept {
+        int ran_on = 0;
+        const int here = detail::this_thread();
+        if (!of.thread_.compare_exchange_strong(ran_on, here, std::memory_order_relaxed) && ran_on != here)
+            detail::run_twice(of);
+        return ran_on;
+    }
+
+    scheduler& of;
+    int former_thread;  // 0: it did not run
+    scheduler* former;
+    narrowed* former_scope;
+    int former_exceptions;
+};
+
+RDMACORO_COLD scheduler::~scheduler() {
+    detail::all_schedulers.remove(*this);
+    {
+        const run_scope current(*this, nullptr);
+        run_posted();
+    }
+    while (service_base* const last = services_) {
+        services_ = last->next;
+        delete last;
+    }
+    if (children_ != 0)
+        detail::fatal("a scheduler was destroyed before child coroutines of it had ended; join or destroy "
+                      "their owner first");
+    while (sources_.pop_front() != nullptr) {}  // they may outlive the scheduler
+    while (parked_waits_.pop_front() != nullptr) {}
+    while (described_.pop_front() != nullptr) {}
+    if (wake_fd_ >= 0) ::close(wake_fd_);
+    if (outside_fd_ >= 0) ::close(outside_fd_);
+    delete idle_;
+}
+
+template <class Done>
+void scheduler::loop(Done done) {
+    while (!done()) {
+        if (one_turn()) {
+            progressed();
+            continue;
+        }
+        if (done()) return;
+        idle();
+    }
+}
+
+RDMACORO_COLD void scheduler::run_until(bool (*done)(void*), void* context, const local_stop_source* scope) {
+    narrowed here{scope};
+    const run_scope current(*this, scope != nullptr ? &here : nullptr);
+    loop([=] { return done(context); });
+}
+
+RDMACORO_COLD scheduler::service_base* scheduler::find_service(const void* key) const noexcept {
+    service_base* at = services_;
+    while (at != nullptr && at->key != key) at = at->next;
+    return at;
+}
+
+/// Coroutines that were deferred by a scope are ready again, before all others.
+RDMACORO_COLD void scheduler::resume_deferred(narrowed& from) noexcept {
+    if (from.head == nullptr) return;
+    *from.tail = ready_head_;
+    if (ready_head_ == nullptr) ready_tail_ = from.tail;
+    ready_head_ = std::exchange(from.head, nullptr);
+    from.tail = &from.head;
+}
+
+RDMACORO_DECL void scheduler::progressed() noexcept {
+    if (!idling_) return;
+    idling_ = false;
+    idle_->progress(timers_alone_);
+}
+
+RDMACORO_DECL bool scheduler::take_batch() noexcept {
+    if (batch_ != nullptr) return true;
+    // Only the coroutines that are ready now: one that makes itself ready again must not keep the network waiting.
+    batch_ = ready_head_;
+    ready_head_ = nullptr;
+    ready_tail_ = &ready_head_;
+    return batch_ != nullptr;
+}
+
+RDMACORO_DECL bool scheduler::run_ready() noexcept {
+    if (narrowed_ != nullptr) [[unlikely]]
+        return run_narrowed();
+    if (!take_batch()) return false;
+    slice_began_ = seen_;
+    while (detail::ready_node* node = batch_) {
+        batch_ = node->next_ready;  // the frame that holds the node may be destroyed after resume
+        resume_ready(node->waiter);
+        if (seen_ - slice_began_ >= slice) break;  // the others after the timers, posts and sources
+    }
+    return true;
+}
+
+RDMACORO_COLD bool scheduler::run_narrowed() noexcept {
+    narrowed& here = *narrowed_;
+    // Some deferred ones may have become part of the scope: a coroutine of the scope may have begun to await them.
+    resume_deferred(here);
+    if (!take_batch()) return false;
+    bool any = false;
+    slice_began_ = seen_;
+    while (detail::ready_node* node = batch_) {
+        if (any && seen_ - slice_began_ >= slice) break;
+        batch_ = node->next_ready;
+        if (node->stop.is_part_of(*here.to)) {
+            resume_ready(node->waiter);
+            any = true;
+        } else {
+            node->next_ready = nullptr;
+            *here.tail = node;
+            here.tail = &node->next_ready;
+        }
+    }
+    if (any || here.head == nullptr || unbound_ == 0) return any;
+    // A coroutine of the scope may wait for one of these, by an awaitable that says nothing of that.
+    resume_deferred(here);
+    take_batch();
+    while (detail::ready_node* node = batch_) {
+        batch_ = node->next_ready;
+        resume_ready(node->waiter);
+    }
+    return true;
+}
+
+RDMACORO_COLD bool scheduler::renew_at_once() noexcept {
+    look();
+    const bool in_time = seen_ - slice_began_ < slice;
+    if (in_time && renewals_ > 0) {
+        --renewals_;
+        if (at_once_between_looks_ < most_at_once_between_looks) at_once_between_looks_ *= 2;
+        at_once_ = at_once_between_looks_ - 1;
+        return true;
+    }
+    // When each takes long there are fewer until the next look.
+    if (!in_time && renewals_ > 0 && at_once_between_looks_ > 1) at_once_between_looks_ /= 2;
+    renewals_ = 0;  // and so for all that still runs in this resumption
+    at_once_ = 0;
+    return false;
+}
+
+RDMACORO_DECL void scheduler::resume_child(std::coroutine_handle<> next) noexcept {
+    const std::int32_t before = at_once_;
+    if (before < 1) at_once_ = 1;
+    resume(next);
+    // The caller counts as one itself.
+    if (before < 1) {
+        at_once_ = before;
+    } else if (at_once_ < 1) {
+        at_once_ = 1;
+    }
+}
+
+/// Reads the clock if the time last seen is no longer good enough: the counter of ticks costs a third of the clock.
+RDMACORO_DECL void scheduler::look() noexcept {
+    const std::uint64_t now = ticks_to_trust_ != 0 ? detail::ticks() : 0;
+    if (now - seen_ticks_ < ticks_to_trust_) return;
+    seen_ticks_ = now;
+    seen_ = time_->now();
+}
+
+/// As `look`, once in several turns without work, which are polls: as many of them as pass in a few microseconds.
+RDMACORO_DECL void scheduler::look_while_idle() noexcept {
+    constexpr duration too_long = std::chrono::microseconds(8);
+    const time_point before = seen_;
+    look();
+    if (seen_ - before > too_long) {
+        look_every_ /= 2;
+    } else if (look_every_ < most_turns_to_look) {
+        look_every_ = 2 * look_every_ + 1;
+    }
+    turns_to_look_ = look_every_;
+}
+
+RDMACORO_DECL bool scheduler::turn() noexcept {
+    const run_scope current(*this);
+    return one_turn();
+}
+
+RDMACORO_DECL bool scheduler::one_turn() noexcept {
+    bool any = run_ready();
+    if (posted_.load(std::memory_order_relaxed) != nullptr || arrived_head_ != nullptr) {
+        any |= run_posted();
+        look();
+    }
+    if (!any) {
+        if (turns_to_look_ == 0) {
+            look_while_idle();
+        } else {
+            --turns_to_look_;
+        }
+    }
+    for (progress_source* source = sources_.front(); source != nullptr;) {
+        progress_source* next = sources_.next(*source);
+        any |= source->poll();
+        source = next;
+    }
+    timers_alone_ = false;
+    if (!timers_.empty() && timers_.earliest() <= seen_) {
+        timers_alone_ = !any;
+        any |= timers_.expire(seen_);
+    }
+    return any || ready_head_ != nullptr || batch_ != nullptr;
+}
+
+RDMACORO_DECL void scheduler::post(detail::posted_node& node) noexcept {
+    detail::posted_node* head = posted_.load(std::memory_order_relaxed);
+    do {
+        node.next_posted = head;
+    } while (
+        !posted_.compare_exchange_weak(head, &node, std::memory_order_seq_cst, std::memory_order_relaxed));
+    // Pairs with park(), which sets `parked_` and then looks for posts; this posts and then looks at `parked_`. One of
+    // many posters wakes it.
+    if (parked_.load(std::memory_order_seq_cst) && parked_.exchange(false, std::memory_order_seq_cst)) {
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
+    }
+}
+
+RDMACORO_DECL void scheduler::collect_posted() noexcept {
+    detail::posted_node* newest = posted_.exchange(nullptr, std::memory_order_acquire);
+    if (newest == nullptr) return;
+    detail::posted_node** const end = &newest->next_posted;
+    detail::posted_node* oldest = nullptr;  // reverse: first posted, first called
+    while (newest != nullptr) {
+        detail::posted_node* next = newest->next_posted;
+        newest->next_posted = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    *arrived_tail_ = oldest;
+    arrived_tail_ = end;
+}
+
+RDMACORO_DECL bool scheduler::run_posted() noexcept {
+    collect_posted();
+    bool any = false;
+    while (detail::posted_node* node = arrived_head_) {
+        arrived_head_ = node->next_posted;
+        if (arrived_head_ == nullptr) arrived_tail_ = &arrived_head_;
+        node->call(*node);
+        any = true;
+    }
+    return any;
+}
+
+RDMACORO_COLD bool scheduler::withdraw(detail::posted_node& node) noexcept {
+    collect_posted();
+    for (detail::posted_node** at = &arrived_head_; *at != nullptr; at = &(*at)->next_posted) {
+        if (*at != &node) continue;
+        *at = node.next_posted;
+        if (*at == nullptr) arrived_tail_ = at;
+        return true;
+    }
+    return false;
+}
+
+RDMACORO_DECL void scheduler::idle() noexcept {
+    idling_ = true;
+    if (!timers_.empty() && time_->advance_to(timers_.earliest())) {
+        turns_to_look_ = 0;
+        return;
+    }
+    switch (idle_->next(*time_)) {
+        // Without a pause instruction: a turn takes longer than one, and it would delay the next poll.
+        case idle::action::spin: return;
+        case idle::action::yield: ::sched_yield(); break;
+        case idle::action::park: park(); break;
+    }
+    turns_to_look_ = 0;
+}
+
+RDMACORO_COLD bool scheduler::make_wake_fd() noexcept {
+    if (wake_fd_ < 0) wake_fd_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return wake_fd_ >= 0;
+}
+
+RDMACORO_COLD void scheduler::park() noexcept {
+    if (!make_wake_fd()) {
+        ::sched_yield();
+        return;
+    }
+    parked_.store(true, std::memory_order_seq_cst);
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
+    // Arm, look once more, sleep: work that came before the arming is found here, later work wakes the sleep.
+    // The load pairs with post(); turn() looks too, but not in an order that other threads can rely on.
+    if (posted_.load(std::memory_order_seq_cst) == nullptr && !one_turn()) {
+        if (!sleep_until_woken()) ::sched_yield();
+    } else {
+        progressed();
+    }
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->disarm();
+    parked_.store(false, std::memory_order_relaxed);
+}
+
+RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
+    constexpr nfds_t most = 64;
+    pollfd fds[most];
+    nfds_t count = 0;
+    fds[count++] = {wake_fd_, POLLIN, 0};
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
+        const int fd = s->wake_fd();
+        if (fd < 0 || count == most) return false;
+        fds[count++] = {fd, POLLIN, 0};
+    }
+    timespec limit{};
+    timespec* wait = nullptr;
+    if (!timers_.empty()) {
+        const duration left = timers_.earliest() - time_->now();
+        if (left <= duration::zero()) return true;
+        limit.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
+        limit.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
+        wait = &limit;
+    }
+    ++parks_;
+    const int ready = ::ppoll(fds, count, wait, nullptr);
+    if (ready > 0 && fds[0].revents != 0) {
+        std::uint64_t drained = 0;
+        [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
+    }
+    return true;
+}
+
+RDMACORO_COLD bool scheduler::poll() noexcept {
+    constexpr int most_turns = 16;
+    const run_scope current(*this);
+    look();  // the caller may have waited
+    turns_to_look_ = 0;
+    int turns = 0;
+    while (turns < most_turns && one_turn()) ++turns;
+    return turns != 0;
+}
+
+RDMACORO_COLD int scheduler::descriptor() {
+    if (outside_fd_ < 0) {
+        epoll_event posts{};
+        posts.events = EPOLLIN;
+        const int made = make_wake_fd() ? ::epoll_create1(EPOLL_CLOEXEC) : -1;
+        if (made < 0 || ::epoll_ctl(made, EPOLL_CTL_ADD, wake_fd_, &posts) != 0) {
+            if (made >= 0) ::close(made);
+            detail::throw_error(errc::no_resources, "scheduler::descriptor: no eventfd or epoll instance");
+        }
+        outside_fd_ = made;
+    }
+    return outside_fd_;
+}
+
+RDMACORO_COLD duration scheduler::prepare_to_wait() {
+    static_cast<void>(descriptor());
+    const run_scope current(*this);
+    if (!idle_->may_park()) return duration::zero();
+    if (!timers_.empty() && time_->advance_to(timers_.earliest())) return duration::zero();
+    waits_outside_ = true;
+    parked_.store(true, std::memory_order_seq_cst);
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
+    // As in `park`: work that came before the arming is found here.
+    turns_to_look_ = 0;
+    bool may_wait = posted_.load(std::memory_order_seq_cst) == nullptr && !one_turn() && watch_sources();
+    duration limit = duration::max();
+    if (may_wait && !timers_.empty()) {
+        limit = timers_.earliest() - time_->now();
+        may_wait = limit > duration::zero();
+    }
+    if (may_wait) return limit;
+    end_wait_outside();
+    return duration::zero();
+}
+
+/// True when all sources can wake the other event loop.
+RDMACORO_COLD bool scheduler::watch_sources() noexcept {
+    // Added each time: a descriptor that was closed has left the set, and its number may be another one's by now.
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
+        const int fd = s->wake_fd();
+        epoll_event wanted{};
+        wanted.events = EPOLLIN;
+        if (fd < 0) return false;
+        if (::epoll_ctl(outside_fd_, EPOLL_CTL_ADD, fd, &wanted) == 0) {
+            bool known = false;
+            for (const int other : watched_) known |= other == fd;
+            if (!known && !watched_.try_push_back(fd)) {
+                ::epoll_ctl(outside_fd_, EPOLL_CTL_DEL, fd, nullptr);
+                return false;
+            }
+        } else if (errno != EEXIST) {
+            return false;
+        }
+    }
+    for (std::size_t at = watched_.size(); at-- > 0;) {
+        bool used = false;
+        for (progress_source* s = sources_.front(); s != nullptr && !used; s = sources_.next(*s))
+            used = s->wake_fd() == watched_[at];
+        if (used) continue;
+        ::epoll_ctl(outside_fd_, EPOLL_CTL_DEL, watched_[at], nullptr);
+        watched_.erase(at);
+    }
+    return true;
+}
+
+RDMACORO_COLD void scheduler::end_wait_outside() noexcept {
+    waits_outside_ = false;
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->disarm();
+    parked_.store(false, std::memory_order_relaxed);
+    std::uint64_t drained = 0;
+    [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
+}
+
+RDMACORO_COLD void scheduler::wake_outside() noexcept {
+    if (!waits_outside_) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
+}
+
+namespace detail {
+RDMACORO_DECL scheduler& running_scheduler() {
+    scheduler* const current = scheduler::current();
+    if (current == nullptr) throw_error(errc::invalid_argument, "no scheduler runs on this thread");
+    return *current;
+}
+}  // namespace detail
+
+#if defined(RDMACORO_SEPARATE_COMPILATION)
+template struct scheduler::idle_model<idle::adaptive>;
+#endif
+
+}  // namespace rdmacoro

@@ -1,0 +1,112 @@
+// Signals by signalfd.
+#pragma once
+
+#include <rdmacoro/coro/signals.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace rdmacoro {
+
+RDMACORO_COLD signals::signals(scheduler& on, std::initializer_list<int> numbers) : on_(on) {
+    sigset_t wanted;
+    ::sigemptyset(&wanted);
+    if (numbers.size() == 0) detail::throw_error(errc::invalid_argument, "signals: none is named");
+    for (const int number : numbers) {
+        bool possible = number <= most && ::sigaddset(&wanted, number) == 0;
+        for (const int fixed : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+            possible &= number != fixed;
+        if (!possible)
+            throw error(errc::invalid_argument,
+                        "signals: number " + std::to_string(number) + " cannot be received so");
+    }
+    fd_ = ::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (fd_ < 0) throw error(errc::no_resources, std::string("signalfd: ") + std::strerror(errno));
+    ::pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    ::sigemptyset(&blocked_);
+    for (const int number : numbers) {
+        if (::sigismember(&before_, number) == 0) ::sigaddset(&blocked_, number);
+    }
+    on_.add_source(*this);
+}
+
+RDMACORO_COLD signals::signals(std::initializer_list<int> numbers)
+    : signals(detail::running_scheduler(), numbers) {}
+
+RDMACORO_COLD signals::~signals() {
+    if (!waiting_.empty()) detail::fatal("signals were destroyed while a coroutine waits for one");
+    unlink();
+    if (stop_.stop_requested()) look();  // a second Ctrl-C does not end a process that answered the first
+    ::close(fd_);
+    ::pthread_sigmask(SIG_UNBLOCK, &blocked_, nullptr);
+}
+
+RDMACORO_DECL bool signals::poll() noexcept {
+    if (++polls_ < polls_between_looks && !look_now_ && on_.coarse_now() - looked_ < most_between_looks)
+        return false;
+    polls_ = 0;
+    looked_ = on_.coarse_now();
+    return look();
+}
+
+RDMACORO_DECL bool signals::look() noexcept {
+    look_now_ = look_always_;
+    bool any = false;
+    signalfd_siginfo one{};
+    while (::read(fd_, &one, sizeof one) == sizeof one) {
+        if (one.ssi_signo > most) continue;
+        ++came_[one.ssi_signo];
+        any = true;
+    }
+    if (!any) return false;
+    hand_out();
+    stop_.request_stop();
+    return true;
+}
+
+RDMACORO_DECL void signals::hand_out() noexcept {
+    for (int number = 1; number <= most && !waiting_.empty();) {
+        std::uint32_t& left = came_[static_cast<std::size_t>(number)];
+        if (left == 0) {
+            ++number;
+            continue;
+        }
+        --left;
+        next_operation* const first = waiting_.pop_front();
+        first->number_ = number;
+        first->complete();
+    }
+}
+
+RDMACORO_DECL int signals::wake_fd() noexcept { return fd_; }
+
+RDMACORO_DECL void signals::arm() noexcept { look_always_ = look_now_ = true; }
+
+RDMACORO_DECL void signals::disarm() noexcept {
+    look_always_ = false;
+    look_now_ = true;
+}
+
+RDMACORO_DECL void signals::next_operation::start() noexcept {
+    signals_->look_now_ = true;
+    signals_->waiting_.push_back(*this);
+    signals_->hand_out();
+    static constexpr detail::wait_facts facts{"signals next", "no signal has come", next_actor::outside};
+    if (!done()) park(*this, facts);
+}
+
+RDMACORO_DECL void signals::next_operation::cancel() noexcept {
+    unlink();
+    complete();
+}
+
+RDMACORO_DECL result<int> signals::next_operation::outcome() noexcept {
+    if (number_ == 0) return errc::canceled;
+    return number_;
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,117 @@
+// Bodies of matching.hpp.
+#pragma once
+
+#include <rdmacoro/protocol/matching.hpp>
+
+#include <new>
+
+namespace rdmacoro::detail {
+
+RDMACORO_DECL matcher::~matcher() {
+    for (record* of : records_) delete of;
+}
+
+RDMACORO_DECL bool matcher::add_source(peer_id source) noexcept {
+    if (!many_sources_ || record_of(source) != nullptr) return true;
+    if (!records_.reach(source + 1)) return false;
+    records_[source] = new (std::nothrow) record;
+    return records_[source] != nullptr;
+}
+
+// ---- receives
+
+RDMACORO_DECL void matcher::post_another(receive_request& r) noexcept {
+    if (sole_ != nullptr) {
+        receive_request& first = *std::exchange(sole_, nullptr);
+        receives_of(first.source_).add(first);
+        ++listed_;
+    }
+    receives_of(r.source_).add(r);
+    ++listed_;
+}
+
+[[gnu::noinline]] RDMACORO_DECL receive_request* matcher::arrived_among_many(peer_id source,
+                                                                             tag_type tag) noexcept {
+    posted_receives& own = receives_of(source);
+    receive_request* first = own.first(tag);
+    if (&own != &receives_) {
+        receive_request* other = receives_.first(tag);
+        if (first == nullptr || (other != nullptr && other->sequence_ < first->sequence_)) first = other;
+    }
+    if (first != nullptr) withdraw(*first);
+    return first;
+}
+
+RDMACORO_DECL std::optional<std::uint32_t> matcher::ahead_of(const receive_request& r) noexcept {
+    if (sole_ != nullptr) return 0;
+    const tag_type tag = r.wanted_.tag;
+    posted_receives& own = receives_of(r.source_);
+    if (own.first_masked(tag) != nullptr) return {};
+    if (&own != &receives_ && receives_.first(tag) != nullptr) return {};
+    std::uint32_t count = 0;
+    own.each_exact(tag, [&](receive_request& other) noexcept {
+        if (&other != &r) ++count;
+    });
+    return count;
+}
+
+RDMACORO_DECL void matcher::end_all_of(peer_id source, std::error_code why, connection_base* from) noexcept {
+    const auto end = [&](receive_request& r) noexcept {
+        withdraw(r);
+        r.filling_ = from;
+        r.finish(why);
+    };
+    posted_receives& own = receives_of(source);
+    if (sole_ == nullptr) {
+        own.each(end);
+    } else if (sole_->source_ == source) {
+        end(*sole_);
+    }
+    while (probe_request* p = own.probes().front()) {
+        withdraw(*p);
+        p->finish(why);
+    }
+}
+
+// ---- messages
+
+RDMACORO_DECL void matcher::add(unexpected_message& m) noexcept {
+    kept_.add(m);
+    record* const of = record_of(m.source);
+    if (of != nullptr) of->kept.add(m);
+    if (probes_ == 0) return;
+    const auto end_wanting = [&](intrusive_list<probe_request>& list) noexcept {
+        for (probe_request* p = list.front(); p != nullptr;) {
+            probe_request* after = list.next(*p);
+            if (p->wanted_.accepts(m.tag)) {
+                withdraw(*p);
+                p->got_ = {m.bytes, m.tag, m.source};
+                p->finish({});
+            }
+            p = after;
+        }
+    };
+    if (of != nullptr) end_wanting(of->receives.probes());
+    end_wanting(receives_.probes());
+}
+
+RDMACORO_DECL std::size_t matcher::footprint() noexcept {
+    std::size_t bytes = kept_.footprint();
+    for (record* of : records_) bytes += of != nullptr ? of->kept.footprint() : 0;
+    return bytes;
+}
+
+RDMACORO_COLD void matcher::visit_waiting(peer_id source,
+                                          void (*visit)(void* to, receive_request& r) noexcept,
+                                          void* to) noexcept {
+    const auto call = [=](receive_request& r) noexcept { visit(to, r); };
+    if (sole_ != nullptr) {
+        if (sole_->source_ == source || sole_->source_ == any_source) call(*sole_);
+    } else if (listed_ != 0) {
+        posted_receives& own = receives_of(source);
+        own.each(call);
+        if (&own != &receives_) receives_.each(call);
+    }
+}
+
+}  // namespace rdmacoro::detail

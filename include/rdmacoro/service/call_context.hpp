@@ -1,0 +1,86 @@
+// call_context: what a handler knows of the call that it serves.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/plain_vector.hpp>
+#include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/coro/local_stop.hpp>
+#include <rdmacoro/coro/semaphore.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/memory/region.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace rdmacoro {
+
+namespace detail {
+class calls_base;
+class call_failure;
+class stream_writer_base;
+
+/// Items of a stream that its writer may send before the reader has taken the first.
+inline constexpr std::size_t stream_window = 32;
+}  // namespace detail
+
+/// A call that a handler serves: first argument of every handler. Lives until the handler has ended, on its scheduler's thread.
+class call_context : private detail::list_node<call_context> {
+public:
+    /// Made by the receiver of a request. `due`: when its time is over; the clock's zero: never.
+    call_context(detail::calls_base& over, std::uint64_t number, std::size_t bytes, time_point due) noexcept;
+    call_context(const call_context&) = delete;
+    call_context& operator=(const call_context&) = delete;
+    ~call_context() = default;
+
+    /// What is left of the call's time, at least 0; nothing where the caller set no limit. For the handler's own calls:
+    /// `timeout(next.call(m, x), *c.remaining())`.
+    [[nodiscard]] std::optional<duration> remaining() const noexcept;
+    /// Of the request, its arguments' encoding included.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// The caller's address or process, for texts.
+    [[nodiscard]] std::string peer_name() const;
+    /// Whether the caller has canceled it.
+    [[nodiscard]] bool canceled() const noexcept { return stop_.stop_requested(); }
+
+    /// Awaitable.
+    /// Completes: when `into` holds the bytes at `there`, in the caller's memory: one-sided, over the connection that the call came by.
+    /// Buffers: borrowed until then. `there.length` equals `into.size()`.
+    /// Concurrency: any number at a time.
+    /// Errors: as `endpoint::rdma_get`; `errc::unsupported` where the transport has no one-sided operations.
+    /// Cancellation: at any time.
+    /// Example:
+    ///     co_await c.get(from, room);
+    [[nodiscard]] task<> get(const remote_region& there, std::span<std::byte> into);
+
+    /// Awaitable.
+    /// Completes: when the bytes are in the caller's memory.
+    /// Buffers: borrowed until then. `there.length` equals `from.size()`.
+    /// Concurrency: any number at a time.
+    /// Errors: as `get`.
+    /// Cancellation: at any time; how much was written is then unknown.
+    /// Example:
+    ///     co_await c.put(found, into);
+    [[nodiscard]] task<> put(std::span<const std::byte> from, const remote_region& there);
+
+private:
+    friend class detail::calls_base;
+    friend class detail::call_failure;
+    friend class detail::stream_writer_base;
+    friend class detail::intrusive_list<call_context, call_context>;
+
+    detail::calls_base& over_;
+    std::uint64_t number_;
+    std::size_t bytes_;
+    time_point due_;
+    local_stop_source stop_;
+    semaphore credits_{detail::stream_window, false};
+};
+
+}  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/stream.hpp>
+#endif

@@ -1,0 +1,41 @@
+// The errors of calls: what a peer answered instead of a value.
+#pragma once
+
+#include <rdmacoro/coro/detail/config.hpp>
+
+#include <system_error>
+
+namespace rdmacoro {
+
+/// How a call can end besides the errors of its messages (`errc`) and codes of `std::generic_category` that a handler threw.
+enum class call_errc {
+    handler_failed =
+        1,  ///< the handler ended by an exception without a code; the error's text is the exception's
+    unknown_method,      ///< the peer has no service with such a method
+    signature_mismatch,  ///< the peer's method of that name has other types
+    malformed_request,   ///< the peer could not read the arguments
+    malformed_answer,    ///< what the peer answered is no value of the method's type
+    expired,             ///< the call's time was over before its handler had ended
+    stopped,             ///< the service ends, or the handler ended because it was asked to stop
+};
+
+}  // namespace rdmacoro
+
+template <>
+struct std::is_error_code_enum<rdmacoro::call_errc> : std::true_type {};
+
+namespace rdmacoro {
+
+/// The category of `call_errc`; its name is "rdmacoro.call".
+[[nodiscard]] RDMACORO_DECL const std::error_category& call_category() noexcept;
+
+/// For `std::error_code`'s constructor and comparisons.
+[[nodiscard]] inline std::error_code make_error_code(call_errc code) noexcept {
+    return {static_cast<int>(code), call_category()};
+}
+
+}  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/impl/call_error.ipp>
+#endif

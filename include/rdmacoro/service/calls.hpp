@@ -1,0 +1,529 @@
+// calls: what both ends of a connection ask of each other by name, with typed arguments, results, deadlines and cancellation.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/with_stop.hpp>
+#include <rdmacoro/coro/without_stop.hpp>
+#include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/service/detail/call_arguments.hpp>
+#include <rdmacoro/service/detail/calls_base.hpp>
+#include <rdmacoro/service/service.hpp>
+#include <rdmacoro/service/stream.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace rdmacoro {
+
+template <transport... Ts>
+class node_calls;
+
+/// The operation of `calls::call`, `call_into`, `cast` and `open`. Described at `calls::call`.
+template <class R, class Make>
+class [[nodiscard]] call_operation {
+public:
+    using value_type = R;
+
+    explicit call_operation(Make&& make) : make_(std::move(make)) {}
+    call_operation(call_operation&& other) noexcept(std::is_nothrow_move_constructible_v<Make>)
+        : make_(std::move(other.make_)), limit_(other.limit_) {}  // only before it is awaited
+
+    /// For `timeout`: the peer is told that the call has so much time.
+    void set_limit(duration limit) noexcept { limit_ = detail::time_to_send(limit); }
+
+    void bind(const environment& env) noexcept { env_ = env; }
+    auto operator co_await() && {
+        run_ = make_(limit_);
+        run_.bind(env_);
+        return std::move(run_).operator co_await();
+    }
+
+private:
+    Make make_;
+    std::uint32_t limit_ = 0;
+    environment env_{};
+    task<R> run_;
+};
+
+/// As `timeout` for any operation, and the peer is told the limit: a call that has no time left is not begun there, and its handler is
+/// asked to stop when it is.
+///
+/// Awaitable.
+/// Completes: when the call does, which is canceled when `limit` has passed since it began.
+/// Buffers: as for the call.
+/// Concurrency: as for the call.
+/// Errors: `errc::timed_out`; else those of the call.
+/// Cancellation: passed on to the call.
+/// Example:
+///     auto value = co_await timeout(peer.call(kv::get, key), 2ms);
+template <class R, class Make>
+[[nodiscard]] auto timeout(call_operation<R, Make>&& op, duration limit) {
+    op.set_limit(limit);
+    return timeout_operation<call_operation<R, Make>>(std::move(op), limit);
+}
+
+/// Calls over one endpoint, in both directions: `call`, `cast` and `open` go to the peer, and `serve` offers a service to it. Uses tags
+/// with the highest bit set; messages with other tags are the program's own (`recv` with `tag_match(0, 1ull << 63)`, not `any_tag`).
+///
+/// Made and used on the endpoint's scheduler, which runs; it must be destroyed before the endpoint. Destroying it asks handlers
+/// to stop and runs the scheduler until they have ended; calls of this side must have ended before.
+template <transport T, protocol_list P = default_protocols<T>>
+class calls final : private detail::calls_base {
+public:
+    /// Over an open endpoint, which is borrowed.
+    explicit calls(endpoint<T, P>& over) : calls_base(over.owner()), over_(over) {
+        loops_.on_error([](const std::exception_ptr&) {});  // the link has ended, as all operations say
+        notes_.on_error([](const std::exception_ptr&) {});
+        notes_.spawn([this] { return serve_notes(); });
+        loops_.spawn([this] { return serve_first(); });
+    }
+    /// The same, and serves.
+    calls(endpoint<T, P>& over, service& offered) : calls(over) { serve(offered); }
+    ~calls() override { this->end(); }
+
+    /// From now on the peer's calls of `what`'s methods run here. Throws `errc::invalid_argument` for a service without methods, and
+    /// where one with the same prefix is offered already.
+    void serve(service& what) {
+        offer(what);
+        loops_.spawn([this, &what] { return serve_requests(what); });
+    }
+
+    /// Awaitable.
+    /// Ends with the method's result.
+    /// Completes: when the peer has answered.
+    /// Buffers: variables among the arguments are borrowed until then, temporaries moved in. Long rows of numbers among them go to the
+    ///     network from where they are.
+    /// Concurrency: any number at a time; the peer begins them in the order in which they began here, and answers in any.
+    /// Errors: what the handler threw, with its code and text, or `call_errc`; those of the messages, such as `errc::peer_lost`.
+    /// Cancellation: at any time; the handler is asked to stop, and a late answer is dropped. Other calls go on.
+    /// Example:
+    ///     std::string value = co_await peer.call(kv::get, "colour");
+    template <method_name Name, class R, class... Q, class... Args>
+        requires(!detail::is_stream<R> && !std::is_same_v<R, one_way>)
+    [[nodiscard]] auto call(const method<Name, R(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
+        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
+                        std::uint32_t time) mutable { return run_call<M, arguments>(*this, kept, time); };
+        return call_operation<R, decltype(make)>(std::move(make));
+    }
+
+    /// Awaitable.
+    /// Ends with the number of elements that were received into `place`. For methods that give a row of numbers, or of
+    /// aggregates without padding.
+    /// Completes: when the peer has answered; the elements come to `place` without a copy in between where the protocol allows.
+    /// Buffers: as `call`; `place` is borrowed until then.
+    /// Concurrency: as `call`.
+    /// Errors: as `call`; `errc::truncated` where `place` is too short.
+    /// Cancellation: as `call`; what `place` holds is then unknown.
+    /// Example:
+    ///     std::vector<float> row(1 << 20);
+    ///     std::size_t length = co_await peer.call_into(std::span(row), kv::column, "temperature");
+    template <class E, method_name Name, class R, class... Q, class... Args>
+        requires(detail::row_of_values<const R&> && std::is_same_v<E, std::ranges::range_value_t<R>>)
+    [[nodiscard]] auto call_into(std::span<E> place, const method<Name, R(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
+        auto make = [this, place, kept = typename arguments::type(static_cast<Args&&>(args)...)](
+                        std::uint32_t time) mutable {
+            return run_call_into<M, arguments>(*this, place, kept, time);
+        };
+        return call_operation<std::size_t, decltype(make)>(std::move(make));
+    }
+
+    /// Awaitable.
+    /// Completes: when the request has been sent: as `endpoint::send`. The handler's end is not heard of.
+    /// Buffers: as `call`, until then.
+    /// Concurrency: as `call`.
+    /// Errors: those of `endpoint::send`; `call_errc` where the peer has refused an earlier one of this method.
+    /// Cancellation: as `endpoint::send`.
+    /// Example:
+    ///     co_await peer.cast(kv::note, event{7});
+    template <method_name Name, class... Q, class... Args>
+    [[nodiscard]] auto cast(const method<Name, one_way(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, one_way(Q...)>;
+        using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
+        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
+                        std::uint32_t time) mutable { return run_cast<M, arguments>(*this, kept, time); };
+        return call_operation<void, decltype(make)>(std::move(make));
+    }
+
+    /// Awaitable.
+    /// Ends with the reading end of a stream: `while (auto row = co_await rows.next())`. Destroying that cancels the call.
+    /// Completes: when the request has been sent.
+    /// Buffers: as `call`, until then.
+    /// Concurrency: as `call`.
+    /// Errors: those of `endpoint::send`; what the handler throws comes with the reads.
+    /// Cancellation: as `endpoint::send`.
+    /// Example:
+    ///     auto rows = co_await peer.open(kv::scan, range{0, 100});
+    template <method_name Name, class E, class... Q, class... Args>
+    [[nodiscard]] auto open(const method<Name, stream<E>(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, stream<E>(Q...)>;
+        using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
+        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
+                        std::uint32_t time) mutable { return run_open<M, E, arguments>(*this, kept, time); };
+        return call_operation<stream_reader<E>, decltype(make)>(std::move(make));
+    }
+
+    /// Awaitable.
+    /// Completes: when the handlers that run have ended and their answers are sent; no further request is received. Then the endpoint
+    /// may be closed.
+    /// Buffers: none.
+    /// Concurrency: once.
+    /// Errors: none.
+    /// Cancellation: at any time; the requests that have come stay.
+    /// Example:
+    ///     co_await timeout(served.drain(), 5s);
+    [[nodiscard]] task<> drain() { return this->drained(); }
+
+    /// The endpoint that it was made with.
+    [[nodiscard]] endpoint<T, P>& over() noexcept { return over_; }
+
+private:
+    template <transport...>
+    friend class node_calls;
+    using kind = detail::call_kind;
+    using head = detail::request_head;
+
+    /// Counts a call of this side while it lives.
+    struct pending {
+        explicit pending(calls& among) noexcept : of(among) { of.began(); }
+        pending(const pending&) = delete;
+        pending& operator=(const pending&) = delete;
+        ~pending() { of.ended(); }
+        calls& of;
+    };
+
+    /// Sends the request of a call.
+    template <class M, class Arguments>
+    static task<> send_request(calls& self, kind which, typename Arguments::type& kept, std::uint64_t number,
+                               std::uint32_t time) {
+        const tag_type tag = self.request_tag(which, number, M::service);
+        if constexpr (Arguments::fixed) {
+            const auto request = fixed_request<M, Arguments>(kept, time);
+            co_await self.over_.send(std::span<const std::byte>(request), tag);
+        } else {
+            encoder_loan request(self);
+            request->write(head{M::number, M::signature, time});
+            std::apply([&](const auto&... each) { (request->write(each), ...); }, kept);
+            co_await self.over_.send(const_buffers(request->pieces()), tag);
+        }
+    }
+    /// A request with arguments that travel as their bytes.
+    template <class M, class Arguments>
+    static auto fixed_request(const typename Arguments::type& kept, std::uint32_t time) noexcept {
+        const head first{M::number, M::signature, time};
+        std::array<std::byte, sizeof first + Arguments::bytes> request;
+        std::byte* to = request.data();
+        std::memcpy(to, &first, sizeof first);
+        to += sizeof first;
+        std::apply(
+            [&](const auto&... each) {
+                ((std::memcpy(to, std::addressof(each), sizeof each), to += sizeof each), ...);
+            },
+            kept);
+        return request;
+    }
+    [[nodiscard]] tag_type request_tag(kind which, std::uint64_t number, std::uint16_t service) noexcept {
+        return detail::call_tag(which, number, service) | first_bit(service);
+    }
+
+    /// Waits for an answer of fixed length, or an error.
+    template <class M, class Arguments>
+    static task<typename M::result_type> run_call(calls& self, typename Arguments::type& kept,
+                                                  std::uint32_t time) {
+        using R = typename M::result_type;
+        const pending counted(self);
+        if (!self.is_known(M::service)) co_await self.until_asked(M::service);
+        const asking unless_known(self, M::service);
+        const std::uint64_t number = self.next_number();
+        result<> sent;
+        if constexpr (Arguments::fixed) {  // without a frame of its own
+            const auto request = fixed_request<M, Arguments>(kept, time);
+            sent = co_await as_result(self.over_.send(std::span<const std::byte>(request),
+                                                      self.request_tag(kind::request, number, M::service)));
+        } else {
+            sent = co_await as_result(send_request<M, Arguments>(self, kind::request, kept, number, time));
+        }
+        if (!sent) co_await not_sent<M>(self, number, sent);
+        const tag_type answered = detail::call_tag(kind::answer, number);
+        constexpr std::size_t head_bytes = sizeof(detail::answer_head);
+        if constexpr (detail::fixed_answer<R>()) {
+            std::array<std::byte,
+                       head_bytes + std::max(detail::answer_bytes<R>(), detail::longest_error_text)>
+                room;
+            const auto got =
+                co_await as_result(self.over_.recv(std::span(room), answered, discard_if_canceled));
+            if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
+            const auto bytes = std::span(room).first(got->bytes);
+            self.template check_answer<M>(bytes);
+            if (bytes.size() != head_bytes + detail::answer_bytes<R>())
+                detail::throw_malformed_answer(M::facts, "another length than its type's");
+            if constexpr (!std::is_void_v<R>) {
+                R value;
+                std::memcpy(std::addressof(value), bytes.data() + head_bytes, sizeof value);
+                co_return value;
+            }
+        } else {
+            auto got = co_await as_result(self.over_.recv_lent(answered, discard_if_canceled));
+            if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
+            self.template check_answer<M>(got->bytes());
+            co_return read_answer<M>(got->bytes().subspan(head_bytes));
+        }
+    }
+    template <class M>
+    static typename M::result_type read_answer(std::span<const std::byte> bytes) {
+        using R = typename M::result_type;
+        R value{};
+        if constexpr (detail::row_of_values<const R&> && requires { value.resize(bytes.size()); }) {
+            constexpr std::size_t each = sizeof(std::ranges::range_value_t<R>);
+            if (bytes.size() % each != 0) detail::throw_malformed_answer(M::facts, "a part of an element");
+            value.resize(bytes.size() / each);
+            if (!bytes.empty()) std::memcpy(std::ranges::data(value), bytes.data(), bytes.size());
+        } else {
+            decoder from(bytes);
+            if (!from.read(value) || from.left() != 0)
+                detail::throw_malformed_answer(M::facts,
+                                               from.why() != nullptr ? from.why() : "more bytes than it has");
+        }
+        return value;
+    }
+
+    template <class M, class Arguments, class E>
+    static task<std::size_t> run_call_into(calls& self, std::span<E> place, typename Arguments::type& kept,
+                                           std::uint32_t time) {
+        const pending counted(self);
+        if (!self.is_known(M::service)) co_await self.until_asked(M::service);
+        const asking unless_known(self, M::service);
+        const std::uint64_t number = self.next_number();
+        const auto sent =
+            co_await as_result(send_request<M, Arguments>(self, kind::request, kept, number, time));
+        if (!sent) co_await not_sent<M>(self, number, sent);
+        std::array<std::byte, sizeof(detail::answer_head)> first;
+        const std::span<std::byte> pieces[] = {first, std::as_writable_bytes(place)};
+        const mutable_buffers into{std::span<const std::span<std::byte>>(pieces)};
+        const auto got = co_await as_result(
+            self.over_.recv(into, detail::call_tag(kind::answer, number), discard_if_canceled));
+        if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
+        if (got->bytes < first.size()) detail::throw_malformed_answer(M::facts, "an answer without a head");
+        detail::answer_head outcome{};
+        std::memcpy(&outcome, first.data(), sizeof outcome);
+        const std::size_t length = got->bytes - first.size();
+        if (outcome.outcome != static_cast<std::uint32_t>(detail::outcome_kind::value)) {
+            std::array<std::byte, sizeof first + detail::longest_error_text> text;
+            const std::size_t said = std::min(length, detail::longest_error_text);
+            std::memcpy(text.data(), first.data(), first.size());
+            if (said != 0) std::memcpy(text.data() + first.size(), place.data(), said);
+            detail::throw_answer(M::facts, std::span(text).first(first.size() + said));
+        }
+        if (length % sizeof(E) != 0) detail::throw_malformed_answer(M::facts, "a part of an element");
+        co_return length / sizeof(E);
+    }
+
+    template <class M, class Arguments>
+    static task<> run_cast(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+        const pending counted(self);
+        self.check_refused(M::facts);
+        const auto sent = co_await as_result(
+            send_request<M, Arguments>(self, kind::one_way, kept, self.next_number(), time));
+        if (!sent) detail::throw_call_failure(M::facts, sent.error(), sent.facts());
+    }
+
+    template <class M, class E, class Arguments>
+    static task<stream_reader<E>> run_open(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+        const pending counted(self);
+        const std::uint64_t number = self.next_number();
+        const auto sent =
+            co_await as_result(send_request<M, Arguments>(self, kind::open, kept, number, time));
+        if (!sent) {
+            if (sent.error() == errc::canceled) self.leave_stream(number, true);
+            detail::throw_call_failure(M::facts, sent.error(), sent.facts());
+        }
+        co_return stream_reader<E>(self, M::facts, number);
+    }
+
+    /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
+    template <class M>
+    static task<> not_sent(calls& self, std::uint64_t number, result<> sent) {
+        if (sent.error() == errc::canceled) {
+            self.tell_canceled(number, true);
+            std::byte none{};
+            static_cast<void>(co_await as_result(self.over_.recv(
+                std::span(&none, 1), detail::call_tag(kind::answer, number), discard_if_canceled)));
+        }
+        detail::throw_call_failure(M::facts, sent.error(), sent.facts());
+        co_return;
+    }
+    /// A call's answer did not come.
+    template <class M>
+    [[noreturn]] void answer_lost(std::uint64_t number, const std::error_code& code,
+                                  const error_facts& facts) {
+        if (code == errc::canceled) tell_canceled(number, false);
+        detail::throw_call_failure(M::facts, code, facts);
+    }
+    /// Throws unless it has a value.
+    template <class M>
+    static void check_answer(std::span<const std::byte> answer) {
+        detail::answer_head first{};
+        if (answer.size() < sizeof first)
+            detail::throw_malformed_answer(M::facts, "an answer without a head");
+        std::memcpy(&first, answer.data(), sizeof first);
+        if (first.outcome != static_cast<std::uint32_t>(detail::outcome_kind::value)) [[unlikely]]
+            detail::throw_answer(M::facts, answer);
+    }
+
+    /// Receives the requests to a service of which the peer knows, as its limits allow.
+    task<> serve_requests(service& of) {
+        for (;;) {
+            auto request = co_await as_result(receive_request(detail::requests_to(of_number(of))));
+            if (!request) {
+                if (ends_link(request.error())) co_return;
+                continue;
+            }
+            const std::size_t bytes = request->size();
+            const time_point until = due(*request);
+            if (try_admit(of, bytes)) {
+                begin_handler(serve_one(*this, *this, &of, *std::move(request), until, true, nullptr));
+            } else {
+                event admitted;
+                begin_handler(serve_one(*this, *this, &of, *std::move(request), until, false, &admitted));
+                co_await without_stop(admitted.wait());
+            }
+        }
+    }
+    /// Receives the first requests to any service. Those that have to wait for their service do not hold others up, up to a number.
+    task<> serve_first() {
+        for (;;) {
+            auto request = co_await as_result(receive_request(detail::first_requests));
+            if (!request) {
+                if (ends_link(request.error())) co_return;
+                continue;
+            }
+            service* const of = find_service(*request);
+            if (of != nullptr) co_await tell_known(of_number(*of));
+            const time_point until = due(*request);
+            co_await first_ones_.acquire();
+            begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, nullptr));
+        }
+    }
+    [[nodiscard]] auto receive_request(tag_match wanted) noexcept { return over_.recv_lent(wanted); }
+    task<> answer_failure(tag_type request, const detail::call_failure& failed) {
+        const kind asked = detail::kind_of_call(request);
+        if (asked != kind::one_way)
+            co_await over_.send(failed.bytes(), detail::call_tag(detail::kind_of_answer(asked),
+                                                                 detail::call_number(request)));
+    }
+    /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
+    /// and sets `then` when it waits no longer.
+    static detail::child serve_one(detail::child_owner&, calls& self, service* of, message request,
+                                   time_point until, bool admitted, event* then) {
+        const std::uint64_t number = detail::call_number(request.tag());
+        const std::size_t bytes = request.size();
+        detail::call_failure failed;
+        call_context context(self, number, bytes, until);
+        const running_call cancelable(self, context);
+        if (!admitted) {
+            const waiting counted(self, then);
+            if (of != nullptr) {
+                const auto let_in = co_await as_result(with_stop(admit(*of, bytes), token(context)));
+                admitted = let_in.has_value();
+                if (!admitted) failed.set(call_errc::stopped);
+            }
+        }
+        const admission held(admitted ? of : nullptr, bytes);
+        encoder_loan to(self);
+        to->write(detail::answer_head{});
+        detail::answer out{*to};
+        const bool canceled = failed || self.was_canceled(number);
+        detail::handler_base* const handler = self.find_handler(of, request, failed);
+        if (canceled) {
+            failed.set(call_errc::stopped);
+        } else if (until != time_point{} && context.remaining() == duration::zero()) {
+            failed.set(call_errc::expired);
+        } else if (handler != nullptr) {
+            try {
+                auto running = with_stop(handler->run(context, arguments(*of, request), out), token(context));
+                if (until == time_point{}) {
+                    co_await std::move(running);
+                } else {
+                    co_await timeout(std::move(running), *context.remaining());
+                }
+            } catch (...) {
+                failed.set_current(context);
+            }
+        }
+        const kind asked = detail::kind_of_call(request.tag());
+        if (failed) {
+            if (asked == kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
+            co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
+        } else if (asked == kind::open) {
+            const detail::answer_head end{static_cast<std::uint32_t>(detail::outcome_kind::end), 0};
+            co_await self.over_.send(std::as_bytes(std::span(&end, 1)), detail::call_tag(kind::item, number));
+        } else if (asked == kind::request) {
+            co_await self.over_.send(const_buffers(to->pieces()), detail::call_tag(kind::answer, number));
+        }
+    }
+    struct admission {
+        admission(service* in, std::size_t n) noexcept : of(in), bytes(n) {}
+        admission(const admission&) = delete;
+        admission& operator=(const admission&) = delete;
+        ~admission() {
+            if (of != nullptr) leave(*of, bytes);
+        }
+        service* of;
+        std::size_t bytes;
+    };
+    struct waiting {
+        waiting(calls& in, event* set_then) noexcept : of(in), then(set_then) {}
+        waiting(const waiting&) = delete;
+        waiting& operator=(const waiting&) = delete;
+        ~waiting() {
+            if (then != nullptr) {
+                then->set();
+            } else {
+                of.first_ones_.release();
+            }
+        }
+        calls& of;
+        event* then;  // nullptr: it is a first request
+    };
+
+    // What the parts that do not depend on the transport need of it.
+    task<> send(const_buffers from, tag_type tag) override { co_await over_.send(from, tag); }
+    task<message> receive(tag_match wanted) override { co_return co_await over_.recv_lent(wanted); }
+    std::size_t discard(tag_match wanted) override { return over_.discard(wanted); }
+    [[nodiscard]] std::string peer_name() const override { return over_.peer_name(); }
+    task<> get(const remote_region& there, std::span<std::byte> into) override {
+        if constexpr (requires { over_.rdma_get(there, into); }) {
+            co_await over_.rdma_get(there, into);
+        } else {
+            detail::throw_error(errc::unsupported, "call::get: the transport has no one-sided operations");
+        }
+        co_return;
+    }
+    task<> put(std::span<const std::byte> from, const remote_region& there) override {
+        if constexpr (requires { over_.rdma_put(from, there); }) {
+            co_await over_.rdma_put(from, there);
+        } else {
+            detail::throw_error(errc::unsupported, "call::put: the transport has no one-sided operations");
+        }
+        co_return;
+    }
+
+    endpoint<T, P>& over_;
+    semaphore first_ones_{64, false};  // first requests that wait for their services' limits
+};
+
+}  // namespace rdmacoro

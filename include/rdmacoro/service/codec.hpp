@@ -1,0 +1,391 @@
+// codec: values as bytes, and back, with every byte of a peer's checked.
+//
+// Belongs here: what is built from messaging alone: values as messages, and what will serve calls with them.
+// Does not belong here: how a message is matched or travels (protocol/), what a single peer's operations are (messaging/).
+#pragma once
+
+#include <rdmacoro/coro/result.hpp>
+#include <rdmacoro/service/signature.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <ranges>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace rdmacoro {
+
+/// What a decoder accepts at most.
+struct decode_limits {
+    /// Bytes that the decoded value may take, with the elements of all its ranges.
+    std::size_t bytes = std::size_t{64} << 20;
+    /// Ranges, optionals and variants within each other.
+    unsigned depth = 32;
+};
+
+/// Makes bytes of values. Long rows of numbers are not copied but borrowed: the message is a list of pieces, some of which lie where the
+/// value has them, so the values must live, unchanged, until the message is sent. For one thread.
+class encoder {
+public:
+    /// `borrow_from`: rows of at least so many bytes are borrowed, shorter ones copied.
+    explicit encoder(std::size_t borrow_from = 1024) noexcept : borrow_from_(borrow_from) {}
+
+    /// Appends the encoding of `value`. Of a temporary nothing is borrowed, unless it is a view such as `std::span`. Throws
+    /// `std::bad_alloc`; what is there then is no message before `clear`.
+    template <class T>
+    void write(T&& value) {
+        using type = std::remove_cvref_t<T>;
+        static_assert(!std::is_array_v<type>,
+                      "an array of C has no encoding: use std::array, std::string_view or std::span");
+        if constexpr (!std::is_array_v<type> && detail::must_have_encoding<type>()) {
+            constexpr bool ends_with_the_call =
+                !std::is_lvalue_reference_v<T> && !std::ranges::borrowed_range<type>;
+            const bool before = copies_;
+            copies_ = before || ends_with_the_call;
+            put(std::as_const(value));
+            copies_ = before;
+        }
+    }
+
+    /// Appends a number of things: 1 to 10 bytes.
+    void write_length(std::uint64_t count) {
+        for (; count >= 0x80; count >>= 7) write_byte(static_cast<unsigned char>(count | 0x80));
+        write_byte(static_cast<unsigned char>(count));
+    }
+
+    /// Appends bytes: borrowed where they are many, and no temporary is being written.
+    void row(std::span<const std::byte> bytes) {
+        if (bytes.size() < borrow_from_ || bytes.empty() || copies_) return copy(bytes.data(), bytes.size());
+        pieces_.push_back({bytes.data(), 0, bytes.size()});
+        borrowed_ += bytes.size();
+    }
+
+    /// The message, as a list of pieces. Valid until the next `write` or the encoder's end.
+    [[nodiscard]] std::span<const std::span<const std::byte>> pieces() {
+        list_.clear();
+        for (const piece& one : pieces_)
+            list_.emplace_back(one.borrowed != nullptr ? one.borrowed : own_.data() + one.offset, one.bytes);
+        return list_;
+    }
+    /// The whole message, copied together.
+    [[nodiscard]] std::vector<std::byte> bytes() const {
+        std::vector<std::byte> all;
+        all.reserve(size());
+        for (const piece& one : pieces_) {
+            const std::byte* const from = one.borrowed != nullptr ? one.borrowed : own_.data() + one.offset;
+            all.insert(all.end(), from, from + one.bytes);
+        }
+        return all;
+    }
+    /// Of the message, in bytes.
+    [[nodiscard]] std::size_t size() const noexcept { return own_.size() + borrowed_; }
+    /// Bytes that were copied, of all that were written.
+    [[nodiscard]] std::size_t copied() const noexcept { return own_.size(); }
+    /// Begins a new message. Keeps its memory.
+    void clear() noexcept {
+        copies_ = false;
+        own_.clear();
+        pieces_.clear();
+        borrowed_ = 0;
+    }
+
+private:
+    struct piece {
+        const std::byte* borrowed;  // nullptr: its bytes are in own_
+        std::size_t offset;         // there
+        std::size_t bytes;
+    };
+
+    template <class T>
+    void put(const T& value) {
+        using detail::encoding_kind;
+        constexpr encoding_kind kind = detail::kind_of<T>();
+        if constexpr (kind == encoding_kind::codec) {
+            codec<T>::write(*this, value);
+        } else if constexpr (kind == encoding_kind::flag) {
+            write_byte(value ? 1 : 0);
+        } else if constexpr (detail::bytes_are_value<T>()) {
+            copy(std::addressof(value), sizeof value);
+        } else if constexpr (kind == encoding_kind::duration) {
+            put(value.count());
+        } else if constexpr (kind == encoding_kind::optional) {
+            write_byte(value ? 1 : 0);
+            if (value) put(*value);
+        } else if constexpr (kind == encoding_kind::variant) {
+            if (value.valueless_by_exception())
+                detail::throw_error(errc::invalid_argument, "encoder: a variant without a value");
+            write_length(value.index());
+            std::visit([&](const auto& held) { put(held); }, value);
+        } else if constexpr (kind == encoding_kind::array) {
+            for (const auto& one : value) put(one);
+        } else if constexpr (kind == encoding_kind::tuple) {
+            std::apply([&](const auto&... each) { (put(each), ...); }, value);
+        } else if constexpr (kind == encoding_kind::aggregate) {
+            std::apply([&](const auto&... each) { (put(each), ...); }, detail::members_of(value));
+        } else if constexpr (detail::row_of_values<const T&>) {
+            write_length(std::ranges::size(value));
+            row(std::as_bytes(std::span(std::ranges::data(value), std::ranges::size(value))));
+        } else {
+            write_length(std::ranges::size(value));
+            // Where the range makes its elements as it goes, they are temporaries.
+            if constexpr (std::is_same_v<detail::element_of<T>, bool>) {
+                for (const bool one : value) put(one);
+            } else {
+                for (auto&& one : value) write(std::forward<decltype(one)>(one));
+            }
+        }
+    }
+    void write_byte(unsigned char byte) { copy(&byte, 1); }
+    void copy(const void* from, std::size_t bytes) {
+        if (bytes == 0) return;
+        if (pieces_.empty() || pieces_.back().borrowed != nullptr)
+            pieces_.push_back({nullptr, own_.size(), 0});
+        const auto* const first = static_cast<const std::byte*>(from);
+        own_.insert(own_.end(), first, first + bytes);
+        pieces_.back().bytes += bytes;
+    }
+
+    std::size_t borrow_from_;
+    std::size_t borrowed_ = 0;
+    bool copies_ = false;  // what is being written ends with the call
+    std::vector<std::byte> own_;
+    std::vector<piece> pieces_;
+    std::vector<std::span<const std::byte>> list_;
+};
+
+/// Makes values of bytes that a peer sent. Nothing is trusted: lengths are compared with what arrived, bools, optionals and variants with
+/// their range, and the size of the result and its depth with the limits. After the first refusal nothing more is read.
+class decoder {
+public:
+    /// `from` is borrowed, and so is it by each `std::string_view` and `std::span<const std::byte>` that is read.
+    explicit decoder(std::span<const std::byte> from, decode_limits limits = {}) noexcept
+        : from_(from), limits_(limits), room_(limits.bytes) {}
+
+    /// Reads one value into `into`; what a refused one holds is not said. Throws `std::bad_alloc`.
+    template <class T>
+    [[nodiscard]] bool read(T& into) {
+        if constexpr (detail::must_have_encoding<T>()) {
+            return why_ == nullptr && take(into);
+        } else {
+            return false;
+        }
+    }
+
+    /// Reads what `encoder::write_length` wrote.
+    [[nodiscard]] bool read_length(std::uint64_t& count) noexcept {
+        count = 0;
+        for (unsigned shift = 0; shift < 64; shift += 7) {
+            unsigned char byte = 0;
+            if (!copy(&byte, 1)) return false;
+            if (shift == 63 && byte > 1) break;
+            count |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+            if (byte < 0x80)
+                return (byte != 0 || shift == 0) || refuse("a length in more bytes than it needs");
+        }
+        return refuse("a length of more than 64 bits");
+    }
+
+    /// The value does not hold what its type promises. Answers false.
+    bool refuse(const char* why) noexcept {
+        if (why_ == nullptr) why_ = why;
+        return false;
+    }
+
+    /// Why a value was refused; nullptr: none was.
+    [[nodiscard]] const char* why() const noexcept { return why_; }
+    /// Bytes that are not read yet.
+    [[nodiscard]] std::size_t left() const noexcept { return from_.size() - at_; }
+
+private:
+    /// While it lives, what is read is one level deeper.
+    class level {
+    public:
+        explicit level(decoder& of) noexcept : of_(of), fits_(of.depth_ < of.limits_.depth) {
+            ++of.depth_;
+            if (!fits_) of.refuse("a value that is nested too deep");
+        }
+        level(const level&) = delete;
+        level& operator=(const level&) = delete;
+        ~level() { --of_.depth_; }
+        explicit operator bool() const noexcept { return fits_; }
+
+    private:
+        decoder& of_;
+        bool fits_;
+    };
+
+    template <class T>
+    bool take(T& into) {
+        using detail::encoding_kind;
+        constexpr encoding_kind kind = detail::kind_of<T>();
+        if constexpr (kind == encoding_kind::codec) {
+            const level inner(*this);
+            return inner && codec<T>::read(*this, into) && why_ == nullptr;
+        } else if constexpr (kind == encoding_kind::flag) {
+            return read_flag(into);
+        } else if constexpr (detail::bytes_are_value<T>()) {
+            return copy(std::addressof(into), sizeof into);
+        } else if constexpr (kind == encoding_kind::duration) {
+            typename T::rep count{};
+            if (!take(count)) return false;
+            into = T(count);
+            return true;
+        } else if constexpr (kind == encoding_kind::optional) {
+            return read_optional(into);
+        } else if constexpr (kind == encoding_kind::variant) {
+            return read_variant(into);
+        } else if constexpr (kind == encoding_kind::array) {
+            for (auto& one : into) {
+                if (!take(one)) return false;
+            }
+            return true;
+        } else if constexpr (kind == encoding_kind::tuple) {
+            return std::apply([&](auto&... each) { return (... && take(each)); }, into);
+        } else if constexpr (kind == encoding_kind::aggregate) {
+            return std::apply([&](auto&... each) { return (... && take(each)); }, detail::members_of(into));
+        } else if constexpr (std::is_same_v<T, std::string_view> ||
+                             std::is_same_v<T, std::span<const std::byte>>) {
+            return read_view(into);
+        } else {
+            return read_range(into);
+        }
+    }
+
+    bool copy(void* into, std::size_t bytes) noexcept {
+        if (why_ != nullptr) return false;
+        if (bytes > left()) return refuse("a value that goes past the end of the message");
+        if (bytes != 0) std::memcpy(into, from_.data() + at_, bytes);
+        at_ += bytes;
+        return true;
+    }
+    /// `count` elements of so many bytes are about to be kept.
+    bool charge(std::uint64_t count, std::size_t each) noexcept {
+        if (each != 0 && count > room_ / each)
+            return refuse("a value that takes more memory than is allowed");
+        room_ -= static_cast<std::size_t>(count) * each;
+        return true;
+    }
+    bool read_flag(bool& into) noexcept {
+        unsigned char byte = 0;
+        if (!copy(&byte, 1)) return false;
+        if (byte > 1) return refuse("a flag that is neither 0 nor 1");
+        into = byte == 1;
+        return true;
+    }
+    /// Not inlined: g++ 12 takes the value of an optional that is known to be empty for one that is read uninitialized.
+    template <class T>
+    [[gnu::noinline]] bool read_optional(std::optional<T>& into) {
+        const level inner(*this);
+        bool there = false;
+        if (!inner || !read_flag(there)) return false;
+        into.reset();
+        return !there || take(into.emplace());
+    }
+    template <class... T>
+    bool read_variant(std::variant<T...>& into) {
+        const level inner(*this);
+        std::uint64_t index = 0;
+        if (!inner || !read_length(index)) return false;
+        if (index >= sizeof...(T)) return refuse("an alternative that the variant does not have");
+        return read_alternative(into, index, std::index_sequence_for<T...>());
+    }
+    template <class Variant, std::size_t... I>
+    bool read_alternative(Variant& into, std::uint64_t index, std::index_sequence<I...>) {
+        return (... || (I == index && take(into.template emplace<I>())));
+    }
+    template <class View>
+    bool read_view(View& into) noexcept {
+        std::uint64_t count = 0;
+        if (!read_length(count)) return false;
+        if (count > left()) return refuse("a range that goes past the end of the message");
+        using element = typename View::value_type;
+        into = View(reinterpret_cast<const element*>(from_.data() + at_), static_cast<std::size_t>(count));
+        at_ += static_cast<std::size_t>(count);
+        return true;
+    }
+    template <class Range>
+    bool read_range(Range& into) {
+        static_assert(
+            requires {
+                into.clear();
+                into.end();
+            }, "a view has no place for the elements that are read: read a range that owns them");
+        using element = detail::element_of<Range>;
+        const level inner(*this);
+        std::uint64_t count = 0;
+        if (!inner || !read_length(count)) return false;
+        constexpr std::size_t least = detail::least_bytes<element>();
+        if (least != 0 && count > left() / least)
+            return refuse("a range that goes past the end of the message");
+        constexpr bool in_nodes = !std::ranges::random_access_range<Range>;
+        constexpr bool in_blocks = !in_nodes && !requires { into.reserve(std::size_t{}); };  // as a deque
+        if (in_blocks && !charge(1, 1024)) return false;
+        if (!charge(count, sizeof(element) + (in_nodes ? 4 * sizeof(void*) : 0))) return false;
+        const auto length = static_cast<std::size_t>(count);
+        if constexpr (detail::row_of_values<Range&> && requires { into.resize(length); }) {
+            into.resize(length);
+            return copy(std::ranges::data(into), length * sizeof(element));
+        } else {
+            into.clear();
+            if constexpr (requires { into.reserve(length); }) into.reserve(length);
+            for (std::size_t n = 0; n < length; ++n) {
+                if (!read_element<element>(into)) return false;
+            }
+            return true;
+        }
+    }
+    /// In its place, or in memory of its own before that: never on the stack, where a few levels of long elements would not fit.
+    template <class Element, class Range>
+    bool read_element(Range& into) {
+        if constexpr (std::is_same_v<Element, bool> && requires { into.push_back(true); }) {
+            bool one = false;
+            if (!read_flag(one)) return false;
+            into.push_back(one);
+            return true;
+        } else if constexpr (requires { take(into.emplace_back()); }) {
+            return take(into.emplace_back());
+        } else {
+            const auto one = std::make_unique<Element>();
+            if (!take(*one)) return false;
+            const std::size_t before = std::ranges::size(into);
+            into.insert(std::move(*one));
+            return std::ranges::size(into) != before || refuse("an element that its set or map has already");
+        }
+    }
+
+    std::span<const std::byte> from_;
+    decode_limits limits_;
+    std::size_t room_;
+    std::size_t at_ = 0;
+    unsigned depth_ = 0;
+    const char* why_ = nullptr;
+};
+
+/// The encoding of `value`, in one piece. An `encoder` copies less.
+template <class T>
+[[nodiscard]] std::vector<std::byte> encode(const T& value) {
+    encoder to(static_cast<std::size_t>(-1));
+    to.write(value);
+    return to.bytes();
+}
+
+/// The value that all of `bytes` encode, or `std::errc::bad_message`.
+template <class T>
+[[nodiscard]] result<T> decode(std::span<const std::byte> bytes, decode_limits limits = {}) {
+    decoder from(bytes, limits);
+    result<T> value(T{});
+    if (!from.read(*value) || from.left() != 0) return std::make_error_code(std::errc::bad_message);
+    return value;
+}
+
+}  // namespace rdmacoro

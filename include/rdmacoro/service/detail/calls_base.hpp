@@ -1,0 +1,275 @@
+// calls_base: the part of `calls` that does not depend on the transport: calls that run here, their cancellation, what is known of the peer.
+#pragma once
+
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/messaging/message.hpp>
+#include <rdmacoro/service/call_error.hpp>
+#include <rdmacoro/service/detail/call_wire.hpp>
+#include <rdmacoro/service/service.hpp>
+
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// Why a call could not end with a value, as it travels.
+class call_failure {
+public:
+    /// Of a failed check.
+    void set(call_errc code, std::string_view text = {}) noexcept;
+    /// Of the exception that is being handled. `of`: the call that it left.
+    void set_current(const call_context& of) noexcept;
+
+    [[nodiscard]] explicit operator bool() const noexcept {
+        return head_.outcome != static_cast<std::uint32_t>(outcome_kind::value);
+    }
+    /// The whole answer.
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+        return std::as_bytes(std::span(this, 1)).first(sizeof head_ + length_);
+    }
+
+private:
+    void set(outcome_kind kind, int code, std::string_view text) noexcept;
+
+    answer_head head_{};
+    char text_[longest_error_text];
+    std::size_t length_ = 0;
+};
+
+/// Throws what the peer answered to a call of `of`: `head`, and the text that follows it.
+[[noreturn]] RDMACORO_DECL void throw_answer(const method_facts& of, std::span<const std::byte> answer);
+/// Throws `call_errc::malformed_answer`.
+[[noreturn]] RDMACORO_DECL void throw_malformed_answer(const method_facts& of, const char* why);
+/// Throws the error of a call's message.
+[[noreturn]] RDMACORO_DECL void throw_call_failure(const method_facts& of, const std::error_code& code,
+                                                   const error_facts& facts);
+
+/// See the head of the file. For one connection.
+class calls_base : protected child_owner {
+public:
+    calls_base(const calls_base&) = delete;
+    calls_base& operator=(const calls_base&) = delete;
+
+    // For the parts that do not depend on the transport either; where it is fast, `calls` has its own.
+    virtual task<> send(const_buffers from, tag_type tag) = 0;
+    virtual task<message> receive(tag_match wanted) = 0;
+    virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
+    virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
+    virtual std::size_t discard(tag_match wanted) = 0;
+    [[nodiscard]] virtual std::string peer_name() const = 0;
+
+    /// The caller waits no longer: tells the peer. Never waits itself.
+    /// `perhaps`: the request was sent in part, and may never arrive; the peer answers in any case.
+    void tell_canceled(std::uint64_t number, bool perhaps) noexcept;
+    /// Receives and drops all items of a stream until its end, after telling the peer that they are read no more. `perhaps`: as above.
+    void leave_stream(std::uint64_t number, bool perhaps) noexcept;
+    /// Whether a receive's failure is the link's end, or this side's, and not that of one message.
+    [[nodiscard]] static bool ends_link(const std::error_code& code) noexcept {
+        return code != errc::peer_canceled && code != errc::truncated && code != errc::no_resources;
+    }
+    /// Calls of this side that have not ended.
+    void began() noexcept {
+        if (pending_++ == 0 && handlers_ == 0) tell_activity(true);
+    }
+    void ended() noexcept {
+        if (--pending_ == 0 && handlers_ == 0) tell_activity(false);
+    }
+    /// From now on `changed(context, active)` is called when the first call of either side begins, and when the last has ended.
+    void on_activity(void (*changed)(void*, bool) noexcept, void* context) noexcept {
+        activity_ = changed;
+        activity_context_ = context;
+    }
+    /// Awaited at once: what runs here is a part of the awaiting coroutine from now on, and stops when that is asked to, if `stops`. A
+    /// task group that is destroyed runs its own coroutines alone.
+    struct part_of_current {
+        calls_base& of;
+        bool stops;
+
+        void bind(const environment& env) noexcept {
+            if (stops) {
+                of.stop_.follow(env.stop);
+            } else {
+                static_cast<void>(of.stop_.belong_to(env.stop));
+            }
+        }
+        static bool await_ready() noexcept { return true; }
+        static void await_suspend(std::coroutine_handle<>) noexcept {}
+        static void await_resume() noexcept {}
+    };
+    /// Undoes `part_of_current` that does not stop, at its end.
+    struct apart_again {
+        explicit apart_again(local_stop_source& of) noexcept : source(of) {}
+        apart_again(const apart_again&) = delete;
+        apart_again& operator=(const apart_again&) = delete;
+        ~apart_again() { static_cast<void>(source.belong_to({})); }
+        local_stop_source& source;
+    };
+    /// Whether all handlers were asked to stop.
+    [[nodiscard]] bool stopping() const noexcept { return stop_.stop_requested(); }
+    /// Asks all handlers to stop, also later ones.
+    void stop_handlers() noexcept { stop_.request_stop(); }
+    [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
+
+    /// Lends an encoder; it keeps its memory between its uses.
+    class encoder_loan {
+    public:
+        explicit encoder_loan(calls_base& of) : of_(of), lent_(of.take_encoder()) {}
+        encoder_loan(const encoder_loan&) = delete;
+        encoder_loan& operator=(const encoder_loan&) = delete;
+        ~encoder_loan() { of_.spare_.push_back(std::move(lent_)); }
+        encoder& operator*() noexcept { return *lent_; }
+        encoder* operator->() noexcept { return lent_.get(); }
+
+    private:
+        calls_base& of_;
+        std::unique_ptr<encoder> lent_;
+    };
+
+protected:
+    explicit calls_base(scheduler& owner) noexcept
+        // Not 1: another object may have used this endpoint before, and late answers to it are none of this one's.
+        : owner_(owner), last_number_(static_cast<std::uint64_t>(owner.now().time_since_epoch().count())) {}
+    RDMACORO_DECL virtual ~calls_base();
+
+    /// To be called first by the destructor of the derived class: handlers are asked to stop, and the scheduler runs until all have
+    /// ended.
+    void end() noexcept;
+    /// No request is received any more; ends when all handlers have.
+    [[nodiscard]] task<> drained();
+
+    [[nodiscard]] std::uint64_t next_number() noexcept { return ++last_number_ & call_number_mask; }
+    /// The bit of a request's tag until the peer has said that the service is there.
+    [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept {
+        return is_known(service) ? 0 : first_call_bit;
+    }
+    [[nodiscard]] bool is_known(std::uint16_t service) noexcept {
+        return service == known_ || knows(service);
+    }
+    /// Waits until no other call is the first of its service: the peer takes few of these at a time.
+    [[nodiscard]] task<> until_asked(std::uint16_t service);
+    /// A call to a service that is not known yet, while it lives.
+    class asking {
+    public:
+        asking(calls_base& of, std::uint16_t service)
+            : of_(of), first_(!of.is_known(service)), service_(service) {
+            if (first_) of.asking_.push_back(service);
+        }
+        asking(const asking&) = delete;
+        asking& operator=(const asking&) = delete;
+        ~asking() {
+            if (first_) of_.has_asked(service_);
+        }
+
+    private:
+        calls_base& of_;
+        bool first_;
+        std::uint16_t service_;
+    };
+    /// A one-way call of a method that the peer has refused before is this side's error.
+    void check_refused(const method_facts& of);
+
+    void offer(service& what);
+    /// Of a request with a head: when its time is over.
+    [[nodiscard]] time_point due(const message& request) const noexcept;
+    /// Finds the handler of a request; nullptr: `failed` says why.
+    [[nodiscard]] handler_base* find_handler(service* of, const message& request,
+                                             call_failure& failed) noexcept;
+    /// The service that a first request is for; nullptr: none.
+    [[nodiscard]] service* find_service(const message& request) const noexcept;
+    [[nodiscard]] static decoder arguments(const service& of, const message& request) noexcept;
+
+    // The limits of a service, for `calls`.
+    [[nodiscard]] static bool try_admit(service& of, std::size_t bytes) noexcept;
+    [[nodiscard]] static task<> admit(service& of, std::size_t bytes);
+    static void leave(service& of, std::size_t bytes) noexcept;
+
+    /// A handler's call is there to be canceled by its peer, while this lives.
+    class running_call {
+    public:
+        running_call(calls_base& over, call_context& running) noexcept : running_(running) {
+            over.bucket(running.number_).push_back(running);
+        }
+        running_call(const running_call&) = delete;
+        running_call& operator=(const running_call&) = delete;
+        ~running_call() { static_cast<list_node<call_context>&>(running_).unlink(); }
+
+    private:
+        call_context& running_;
+    };
+    [[nodiscard]] static local_stop_token token(call_context& of) noexcept { return of.stop_.get_token(); }
+
+    /// Serves what the peer writes about calls, until the link ends.
+    [[nodiscard]] task<> serve_notes();
+    /// Whether a request was canceled before it was received; forgets it.
+    [[nodiscard]] bool was_canceled(std::uint64_t number) noexcept;
+    [[nodiscard]] static std::uint16_t of_number(const service& which) noexcept { return which.number_; }
+    /// A service that the peer's first request has found: tells it so.
+    [[nodiscard]] task<> tell_known(std::uint16_t service);
+    [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
+
+    void begin_handler(child made) noexcept {
+        if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
+        made.begin_now({&owner_, stop_.get_token()});
+    }
+
+    scheduler& owner_;
+    local_stop_source stop_;               // of all that runs here
+    task_group loops_{stop_.get_token()};  // that receive requests
+    task_group notes_{stop_.get_token()};
+    std::vector<service*> offered_;
+
+private:
+    RDMACORO_DECL void child_failed(std::exception_ptr failure) noexcept override;
+    RDMACORO_DECL std::coroutine_handle<> child_ended() noexcept override;
+
+    void tell_activity(bool active) noexcept {
+        if (activity_ != nullptr) activity_(activity_context_, active);
+    }
+    using bucket_list = intrusive_list<call_context, call_context>;
+    [[nodiscard]] bucket_list& bucket(std::uint64_t number) noexcept {
+        return running_[number % std::size(running_)];
+    }
+    /// nullptr: no such call runs here.
+    [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
+    [[nodiscard]] bool knows(std::uint16_t service) noexcept;
+    [[nodiscard]] std::unique_ptr<encoder> take_encoder();
+    void has_asked(std::uint16_t service) noexcept;
+    [[nodiscard]] task<> cancel(std::uint64_t number, std::uint32_t expected);
+    [[nodiscard]] static child cancel_later(child_owner&, calls_base& self, std::uint64_t number,
+                                            bool perhaps);
+    [[nodiscard]] static child drop_stream(child_owner&, calls_base& self, std::uint64_t number,
+                                           bool perhaps);
+
+    static constexpr std::size_t most_early = 16;
+    static constexpr std::size_t most_known = 1024;
+
+    event idle_{true};
+    void (*activity_)(void*, bool) noexcept = nullptr;
+    void* activity_context_ = nullptr;
+    std::size_t handlers_ = 0;  // and other children
+    std::size_t pending_ = 0;
+    std::uint64_t last_number_;
+    std::uint32_t known_ = 0x10000;  // the service that the last call was to, where it is known
+    std::vector<std::uint16_t> known_services_;
+    std::vector<std::uint16_t> asking_;
+    event asked_;
+    std::vector<note_head> refused_;
+    std::vector<std::uint64_t> early_;  // canceled before they were received
+    std::vector<std::unique_ptr<encoder>> spare_;
+    bucket_list running_[64];
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/calls_base.ipp>
+#include <rdmacoro/service/impl/service.ipp>
+#include <rdmacoro/service/impl/stream.ipp>
+#endif

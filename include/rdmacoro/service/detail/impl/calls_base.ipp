@@ -1,0 +1,351 @@
+// How calls are canceled, refused and ended, and the errors they end with.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/service/detail/calls_base.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <system_error>
+
+namespace rdmacoro {
+
+RDMACORO_DECL call_context::call_context(detail::calls_base& over, std::uint64_t number, std::size_t bytes,
+                                         time_point due) noexcept
+    : over_(over), number_(number), bytes_(bytes), due_(due) {}
+
+RDMACORO_COLD std::optional<duration> call_context::remaining() const noexcept {
+    if (due_ == time_point{}) return {};
+    return std::max(due_ - scheduler::current()->now(), duration::zero());
+}
+RDMACORO_COLD std::string call_context::peer_name() const { return over_.peer_name(); }
+RDMACORO_COLD task<> call_context::get(const remote_region& there, std::span<std::byte> into) {
+    return over_.get(there, into);
+}
+RDMACORO_COLD task<> call_context::put(std::span<const std::byte> from, const remote_region& there) {
+    return over_.put(from, there);
+}
+
+namespace detail {
+
+RDMACORO_COLD void call_failure::set(outcome_kind kind, int code, std::string_view text) noexcept {
+    head_ = {static_cast<std::uint32_t>(kind), code};
+    length_ = std::min(text.size(), sizeof text_);
+    if (length_ != 0) std::memcpy(text_, text.data(), length_);
+}
+RDMACORO_COLD void call_failure::set(call_errc code, std::string_view text) noexcept {
+    set(outcome_kind::call_error, static_cast<int>(code), text);
+}
+
+RDMACORO_COLD void call_failure::set_current(const call_context& of) noexcept {
+    try {
+        throw;
+    } catch (const std::system_error& failed) {
+        const std::error_code code = failed.code();
+        if (code == errc::canceled || code == errc::timed_out) {  // the handler's own are its errors
+            if (of.remaining() == duration::zero()) return set(call_errc::expired);
+            if (of.canceled() || of.over_.stopping()) return set(call_errc::stopped);
+        }
+        std::string text;
+        try {
+            text = failed.what();
+        } catch (const std::bad_alloc&) {  // then without text
+        }
+        if (code.category() == error_category()) return set(outcome_kind::toolkit_error, code.value(), text);
+        if (code.category() == call_category()) return set(outcome_kind::call_error, code.value(), text);
+        if (code.category() == std::system_category())
+            return set(outcome_kind::system_error, code.value(), text);
+        if (code.category() == std::generic_category())
+            return set(outcome_kind::generic_error, code.value(), text);
+        set(call_errc::handler_failed, text);
+    } catch (const std::exception& failed) {
+        set(call_errc::handler_failed, failed.what());
+    } catch (...) {
+        set(call_errc::handler_failed, "an exception of another type");
+    }
+}
+
+RDMACORO_COLD void throw_answer(const method_facts& of, std::span<const std::byte> answer) {
+    answer_head head{};
+    std::memcpy(&head, answer.data(), sizeof head);
+    std::string text = "call of " + std::string(of.name);
+    const auto said = answer.subspan(sizeof head);
+    if (!said.empty()) text += ", which answered: ";
+    for (const std::byte one : said.first(std::min(said.size(), longest_error_text))) {
+        const auto c = static_cast<unsigned char>(one);
+        text += c < 0x20 || c == 0x7f ? '?' : static_cast<char>(c);
+    }
+    const bool none = head.code == 0;  // no error's code
+    switch (none ? outcome_kind::value : static_cast<outcome_kind>(head.outcome)) {
+        case outcome_kind::call_error:
+            if (head.code < 1 || head.code > static_cast<std::int32_t>(call_errc::stopped)) break;
+            throw error(std::error_code(head.code, call_category()), text);
+        case outcome_kind::toolkit_error: throw error(std::error_code(head.code, error_category()), text);
+        case outcome_kind::system_error:
+            throw error(std::error_code(head.code, std::system_category()), text);
+        case outcome_kind::generic_error:
+            throw error(std::error_code(head.code, std::generic_category()), text);
+        default: break;
+    }
+    throw_malformed_answer(of, "an outcome that does not exist");
+}
+
+RDMACORO_COLD void throw_malformed_answer(const method_facts& of, const char* why) {
+    throw error(make_error_code(call_errc::malformed_answer), "call of " + std::string(of.name) + ": " + why);
+}
+
+RDMACORO_COLD void throw_call_failure(const method_facts& of, const std::error_code& code,
+                                      const error_facts& facts) {
+    throw error(code, "call of " + std::string(of.name), facts);
+}
+
+RDMACORO_COLD calls_base::~calls_base() = default;
+
+RDMACORO_COLD void calls_base::end() noexcept {
+    if (pending_ != 0)
+        fatal("a calls object was destroyed while calls of it were under way, or streams of it were read");
+    stop_.request_stop();
+    owner_.run_until([this] { return handlers_ == 0 && loops_.size() == 0 && notes_.size() == 0; }, stop_);
+}
+
+RDMACORO_COLD task<> calls_base::drained() {
+    co_await part_of_current{*this, false};
+    const apart_again at_the_end{stop_};
+    loops_.request_stop();
+    co_await loops_.join();
+    while (handlers_ != 0) co_await idle_.wait();  // callers can cancel until then
+    notes_.request_stop();
+    co_await notes_.join();
+}
+
+RDMACORO_COLD void calls_base::child_failed(std::exception_ptr) noexcept {
+    // The link has ended, or the handler's end could not be told: its caller's link ends, too.
+}
+RDMACORO_DECL std::coroutine_handle<> calls_base::child_ended() noexcept {
+    if (--handlers_ == 0) {
+        idle_.set();
+        idle_.reset();
+        if (pending_ == 0) tell_activity(false);
+    }
+    return std::noop_coroutine();
+}
+
+RDMACORO_COLD std::unique_ptr<encoder> calls_base::take_encoder() {
+    if (spare_.empty()) {
+        spare_.reserve(spare_.capacity() + 1);  // to take it back without allocating
+        return std::make_unique<encoder>();
+    }
+    std::unique_ptr<encoder> taken = std::move(spare_.back());
+    spare_.pop_back();
+    taken->clear();
+    return taken;
+}
+
+RDMACORO_COLD bool calls_base::knows(std::uint16_t service) noexcept {
+    if (std::ranges::find(known_services_, service) == known_services_.end()) return false;
+    known_ = service;
+    return true;
+}
+
+RDMACORO_COLD void calls_base::check_refused(const method_facts& of) {
+    for (const note_head& one : refused_) {
+        if (one.method == of.number) {
+            throw error(std::error_code(static_cast<int>(one.amount), call_category()),
+                        "call of " + std::string(of.name) + ": an earlier one was refused");
+        }
+    }
+}
+
+RDMACORO_COLD void calls_base::offer(service& what) {
+    if (what.handlers_.empty())
+        throw_error(errc::invalid_argument, "calls::serve: a service without methods: call its `on` first");
+    for (const service* one : offered_) {
+        if (one->number_ == what.number_)
+            throw_error(errc::invalid_argument, "calls::serve: a service with the prefix of " +
+                                                    std::string(what.handlers_.front()->facts.name) +
+                                                    " is offered already");
+    }
+    offered_.push_back(&what);
+}
+
+RDMACORO_DECL time_point calls_base::due(const message& request) const noexcept {
+    request_head head{};
+    if (request.size() < sizeof head) return {};
+    std::memcpy(&head, request.bytes().data(), sizeof head);
+    if (head.time == 0) return {};
+    return owner_.now() + std::chrono::microseconds(head.time);
+}
+
+RDMACORO_DECL handler_base* calls_base::find_handler(service* of, const message& request,
+                                                     call_failure& failed) noexcept {
+    request_head head{};
+    if (request.size() < sizeof head) {
+        failed.set(call_errc::malformed_request, "a request without a head");
+        return nullptr;
+    }
+    std::memcpy(&head, request.bytes().data(), sizeof head);
+    handler_base* const found = of != nullptr ? of->find(head.method) : nullptr;
+    if (found == nullptr) {
+        failed.set(call_errc::unknown_method);
+    } else if (found->facts.signature != head.signature) {
+        failed.set(call_errc::signature_mismatch, found->facts.name);
+    } else {
+        return found;
+    }
+    return nullptr;
+}
+
+RDMACORO_COLD service* calls_base::find_service(const message& request) const noexcept {
+    const auto number = static_cast<std::uint16_t>((request.tag() & service_bits) >> call_number_bits);
+    for (service* one : offered_) {
+        if (one->number_ == number) return one;
+    }
+    return nullptr;
+}
+
+RDMACORO_DECL decoder calls_base::arguments(const service& of, const message& request) noexcept {
+    return decoder(request.bytes().subspan(sizeof(request_head)), of.options_.arguments);
+}
+
+RDMACORO_DECL bool calls_base::try_admit(service& of, std::size_t bytes) noexcept {
+    if (!of.running_.try_acquire()) return false;
+    if (of.bytes_.try_acquire(std::min(bytes, of.options_.bytes))) return true;
+    of.running_.release();
+    return false;
+}
+RDMACORO_COLD task<> calls_base::admit(service& of, std::size_t bytes) {
+    co_await of.bytes_.acquire(std::min(bytes, of.options_.bytes));
+    try {
+        co_await of.running_.acquire();
+    } catch (...) {
+        of.bytes_.release(std::min(bytes, of.options_.bytes));
+        throw;
+    }
+}
+RDMACORO_DECL void calls_base::leave(service& of, std::size_t bytes) noexcept {
+    of.bytes_.release(std::min(bytes, of.options_.bytes));
+    of.running_.release();
+}
+
+RDMACORO_COLD task<> calls_base::serve_notes() {
+    for (;;) {
+        const result<message> note = co_await as_result(receive(notes));
+        if (!note) {
+            if (!ends_link(note.error())) continue;
+            if (note.error() != errc::canceled) stop_.request_stop();  // the peer has gone
+            co_return;
+        }
+        const message& got = *note;
+        note_head head{};
+        if (got.size() != sizeof head) continue;  // of no call of ours
+        std::memcpy(&head, got.bytes().data(), sizeof head);
+        const std::uint64_t number = call_number(got.tag());
+        switch (static_cast<note_kind>(head.kind)) {
+            case note_kind::cancel: co_await cancel(number, head.amount); break;
+            case note_kind::credit:
+                if (call_context* const one = running(number); one != nullptr && head.amount <= stream_window)
+                    one->credits_.release(head.amount);
+                break;
+            case note_kind::known:
+                if (head.amount <= 0x7fff && known_services_.size() < most_known &&
+                    !knows(static_cast<std::uint16_t>(head.amount))) {
+                    known_services_.push_back(static_cast<std::uint16_t>(head.amount));
+                    refused_.clear();  // it may have been this one's method
+                    asked_.set();
+                    asked_.reset();
+                }
+                break;
+            case note_kind::refused:
+                if (refused_.size() < most_known) refused_.push_back(head);
+                break;
+        }
+    }
+}
+
+RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
+    bucket_list& among = bucket(number);
+    call_context* one = among.front();
+    while (one != nullptr && one->number_ != number) one = among.next(*one);
+    return one;
+}
+
+RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number, std::uint32_t expected) {
+    if (call_context* const one = running(number)) {
+        one->stop_.request_stop();
+    } else if (discard(request_of(number)) != 0 || (expected & perhaps_bit) != 0) {
+        call_failure failed;
+        failed.set(call_errc::stopped);
+        const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
+        co_await send(failed.bytes(), call_tag(items ? call_kind::item : call_kind::answer, number));
+    } else {
+        // Perhaps it is being received: its end may come later than this.
+        if (early_.size() == most_early) early_.erase(early_.begin());
+        early_.push_back(number);
+    }
+}
+
+RDMACORO_COLD task<> calls_base::until_asked(std::uint16_t service) {
+    while (!is_known(service) && std::ranges::find(asking_, service) != asking_.end()) co_await asked_.wait();
+}
+RDMACORO_COLD void calls_base::has_asked(std::uint16_t service) noexcept {
+    asking_.erase(std::ranges::find(asking_, service));
+    asked_.set();
+    asked_.reset();
+}
+
+RDMACORO_COLD bool calls_base::was_canceled(std::uint64_t number) noexcept {
+    const auto at = std::ranges::find(early_, number);
+    const bool was = at != early_.end();
+    if (was) early_.erase(at);
+    return was;
+}
+
+RDMACORO_COLD task<> calls_base::tell_known(std::uint16_t service) {
+    const note_head known{static_cast<std::uint32_t>(note_kind::known), service, 0};
+    co_await send(std::as_bytes(std::span(&known, 1)), call_tag(call_kind::note, 0));
+}
+
+RDMACORO_COLD task<> calls_base::tell_refused(const message& request, call_failure failed) {
+    answer_head head{};
+    request_head asked{};
+    std::memcpy(&head, failed.bytes().data(), sizeof head);
+    if (request.size() < sizeof asked) co_return;
+    std::memcpy(&asked, request.bytes().data(), sizeof asked);
+    const note_head refused{static_cast<std::uint32_t>(note_kind::refused),
+                            static_cast<std::uint32_t>(head.code), asked.method};
+    co_await send(std::as_bytes(std::span(&refused, 1)), call_tag(call_kind::note, 0));
+}
+
+RDMACORO_COLD child calls_base::cancel_later(child_owner&, calls_base& self, std::uint64_t number,
+                                             bool perhaps) {
+    const note_head cancel{static_cast<std::uint32_t>(note_kind::cancel),
+                           static_cast<std::uint32_t>(call_kind::answer) | (perhaps ? perhaps_bit : 0), 0};
+    co_await self.send(std::as_bytes(std::span(&cancel, 1)), call_tag(call_kind::note, number));
+}
+RDMACORO_COLD void calls_base::tell_canceled(std::uint64_t number, bool perhaps) noexcept {
+    begin_handler(cancel_later(*this, *this, number, perhaps));
+}
+
+RDMACORO_COLD child calls_base::drop_stream(child_owner&, calls_base& self, std::uint64_t number,
+                                            bool perhaps) {
+    const note_head cancel{static_cast<std::uint32_t>(note_kind::cancel),
+                           static_cast<std::uint32_t>(call_kind::item) | (perhaps ? perhaps_bit : 0), 0};
+    co_await self.send(std::as_bytes(std::span(&cancel, 1)), call_tag(call_kind::note, number));
+    for (bool ended = false; !ended;) {
+        // An item that its writer withdrew, or that is too long, is none.
+        const auto item = co_await as_result(self.receive(call_tag(call_kind::item, number)));
+        answer_head head{};
+        if (item && item->size() >= sizeof head) std::memcpy(&head, item->bytes().data(), sizeof head);
+        ended =
+            item ? head.outcome != static_cast<std::uint32_t>(outcome_kind::value) : ends_link(item.error());
+    }
+}
+RDMACORO_COLD void calls_base::leave_stream(std::uint64_t number, bool perhaps) noexcept {
+    begin_handler(drop_stream(*this, *this, number, perhaps));
+}
+
+}  // namespace detail
+}  // namespace rdmacoro

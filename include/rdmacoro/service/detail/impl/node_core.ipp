@@ -1,0 +1,324 @@
+// Bodies of node_core.hpp.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/owner_check.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/service/detail/node_core.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace rdmacoro::detail {
+
+RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation life,
+                                       std::uint64_t attempts) noexcept
+    : peer(&to), index(by), born(life), theirs(attempts) {}
+RDMACORO_COLD node_record::~node_record() { unlink(); }
+RDMACORO_COLD node_peer::~node_peer() = default;
+
+RDMACORO_COLD node_watcher::~node_watcher() { unlink(); }
+RDMACORO_COLD void node_watcher::tell(node_event what) noexcept {
+    if (ring_.size() < most_) {
+        ring_.push_back(what);
+    } else {
+        // The oldest goes; the one after it says so.
+        ring_[first_] = what;
+        first_ = (first_ + 1) % most_;
+        ++missed_;
+    }
+    changed.set();
+    changed.reset();
+}
+RDMACORO_COLD void node_watcher::end() noexcept {
+    ended = true;
+    changed.set();
+}
+RDMACORO_COLD std::optional<node_event> node_watcher::take() noexcept {
+    if (ring_.empty()) return std::nullopt;
+    node_event oldest = ring_[first_];
+    oldest.missed = std::exchange(missed_, 0);
+    // Few and rare: kept in order from the beginning on.
+    std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(first_), ring_.end());
+    ring_.erase(ring_.begin());
+    first_ = 0;
+    return oldest;
+}
+
+RDMACORO_COLD node_core::node_core(scheduler& on, node_id id, const node_options& given)
+    : owner(on), options(given), random_(0) {
+    if (id == 0) throw error(errc::invalid_argument, "node: 0 is no node's id");
+    if (options.connections == 0) throw error(errc::invalid_argument, "node: a limit of 0 connections");
+    if (options.unnamed_connections == 0)
+        throw error(errc::invalid_argument, "node: a limit of 0 unnamed connections");
+    self.id = id;
+    self.born = options.born != generation{} ? options.born : new_generation();
+    self.host = host_identity::own();
+    random_ = static_cast<std::uint64_t>(self.born) | 1;
+}
+RDMACORO_COLD node_core::~node_core() {
+    for (auto& [id, of] : peers) of->core = nullptr;  // handles may outlive it
+}
+
+RDMACORO_COLD void node_core::check_thread(const char* what) const { require_current(owner, what); }
+
+RDMACORO_COLD void node_core::add(const node_card& card) {
+    if (const char* const why = card.fault())
+        throw error(errc::invalid_argument, std::string("node: ") + why);
+    if (card.id == self.id)
+        throw error(errc::invalid_argument,
+                    "node: the card has the id of this node, " + std::to_string(self.id));
+    const counted_ptr<node_peer> of = peer(card.id);
+    of->card = card;
+    of->listed = true;
+    of->tries = 0;
+    of->next_try = {};
+    of->change();
+}
+
+RDMACORO_COLD bool node_core::remove(node_id id) {
+    counted_ptr<node_peer> of = find(id);
+    if (!of || !of->listed) return false;
+    of->listed = false;
+    of->card = {};
+    of->change();
+    of.reset();
+    forget_if_unused(id);
+    return true;
+}
+
+RDMACORO_COLD counted_ptr<node_peer> node_core::find(node_id id) const noexcept {
+    const auto found = peers.find(id);
+    return found != peers.end() ? found->second : counted_ptr<node_peer>();
+}
+
+RDMACORO_COLD counted_ptr<node_peer> node_core::peer(node_id id) {
+    if (id == 0) throw error(errc::invalid_argument, "node: 0 is no node's id");
+    if (id == self.id)
+        throw error(errc::invalid_argument, "node: " + std::to_string(id) + " is this node itself");
+    counted_ptr<node_peer>& place = peers[id];
+    if (!place) place = counted_ptr<node_peer>(new node_peer(id, this));
+    return place;
+}
+
+RDMACORO_COLD void node_core::forget_if_unused(node_id id) noexcept {
+    const auto found = peers.find(id);
+    if (found == peers.end()) return;
+    const node_peer& of = *found->second;
+    if (!of.listed && of.owners() == 1 && of.current == nullptr && !of.connecting) peers.erase(found);
+}
+
+RDMACORO_COLD std::string node_core::explain(node_id id) const {
+    const counted_ptr<node_peer> of = find(id);
+    if (!of) return "node " + std::to_string(id) + ": not in the address book, and never met\n";
+    std::string text = node_text(id, of->last_born);
+    text += of->open() != nullptr ? ": connected" : of->connecting ? ": connecting" : ": not connected";
+    if (!of->listed) text += ", not in the address book";
+    return text + '\n' + of->explained;
+}
+
+RDMACORO_COLD welcome node_core::judge(const node_hello& hello) const noexcept {
+    if (hello.to != self.id || hello.from.id == self.id) return welcome::other_node;
+    if (hello.to_born != generation{} && hello.to_born != self.born) return welcome::other_generation;
+    const counted_ptr<node_peer> from = find(hello.from.id);
+    if (!options.admits_strangers && (!from || !from->listed)) return welcome::stranger;
+    if (!from) return welcome::accepted;
+    if (from->listed && from->card.host.known() && from->card.host != hello.from.host)
+        return welcome::other_host;
+    // An attempt that the other node began before this connection was agreed on has lost against it.
+    const node_record* const now = from->open();
+    if (now != nullptr && now->born == hello.from.born && hello.attempt <= now->theirs)
+        return welcome::other_attempt;
+    if (from->is_behind()) return welcome::full;
+    // Both say hello at once: the one with the lower id is heard.
+    if (from->hello_sent && self.id < hello.from.id) return welcome::other_attempt;
+    return welcome::accepted;
+}
+
+RDMACORO_COLD std::string node_core::lie(const node_peer& of, const node_card& found) {
+    if (found.id != of.id)
+        return "the node there has the id " + std::to_string(found.id) + ", not " + std::to_string(of.id);
+    if (of.card.born != generation{} && of.card.born != found.born)
+        return "the node there is of generation " + to_string(found.born) + ", its card of " +
+               to_string(of.card.born);
+    if (of.card.host.known() && of.card.host != found.host)
+        return "the node there is on host " + found.host.text() + ", its card on " + of.card.host.text();
+    return {};
+}
+
+RDMACORO_COLD void node_core::publish(node_record& made, const node_card& theirs) {
+    node_peer& of = *made.peer;
+    node_record* const before = std::exchange(of.current, &made);
+    if (!of.listed) of.card = theirs;
+    if (of.card.born != generation{}) of.card.born = theirs.born;
+    of.last_born = made.born;
+    of.closed_idle = false;
+    of.tries = 0;
+    of.next_try = {};
+    made.number = made.stamp = ++uses;
+    records.push_back(made);
+    if (before != nullptr && before->born != made.born) before->ends.request_stop();
+    if (of.attempt != nullptr) of.attempt->request_stop();
+    tell(node_change::came, of.id, made.born, {});
+    of.change();
+}
+
+RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
+    if (std::exchange(ended.retired, true)) return;
+    ended.unlink();
+    node_peer& of = *ended.peer;
+    const bool was_current = of.current == &ended;
+    if (was_current) of.current = nullptr;
+    if (of.current == nullptr) of.closed_idle = ended.closed_idle();
+    std::error_code why = ended.link->reason();
+    if (of.open() != nullptr && of.open()->born != ended.born) why = make_error_code(errc::peer_lost);
+    const bool left = ended.left == leave_reason::stopping || (why == errc::closed && !ended.left);
+    if (!stopped && !ended.closed_idle() && !ended.closing) {
+        if (!ended.told) {
+            of.lost = why ? why : make_error_code(errc::closed);
+            of.lost_born = ended.born;
+        }
+        tell(left ? node_change::left : node_change::failed, of.id, ended.born,
+             left ? std::error_code() : why);
+    }
+    give_place();
+    of.see_receives();
+    of.change();
+}
+
+RDMACORO_COLD void node_core::give_place() noexcept {
+    --places;
+    place_free.set();
+    place_free.reset();
+}
+
+RDMACORO_COLD node_record* node_core::longest_unused() noexcept {
+    node_record* oldest = nullptr;
+    for (node_record* at = records.front(); at != nullptr; at = records.next(*at)) {
+        node_record& one = *at;
+        const std::uint64_t traffic = one.traffic();
+        if (traffic != one.seen) {
+            one.seen = traffic;
+            one.stamp = std::max(one.stamp, uses);
+        }
+        const bool idle =
+            one.uses == 0 && !one.closing && !one.left && one.unread() == 0 && one.link->is_open();
+        if (idle && (oldest == nullptr || one.stamp < oldest->stamp)) oldest = &one;
+    }
+    return oldest;
+}
+
+RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
+    const time_point until = deadline_after(self->owner.now(), limit);
+    while (self->places >= self->options.connections) {
+        // One goes for each that waits, and for this one.
+        bool closing = false;
+        for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at))
+            closing = closing || at->closing.has_value();
+        if (!closing) {
+            if (node_record* const oldest = self->longest_unused())
+                self->begin_close(*oldest, leave_reason::idle);
+        }
+        const duration left = until - self->owner.now();
+        if (left <= duration::zero())
+            throw error(errc::no_resources, "node " + std::to_string(self->self.id) + " has its limit of " +
+                                                std::to_string(self->options.connections) +
+                                                " connections, and none of them is idle");
+        // Idle ones are looked for again now and then: nothing tells when an operation has ended.
+        const duration look_again = std::chrono::milliseconds(5);
+        static_cast<void>(co_await as_result(timeout(self->place_free.wait(), std::min(left, look_again))));
+        if (self->stopped) self->throw_stopped();
+    }
+    ++self->places;
+}
+
+RDMACORO_COLD duration node_core::pause_after(unsigned tries) noexcept {
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    duration pause = options.first_pause;
+    for (unsigned n = 1; n < tries && pause < options.longest_pause; ++n) pause *= 2;
+    pause = std::min(pause, options.longest_pause);
+    const auto half = static_cast<std::uint64_t>(pause.count() / 2);
+    return duration(static_cast<duration::rep>(half + (random_ >> 33) % (half + 1)));
+}
+
+RDMACORO_COLD void node_core::throw_stopped() const {
+    throw error(errc::closed, "node " + std::to_string(self.id) + " was stopped");
+}
+
+RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<node_peer> to, bool receives,
+                                                                  std::uint64_t after) {
+    const counted_ptr<node_core> self(to->core);
+    if (!self)
+        throw error(errc::closed, node_text(to->id, to->last_born) + ": the node of this side was destroyed");
+    self->check_thread("node: the peer is of a node of another scheduler");
+    time_point until = deadline_after(self->owner.now(), self->options.connect_limit);
+    for (;;) {
+        if (self->stopped) self->throw_stopped();
+        static_cast<void>(to->is_behind());
+        if (receives) {
+            for (const counted_ptr<node_record>& one : to->leftovers) {
+                if (one->number > after) co_return one;
+            }
+        }
+        if (receives && to->lost) {
+            const std::error_code why = std::exchange(to->lost, {});
+            to->see_receives();
+            throw error(why, node_text(to->id, to->lost_born) + ", since the last receive from it");
+        }
+        to->see_receives();
+        if (node_record* const open = to->open()) co_return counted_ptr<node_record>(open);
+        if (!receives && to->lost) {
+            // What is sent now is for the next generation, and so are the receives that follow.
+            to->lost = {};
+            to->see_receives();
+        }
+        // One that was never met may still connect by itself: a receive waits for that.
+        const bool never_met =
+            to->card.id == 0 && to->current == nullptr && to->accepting == 0 && !to->connecting;
+        const bool over = self->owner.now() >= until;
+        if (never_met && (!receives || !self->options.admits_strangers || over))
+            throw error(errc::address_invalid,
+                        node_text(to->id, to->last_born) + " is not in the address book of node " +
+                            std::to_string(self->self.id) + (receives ? ", and has not connected" : ""));
+        const std::uint64_t failures = to->failures;
+        // A node that closed the connection because it has too many would have to close another one for this: a receive waits
+        // until there is something for it, and looks only now and then whether the node is still there.
+        const bool quiet = receives && to->closed_idle && !to->connecting && !over;
+        if (receives && to->closed_idle && over)
+            until = deadline_after(self->owner.now(), self->options.connect_limit);
+        if (!never_met && !quiet) self->begin_connect(*to);
+        const duration left = until - self->owner.now();
+        const result<void> waited =
+            co_await as_result(timeout(to->changed.wait(), std::max(left, duration::zero())));
+        if (!waited && waited.error() != errc::timed_out) throw error(waited.error());
+        if (self->stopped) self->throw_stopped();
+        if (to->open() != nullptr) continue;
+        if (never_met || quiet) continue;
+        if (failures != to->failures || !waited) {
+            const std::error_code why = to->failure ? to->failure : make_error_code(errc::timed_out);
+            throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);
+        }
+    }
+}
+
+RDMACORO_COLD void node_core::tell(node_change what, node_id id, generation born,
+                                   std::error_code why) noexcept {
+    for (node_watcher* at = watchers.front(); at != nullptr; at = watchers.next(*at))
+        at->tell({what, id, born, why, 0});
+}
+
+RDMACORO_COLD std::size_t node_core::open_connections() noexcept {
+    std::size_t count = 0;
+    for (node_record* at = records.front(); at != nullptr; at = records.next(*at)) {
+        if (at->link->is_open()) ++count;
+    }
+    return count;
+}
+
+RDMACORO_COLD void node_core::end_waits() noexcept {
+    for (auto& [id, of] : peers) of->change();
+    place_free.set();
+    while (node_watcher* const one = watchers.pop_front()) one->end();
+}
+
+}  // namespace rdmacoro::detail

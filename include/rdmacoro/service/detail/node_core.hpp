@@ -1,0 +1,224 @@
+// node_core: a node without the types of its transports: the nodes that it knows, its connections, and its watchers.
+#pragma once
+
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/coro/local_stop.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/protocol/connection_base.hpp>
+#include <rdmacoro/service/detail/counted.hpp>
+#include <rdmacoro/service/detail/node_wire.hpp>
+#include <rdmacoro/service/node_card.hpp>
+#include <rdmacoro/service/node_options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+class node_core;
+class node_peer;
+
+/// A connection to another node, whichever transport it is over.
+class node_record : public counted, public list_node<node_record> {
+public:
+    node_record(node_peer& to, unsigned by, generation life, std::uint64_t attempts) noexcept;
+    RDMACORO_DECL ~node_record() override;
+
+    /// Ends the link now.
+    virtual void abort() noexcept = 0;
+    /// What the user sent and received, and how many messages wait for a receive.
+    [[nodiscard]] std::uint64_t traffic() const noexcept {
+        return link->counts().messages_sent + link->counts().messages_received;
+    }
+    [[nodiscard]] std::size_t unread() const noexcept { return link->mailbox().matching().unexpected(); }
+    /// Whether it was closed for being idle, by either side: nothing was lost.
+    [[nodiscard]] bool closed_idle() const noexcept {
+        return closing == leave_reason::idle || left == leave_reason::idle;
+    }
+
+    connection_base* link = nullptr;
+    counted_ptr<node_peer> peer;
+    unsigned index;            // of the transport
+    std::uint32_t uses = 0;    // operations that wait, and holds
+    std::uint64_t number = 0;  // in the order in which connections were made
+    std::uint64_t stamp = 0;   // of its last use
+    std::uint64_t seen = 0;    // traffic when it was last looked at
+    generation born;
+    std::uint64_t theirs;  // attempts of the other node that began before this connection was agreed on
+    bool retired = false;
+    bool kept = false;                      // among its peer's leftovers
+    bool told = false;                      // an operation has told the user that it was lost
+    std::optional<leave_reason> closing{};  // this side closes it
+    std::optional<leave_reason> left{};     // the other side has said so
+    local_stop_source ends;                 // asked to stop: it is to end now
+    event closed;                           // what `closing` began has ended
+};
+
+/// Another node, as this one knows it.
+class node_peer : public counted {
+public:
+    node_peer(node_id which, node_core* by) noexcept : id(which), core(by) {}
+    RDMACORO_DECL ~node_peer() override;
+
+    /// All that wait for a connection look again.
+    void change() noexcept {
+        changed.set();
+        changed.reset();
+    }
+    [[nodiscard]] node_record* open() const noexcept {
+        return current != nullptr && current->link->is_open() ? current : nullptr;
+    }
+    /// Former connections of one peer that may have messages: while there are so many it makes no other one.
+    static constexpr std::size_t most_leftovers = 4;
+    [[nodiscard]] bool is_behind() noexcept {
+        std::erase_if(leftovers, [](const auto& one) { return one->unread() == 0; });
+        return leftovers.size() >= most_leftovers;
+    }
+    /// A receive may go to the connection as it is.
+    void see_receives() noexcept { plain_receives = leftovers.empty() && !lost; }
+
+    node_id id;
+    node_core* core;             // nullptr: it is gone
+    bool listed = false;         // in the book
+    bool connecting = false;     // a coroutine makes a connection
+    bool hello_sent = false;     // it has said hello
+    bool closed_idle = false;    // the last connection was, and there is none since
+    bool plain_receives = true;  // nothing of former connections is left to be received or told
+    node_record* current = nullptr;
+    std::uint32_t accepting = 0;  // connections of the peer's that wait for room
+    unsigned tries = 0;           // that failed one after another
+    node_card card{};
+    generation last_born{};
+    /// Former connections with messages that were not received, in their order.
+    std::vector<counted_ptr<node_record>> leftovers;
+    std::error_code lost{};  // why the last connection was lost, if no operation was told
+    generation lost_born{};
+    std::uint64_t failures = 0;  // times that connecting was given up
+    std::error_code failure{};
+    std::string explained;   // the last round of attempts that has ended, a line each
+    std::string explaining;  // the one that is under way
+    time_point next_try{};
+    local_stop_source* attempt = nullptr;
+    event changed;
+};
+
+/// The queue of a `node_watch`.
+class node_watcher : public counted, public list_node<node_watcher> {
+public:
+    explicit node_watcher(std::size_t most) : most_(most) { ring_.reserve(most); }
+    RDMACORO_DECL ~node_watcher() override;  // leaves the list
+    void tell(node_event what) noexcept;
+    void end() noexcept;
+    [[nodiscard]] std::optional<node_event> take() noexcept;
+
+    event changed;
+    bool ended = false;
+
+private:
+    std::size_t most_;
+    std::size_t first_ = 0;
+    std::uint64_t missed_ = 0;
+    std::vector<node_event> ring_;
+};
+
+/// The state of a node.
+class node_core : public counted {
+public:
+    node_core(scheduler& on, node_id id, const node_options& options);
+    RDMACORO_DECL ~node_core() override;
+
+    // ---- the book
+
+    /// Throws `errc::invalid_argument` where the card cannot be one, or is this node's own.
+    void add(const node_card& card);
+    /// False: it was not there.
+    bool remove(node_id id);
+    [[nodiscard]] counted_ptr<node_peer> find(node_id id) const noexcept;
+    /// Found, or made. Throws `errc::invalid_argument` for 0 and for this node.
+    [[nodiscard]] counted_ptr<node_peer> peer(node_id id);
+    /// Forgets it, where neither the book, nor a connection, nor a handle needs it.
+    void forget_if_unused(node_id id) noexcept;
+    [[nodiscard]] std::string explain(node_id id) const;
+
+    // ---- connections
+
+    /// What to answer to a hello.
+    [[nodiscard]] welcome judge(const node_hello& hello) const noexcept;
+    /// What differs between the answer of the node that was reached and what was known of it. Empty: nothing.
+    [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
+    /// It carries the messages of its peer from now on.
+    void publish(node_record& made, const node_card& theirs);
+    /// Its link has ended.
+    void retire(node_record& ended) noexcept;
+    /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.
+    [[nodiscard]] static task<> take_place(node_core* self, duration limit);
+    void give_place() noexcept;
+    /// The idle connection that was not used for the longest time; nullptr: none is idle.
+    [[nodiscard]] node_record* longest_unused() noexcept;
+    /// Closes it in good order, in the background.
+    virtual void begin_close(node_record& which, leave_reason why) = 0;
+    /// Begins to connect, unless that is under way.
+    virtual void begin_connect(node_peer& to) = 0;
+    /// Ends with a connection. Throws when there is none within the limit. For a receive that may be a former one, if its number is above
+    /// `after`: it has messages.
+    [[nodiscard]] static task<counted_ptr<node_record>> connected(counted_ptr<node_peer> to, bool receives,
+                                                                  std::uint64_t after);
+    /// Until the next attempt: twice as long each time, and a random part of that less.
+    [[nodiscard]] duration pause_after(unsigned tries) noexcept;
+    [[noreturn]] void throw_stopped() const;
+
+    void tell(node_change what, node_id id, generation born, std::error_code why) noexcept;
+    void end_waits() noexcept;
+    void check_thread(const char* what) const;
+    [[nodiscard]] std::size_t open_connections() noexcept;
+
+    scheduler& owner;
+    node_options options;
+    node_card self;
+    bool stopped = false;
+    std::uint64_t attempts = 0;
+    std::uint64_t uses = 0;     // a clock of uses
+    std::size_t places = 0;     // taken: connections, and attempts
+    std::size_t strangers = 0;  // accepted, and no hello yet
+    event place_free;
+    intrusive_list<node_record> records;
+    intrusive_list<node_watcher> watchers;
+    std::unordered_map<node_id, counted_ptr<node_peer>> peers;
+
+private:
+    std::uint64_t random_;
+};
+
+/// While it lives, the connection is in use.
+class node_use {
+public:
+    explicit node_use(counted_ptr<node_record> of) noexcept : of_(std::move(of)) {
+        if (of_) ++of_->uses;
+    }
+    node_use(node_use&& other) noexcept = default;
+    node_use& operator=(node_use&& other) noexcept {
+        of_.swap(other.of_);
+        return *this;
+    }
+    ~node_use() {
+        if (of_) --of_->uses;
+    }
+    [[nodiscard]] node_record* get() const noexcept { return of_.get(); }
+
+private:
+    counted_ptr<node_record> of_;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/node_core.ipp>
+#endif

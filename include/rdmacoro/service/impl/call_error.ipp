@@ -1,0 +1,36 @@
+// The texts of call errors.
+#pragma once
+
+#include <rdmacoro/service/call_error.hpp>
+
+#include <string>
+
+namespace rdmacoro {
+
+namespace detail {
+RDMACORO_COLD const char* describe(call_errc code) noexcept {
+    switch (code) {
+        case call_errc::handler_failed: return "the handler failed";
+        case call_errc::unknown_method: return "the peer has no such method";
+        case call_errc::signature_mismatch: return "the peer's method of that name has other types";
+        case call_errc::malformed_request: return "the peer could not read the arguments";
+        case call_errc::malformed_answer: return "the peer's answer is no value of the method's type";
+        case call_errc::expired: return "the call's time is over";
+        case call_errc::stopped: return "the service ends, or the handler was asked to stop";
+    }
+    return "an unknown error of a call";
+}
+}  // namespace detail
+
+RDMACORO_COLD const std::error_category& call_category() noexcept {
+    struct category final : std::error_category {
+        [[nodiscard]] const char* name() const noexcept override { return "rdmacoro.call"; }
+        [[nodiscard]] std::string message(int code) const override {
+            return detail::describe(static_cast<call_errc>(code));
+        }
+    };
+    static const category only;
+    return only;
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,79 @@
+// service: the methods that this side has for its peers' calls, and how many of them may run at a time.
+#pragma once
+
+#include <rdmacoro/coro/semaphore.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/service/detail/handler.hpp>
+#include <rdmacoro/service/method.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace rdmacoro {
+
+/// What the handlers of a service take together, at most.
+struct service_options {
+    std::size_t running = 256;                  ///< handlers at a time; at least 1
+    std::size_t bytes = std::size_t{64} << 20;  ///< of the requests that are served
+    decode_limits arguments{};                  ///< of one request
+};
+
+/// Handlers, by method: what peers may call. All methods of a service have one prefix, the part of their names before the first dot.
+/// It is offered to a peer by `calls::serve`, to any number of peers; where `options.running` handlers run, or the requests of those that
+/// run have `options.bytes`, further requests wait at their callers, but for one of each peer. Other services' requests go on.
+///
+/// A handler is any callable that returns a task of the method's result. It gets the `call_context`, and the arguments by value; views among
+/// them (`std::string_view`, `std::span<const std::byte>`) are of the request, which lives until the handler has ended. Its stop token
+/// is stopped when the call's time is over, when the caller cancels, and when the peer goes. What it throws goes to the caller: the
+/// code of a `std::system_error`, and the text.
+///
+///     rc::service store;
+///     store.on(kv::get, [&](rc::call_context&, std::string key) -> rc::task<std::string> { co_return values.at(key); });
+///
+/// For one thread. Outlives all `calls` that it was given to.
+class service {
+public:
+    /// Throws `errc::invalid_argument` for a limit of 0.
+    explicit service(const service_options& options = {});
+    service(const service&) = delete;
+    service& operator=(const service&) = delete;
+    ~service();
+
+    /// From now on calls of `M` go to `function`. Throws `errc::invalid_argument` where the method is there already, and where its
+    /// prefix is another one than that of the methods before it.
+    template <method_name Name, class R, class... P, class Function>
+        requires detail::handles<std::decay_t<Function>, R, P...>
+    void on(const method<Name, R(P...)>& what, Function&& function) {
+        static_cast<void>(what);
+        using handler = detail::typed_handler<method<Name, R(P...)>, std::decay_t<Function>>;
+        add(std::make_unique<handler>(static_cast<Function&&>(function)));
+    }
+
+    /// Handlers that run now.
+    [[nodiscard]] std::size_t running() const noexcept { return options_.running - running_.available(); }
+    /// Bytes of the requests that are served now.
+    [[nodiscard]] std::size_t bytes() const noexcept { return options_.bytes - bytes_.available(); }
+    /// The limits that it was made with.
+    [[nodiscard]] const service_options& options() const noexcept { return options_; }
+
+private:
+    friend class detail::calls_base;
+
+    void add(std::unique_ptr<detail::handler_base> made);
+    /// nullptr: none.
+    [[nodiscard]] detail::handler_base* find(std::uint64_t method) const noexcept;
+
+    service_options options_;
+    semaphore running_;
+    semaphore bytes_;
+    std::vector<std::unique_ptr<detail::handler_base>> handlers_;  // sorted by number
+    std::uint16_t number_ = 0;                                     // set with the first handler
+};
+
+}  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/calls_base.hpp>
+#endif

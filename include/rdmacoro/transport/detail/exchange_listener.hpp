@@ -1,0 +1,36 @@
+// exchange_listener: a TCP socket that accepts connections for an exchange of connect_info.
+#pragma once
+
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/detail/watcher.hpp>
+
+namespace rdmacoro::detail {
+
+/// Hands each accepted descriptor to `came(owner, fd)`, which must close it.
+class exchange_listener : private fd_handler {
+public:
+    using function = void (*)(void* owner, int fd) noexcept;
+
+    exchange_listener(polled_watcher& watching, void* owner, function came) noexcept;
+    exchange_listener(const exchange_listener&) = delete;
+    exchange_listener& operator=(const exchange_listener&) = delete;
+    ~exchange_listener();
+
+    /// Nullptr, or the step that failed: `errno` is the reason.
+    [[nodiscard]] const char* listen(const inet_endpoint& at, unsigned queue) noexcept;
+    /// With the real port.
+    [[nodiscard]] inet_endpoint address() const noexcept { return inet_endpoint::local(socket_); }
+
+private:
+    polled_watcher& watching_;
+    void* owner_;
+    function came_;
+    int socket_ = -1;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/detail/impl/exchange_listener.ipp>
+#endif

@@ -1,0 +1,50 @@
+// poll_pace: which turns of the scheduler poll a network where a poll costs a system call, or as much as one.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+
+#include <chrono>
+
+namespace rdmacoro::detail {
+
+/// After a post, and while several completions came soon after each other, each turn polls. Else one turn in `rest` does, so that
+/// links of other transports, which are polled in the same turns, cost next to what they cost alone. Needs a clock that goes on.
+class poll_pace {
+public:
+    static constexpr duration rest = std::chrono::microseconds(8);  ///< some eight times what a poll takes
+    static constexpr unsigned polls_after_post = 64;
+    static constexpr unsigned polls_when_hot = 256;
+    static constexpr unsigned hot_after = 3;                          ///< polls with completions
+    static constexpr duration soon = std::chrono::microseconds(100);  ///< from one to the next
+
+    /// Whether this turn polls. `now` is `scheduler::coarse_now()`.
+    [[nodiscard]] bool due(time_point now) noexcept {
+        if (every_turn_ != 0) {
+            --every_turn_;
+            return true;
+        }
+        if (now - polled_ < rest) return false;
+        polled_ = now;
+        return true;
+    }
+
+    /// A poll brought completions.
+    void brought(time_point now) noexcept {
+        in_a_row_ = now - brought_ < soon ? in_a_row_ + 1 : 1;
+        brought_ = now;
+        if (in_a_row_ >= hot_after) every_turn_ = polls_when_hot;
+    }
+
+    /// Something was posted; its completion or answer may come at once.
+    void posted() noexcept {
+        if (every_turn_ < polls_after_post) every_turn_ = polls_after_post;
+    }
+
+private:
+    time_point polled_{};
+    time_point brought_{};
+    unsigned every_turn_ = polls_when_hot;  // polls
+    unsigned in_a_row_ = 0;
+};
+
+}  // namespace rdmacoro::detail

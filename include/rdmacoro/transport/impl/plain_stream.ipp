@@ -1,0 +1,307 @@
+// Bodies of plain_stream.hpp: non-blocking sockets, and an epoll instance for those that wait.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/parked_wait.hpp>
+#include <rdmacoro/coro/operation.hpp>
+#include <rdmacoro/coro/progress_source.hpp>
+#include <rdmacoro/transport/detail/connect_info_exchange.hpp>
+#include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/detail/watcher.hpp>
+#include <rdmacoro/transport/plain_stream.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// The scheduler's plain sockets: polled while one of them waits.
+class plain_sockets final : public progress_source {
+public:
+    explicit plain_sockets(scheduler& on) : on_(on) { on.add_source(*this); }
+
+    bool poll() noexcept override {
+        return waiting_ != 0 && watcher_.due(true, on_.coarse_now()) && watcher_.look();
+    }
+    int wake_fd() noexcept override { return watcher_.descriptor(); }
+    void arm() noexcept override { watcher_.look_next(); }
+
+    [[nodiscard]] bool watch(fd_handler& handler, int fd, std::uint32_t events) noexcept {
+        if (!watcher_.watch(handler, fd, events)) return false;
+        ++waiting_;
+        return true;
+    }
+    void unwatch(fd_handler& handler) noexcept {
+        watcher_.unwatch(handler);
+        --waiting_;
+    }
+
+private:
+    scheduler& on_;
+    polled_watcher watcher_;
+    std::size_t waiting_ = 0;
+};
+
+/// One connection or listener. A descriptor is in an epoll instance once, so that the writing side has its own.
+struct plain_socket {
+    plain_socket(scheduler& on, int fd) noexcept : in(on.service<plain_sockets>()), owner(on), reads(fd) {}
+    plain_socket(const plain_socket&) = delete;
+    plain_socket& operator=(const plain_socket&) = delete;
+    ~plain_socket() {
+        if (reads >= 0) ::close(reads);
+        if (writes >= 0) ::close(writes);
+    }
+
+    plain_sockets& in;
+    scheduler& owner;
+    int reads;
+    int writes = -1;  // made when a write must wait
+    bool reading = false;
+    bool writing = false;
+    bool shut = false;
+    bool ended = false;
+};
+
+RDMACORO_COLD void plain_socket_deleter::operator()(plain_socket* of) const noexcept { delete of; }
+
+/// Until a descriptor is ready.
+class plain_wait final : public basic_operation<plain_wait, void>, private fd_handler, private parked_wait {
+public:
+    plain_wait(plain_socket& of, int fd, std::uint32_t events) noexcept
+        : basic_operation(&of.owner), of_(of), fd_(fd), events_(events) {}
+
+    void start() noexcept {
+        this->ready = [](fd_handler& self, std::uint32_t) noexcept {
+            auto& wait = static_cast<plain_wait&>(self);
+            wait.of_.in.unwatch(wait);
+            wait.complete();
+        };
+        if (!of_.in.watch(*this, fd_, events_)) {
+            why_ = make_error_code(errc::no_resources);
+            complete();
+            return;
+        }
+        park(*this, facts);
+    }
+    void cancel() noexcept {
+        of_.in.unwatch(*this);
+        why_ = make_error_code(errc::canceled);
+        complete();
+    }
+    void finish_canceled() noexcept { why_ = make_error_code(errc::canceled); }
+    result<> outcome() noexcept {
+        if (why_) return why_;
+        return {};
+    }
+
+private:
+    static constexpr wait_facts facts{"plain_stream", "waits for its socket", next_actor::network};
+
+    plain_socket& of_;
+    int fd_;
+    std::uint32_t events_;
+    std::error_code why_{};
+};
+
+/// One at a time.
+class plain_turn {
+public:
+    explicit plain_turn(bool& taken) : taken_(taken) {
+        if (taken) throw_error(errc::invalid_argument, "plain_stream: one read and one write at a time");
+        taken = true;
+    }
+    plain_turn(const plain_turn&) = delete;
+    plain_turn& operator=(const plain_turn&) = delete;
+    ~plain_turn() { taken_ = false; }
+
+private:
+    bool& taken_;
+};
+
+/// Ends the connection when it goes.
+class plain_end {
+public:
+    explicit plain_end(plain_socket& of) noexcept : of_(of) {}
+    plain_end(const plain_end&) = delete;
+    plain_end& operator=(const plain_end&) = delete;
+    ~plain_end() { ::shutdown(of_.reads, SHUT_RDWR); }
+
+private:
+    plain_socket& of_;
+};
+
+RDMACORO_COLD plain_socket& plain_there(plain_socket* self) {
+    if (self == nullptr) throw_error(errc::closed, "plain_stream: closed, default-constructed or moved from");
+    return *self;
+}
+
+[[noreturn]] RDMACORO_COLD void throw_plain(std::error_code code, const char* what, std::size_t moved) {
+    error_facts facts;
+    facts.info = moved;
+    throw error(code, std::string("plain_stream: ") + what + " after " + std::to_string(moved) + " bytes",
+                facts);
+}
+
+/// What a step of the system's failed with.
+RDMACORO_COLD errc plain_code(int why) noexcept {
+    switch (why) {
+        case EADDRINUSE: return errc::address_in_use;
+        case EACCES:
+        case EPERM: return errc::permission_denied;
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM: return errc::no_resources;
+        case EADDRNOTAVAIL: return errc::address_invalid;
+        default: return errc::connection_refused;
+    }
+}
+
+RDMACORO_COLD inet_address plain_address(std::string_view address) {
+    return inet_address::parse("socket", address, ", such as 127.0.0.1:7471");
+}
+
+RDMACORO_COLD inet_resolved plain_endpoints(inet_resolved found, const std::string& whole) {
+    if (found.failure != 0 || found.endpoints.empty())
+        throw error(errc::address_invalid,
+                    whole + ": " + (found.failure != 0 ? ::gai_strerror(found.failure) : "no address"));
+    return found;
+}
+
+RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
+    const inet_address address = plain_address(text);
+    scheduler& on = running_scheduler();
+    const inet_resolved found = plain_endpoints(co_await inet_resolve(address, 0), address.whole);
+    int why = 0;
+    for (const inet_endpoint& to : found.endpoints) {
+        int refused = 0;
+        const int fd = connect_for_exchange(to, refused);
+        if (fd < 0) {
+            why = refused != 0 ? refused : errno;
+            continue;
+        }
+        plain_socket_owner made(new plain_socket(on, fd));
+        co_await plain_wait(*made, fd, EPOLLOUT);
+        why = connect_error(fd);
+        if (why != 0) continue;
+        set_exchange_options(fd);
+        co_return plain_stream(std::move(made));
+    }
+    throw error(plain_code(why), address.whole + ": " + std::strerror(why));
+}
+
+RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
+    const inet_address address = plain_address(text);
+    scheduler& on = running_scheduler();
+    const inet_resolved found = plain_endpoints(co_await inet_resolve(address, AI_PASSIVE), address.whole);
+    int fd = -1;
+    constexpr unsigned queue = 1024;
+    const char* const step = listen_for_exchange(found.endpoints.front(), queue, fd);
+    const int why = errno;
+    plain_socket_owner made(new plain_socket(on, fd));
+    if (step != nullptr)
+        throw error(plain_code(why), address.whole + ": " + step + ": " + std::strerror(why));
+    co_return plain_listener(std::move(made));
+}
+
+}  // namespace detail
+
+RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::span<const std::byte> from) {
+    detail::plain_socket& s = detail::plain_there(self);
+    const detail::plain_turn turn(s.writing);
+    if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
+    for (std::size_t done = 0; done < from.size();) {
+        const ssize_t sent =
+            ::send(s.reads, from.data() + done, from.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) {
+            done += static_cast<std::size_t>(sent);
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
+            if (s.writes < 0) s.writes = ::fcntl(s.reads, F_DUPFD_CLOEXEC, 0);
+            const auto waited = co_await as_result(detail::plain_wait(s, s.writes, EPOLLOUT));
+            if (!waited) detail::throw_plain(waited.error(), "write", done);
+        } else if (errno != EINTR) {
+            detail::throw_plain(make_error_code(errc::peer_lost), "write", done);
+        }
+    }
+}
+
+RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* self,
+                                                         std::span<std::byte> into, bool all) {
+    detail::plain_socket& s = detail::plain_there(self);
+    const detail::plain_turn turn(s.reading);
+    std::size_t done = 0;
+    while (done < into.size()) {
+        const ssize_t got = ::recv(s.reads, into.data() + done, into.size() - done, MSG_DONTWAIT);
+        if (got > 0) {
+            done += static_cast<std::size_t>(got);
+            if (!all) break;
+        } else if (got == 0) {
+            s.ended = true;
+            if (done != 0)
+                detail::throw_plain(make_error_code(errc::closed), "the stream ended in the middle", done);
+            break;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            const auto waited = co_await as_result(detail::plain_wait(s, s.reads, EPOLLIN | EPOLLRDHUP));
+            if (!waited) detail::throw_plain(waited.error(), "read", done);
+        } else if (errno != EINTR) {
+            detail::throw_plain(make_error_code(errc::peer_lost), "read", done);
+        }
+    }
+    co_return done;
+}
+
+RDMACORO_DECL task<> plain_stream::shut_down(detail::plain_socket* self) {
+    detail::plain_socket& s = detail::plain_there(self);
+    const detail::plain_turn turn(s.writing);
+    if (!s.shut && ::shutdown(s.reads, SHUT_WR) != 0)
+        detail::throw_plain(make_error_code(errc::peer_lost), "shutdown", 0);
+    s.shut = true;
+    co_return;
+}
+
+RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket* self) {
+    detail::plain_socket& s = detail::plain_there(self);
+    const detail::plain_end at_last(s);
+    co_await shut_down(self);
+    std::array<std::byte, 4096> dropped;
+    while (co_await read_bytes(self, dropped, false) != 0) {}
+}
+
+RDMACORO_DECL task<> plain_stream::nothing() { co_return; }
+
+RDMACORO_DECL bool plain_stream::at_end() const noexcept { return state_ != nullptr && state_->ended; }
+
+RDMACORO_DECL task<plain_stream> connect_plain(std::string_view address) {
+    return detail::connect_plain_to(std::string(address));
+}
+RDMACORO_DECL task<plain_listener> listen_plain(std::string_view address) {
+    return detail::listen_plain_at(std::string(address));
+}
+
+RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socket* self) {
+    detail::plain_socket& s = detail::plain_there(self);
+    const detail::plain_turn turn(s.reading);
+    for (;;) {
+        const int fd = ::accept4(s.reads, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            detail::set_exchange_options(fd);
+            co_return plain_stream(detail::plain_socket_owner(new detail::plain_socket(s.owner, fd)));
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            throw error(errc::no_resources, std::string("plain_listener: accept: ") + std::strerror(errno));
+        if (errno == EAGAIN || errno == EWOULDBLOCK) co_await detail::plain_wait(s, s.reads, EPOLLIN);
+    }
+}
+
+RDMACORO_COLD std::string plain_listener::address() const {
+    return detail::inet_endpoint::local(detail::plain_there(state_.get()).reads).url("socket");
+}
+
+}  // namespace rdmacoro

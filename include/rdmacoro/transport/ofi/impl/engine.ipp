@@ -1,0 +1,275 @@
+// How a libfabric domain opens, polls, parks and closes.
+#pragma once
+
+#include <rdmacoro/transport/ofi/engine.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <string>
+
+#include <sys/epoll.h>
+
+namespace rdmacoro::detail::fabric {
+
+/// A wait object is of no use to a scheduler that never sleeps.
+[[nodiscard]] RDMACORO_DECL ofi_options suited_to(const scheduler& owner, ofi_options options) {
+    options.may_park = options.may_park && owner.may_park();
+    return options;
+}
+
+RDMACORO_DECL engine::engine(scheduler& owner, const ofi_profile& profile, const ofi_options& options)
+    : owner_(owner),
+      options_(suited_to(owner, options)),
+      scheme_(profile.scheme),
+      device_(profile, options_),
+      serves_(options.one_sided.value_or(device_.profile().one_sided) == ofi_one_sided::served),
+      inject_limit_(device_.inject_limit()),
+      host_(host_number()),
+      memory_(device_),
+      registrar_(memory_),
+      cache_(registrar_, options.cache),
+      regions_(memory_, serves_),
+      slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
+      receives_(slots_, options.spare_slots),
+      scratch_(std::max(inject_limit_, frame_word_bytes)),
+      rests_(&owner.time() == &monotonic_clock::instance()) {
+    check_options();
+    receives_.limit_posted(device_.most_receives());
+    if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
+        throw_registration_failure(device_.name(), slots_.slab_bytes(), failed);
+    if (!watch_completions())
+        throw error(std::error_code(errno, std::system_category()),
+                    device_.name() + ": watch the completion queue");
+}
+
+RDMACORO_DECL void engine::check_options() const {
+    const auto check = [&](bool good, const std::string& what) {
+        if (!good) throw error(errc::invalid_argument, device_.name() + ": options: " + what);
+    };
+    check(options_.credits >= connect_info::least_credits && options_.credits <= connect_info::most_credits,
+          "credits must be 8 to 1024");
+    const std::size_t least = device_.profile().slot_bytes;
+    check(slots_.slot_bytes() >= least && slots_.slot_bytes() <= connect_info::most_slot,
+          "slot_bytes must be " + std::to_string(least) + " bytes to 1 MiB");
+    check(device_.closes_amid_gets() || slots_.slot_bytes() <= most_slot_without_gets,
+          "slot_bytes must be 16384 at most with this version of libfabric");
+    check(device_.profile().delivery_complete, "the provider does not report when a put has arrived");
+    check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
+}
+
+/// False: `errno` is the reason.
+RDMACORO_DECL bool engine::watch_completions() noexcept {
+    return device_.wait_fd() < 0 || watching_.watch(completions_, device_.wait_fd(), EPOLLIN);
+}
+
+RDMACORO_DECL engine::~engine() {
+    // The last frames of closed links still go out, if the peers take them: a peer that has them all hangs up. The sockets are
+    // looked at first: some providers must not be polled after a peer in the same process is closed.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+    for (;;) {
+        watching_.look();
+        table_.reap();
+        if (!table_.any_leaving() || broken_ || std::chrono::steady_clock::now() > limit) break;
+        progress();
+    }
+    while (session* c = table_.first()) {
+        if (c->owned()) fatal("a libfabric domain, or its scheduler, was destroyed before its links");
+        table_.destroy(*c);
+    }
+    if (regions_.registered() != 0)
+        fatal("a libfabric domain, or its scheduler, was destroyed before a region of its memory");
+    watching_.unwatch(completions_);
+    unbind();
+    device_.close_endpoint();
+}
+
+/// Closes the registrations that are bound to the endpoint, which must end before it.
+RDMACORO_DECL void engine::unbind() noexcept {
+    if (!device_.asks(FI_MR_ENDPOINT)) return;
+    regions_.cut_off();
+    cache_.clear();
+    slots_.unregister();
+}
+
+// ---- polling
+
+RDMACORO_DECL bool engine::poll() noexcept {
+    const time_point now = owner_.coarse_now();
+    if (at_rest() && !pace_.due(now)) return false;
+    bool any = progress() != 0;
+    if (any) pace_.brought(now);
+    intrusive_list<session, work_tag> turn;
+    turn.splice_back(work_);
+    while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
+    if (table_.any_leaving()) any |= table_.reap();
+    if (watching_.due(table_.any_leaving(), now)) any |= watching_.look();
+    return any;
+}
+
+RDMACORO_DECL unsigned engine::progress_matched() noexcept {
+    unsigned came = 0;
+    for (session* c = matched_.front(); c != nullptr; c = matched_.next(*c)) came += c->matched_->progress();
+    return came;
+}
+
+RDMACORO_DECL void engine::pump_stalled() noexcept {
+    intrusive_list<session, stalled_tag> turn;
+    turn.splice_back(stalled_);
+    while (session* c = turn.pop_front()) c->pump();
+}
+
+RDMACORO_DECL void engine::dispatch_error() noexcept {
+    fi_cq_err_entry entry{};
+    if (::fi_cq_readerr(device_.queue(), &entry, 0) <= 0) return;
+    auto* const about = static_cast<operation*>(entry.op_context);
+    // An injected message that did not arrive: its link is unknown, but the peer notices the gap in the frames' numbers.
+    if (about == nullptr) return;
+    const int error = entry.err != 0 ? entry.err : FI_EIO;
+    if (about->what == operation::kind::slot) return slot_over(static_cast<slot&>(*about), 0, error);
+    auto& t = static_cast<transfer&>(*about);
+    t.owner->piece_over(t, error);
+}
+
+/// Posts as many receives as there are credits for, and the provider takes; further frames wait inside the provider, which
+/// guarantees that none is lost (FI_RM_ENABLED).
+RDMACORO_DECL void engine::post_receives() noexcept {
+    while (slot* s = receives_.next_to_post()) {
+        if (::fi_recv(device_.endpoint(), s->data, slots_.slot_bytes(), s->descriptor, FI_ADDR_UNSPEC,
+                      &s->scratch) != 0)
+            return receives_.not_posted(*s);
+        s->now = slot::use::posted;
+        ++table_.closed_totals().receive_posts;
+    }
+}
+
+// ---- parking
+
+RDMACORO_DECL int engine::wake_fd() noexcept {
+    if (!broken_ && (!device_.may_wait() || !stalled_.empty() || receives_.queued() != 0)) return -1;
+    for (session* c = matched_.front(); c != nullptr; c = matched_.next(*c)) {
+        if (!c->matched_->may_wait()) return -1;
+    }
+    return watching_.descriptor();
+}
+
+// ---- regions
+
+RDMACORO_DECL void engine::deregister(std::uint64_t key) noexcept {
+    if (serves_) settle(key);
+    regions_.remove(key);
+}
+
+/// Waits for this side's transfers for peers in a region that is about to be closed.
+RDMACORO_DECL void engine::settle(std::uint64_t region_key) noexcept {
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    while (touched(region_key) && std::chrono::steady_clock::now() < limit) progress();
+    if (touched(region_key)) reopen_endpoint();
+}
+
+/// Refuses transfers of the region that are not with the provider. True: others are.
+RDMACORO_DECL bool engine::touched(std::uint64_t region_key) noexcept {
+    bool any = false;
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
+        c->refuse(region_key);
+        any |= c->touches(region_key);
+    }
+    return any;
+}
+
+RDMACORO_DECL void engine::cut_off(session& c, bool peer_lives) noexcept {
+    if (serves_) return;  // this side moves the data, and has ended its transfers
+    cache_.clear();       // so that a region ends together with its registration
+    if (c.to_ == FI_ADDR_UNSPEC) return;
+    const bool by_connection = device_.profile().access_ends_with == ofi_access::connection;
+    if (by_connection && !peer_lives && disconnected(c)) return;
+    // Gets of other links most likely end by themselves.
+    const auto limit = std::chrono::steady_clock::now() + patience;
+    while (!device_.closes_amid_gets() && gets() && std::chrono::steady_clock::now() < limit) progress();
+    reopen_endpoint();
+}
+
+/// Whether the provider's connection to the peer ends soon, as that of a process that died does: no data arrives after that. Each
+/// frame that is sent then would begin another connection; until there is one, the provider answers that it is busy.
+RDMACORO_DECL bool engine::disconnected(session& c) noexcept {
+    if (options_.counters) return false;  // ofi_rxm is busy for other reasons, too, when it counts
+    constexpr auto pause = std::chrono::milliseconds(2);
+    auto now = std::chrono::steady_clock::now();
+    const auto limit = now + patience;
+    for (auto next = now; now < limit; now = std::chrono::steady_clock::now()) {
+        if (now >= next) {
+            c.store_word(frame_kind::credit, scratch());
+            if (::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0) return true;
+            next = now + pause;
+        }
+        progress();
+    }
+    return false;
+}
+
+/// Whether a get of any link is with the provider.
+RDMACORO_DECL bool engine::gets() noexcept {
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
+        if (c->gets()) return true;
+    }
+    return false;
+}
+
+RDMACORO_DECL void engine::reopen_endpoint() noexcept {
+    if (broken_) return;
+    ofi_counts& totals = table_.closed_totals();
+    ++totals.reopened;
+    watching_.unwatch(completions_);
+    unbind();
+    bool usable = true;
+    if (!device_.closes_amid_gets() && gets()) {
+        ++totals.abandoned;
+        usable = device_.abandon_endpoint() == 0 && totals.abandoned < ofi_counts::most_abandoned;
+    } else {
+        device_.close_endpoint();
+    }
+    slots_.for_each([this](slot& s) noexcept {
+        if (s.now == slot::use::posted) {
+            s.now = slot::use::idle;
+            receives_.not_posted(s);
+        } else if (s.now == slot::use::sending) {
+            --given_;
+            slots_.give(s);
+        }
+    });
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
+        c->fail(errc::peer_lost);
+        c->endpoint_gone();
+    }
+    broken_ = !usable || device_.open_endpoint().failed != 0 || slots_.register_again() != 0 ||
+              !watch_completions();
+    if (!broken_) post_receives();
+}
+
+// ---- connections
+
+RDMACORO_DECL session* engine::make_session() noexcept {
+    if (broken_) return nullptr;
+    return table_.make([this](std::uint32_t place) { return new session(*this, numbers_.next(place)); });
+}
+
+RDMACORO_DECL int engine::hold_resources() noexcept {
+    if (const int failed = slots_.reserve(options_.credits + session::most_staged); failed != 0)
+        return failed;
+    receives_.add_wanted(options_.credits);
+    if (!broken_) post_receives();
+    return 0;
+}
+RDMACORO_DECL void engine::release_resources(session& c) noexcept {
+    if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
+    receives_.remove_wanted(options_.credits);
+    slots_.unreserve(options_.credits + session::most_staged);
+}
+
+RDMACORO_DECL ofi_counts engine::counts() noexcept {
+    ofi_counts sum = table_.counts();
+    sum.polls = epoch_;
+    return sum;
+}
+
+}  // namespace rdmacoro::detail::fabric

@@ -1,0 +1,272 @@
+// How a connection of a libfabric domain begins and ends, and the rare cases of its sending and receiving.
+//
+// The side that closes sends a last frame, `bye`, after all others, and keeps its socket open until the peer has closed its own:
+// then everything has arrived. A socket that ends without a `bye` means that the peer died; frames that it had sent are still
+// taken for a moment.
+#pragma once
+
+#include <rdmacoro/transport/ofi/engine.hpp>
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace rdmacoro::detail::fabric {
+
+RDMACORO_DECL session::session(engine& of, std::uint64_t number)
+    : engine_(of),
+      number_(number),
+      timer_(of.owner(), this, [](void* self) noexcept { static_cast<session*>(self)->timer_expired(); }),
+      awaited_(of.watching()),
+      socket_(of.watching(), *this) {
+    fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
+        static_cast<session&>(self).on_socket();
+    };
+}
+
+RDMACORO_DECL session::~session() {
+    static_cast<list_node<connection_tag>&>(*this).unlink();
+    static_cast<list_node<work_tag>&>(*this).unlink();
+    static_cast<list_node<leaving_tag>&>(*this).unlink();
+    static_cast<list_node<stalled_tag>&>(*this).unlink();
+    static_cast<list_node<matched_tag>&>(*this).unlink();
+}
+
+RDMACORO_DECL std::string session::peer_name() const {
+    return peer_.bytes != 0 ? peer_.url(engine_.scheme()) : std::string("a closed connection");
+}
+
+RDMACORO_DECL void session::timer_expired() noexcept {
+    if (phase_ == phase::opening)
+        return fail_opening({errc::timed_out, 0, introduced_ ? "hear the other endpoint" : "open"});
+    if (phase_ == phase::draining) {
+        late_ = true;
+    } else {
+        fail(errc::peer_lost);
+    }
+}
+
+// ---- receiving
+
+/// Frames arrive in order, but the provider may report them in another.
+RDMACORO_DECL void session::arrived_early(slot& s, const frame& f, std::uint32_t ahead) noexcept {
+    bool wrong = ahead >= window_.granted();
+    for (slot* other = early_.first; other != nullptr && !wrong; other = other->next) {
+        frame waits;
+        wrong = waits.load(other->data, other->bytes) && waits.sequence == f.sequence;
+    }
+    if (wrong) {
+        recycle(s);
+        return fail(errc::protocol_violation);
+    }
+    // A frame that is missing for long was lost with a connection of the provider.
+    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) timer_.set(engine::patience_with_gaps);
+    early_.push_back(s);
+}
+
+RDMACORO_DECL void session::take_early() noexcept {
+    for (bool found = true; found;) {
+        found = false;
+        slot_queue left;
+        while (slot* s = early_.pop_front()) {
+            frame f;
+            if (f.load(s->data, s->bytes) && f.sequence == (frames_in_ & frame::sequence_mask)) {
+                accept_frame(*s, f);
+                found = true;
+            } else {
+                left.push_back(*s);
+            }
+        }
+        early_ = left;
+    }
+    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) timer_.cancel();
+}
+
+RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
+    const std::byte* const rest = s.data + frame_word_bytes;
+    switch (f.kind) {
+        case frame_kind::get:
+        case frame_kind::put: asked(f, rest); break;
+        case frame_kind::status: answered(rest); break;
+        case frame_kind::hello:
+            if (std::exchange(got_hello_, true)) return fail(errc::protocol_violation);
+            greet();
+            break;
+        case frame_kind::bye:
+            got_bye_ = true;
+            fail(errc::peer_lost);
+            break;
+        case frame_kind::tagged_address:
+        case frame_kind::fetched: return take_tagged(f.kind, {rest, s.bytes - frame_word_bytes});
+        case frame_kind::message:
+        case frame_kind::credit: break;
+    }
+}
+
+/// After closing, only the credits and the peer's last frame matter.
+RDMACORO_DECL void session::arrived_too_late(const frame& f) noexcept {
+    static_cast<void>(window_.regain(f.credits));
+    if (f.kind == frame_kind::bye) got_bye_ = true;
+}
+
+RDMACORO_DECL lent_buffer session::keep() noexcept {
+    lent_buffer lent = inbox_.keep(engine_.receives());
+    if (lent) window_.owe();
+    return lent;
+}
+
+// ---- sending
+
+/// The provider had no room: pending posts are tried again at the next poll.
+RDMACORO_DECL void session::stall() noexcept {
+    ++counts_.retries;
+    if (!static_cast<list_node<stalled_tag>&>(*this).linked()) engine_.stalled(*this);
+}
+
+RDMACORO_DECL post_result session::no_room() noexcept {
+    want_writable_ = true;
+    return post_result::retry;
+}
+
+/// Precondition: `can_send_control()`, or it is the first frame or the last. `rest` comes after the word.
+RDMACORO_DECL bool session::send_control(frame_kind kind, std::span<const std::byte> rest) noexcept {
+    const std::size_t whole = frame_word_bytes + rest.size();
+    const bool injects = whole <= engine_.inject_limit();
+    slot* staged = injects ? nullptr : engine_.slots().take();
+    if (!injects && staged == nullptr) {
+        stall();
+        return false;
+    }
+    std::byte* const to = injects ? engine_.scratch() : staged->data;
+    store_word(kind, to);
+    if (!rest.empty()) std::memcpy(to + frame_word_bytes, rest.data(), rest.size());
+    const sent how = injects ? send_bytes(to, whole) : send_slot(*staged, whole);
+    if (how != sent::yes) {
+        if (staged != nullptr) engine_.slots().give(*staged);
+        busy_ = how == sent::busy;
+        return false;
+    }
+    sent_one();
+    ++counts_.control_frames;
+    return true;
+}
+
+RDMACORO_DECL void session::send_owed_control() noexcept {
+    if (!answers_.empty()) send_answers();
+    if (!asking_.empty()) ask_peer();
+    if (matched_ != nullptr) matched_->send_owed();
+    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
+}
+
+RDMACORO_DECL void session::pump() noexcept {
+    busy_ = false;
+    if (phase_ == phase::draining) return send_bye();
+    if (phase_ == phase::opening) return greet();
+    if (phase_ != phase::ready) return;
+    if (transfers_.partial() != 0 && !failure_) {
+        for (transfer* t = transfers_.moving().front(); t != nullptr && transfers_.partial() != 0;) {
+            transfer* after = transfers_.moving().next(*t);
+            if (t->partial && !t->out) post_piece(*t);
+            if (static_cast<list_node<stalled_tag>&>(*this).linked()) break;
+            t = after;
+        }
+    }
+    send_owed_control();
+    if (want_writable_) mark_work();
+}
+
+// ---- ending
+
+RDMACORO_DECL void session::fail(errc why) noexcept {
+    if (failure_ || phase_ == phase::draining) return;
+    failure_.set(why == errc::ok ? errc::peer_lost : why, engine_.empty_polls());
+    mark_work();
+}
+
+/// Returns when neither the provider nor the peer touches memory of users any more.
+RDMACORO_DECL void session::quiesce() noexcept {
+    for (transfer* t = transfers_.moving().front(); t != nullptr; t = transfers_.moving().next(*t)) {
+        if (t->out) static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));
+    }
+    const auto limit = std::chrono::steady_clock::now() + engine::patience;
+    while (moving() && std::chrono::steady_clock::now() < limit) {
+        engine_.progress();
+        if (asked_count_ != 0) engine_.watching().look();
+    }
+    if (moving()) engine_.reopen_endpoint();
+}
+
+RDMACORO_DECL void session::close(std::error_code reason) noexcept {
+    if (phase_ != phase::ready) return;
+    const bool gracefully = !failure_;
+    failure_.set(reason, engine_.empty_polls());  // nothing more begins
+    if (moving()) quiesce();
+    // A peer that has sent `bye` has ended its transfers.
+    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this, gracefully);
+    phase_ = phase::draining;
+    session_listener* const listener = inbox_.detach();
+    complete_all(reason);
+    if (matched_ != nullptr) matched_->end(reason);
+    static_cast<list_node<matched_tag>&>(*this).unlink();
+    let_go(gracefully);
+    if (listener != nullptr) listener->link_down(reason);
+}
+
+RDMACORO_DECL void session::abandon() noexcept {
+    if (phase_ == phase::opening) {
+        opener_ = nullptr;
+        phase_ = phase::draining;
+        let_go(false);
+    } else if (phase_ == phase::ready) {
+        inbox_.detach();
+        close(make_error_code(errc::closed));
+    }
+    owned_ = false;
+    engine_.leaves(*this);
+}
+
+RDMACORO_DECL void session::drop_inbound() noexcept {
+    while (slot* s = inbox_.pop()) recycle(*s);
+    while (slot* s = early_.pop_front()) recycle(*s);
+}
+
+/// Releases the connection; the object remains until it can be destroyed. Gracefully: the last frames still go out.
+RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
+    awaited_.end();
+    drop_inbound();
+    static_cast<list_node<work_tag>&>(*this).unlink();
+    static_cast<list_node<stalled_tag>&>(*this).unlink();
+    want_writable_ = busy_ = false;
+    engine_.leaves(*this);
+    if (gracefully && !peer_hung_up_ && !got_bye_ && socket_.is_open() && to_ != FI_ADDR_UNSPEC) {
+        timer_.set(std::chrono::seconds(1));
+        awaited_.begin();
+        send_bye();
+    } else {
+        late_ = true;
+        socket_.close();
+    }
+}
+
+RDMACORO_DECL void session::send_bye() noexcept {
+    if (sent_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
+    if (window_.credits() == 0) {
+        late_ = true;  // the peer does not return credits as it must
+        return;
+    }
+    sent_bye_ = send_control(frame_kind::bye);
+}
+
+RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
+    if (phase_ == phase::draining && (late_ || peer_hung_up_ || got_bye_ || in_a_hurry)) {
+        if (got_bye_ && !sent_bye_) send_bye();  // both ends closed at the same time
+        late_ = true;
+        timer_.cancel();
+        awaited_.end();
+        socket_.close();
+        if (std::exchange(holds_resources_, false)) engine_.release_resources(*this);
+    }
+    return late_ && !owned_ && exposed_ == 0;
+}
+
+}  // namespace rdmacoro::detail::fabric

@@ -1,0 +1,327 @@
+// The shared-memory domain's descriptors, links and table of regions.
+#pragma once
+
+#include <rdmacoro/coro/detail/ticks.hpp>
+#include <rdmacoro/transport/shm/domain.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace rdmacoro::detail::shm {
+
+RDMACORO_COLD bool register_membarrier() noexcept {
+    return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+RDMACORO_COLD domain_base::domain_base(scheduler& owner, const shm_options& options)
+    : owner_(owner),
+      options_(options),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      table_file_(make_table(options.max_regions)),
+      table_memory_(map_table(table_file_.get(), options.max_regions)),
+      regions_(std::span<region_entry>(table_memory_, options.max_regions)),
+      arena_(options.arena_bytes),
+      membarrier_(options.use_membarrier && register_membarrier()),
+      process_(::getpid()) {
+    if (!epoll_) throw_errno("epoll for shared memory");
+    owner_.add_source(*this);
+}
+
+RDMACORO_COLD domain_base::~domain_base() {
+    if (links_count_ != 0) fatal("a shared-memory domain, or its scheduler, was destroyed before its links");
+    if (regions_.registered() != 0)
+        fatal("a shared-memory domain, or its scheduler, was destroyed before a region of its memory");
+    ::munmap(table_memory_, table_bytes(options_.max_regions));
+}
+
+RDMACORO_COLD bool domain_base::own_process() const noexcept { return ::getpid() == process_; }
+
+RDMACORO_COLD region domain_base::register_memory(std::span<std::byte> memory, access_rights rights) {
+    require_thread_of(&owner_, "memory for", "was registered");
+    return region(*this, memory, regions_.add(memory, rights));
+}
+
+RDMACORO_COLD region domain_base::try_register(std::span<std::byte> memory, access_rights rights) noexcept {
+    return detail::try_register(*this, regions_, memory, rights);
+}
+
+RDMACORO_COLD void domain_base::deregister(std::uint64_t key) noexcept {
+    const std::span<std::byte> range = regions_.memory_of(key);
+    regions_.remove(key);
+    // A peer marks the region it is touching, then checks the table; this empties the table, then looks for marks.
+    mark_wait wait = wait_for_marks();
+    const std::size_t slot = key_source::slot_of(key);
+    const std::uint32_t told = slot < told_to_.size() ? std::exchange(told_to_[slot], 0) : 0;
+    if (told == 0) {
+        for_each_link([&](pollable& link) noexcept { link.wait_until_untouched(key, range, wait); });
+    } else if (pollable* link = numbered_[told - 1];
+               link != nullptr) {  // else it was closed, and has waited then
+        link->wait_until_untouched(key, range, wait);
+    }
+}
+
+RDMACORO_DECL region domain_base::register_for(const pollable& link, std::span<std::byte> memory,
+                                               access_rights rights) noexcept {
+    region made = try_register(memory, rights);
+    if (!made || link.number_ > notice_board::most_links) return made;
+    const std::size_t slot = key_source::slot_of(made.remote().key);
+    while (told_to_.size() <= slot && told_to_.try_push_back(0)) {}
+    if (slot < told_to_.size()) told_to_[slot] = link.number_;
+    return made;
+}
+
+template <class Call>
+void domain_base::for_each_link(Call call) noexcept {
+    for (intrusive_list<pollable>* list : {&cold_, &hot_}) {
+        for (pollable* link = list->front(); link != nullptr;) {
+            pollable* const after =
+                list->next(*link);  // the call may move a link from `cold_` to the front of `hot_`
+            call(*link);
+            link = after;
+        }
+    }
+}
+
+RDMACORO_COLD void domain_base::add_link(pollable& link) noexcept {
+    if (!free_numbers_.empty()) {
+        link.number_ = free_numbers_.back();
+        free_numbers_.pop_back();
+        numbered_[link.number_ - 1] = &link;
+    } else if (numbered_.size() < notice_board::most_links &&
+               free_numbers_.try_reserve(numbered_.size() + 1) && numbered_.try_push_back(&link)) {
+        link.number_ = static_cast<std::uint32_t>(numbered_.size());
+    }  // else it has no number, and is always polled
+    hot_.push_back(link);
+    ++links_count_;
+    if (arena_.board() != nullptr) marks_ = &arena_.board()->marked_groups;
+    if (armed_) link.want_notice(link.number_);
+}
+
+RDMACORO_COLD void domain_base::remove_link(pollable& link) noexcept {
+    link.unlink();
+    --links_count_;
+    if (!link.hot_) --cold_count_;
+    if (link.number_ > notice_board::most_links) return;
+    numbered_[link.number_ - 1] = nullptr;
+    static_cast<void>(free_numbers_.try_push_back(link.number_));
+}
+
+[[gnu::noinline]] RDMACORO_DECL void domain_base::reheat(pollable& link) noexcept {
+    link.unlink();
+    --cold_count_;
+    link.hot_ = true;
+    hot_.push_front(link);
+    if (!armed_) link.want_notice(0);  // else `disarm` does
+}
+
+RDMACORO_DECL void domain_base::barrier() noexcept {
+    if (membarrier_) {
+        ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    } else {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+}
+
+RDMACORO_DECL void domain_base::cool() noexcept {
+    intrusive_list<pollable> active;
+    intrusive_list<pollable> cooling;
+    while (pollable* link = hot_.pop_front()) {
+        const bool stays = !link->quiet() || link->number_ > notice_board::most_links;
+        (stays ? active : cooling).push_back(*link);
+    }
+    hot_.splice_back(active);
+    if (hot_.empty()) {  // the last that was active is the first of them
+        if (pollable* link = cooling.pop_front()) hot_.push_back(*link);
+    }
+    if (cooling.empty()) return;
+    for (pollable* link = cooling.front(); link != nullptr; link = cooling.next(*link))
+        link->want_notice(link->number_);
+    barrier();
+    while (pollable* link = cooling.pop_front()) {
+        if (link->quiet()) {
+            link->hot_ = false;
+            ++cold_count_;
+            cold_.push_back(*link);
+        } else {
+            link->want_notice(0);
+            hot_.push_back(*link);
+        }
+    }
+}
+
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::take_notices() noexcept {
+    bool any = false;
+    took_notice_ = true;
+    notices_.take(*arena_.board(), [&](std::uint32_t marked) noexcept {
+        if (marked >= numbered_.size()) return;
+        pollable* const link = numbered_[marked];
+        if (link == nullptr) return;
+        heat(*link);
+        any |= link->poll(links_budget) != 0;
+    });
+    return any || notices_.any(*arena_.board());
+}
+
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::sweep() noexcept {
+    for (std::size_t n = 0; n < links_in_a_sweep && to_sweep_ != 0; ++n, --to_sweep_) {
+        pollable* const link = cold_.pop_front();
+        if (link == nullptr) {
+            to_sweep_ = 0;
+            break;
+        }
+        cold_.push_back(*link);
+        if (!link->quiet()) reheat(*link);
+    }
+    return true;
+}
+
+RDMACORO_COLD void domain_base::watch(fd_handler& handler, int fd, std::uint32_t events, bool awaited) {
+    epoll_event wanted{};
+    wanted.events = events;
+    wanted.data.ptr = &handler;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &wanted) != 0)
+        throw_errno("epoll_ctl for shared memory");
+    handler.watched = fd;
+    handler.awaited = awaited;
+    if (awaited) ++awaited_;
+}
+
+RDMACORO_COLD void domain_base::unwatch(fd_handler& handler) noexcept {
+    if (handler.watched < 0) return;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);
+    handler.watched = -1;
+    if (handler.awaited) --awaited_;
+    for (void*& due : due_) {
+        if (due == &handler) due = nullptr;
+    }
+}
+
+/// A clock that costs a few nanoseconds; its unit is between 0.1 and 1 ns. Not the scheduler's, which a test may let stand still.
+inline std::uint64_t ticks_now() noexcept {
+#if defined(__x86_64__)
+    return detail::ticks();
+#else
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+RDMACORO_DECL bool domain_base::poll() noexcept {
+    bool any = false;
+    // These come first: nothing lies between a record that is found and the return to its coroutine.
+    if (notices_.any(*marks_)) [[unlikely]]
+        any = take_notices();
+    if (--polls_to_clock_ == 0) [[unlikely]]
+        any |= by_the_clock();
+    // Polling a ring costs a few nanoseconds, a turn of the scheduler several times that: poll more than once.
+    unsigned looks = 0;
+    do {
+        for (pollable* link = hot_.front(); link != nullptr;) {
+            pollable* after = hot_.next(*link);
+            any |= link->poll(links_budget) != 0;
+            link = after;
+        }
+    } while (!any && ++looks < looks_in_a_poll);
+    return any;
+}
+
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::by_the_clock() noexcept {
+    // The unit differs from machine to machine, so these are coarse: 6, 13, 200 and 800 us at 2.6 GHz.
+    constexpr std::uint64_t long_poll = 1u << 14;
+    constexpr std::uint64_t between_looks_soon = 1u << 15;
+    constexpr std::uint64_t between_looks = 1u << 19;
+    constexpr std::uint64_t between_coolings = 1u << 21;
+    const std::uint64_t now = ticks_now();
+    // Reading the clock costs as much as polling a few links. A turn may take as long as its coroutines like: when the last
+    // ones were long it is read in each.
+    polls_to_clock_ = now - clock_read_ > long_poll ? 1 : polls_between_clocks;
+    clock_read_ = now;
+    bool any = false;
+    if (now - last_cooling_ > between_coolings && !armed_) {
+        last_cooling_ = now;
+        cool();
+        if (to_sweep_ == 0 && cold_count_ != 0) {
+            to_sweep_ = links_in_a_sweep;
+            sweep();
+        }
+    }
+    if (to_sweep_ != 0) {
+        any = sweep();
+        polls_to_clock_ = 1;
+    }
+    // Sockets report connections and dead peers; polling them costs a system call.
+    if (look_now_ || now - last_look_ > (awaited_ != 0 ? between_looks_soon : between_looks)) {
+        last_look_ = now;
+        any |= look_at_descriptors();
+    }
+    return any;
+}
+
+RDMACORO_DECL void domain_base::arm() noexcept {
+    armed_ = true;
+    for (pollable* link = hot_.front(); link != nullptr; link = hot_.next(*link))
+        link->want_notice(link->number_);
+    asleep().store(1, std::memory_order_relaxed);
+    barrier();
+    look_soon();
+}
+
+RDMACORO_DECL void domain_base::disarm() noexcept {
+    armed_ = false;
+    asleep().store(0, std::memory_order_relaxed);
+    for (pollable* link = hot_.front(); link != nullptr; link = hot_.next(*link)) link->want_notice(0);
+    look_soon();
+}
+
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::look_at_descriptors() noexcept {
+    look_now_ = false;
+    epoll_event events[most_due];
+    const int ready = ::epoll_wait(epoll_.get(), events, most_due, 0);
+    for (int i = 0; i < ready; ++i) due_[i] = events[i].data.ptr;
+    for (int i = 0; i < ready; ++i) {
+        // A handler that was unwatched by one before it is no longer there.
+        if (auto* handler = static_cast<fd_handler*>(std::exchange(due_[i], nullptr)); handler != nullptr)
+            handler->ready(*handler, events[i].events);
+    }
+    if (ready == static_cast<int>(most_due)) look_soon();
+    return ready > 0;
+}
+
+RDMACORO_COLD std::size_t domain_base::entries_bytes(std::size_t entries) noexcept {
+    return (entries * sizeof(region_entry) + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+RDMACORO_COLD std::size_t domain_base::table_bytes(std::size_t entries) noexcept {
+    return entries_bytes(entries) + page_bytes;
+}
+
+RDMACORO_DECL std::atomic<std::uint32_t>& domain_base::asleep() noexcept {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(reinterpret_cast<std::byte*>(table_memory_) +
+                                                          entries_bytes(options_.max_regions));
+}
+
+RDMACORO_COLD unique_fd domain_base::make_table(std::size_t entries) {
+    unique_fd fd(::memfd_create("rdmacoro-regions", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(table_bytes(entries))) != 0)
+        throw_errno("memfd of the region table");
+    return fd;
+}
+
+RDMACORO_COLD region_entry* domain_base::map_table(int fd, std::size_t entries) {
+    void* mapped = ::mmap(nullptr, table_bytes(entries), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) throw_errno("mmap of the region table");
+    if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
+        throw_errno("sealing the region table");
+    }
+    return static_cast<region_entry*>(mapped);
+}
+
+}  // namespace rdmacoro::detail::shm

@@ -1,0 +1,255 @@
+// A shared-memory link without its short path.
+#pragma once
+
+#include <rdmacoro/transport/shm/link.hpp>
+
+#include <cerrno>
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+namespace rdmacoro::detail::shm {
+
+RDMACORO_DECL post_result link_base::get(const remote_region& there, std::span<std::byte> into,
+                                         completion& c) noexcept {
+    return down_ ? post_result::failed : under_way(one_sided_.begin(true, there, into.data(), c));
+}
+
+RDMACORO_DECL post_result link_base::put(std::span<const std::byte> from, const remote_region& there,
+                                         completion& c) noexcept {
+    return down_ ? post_result::failed
+                 : under_way(one_sided_.begin(false, there, const_cast<std::byte*>(from.data()), c));
+}
+
+RDMACORO_DECL region link_base::expose(std::span<std::byte> memory, access_rights rights) noexcept {
+    return channel_->domain->register_for(*this, memory, rights);
+}
+
+RDMACORO_DECL shared_copy_id link_base::open_shared_copy(std::size_t bytes) noexcept {
+    return down_ ? no_shared_copy : copies_.open(bytes);
+}
+
+RDMACORO_DECL post_result link_base::copy_from_front(shared_copy_id id, const remote_region& there,
+                                                     std::span<std::byte> into, completion& c) noexcept {
+    return down_ ? post_result::failed : under_way(copies_.begin_front(id, there, into.data(), c));
+}
+
+RDMACORO_DECL post_result link_base::copy_from_back(shared_copy_id id, std::span<const std::byte> from,
+                                                    const remote_region& there, completion& c) noexcept {
+    return down_ ? post_result::failed : under_way(copies_.begin_back(id, from.data(), there, c));
+}
+
+RDMACORO_DECL post_result link_base::under_way(post_result begun) noexcept {
+    if (begun == post_result::posted) channel_->domain->heat(*this);
+    return begun;
+}
+
+RDMACORO_DECL bool link_base::quiet() noexcept {
+    const std::uint32_t position = channel_->in.position();
+    return std::exchange(seen_position_, position) == position && channel_->in.nothing_new() && !hung_up_ &&
+           !wants_room_ && touches_nothing();
+}
+
+RDMACORO_COLD bool link_base::revoke(completion& c) noexcept {
+    if (!copies_.revoke(c)) one_sided_.revoke(c);
+    return false;
+}
+
+RDMACORO_DECL lent_buffer link_base::keep() noexcept {
+    if (current_ == nullptr || current_->block < 0 || !channel_->in.may_keep()) return {};
+    kept_ = true;
+    ++channel_->users;
+    return lent_buffer(
+        current_->payload,
+        [](void* owner, std::uint64_t block) noexcept {
+            auto* ch = static_cast<channel*>(owner);
+            ch->in.free_block(static_cast<std::uint32_t>(block));
+            ch->ring_doorbell();
+            ch->release();
+        },
+        channel_.get(), static_cast<std::uint64_t>(current_->block));
+}
+
+RDMACORO_COLD void link_base::wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
+                                                   mark_wait& wait) noexcept {
+    std::uint64_t marked = 0;
+    for (unsigned spins = 1;; ++spins) {
+        marked = channel_->in.region_in_use();
+        if (marked == 0 || (key != 0 && marked != key)) return;
+        if (hung_up_) break;
+        if (spins % 64 == 0) ::sched_yield();
+        if (spins % 4096 != 0) continue;
+        if (!peer_alive()) return;
+        if (!wait.over()) continue;
+        protocol_violated_ = true;
+        lose_peer();
+        break;
+    }
+    domain_base& domain = *channel_->domain;
+    channel_->standing.stand(domain.shared_arena(), key != 0 ? range : domain.regions().memory_of(marked),
+                             marked);
+}
+
+RDMACORO_COLD void link_base::hang_up() noexcept {
+    if (channel_->standing.held()) {
+        ::shutdown(channel_->socket.get(), SHUT_WR);
+    } else {
+        channel_->socket.reset();
+    }
+}
+
+RDMACORO_COLD bool link_base::peer_alive() noexcept {
+    if (down_) return false;
+    pollfd ended{channel_->socket.get(), POLLRDHUP, 0};
+    return ::poll(&ended, 1, 0) <= 0;
+}
+
+RDMACORO_COLD link_base::link_base(channel_ref connected, const rdmacoro::capabilities& fixed)
+    : channel_(std::move(connected)),
+      one_sided_(*channel_),
+      copies_(*channel_, one_sided_),
+      capabilities_(fixed) {
+    capabilities_.max_message = channel_->out.max_message();
+    capabilities_.segment_bytes = channel_->out.max_message();
+    capabilities_.one_sided_offloaded = channel_->peer.vm_allowed();
+    socket_.self = this;
+    socket_.ready = [](fd_handler& handler, std::uint32_t events) noexcept {
+        static_cast<socket_handler&>(handler).self->on_socket(events);
+    };
+    channel_->domain->watch(socket_, channel_->socket.get(), EPOLLIN | EPOLLRDHUP);
+    channel_->domain->add_link(*this);
+}
+
+RDMACORO_COLD link_base::~link_base() {
+    if (!down_) shut(make_error_code(errc::closed));
+}
+
+RDMACORO_COLD void link_base::shut(std::error_code reason) noexcept {
+    channel_->in.set_closed();
+    {
+        mark_wait wait = channel_->domain->wait_for_marks();
+        wait_until_untouched(0, {}, wait);
+    }
+    down_ = true;
+    channel_->domain->remove_link(*this);
+    channel_->in.want_notice(0);  // the number may soon be another link's
+    channel_->domain->unwatch(socket_);
+    hang_up();
+    copies_.fail_all(reason);
+    one_sided_.fail_all(reason);
+}
+
+[[gnu::noinline]] RDMACORO_DECL post_result link_base::want_room() noexcept {
+    wants_room_ = true;
+    channel_->domain->heat(*this);
+    return post_result::retry;
+}
+
+RDMACORO_DECL bool link_base::take_rings() noexcept {
+    constexpr int at_a_time = 64;
+    char nothing[1];
+    for (int n = 0; n < at_a_time; ++n) {
+        const ssize_t got = ::recv(channel_->socket.get(), nothing, sizeof nothing, MSG_DONTWAIT);
+        if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+    }
+    return true;
+}
+
+RDMACORO_DECL void link_base::on_socket(std::uint32_t events) noexcept {
+    constexpr std::uint32_t ended = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+    if ((events & ended) != 0 || !take_rings()) {
+        lose_peer();
+    } else {
+        channel_->domain->rung();
+        channel_->domain->heat(*this);
+    }
+}
+
+RDMACORO_COLD void link_base::lose_peer() noexcept {
+    hung_up_ = true;
+    channel_->domain->unwatch(socket_);
+    channel_->domain->heat(*this);
+}
+
+RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
+    if (down_) return;
+    shut(reason);
+    link_down(reason);
+}
+
+[[gnu::noinline]] RDMACORO_DECL unsigned link_base::poll_rest(unsigned budget) noexcept {
+    unsigned moved = 0;
+    while (moved < budget && !down_) {
+        record r;
+        const auto found = channel_->in.peek(r);
+        if (found != ring_consumer::found::record) [[likely]] {
+            if (found == ring_consumer::found::violation) [[unlikely]] {
+                close(make_error_code(errc::protocol_violation));
+                return moved + 1;
+            }
+            return moved + when_empty();
+        }
+        if (!hand_up(r)) break;
+        ++moved;
+    }
+    if (!down_) moved += other_work();
+    return moved;
+}
+
+RDMACORO_DECL bool link_base::hand_up(const record& r) noexcept {
+    if (r.type == record_type::message) [[likely]] {
+        current_ = &r;
+        kept_ = false;
+        const delivery answer = deliver(*r.header, r.payload);
+        current_ = nullptr;
+        if (answer == delivery::defer) return false;
+        channel_->in.advance(r, kept_);
+        return true;
+    }
+    if (!one_sided_.serve(r)) {
+        close(make_error_code(errc::protocol_violation));
+        return true;
+    }
+    channel_->in.advance(r, false);
+    return true;
+}
+
+RDMACORO_DECL unsigned link_base::when_empty() noexcept {
+    if (hung_up_) [[unlikely]] {
+        close(make_error_code(protocol_violated_ ? errc::protocol_violation : errc::peer_lost));
+        return 1;
+    }
+    return other_work();
+}
+
+[[gnu::noinline]] RDMACORO_DECL unsigned link_base::do_other_work() noexcept {
+    unsigned moved = 0;
+    if (!touches_nothing()) [[unlikely]] {
+        if (hung_up_) {
+            copies_.fail_all(make_error_code(errc::peer_lost));
+            one_sided_.fail_all(make_error_code(errc::peer_lost));
+            ++moved;
+        } else {
+            moved += one_sided_.advance() ? 1u : 0u;
+            moved += copies_.advance() ? 1u : 0u;
+            if (copies_.violated()) close(make_error_code(errc::protocol_violation));
+        }
+        if (down_) return moved;
+    }
+    if (wants_room_) [[unlikely]] {
+        if (channel_->out.has_room()) {
+            wants_room_ = false;
+            writable();
+            ++moved;
+        }
+        if (channel_->out.violated()) {
+            close(make_error_code(errc::protocol_violation));
+            ++moved;
+        }
+    }
+    return moved;
+}
+
+}  // namespace rdmacoro::detail::shm

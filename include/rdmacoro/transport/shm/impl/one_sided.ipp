@@ -1,0 +1,233 @@
+// The gets and puts of one shared-memory link.
+#pragma once
+
+#include <rdmacoro/transport/shm/one_sided.hpp>
+
+#include <cstring>
+#include <new>
+
+namespace rdmacoro::detail::shm {
+
+RDMACORO_COLD one_sided_engine::~one_sided_engine() {
+    free_.splice_back(active_);
+    free_.splice_back(turn_);
+    while (transfer* unused = free_.pop_front()) delete unused;
+}
+
+RDMACORO_DECL post_result one_sided_engine::begin(bool read, const remote_region& there, std::byte* local,
+                                                  completion& c) noexcept {
+    transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
+    if (link_.peer.reaches(there.address, there.length)) {
+        step_directly(job);
+        if (job.status == errc::ok && job.moved == there.length) return post_result::done;
+    } else {  // the whole range is allowed, or no request is sent
+        job.status = link_.peer.check(there, read ? access_rights::remote_read : access_rights::remote_write);
+    }
+    transfer* made = take();
+    if (made == nullptr) return post_result::retry;
+    static_cast<transfer_fields&>(*made) = job;
+    c.transport_state = made;
+    active_.push_back(*made);
+    return post_result::posted;
+}
+
+RDMACORO_DECL void one_sided_engine::drop_answers_to(const transfer& job) noexcept {
+    for (std::size_t i = 0; i < asked_count_; ++i) {
+        asked& request = asked_[(asked_first_ + i) % most_asked];
+        if (request.job == &job) request.job = nullptr;
+    }
+}
+
+RDMACORO_COLD void one_sided_engine::revoke(completion& c) noexcept {
+    auto* job = static_cast<transfer*>(c.transport_state);
+    drop_answers_to(*job);
+    give_back(*job);
+}
+
+RDMACORO_DECL bool one_sided_engine::advance() noexcept {
+    bool any = send_answers();
+    // A completion called here may revoke another operation, begin one, or close the link.
+    turn_.splice_back(active_);
+    while (transfer* job = turn_.pop_front()) {
+        active_.push_back(*job);
+        any |= advance_one(*job);
+    }
+    return any;
+}
+
+RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
+    active_.splice_back(turn_);
+    while (transfer* job = active_.front()) finish(*job, reason);
+    unsent_count_ = 0;
+}
+
+RDMACORO_DECL bool one_sided_engine::serve(const record& r) noexcept {
+    switch (r.type) {
+        case record_type::get_request: return serve_get(r.payload);
+        case record_type::put_request: return serve_put(r.payload);
+        case record_type::get_reply: return answered(r, true);
+        case record_type::put_reply: return answered(r, false);
+        default: return false;
+    }
+}
+
+RDMACORO_DECL one_sided_engine::transfer* one_sided_engine::take() noexcept {
+    if (transfer* recycled = free_.pop_front()) return recycled;
+    return new (std::nothrow) transfer;
+}
+
+RDMACORO_DECL void one_sided_engine::give_back(transfer& job) noexcept {
+    job.unlink();
+    free_.push_back(job);
+}
+
+RDMACORO_DECL void one_sided_engine::finish(transfer& job, std::error_code outcome) noexcept {
+    completion* c = job.done;
+    drop_answers_to(job);
+    give_back(job);
+    c->done(*c, outcome);
+}
+
+RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job) noexcept {
+    job.status =
+        link_.touch(job.there, job.read ? access_rights::remote_read : access_rights::remote_write, [&] {
+            const std::uint64_t left = job.there.length - job.moved;
+            const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
+            const errc outcome = now == 0 ? errc::ok
+                                          : link_.peer.copy(job.read, job.there.address + job.moved,
+                                                            job.local + job.moved, now);
+            if (outcome == errc::ok) job.moved += now;
+            return outcome;
+        });
+    // The kernel withdrew its permission: from here on the peer serves.
+    if (job.status == errc::unsupported) job.status = errc::ok;
+}
+
+RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job) noexcept {
+    bool any = false;
+    if (job.status == errc::ok && job.moved < job.there.length &&
+        link_.peer.reaches(job.there.address, job.there.length)) {
+        step_directly(job);
+        any = true;
+    } else if (job.status == errc::ok) {
+        any = ask(job);
+    }
+    if (job.status != errc::ok) {
+        finish(job, make_error_code(job.status));
+        return true;
+    }
+    if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
+        finish(job, {});
+        return true;
+    }
+    return any;
+}
+
+RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
+    bool any = false;
+    const std::size_t piece = link_.out.max_message() - sizeof(request_body);
+    if (job.asked < job.moved) job.asked = job.moved;   // up to here it was copied directly
+    if (!asked_.try_reserve(most_asked)) return false;  // until there is memory
+    while (asked_count_ < most_asked) {
+        const bool empty = job.there.length == 0 && job.asked == 0;
+        if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
+        const std::uint64_t left = job.there.length - job.asked;
+        const std::uint64_t now = left < piece ? left : piece;
+        const request_body body{job.there.key, job.there.address + job.asked, now};
+        const auto raw = std::as_bytes(std::span(&body, 1));
+        const std::span<const std::byte> data(job.local + job.asked,
+                                              job.read ? 0 : static_cast<std::size_t>(now));
+        const std::span<const std::byte> pieces[] = {raw, data};
+        const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
+                                        const_buffers(std::span(pieces)));
+        if (!sent) break;
+        asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
+        job.asked = empty ? waiting_empty : job.asked + now;
+        any = true;
+    }
+    if (any) link_.ring_doorbell();
+    return any;
+}
+
+RDMACORO_DECL bool one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
+    request_body wanted{};
+    if (payload.size() != sizeof wanted) return false;
+    std::memcpy(&wanted, payload.data(), sizeof wanted);
+    if (wanted.length > link_.out.max_message()) return false;
+    return answer_with({record_type::get_reply, errc::ok, wanted});
+}
+
+RDMACORO_DECL bool one_sided_engine::serve_put(std::span<const std::byte> payload) noexcept {
+    request_body wanted{};
+    if (payload.size() < sizeof wanted) return false;
+    std::memcpy(&wanted, payload.data(), sizeof wanted);
+    const std::span<const std::byte> data = payload.subspan(sizeof wanted);
+    if (wanted.length != data.size()) return false;
+    const errc verdict =
+        link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access_rights::remote_write);
+    if (verdict == errc::ok && !data.empty()) {
+        std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
+    }
+    return answer_with({record_type::put_reply, verdict, wanted});
+}
+
+RDMACORO_DECL bool one_sided_engine::answer_with(const answer& what) noexcept {
+    if (unsent_count_ == 0 && send(what)) {
+        link_.ring_doorbell();
+        return true;
+    }
+    if (!unsent_.try_reserve(most_asked) || unsent_count_ == most_asked) return false;
+    unsent_[(unsent_first_ + unsent_count_++) % most_asked] = what;
+    send_answers();
+    return true;
+}
+
+RDMACORO_DECL bool one_sided_engine::send_answers() noexcept {
+    bool any = false;
+    for (; unsent_count_ != 0 && send(unsent_[unsent_first_]); --unsent_count_) {
+        unsent_first_ = (unsent_first_ + 1) % most_asked;
+        any = true;
+    }
+    if (any) link_.ring_doorbell();
+    return any;
+}
+
+RDMACORO_DECL bool one_sided_engine::send(const answer& what) noexcept {
+    errc verdict = what.verdict;
+    std::span<const std::byte> data;
+    if (what.type == record_type::get_reply) {
+        verdict = link_.domain->regions().check(what.of.key, what.of.address, what.of.length,
+                                                access_rights::remote_read);
+        if (verdict == errc::ok)
+            data = {reinterpret_cast<const std::byte*>(what.of.address),
+                    static_cast<std::size_t>(what.of.length)};
+    }
+    message_header header{};
+    const auto status = static_cast<std::uint32_t>(verdict);
+    std::memcpy(header.data(), &status, sizeof status);
+    return link_.out.put(what.type, header, const_buffers(data));
+}
+
+RDMACORO_DECL bool one_sided_engine::answered(const record& r, bool read) noexcept {
+    if (asked_count_ == 0) return false;
+    const asked request = asked_[asked_first_];
+    std::uint32_t status = 0;
+    std::memcpy(&status, r.header->data(), sizeof status);
+    const bool good = status == static_cast<std::uint32_t>(errc::ok);
+    if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return false;
+    if (r.payload.size() != (read && good ? request.bytes : 0)) return false;
+    asked_first_ = (asked_first_ + 1) % most_asked;
+    --asked_count_;
+    if (request.job == nullptr) return true;
+    if (!good) {
+        request.job->status = static_cast<errc>(status);
+    } else {
+        if (read && request.bytes != 0)
+            std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
+        request.job->moved += request.bytes;
+        if (request.job->there.length == 0) request.job->asked = served_empty;
+    }
+    return true;
+}
+
+}  // namespace rdmacoro::detail::shm

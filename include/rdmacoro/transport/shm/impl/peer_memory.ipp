@@ -1,0 +1,89 @@
+// How a peer's memory is mapped and copied.
+#pragma once
+
+#include <rdmacoro/transport/shm/peer_memory.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include <sys/mman.h>
+
+namespace rdmacoro::detail::shm {
+
+RDMACORO_COLD peer_memory::~peer_memory() {
+    if (table_ != nullptr) ::munmap(table_, table_bytes_);
+    if (board_ != nullptr) ::munmap(board_, notice_board_bytes + (arena_ != nullptr ? arena_bytes_ : 0));
+    arenas_mapped -= arena_bytes_;
+}
+
+RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries) {
+    if (entries == 0 || entries > (1u << key_source::slot_bits))
+        throw_named(errc::protocol_violation, "region table");
+    const std::size_t asleep_at = (entries * sizeof(region_entry) + page_bytes - 1) / page_bytes * page_bytes;
+    const std::size_t bytes = asleep_at + page_bytes;
+    segment::check_file(fd, bytes, "the peer's region table");
+    void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) throw_errno("mmap of the peer's region table");
+    table_ = mapped;
+    table_bytes_ = bytes;
+    entries_ = {static_cast<const region_entry*>(mapped), entries};
+    asleep_ = reinterpret_cast<const std::atomic<std::uint32_t>*>(static_cast<const std::byte*>(mapped) +
+                                                                  asleep_at);
+}
+
+RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::uint64_t bytes) {
+    if (bytes == 0 || bytes > (std::uint64_t{1} << 46) || bytes % page_bytes != 0)
+        throw_named(errc::protocol_violation, "shared arena");
+    segment::check_file(fd, bytes + notice_board_bytes, "the peer's shared arena");
+    void* mapped =
+        ::mmap(nullptr, notice_board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (mapped == MAP_FAILED) throw_errno("mmap of the peer's notice board");
+    board_ = static_cast<notice_board*>(mapped);
+    if (!reserve_arena(bytes)) return;
+    arena_bytes_ = bytes;
+    arena_base_ = peer_base;
+}
+
+RDMACORO_COLD bool peer_memory::open_arena() noexcept {
+    if (arena_ != nullptr) return true;
+    // The file begins with the board: its mapping grows over the rest, and the descriptor is not needed again.
+    void* grown = ::mremap(board_, notice_board_bytes, notice_board_bytes + arena_bytes_, MREMAP_MAYMOVE);
+    if (grown == MAP_FAILED) {
+        arenas_mapped -= arena_bytes_;
+        arena_bytes_ = 0;  // it is reached like the rest of the peer's memory
+        return false;
+    }
+    board_ = static_cast<notice_board*>(grown);
+    arena_ = static_cast<std::byte*>(grown) + notice_board_bytes;
+    return true;
+}
+
+RDMACORO_COLD bool peer_memory::reserve_arena(std::uint64_t bytes) noexcept {
+    if (bytes > most_arena) return false;
+    if (arenas_mapped.fetch_add(bytes) + bytes <= most_arenas) return true;
+    arenas_mapped -= bytes;
+    return false;
+}
+
+RDMACORO_COLD void peer_memory::reach_through(peer_process process) noexcept {
+    process_ = std::move(process);
+    vm_allowed_ = process_.reachable();
+}
+
+RDMACORO_COLD errc peer_memory::copy(bool read, std::uint64_t address, std::byte* local,
+                                     std::size_t bytes) noexcept {
+    if (in_arena(address, bytes) && open_arena()) {
+        std::byte* there = arena_ + (address - arena_base_);
+        if (read) {
+            std::memcpy(local, there, bytes);
+        } else {
+            std::memcpy(there, local, bytes);
+        }
+        return errc::ok;
+    }
+    const errc outcome = process_.copy(read, address, local, bytes);
+    if (outcome == errc::unsupported) vm_allowed_ = false;
+    return outcome;
+}
+
+}  // namespace rdmacoro::detail::shm

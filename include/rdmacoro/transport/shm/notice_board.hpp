@@ -1,0 +1,82 @@
+// Where the peers of a domain say which of its links have news: a bit for each link, and a bit for each thousand links.
+#pragma once
+
+#include <rdmacoro/transport/shm/segment.hpp>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+namespace rdmacoro::detail::shm {
+
+/// Lies in front of the arena of the domain that reads it, in memory that each of its peers can write: a bit that is set
+/// without cause costs the reader one look at a link, and one that a hostile peer clears delays news until the reader's
+/// sweep, see `domain_base`.
+///
+/// A domain polls only the links that had news lately. For each other link it writes the link's number, plus one, to
+/// `direction_words::notice`; it then passes a full barrier and looks at the link's ring once more. The peer publishes a
+/// record, passes the same barrier (see `channel::ring_doorbell`), and reads that word. One of the two sees the other: the
+/// domain the record, or the peer the number; then the peer marks the link here. The bit of the link is set before that of
+/// its group, and the reader clears them in the opposite order, before it polls the link: a mark that comes later than that
+/// is found by the next look.
+///
+/// Before the domain sleeps it sets its `asleep` word, which peers can't write, passes a full barrier and looks at the board
+/// once more. The peer marks, passes a full barrier, and reads `asleep`: either the domain sees the mark, or the peer sees
+/// that it must ring the doorbell.
+struct notice_board {
+    static constexpr std::uint32_t links_in_word = 64;
+    static constexpr std::uint32_t words_in_group = 16;
+    static constexpr std::uint32_t links_in_group = links_in_word * words_in_group;
+    static constexpr std::uint32_t groups = 64;
+    static constexpr std::uint32_t most_links = groups * links_in_group;
+
+    alignas(64) std::atomic<std::uint64_t> marked_groups;
+    alignas(64) std::atomic<std::uint64_t> marked_links[most_links / links_in_word];
+
+    /// A link of the reader has news. `link` is less than `most_links`.
+    void mark(std::uint32_t link) noexcept {
+        marked_links[link / links_in_word].fetch_or(std::uint64_t{1} << link % links_in_word,
+                                                    std::memory_order_seq_cst);
+        marked_groups.fetch_or(std::uint64_t{1} << link / links_in_group, std::memory_order_seq_cst);
+    }
+};
+inline constexpr std::size_t notice_board_bytes =
+    (sizeof(notice_board) + page_bytes - 1) / page_bytes * page_bytes;
+
+/// The reader's position on its board.
+class notice_reader {
+public:
+    [[nodiscard]] bool any(const notice_board& board) const noexcept { return any(board.marked_groups); }
+    [[nodiscard, gnu::always_inline]] bool
+    any(const std::atomic<std::uint64_t>& marked_groups) const noexcept {
+        return (open_ | marked_groups.load(std::memory_order_relaxed)) != 0;
+    }
+
+    /// Takes the marks of at most 64 links, and calls `each` with the number of each: however many marks peers set, one call is
+    /// short. Every group that was marked has its turn before any has another.
+    template <class Each>
+    void take(notice_board& board, Each each) noexcept {
+        if (open_ == 0) open_ = board.marked_groups.exchange(0, std::memory_order_seq_cst);
+        for (; open_ != 0; open_ &= open_ - 1, word_ = 0) {
+            const std::uint32_t first =
+                static_cast<std::uint32_t>(std::countr_zero(open_)) * notice_board::words_in_group;
+            while (word_ < notice_board::words_in_group) {
+                const std::uint32_t word = first + word_++;
+                auto& marked = board.marked_links[word];
+                if (marked.load(std::memory_order_relaxed) == 0) continue;
+                std::uint64_t links = marked.exchange(0, std::memory_order_seq_cst);
+                for (; links != 0; links &= links - 1) {
+                    each(word * notice_board::links_in_word +
+                         static_cast<std::uint32_t>(std::countr_zero(links)));
+                }
+                return;
+            }
+        }
+    }
+
+private:
+    std::uint64_t open_ = 0;  // groups with marks that are still to be taken; the lowest is being read
+    std::uint32_t word_ = 0;  // of that group, the next one
+};
+
+}  // namespace rdmacoro::detail::shm

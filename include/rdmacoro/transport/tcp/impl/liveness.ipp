@@ -1,0 +1,90 @@
+// Keepalive of idle tcp links, and the watch over unacknowledged data.
+#pragma once
+
+#include <rdmacoro/transport/tcp/engine.hpp>
+#include <rdmacoro/transport/tcp/liveness.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+namespace rdmacoro::detail {
+
+RDMACORO_COLD void set_keepalive(int fd, duration limit) noexcept {
+    const auto set = [fd](int level, int name, std::int64_t value) noexcept {
+        const int number = static_cast<int>(value);
+        ::setsockopt(fd, level, name, &number, sizeof number);
+    };
+    // The kernel's numbers are whole seconds; it takes no idle time above 32767.
+    const std::int64_t seconds = std::clamp<std::int64_t>(limit / std::chrono::seconds(1), 2, 32'767);
+    const std::int64_t idle = seconds / 2;
+    const std::int64_t between = std::max<std::int64_t>(1, seconds / 8);
+    set(SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, idle);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, between);
+    set(IPPROTO_TCP, TCP_KEEPCNT, (seconds - idle) / between);
+#if defined(TCP_RTO_MAX_MS)
+    constexpr int longest_retry = TCP_RTO_MAX_MS;
+#else
+    constexpr int longest_retry = 44;  // Linux 6.15; older kernels refuse it
+#endif
+    // Without it the probes of a window that stays closed come two minutes apart.
+    set(IPPROTO_TCP, longest_retry, std::clamp<std::int64_t>(1000 * between, 1000, 120'000));
+}
+
+RDMACORO_COLD tcp_liveness::tcp_liveness(scheduler& owner, duration limit) noexcept
+    : owner_(owner), limit_(std::max(limit, least_limit)) {
+    expired = [](timer_node& self) noexcept { static_cast<tcp_liveness&>(self).look(); };
+}
+
+RDMACORO_COLD tcp_liveness::~tcp_liveness() { owner_.remove_timer(*this); }
+
+RDMACORO_COLD void tcp_liveness::watch(tcp_session& session) noexcept {
+    session.silent_ = false;
+    watched_.push_back(session);
+    if (!timer_node::queued()) begin();
+}
+
+RDMACORO_COLD void tcp_liveness::begin() noexcept {
+    deadline = deadline_after(owner_.now(), to_look_at_.empty() ? limit_ / 8 : std::chrono::milliseconds(1));
+    try {
+        owner_.add_timer(*this);
+    } catch (const std::exception&) {}  // the next send tries again
+}
+
+/// A link ends when two looks in a row find it silent: data that was sent a moment ago is not acknowledged yet, though the
+/// last acknowledgement may be old.
+RDMACORO_COLD void tcp_liveness::look() noexcept {
+    if (to_look_at_.empty()) to_look_at_.splice_back(watched_);
+    const std::int64_t limit = std::chrono::duration_cast<std::chrono::milliseconds>(limit_).count();
+    for (unsigned count = 0; count < at_a_time && !to_look_at_.empty(); ++count) {
+        tcp_session& session = *to_look_at_.pop_front();
+        int waiting = 0;  // bytes that are not sent or not acknowledged
+        tcp_info now{};
+        socklen_t bytes = sizeof now;
+        if (::ioctl(session.fd_, SIOCOUTQ, &waiting) != 0 || waiting == 0) continue;
+        if (::getsockopt(session.fd_, IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0) continue;
+        const bool was_silent = session.silent_;
+        // A peer that is alive answers each retransmission, and each probe but those within half a second of the one before,
+        // however long its window stays closed. The kernel makes these further and further apart, at most two minutes.
+        const std::int64_t quiet = now.tcpi_last_ack_recv;
+        const bool unanswered =
+            now.tcpi_probes >= 2 || (now.tcpi_unacked != 0 && now.tcpi_last_data_sent < quiet);
+        session.silent_ = quiet >= limit && (unanswered || quiet >= limit + 120'000);
+        if (was_silent && session.silent_) {
+            session.close(make_error_code(errc::peer_lost));
+        } else {
+            watched_.push_back(session);
+        }
+    }
+    if (!watched_.empty() || !to_look_at_.empty()) begin();
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,84 @@
+// The listening socket of tcp: greets on all accepted sockets at a time.
+#pragma once
+
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/transport/detail/accept.hpp>
+#include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/tcp/handshake.hpp>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// The listening socket and the accepted sockets not yet taken from it. A socket that greets wrongly, or not at all, is
+/// dropped without effect on the others. When as many wait as may, those that have not greeted for a tenth of the time they
+/// have are dropped for the sake of new ones, first those of the hosts that hold the most places.
+class tcp_listen_state final : public tcp_watcher, private timer_node {
+public:
+    tcp_listen_state(tcp_engine& engine, int fd);
+    tcp_listen_state(const tcp_listen_state&) = delete;
+    tcp_listen_state& operator=(const tcp_listen_state&) = delete;
+    ~tcp_listen_state();
+
+    [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
+    [[nodiscard]] scheduler& owner() const noexcept;
+
+    /// A greeted socket, or nullptr.
+    [[nodiscard]] tcp_session* take() noexcept;
+
+    /// Adds a waiter for the next one.
+    void wait(accept_waiter<tcp_session>& waiter) noexcept { waiters_.push_back(waiter); }
+
+    RDMACORO_DECL void progress(tcp_session& session) noexcept override;
+
+private:
+    static constexpr int grace_part = 10;  // of the time for greeting, in which no new one takes the place
+
+    struct incoming final : tcp_handshake, list_node<incoming> {
+        tcp_listen_state* host = nullptr;
+        time_point since{};
+        std::uint8_t from = 0;  // its host, by a hash
+    };
+
+    void greet(int fd) noexcept;
+
+    void greeted(incoming& client, errc outcome) noexcept;
+
+    void forget(incoming& client) noexcept;
+
+    void accept_more() noexcept;
+
+    // The oldest silent one of the host that holds the most places; or nullptr.
+    [[nodiscard]] incoming* next_to_drop() noexcept;
+
+    // Not dropped before.
+    [[nodiscard]] time_point grace_ends(const incoming& client) const noexcept;
+
+    // Drops the next, and goes on to accept. False: there is none, or it has its grace still.
+    bool drop_stranger() noexcept;
+
+    tcp_engine& engine_;
+    tcp_session* session_;
+    inet_endpoint address_;
+    unsigned waiting_ = 0;
+    std::array<std::uint32_t, 256> held_by_{};  // places of sockets that have not greeted, for each host
+    intrusive_list<incoming> accepting_;        // not greeted yet, oldest first
+    intrusive_list<incoming> ready_;
+    accept_waiters<tcp_session> waiters_;
+};
+
+/// Where to listen: the first endpoint; without a host the v6 one, which takes v4 connections too, unless this system has no v6.
+[[nodiscard]] RDMACORO_DECL const inet_endpoint&
+tcp_listening_endpoint(const inet_address& address, const std::vector<inet_endpoint>& endpoints) noexcept;
+
+/// Opens a listening socket. Throws an error; its text names the address.
+[[nodiscard]] RDMACORO_DECL int open_tcp_listener(const inet_address& address, const inet_endpoint& at,
+                                                  unsigned queue);
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/tcp/impl/listen_state.ipp>
+#endif

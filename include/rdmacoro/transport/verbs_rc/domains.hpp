@@ -1,0 +1,44 @@
+// domains: the verbs domains of one scheduler, of which an address chooses one.
+#pragma once
+
+#include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/transport/verbs_rc/domain.hpp>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace rdmacoro::detail::verbs {
+
+/// This host's address that what is sent to `to` comes from; `to` itself where it is this host's. No bytes: there is no route.
+[[nodiscard]] RDMACORO_DECL inet_endpoint source_towards(const inet_endpoint& to) noexcept;
+
+/// A service of the scheduler. The device is the one that has the address to listen on, or that reaches the address to connect
+/// to, unless the options of the environment name one. Where an address chooses none, as a host name, the domain is
+/// `scheduler::service<verbs_domain>()`.
+class domains {
+public:
+    explicit domains(scheduler& owner) noexcept : owner_(owner) {}
+
+    /// Throws what the constructor of `verbs_domain` does, and `errc::address_invalid`.
+    [[nodiscard]] verbs_domain& towards(std::string_view address);
+
+private:
+    /// A choice that was made, by an address of this host.
+    struct choice {
+        inet_endpoint address;
+        verbs_domain* domain;
+    };
+
+    [[nodiscard]] verbs_domain& of_device(const std::string& name);
+
+    scheduler& owner_;
+    std::vector<choice> chosen_;
+    std::vector<std::unique_ptr<verbs_domain>> made_;
+};
+
+}  // namespace rdmacoro::detail::verbs
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/verbs_rc/impl/domains.ipp>
+#endif

@@ -1,0 +1,237 @@
+// How a connection of a verbs domain opens by rdma_cm.
+//
+//   connecting side   address, route, request ->            <- response, established ->
+//   accepting side    (request) queue pair ready to receive, response ->    (established)
+//
+// Queue pairs are created without the connection manager, because the domain opens the device; the connection manager only
+// gives the attributes of each state. Over iWARP the device changes the states by itself, and the connecting side sends first.
+#pragma once
+
+#include <rdmacoro/transport/verbs_rc/engine.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace rdmacoro::detail::verbs {
+
+RDMACORO_COLD errc session::take_greeting(const std::byte* from, std::size_t bytes) noexcept {
+    greeting theirs;
+    const errc verdict = theirs.load(from, bytes);
+    if (verdict != errc::ok) return verdict;
+    window_.open_sending(theirs.credits);
+    const std::size_t longest =
+        std::min<std::size_t>(theirs.slot_bytes, engine_.slots().slot_bytes()) - frame_bytes;
+    verbs::device& device = engine_.device();
+    capabilities_.inline_bytes =
+        device.inline_limit() > frame_bytes ? device.inline_limit() - frame_bytes : 0;
+    capabilities_.max_message = longest;
+    capabilities_.eager_bytes = longest;
+    capabilities_.segment_bytes = longest;
+    capabilities_.one_sided = true;
+    capabilities_.one_sided_offloaded = true;
+    capabilities_.needs_registration = true;
+    capabilities_.atomics = device.atomics();
+    capabilities_.put_before_send = true;
+    capabilities_.revokes_at_once = false;
+    capabilities_.ends_on_refusal = true;
+    return errc::ok;
+}
+
+/// 0, or the number of an error.
+RDMACORO_COLD int session::create_queue_pair() noexcept {
+    if (const int failed = engine_.hold_resources(); failed != 0) return failed;
+    holds_resources_ = true;
+    ibv_qp_init_attr wanted{};
+    wanted.qp_context = this;
+    wanted.send_cq = wanted.recv_cq = engine_.completion_queue();
+    wanted.srq = engine_.receive_queue();
+    wanted.cap.max_send_wr = engine_.options().send_depth;
+    wanted.cap.max_send_sge = 1;
+    wanted.cap.max_inline_data = engine_.device().inline_limit();
+    wanted.qp_type = IBV_QPT_RC;
+    queue_pair_.reset(::ibv_create_qp(engine_.device().domain(), &wanted));
+    if (queue_pair_ == nullptr) return errno != 0 ? errno : ENOMEM;
+    number_ = queue_pair_->qp_num;
+    window_.open_receiving(engine_.options().credits);
+    engine_.add_queue_pair(*this);
+    return 0;
+}
+
+RDMACORO_COLD int session::modify_by_cm(ibv_qp_state to) noexcept {
+    ibv_qp_attr wanted{};
+    int mask = 0;
+    wanted.qp_state = to;
+    if (::rdma_init_qp_attr(id_, &wanted, &mask) != 0) return errno;
+    if (to == IBV_QPS_INIT) {
+        wanted.qp_access_flags = static_cast<unsigned>(engine_.device().access_flags(access_rights::all));
+        mask |= IBV_QP_ACCESS_FLAGS;
+    }
+    if (to == IBV_QPS_RTS) {
+        wanted.timeout = acknowledge_timeout;
+        wanted.retry_cnt = acknowledge_retries;
+        wanted.rnr_retry = receive_retries;
+    }
+    return ::ibv_modify_qp(queue_pair_.get(), &wanted, mask);
+}
+
+RDMACORO_COLD void session::begin_opening(opener& waiter) noexcept {
+    opener_ = &waiter;
+    awaited_.begin();
+    timer_.set(engine_.options().handshake_timeout);
+}
+
+RDMACORO_COLD void session::connect_by_cm(const inet_endpoint& to, opener& waiter) noexcept {
+    begin_opening(waiter);
+    peer_ = to;
+    if (::rdma_create_id(engine_.cm_channel(), &id_, static_cast<cm_party*>(this), RDMA_PS_TCP) != 0)
+        return fail_opening(errc::no_resources, errno, "rdma_create_id");
+    inet_endpoint from = engine_.device().address();
+    inet_endpoint target = to;
+    set_port(from, 0);
+    constexpr int patience = 2000;  // milliseconds
+    const bool same_family = from.address.ss_family == to.address.ss_family;
+    if (::rdma_resolve_addr(id_, same_family ? from.get() : nullptr, target.get(), patience) != 0)
+        fail_opening(errc::address_invalid, errno, "find a way to the address");
+}
+
+/// Sends the request to connect. False: `fail_opening` was called.
+RDMACORO_COLD bool session::send_cm_request() noexcept {
+    int failed = create_queue_pair();
+    if (failed != 0) {
+        fail_opening(errc::no_resources, failed, "create a queue pair");
+        return false;
+    }
+    failed = modify_by_cm(IBV_QPS_INIT);
+    const greeting::bytes own = engine_.own_greeting().store();
+    rdma_conn_param with{};
+    with.private_data = own.data();
+    with.private_data_len = own.size();
+    with.responder_resources = with.initiator_depth = engine_.device().read_depth();
+    with.flow_control = 1;
+    with.retry_count = acknowledge_retries;
+    with.rnr_retry_count = receive_retries;
+    with.srq = 1;
+    with.qp_num = number_;
+    if (failed == 0 && ::rdma_connect(id_, &with) != 0) failed = errno;
+    if (failed == 0) return true;
+    fail_opening(errc::connection_refused, failed, "request a connection");
+    return false;
+}
+
+RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter) noexcept {
+    begin_opening(waiter);
+    id_ = request.id;
+    id_->context = static_cast<cm_party*>(this);
+    accepting_ = true;
+    peer_ = endpoint_of(::rdma_get_peer_addr(id_));
+    const auto refuse = [&](errc code, int system, const char* step) {
+        const greeting::bytes own = engine_.own_greeting().store();
+        static_cast<void>(::rdma_reject(id_, own.data(), own.size()));
+        fail_opening(code, system, step);
+    };
+    if (const errc verdict = take_greeting(request.data.data(), request.bytes); verdict != errc::ok)
+        return refuse(verdict, 0, "greet");
+    int failed = create_queue_pair();
+    if (failed == 0) failed = modify_by_cm(IBV_QPS_INIT);
+    const bool by_hand = !engine_.device().iwarp();
+    if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTR);
+    if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTS);
+    if (failed != 0) return refuse(errc::no_resources, failed, "create a queue pair");
+    may_send_ = by_hand;
+    const greeting::bytes own = engine_.own_greeting().store();
+    rdma_conn_param with{};
+    with.private_data = own.data();
+    with.private_data_len = own.size();
+    with.responder_resources = std::min(request.responder_resources, engine_.device().read_depth());
+    with.initiator_depth = std::min(request.initiator_depth, engine_.device().read_depth());
+    with.flow_control = 1;
+    with.rnr_retry_count = receive_retries;
+    with.srq = 1;
+    with.qp_num = number_;
+    if (::rdma_accept(id_, &with) != 0) return fail_opening(errc::peer_lost, errno, "accept");
+    connected_ = by_hand;
+}
+
+RDMACORO_COLD void session::cm_event(const cm_news& news) noexcept {
+    if (phase_ == phase::opening) return opening_event(news);
+    switch (news.type) {
+        case RDMA_CM_EVENT_DISCONNECTED:
+        case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:
+            cm_over_ = true;
+            fail(errc::peer_lost);
+            break;
+        default: break;
+    }
+}
+
+RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
+    constexpr int patience = 2000;  // milliseconds
+    switch (news.type) {
+        case RDMA_CM_EVENT_ADDR_RESOLVED:
+            if (id_->verbs == nullptr || engine_.device().name() != ::ibv_get_device_name(id_->verbs->device))
+                return fail_opening(errc::address_invalid, 0, "reach the address by the domain's device");
+            if (::rdma_resolve_route(id_, patience) != 0)
+                fail_opening(errc::connection_refused, errno, "find a route");
+            return;
+        case RDMA_CM_EVENT_ROUTE_RESOLVED: static_cast<void>(send_cm_request()); return;
+        case RDMA_CM_EVENT_CONNECT_RESPONSE: {
+            if (const errc verdict = take_greeting(news.data.data(), news.bytes); verdict != errc::ok)
+                return fail_opening(verdict, 0, "greet");
+            int failed = modify_by_cm(IBV_QPS_RTR);
+            if (failed == 0) failed = modify_by_cm(IBV_QPS_RTS);
+            if (failed == 0 && ::rdma_establish(id_) != 0) failed = errno;
+            connected_ = true;
+            if (failed != 0) return fail_opening(errc::peer_lost, failed, "establish the connection");
+            return become_ready();
+        }
+        case RDMA_CM_EVENT_ESTABLISHED:
+            if (!accepting_) {
+                if (const errc verdict = take_greeting(news.data.data(), news.bytes); verdict != errc::ok)
+                    return fail_opening(verdict, 0, "greet");
+                want_hello_ = true;
+                connected_ = true;
+            }
+            connected_ = true;
+            // On iWARP the accepting side becomes ready with the peer's first frame.
+            if (may_send_) become_ready();
+            return;
+        case RDMA_CM_EVENT_ADDR_ERROR: return fail_opening(errc::timed_out, -news.status, "find the address");
+        case RDMA_CM_EVENT_ROUTE_ERROR: return fail_opening(errc::timed_out, -news.status, "find a route");
+        case RDMA_CM_EVENT_UNREACHABLE: return fail_opening(errc::timed_out, -news.status, "connect");
+        case RDMA_CM_EVENT_REJECTED: {
+            // A peer that rejects sends its greeting; a host without a listener sends nothing.
+            greeting theirs;
+            const errc verdict = theirs.load(news.data.data(), news.bytes);
+            if (verdict == errc::ok) return fail_opening(errc::no_resources, ECONNREFUSED, "be accepted");
+            return fail_opening(verdict == errc::version_mismatch ? verdict : errc::connection_refused,
+                                news.status < 0 ? -news.status : 0, "connect");
+        }
+        case RDMA_CM_EVENT_CONNECT_ERROR:
+        case RDMA_CM_EVENT_DISCONNECTED:
+        case RDMA_CM_EVENT_DEVICE_REMOVAL: return fail_opening(errc::peer_lost, -news.status, "connect");
+        default: return;
+    }
+}
+
+RDMACORO_COLD void session::become_ready() noexcept {
+    phase_ = phase::ready;
+    if (engine_.options().keepalive > duration::zero()) {
+        timer_.set(engine_.options().keepalive);
+    } else {
+        timer_.cancel();
+    }
+    awaited_.end();
+    mark_work();
+    if (opener* waiter = std::exchange(opener_, nullptr)) waiter->opened(*this, {});
+}
+
+RDMACORO_COLD void session::fail_opening(errc code, int system, const char* step) noexcept {
+    opener* const waiter = std::exchange(opener_, nullptr);
+    let_go(false);
+    owned_ = false;
+    if (waiter != nullptr) waiter->opened(*this, {code, system, step});
+}
+
+}  // namespace rdmacoro::detail::verbs

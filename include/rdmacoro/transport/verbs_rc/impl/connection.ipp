@@ -1,0 +1,52 @@
+// How a verbs connection is opened, and the texts of the errors.
+#pragma once
+
+#include <rdmacoro/transport/detail/opening.hpp>
+#include <rdmacoro/transport/verbs_rc/connection.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace rdmacoro::detail::verbs {
+
+/// The error's text names the address and the remedy.
+[[gnu::cold, noreturn]] RDMACORO_DECL void throw_no_connection(engine& by, const inet_address& address,
+                                                               const opening_outcome& how) {
+    const std::string where = "verbs: connect to " + address.whole + " by " + by.device().name() + ": ";
+    const std::string system = how.system > 0 ? std::string(" (") + std::strerror(how.system) + ")" : "";
+    switch (how.code) {
+        case errc::connection_refused:
+            throw error(how.code, where + "start the listener first, or check host and port" + system);
+        case errc::timed_out:
+            throw error(how.code,
+                        where + "no answer; check the address, and that both devices are on one network" +
+                            system);
+        case errc::address_invalid:
+            throw error(how.code, where + "could not " + how.step + system +
+                                      "; give the address of an RDMA device on a network of this one");
+        case errc::version_mismatch:
+            throw error(how.code, where + "the listener speaks another version; build both of one release");
+        case errc::protocol_violation: throw error(how.code, where + "something else listens there");
+        case errc::no_resources:
+            if (how.system == ENOSPC)
+                throw error(how.code,
+                            where +
+                                "the domain's completion or receive queue has no room for one more link; "
+                                "open another domain, or one with fewer credits and a smaller send_depth");
+            if (how.system == ECONNREFUSED)
+                throw error(how.code, where + "the peer has no room for one more link; close some there, or "
+                                              "give its domain fewer credits and a smaller send_depth");
+            if (how.system == ENOMEM)
+                throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
+            throw error(how.code, where + "could not " + how.step + system);
+        default: throw error(how.code, where + "could not " + how.step + system);
+    }
+}
+
+RDMACORO_COLD task<verbs_connection> connect(engine& by, inet_address address) {
+    return connect_to_any<verbs_connection, opening_outcome, session>(by, std::move(address), "verbs");
+}
+
+}  // namespace rdmacoro::detail::verbs

@@ -1,0 +1,60 @@
+// Bodies of domains.hpp.
+#pragma once
+
+#include <rdmacoro/transport/verbs_rc/domains.hpp>
+
+#include <string>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace rdmacoro::detail::verbs {
+
+RDMACORO_COLD inet_endpoint source_towards(const inet_endpoint& to) noexcept {
+    inet_endpoint target = to;
+    set_port(target, 9);  // any: connecting a datagram socket sends nothing
+    const int fd = ::socket(to.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return {};
+    inet_endpoint source;
+    if (::connect(fd, target.get(), target.bytes) == 0) source = inet_endpoint::local(fd);
+    ::close(fd);
+    return source;
+}
+
+RDMACORO_COLD verbs_domain& domains::towards(std::string_view address) {
+    const inet_address parsed = parse_address(address);
+    const verbs_options options = verbs_options::from_environment();
+    const auto first = [this]() -> verbs_domain& { return owner_.service<verbs_domain>(); };
+    if (parsed.host.empty() || !options.device.empty() || !options.address.empty()) return first();
+    const inet_resolved resolved = inet_resolved::ask(parsed, AI_NUMERICHOST);
+    if (resolved.endpoints.empty()) return first();
+    const inet_endpoint& asked = resolved.endpoints.front();
+    // An address of this host is compared first: the routes do not know a link-local one without its interface.
+    const inet_endpoint source = source_towards(asked);
+    const auto either = [&](const inet_endpoint& one) {
+        return same_address(one, asked) || (source.bytes != 0 && same_address(one, source));
+    };
+    for (const choice& one : chosen_) {
+        if (either(one.address)) return *one.domain;
+    }
+    for (const device_address& one : device_addresses()) {
+        if (!either(one.address)) continue;
+        verbs_domain& domain = of_device(one.device);
+        chosen_.push_back({one.address, &domain});
+        return domain;
+    }
+    return first();
+}
+
+RDMACORO_COLD verbs_domain& domains::of_device(const std::string& name) {
+    verbs_domain& first = owner_.service<verbs_domain>();
+    if (first.device_name() == name) return first;
+    for (const auto& one : made_) {
+        if (one->device_name() == name) return *one;
+    }
+    verbs_options options = verbs_options::from_environment();
+    options.device = name;
+    return *made_.emplace_back(std::make_unique<verbs_domain>(owner_, options));
+}
+
+}  // namespace rdmacoro::detail::verbs

@@ -1,0 +1,1 @@
+#include <rdmacoro/transport/tcp/src.hpp>

@@ -1,0 +1,1 @@
+#include <rdmacoro/transport/verbs_rc/src.hpp>

@@ -1,0 +1,235 @@
+#include <rdmacoro/coro/describe.hpp>
+
+#include <rdmacoro/coro/channel.hpp>
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/semaphore.hpp>
+#include <rdmacoro/coro/signals.hpp>
+#include <rdmacoro/coro/sleep_for.hpp>
+#include <rdmacoro/coro/start.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/coro/thread_channel.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/yield.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <string>
+
+#include <unistd.h>
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+namespace {
+
+const pending_operation* find(const description& all, const std::string& what) {
+    const auto found = std::find_if(all.operations().begin(), all.operations().end(),
+                                    [&](const pending_operation& one) { return one.what == what; });
+    return found != all.operations().end() ? &*found : nullptr;
+}
+
+template <class Awaitable>
+task<> wait_for(Awaitable& what) {
+    co_await what;
+}
+
+/// What is written to the standard error stream while it lives.
+class captured_stderr {
+public:
+    captured_stderr() {
+        REQUIRE(::pipe(ends_) == 0);
+        former_ = ::dup(STDERR_FILENO);
+        REQUIRE(::dup2(ends_[1], STDERR_FILENO) >= 0);
+    }
+    captured_stderr(const captured_stderr&) = delete;
+    captured_stderr& operator=(const captured_stderr&) = delete;
+    ~captured_stderr() { restore(); }
+
+    [[nodiscard]] std::string text() {
+        restore();
+        std::string all;
+        char part[4096];
+        for (ssize_t n = 0; (n = ::read(ends_[0], part, sizeof part)) > 0;)
+            all.append(part, static_cast<std::size_t>(n));
+        return all;
+    }
+
+private:
+    void restore() noexcept {
+        if (former_ < 0) return;
+        ::dup2(former_, STDERR_FILENO);
+        ::close(former_);
+        ::close(ends_[1]);
+        former_ = -1;
+    }
+
+    int ends_[2]{};
+    int former_ = -1;
+};
+
+}  // namespace
+
+TEST_CASE("each wait for something of the program is described, and only while it lasts", "[describe]") {
+    scheduler here;
+    here.run([](scheduler& on) -> task<> {
+        event flag;
+        semaphore permits(0);
+        channel<int> full(1), empty(1);
+        thread_channel<int> from_threads(on, 2);
+        REQUIRE(full.try_send(1));
+        CHECK(on.describe().operations().empty());
+        CHECK(on.describe().text() == "no operation is pending\n");
+        task_group waiting;
+        auto f = flag.wait();
+        auto s = permits.acquire(2);
+        auto c = full.send(2);
+        auto r = empty.receive();
+        auto t = from_threads.receive();
+        auto z = sleep_for(1h);
+        waiting.spawn([&]() { return wait_for(f); });
+        waiting.spawn([&]() { return wait_for(s); });
+        waiting.spawn([&]() { return wait_for(c); });
+        waiting.spawn([&]() { return wait_for(r); });
+        waiting.spawn([&]() { return wait_for(t); });
+        waiting.spawn([&]() { return wait_for(z); });
+        co_await yield();
+        co_await yield();
+        const description all = on.describe();
+        CHECK(all.complete());
+        CHECK(all.operations().size() == 6);
+        for (const char* what : {"event wait", "semaphore acquire", "channel send", "channel receive",
+                                 "thread_channel receive"}) {
+            const pending_operation* const one = find(all, what);
+            REQUIRE(one != nullptr);
+            CHECK(one->next == next_actor::this_program);
+            REQUIRE(one->waited.has_value());
+            CHECK(*one->waited < 1h);
+        }
+        const pending_operation* const sleeping = find(all, "sleep");
+        REQUIRE(sleeping != nullptr);
+        CHECK(sleeping->next == next_actor::time);
+        REQUIRE(sleeping->left.has_value());
+        CHECK(*sleeping->left > 59min);
+
+        flag.set();
+        permits.release(2);
+        CHECK(full.try_receive().has_value());
+        REQUIRE(empty.try_send(1));
+        REQUIRE(from_threads.try_push(1));
+        waiting.request_stop();
+        on.run_posted();
+        CHECK(on.describe().operations().empty());
+        co_await waiting.join();
+        CHECK(on.describe().operations().empty());
+    }(here));
+}
+
+TEST_CASE(
+    "waits of another scheduler are not described, and objects outlive a scheduler that has waited for them",
+    "[describe]") {
+    event flag;
+    scheduler other;
+    {
+        scheduler here;
+        here.run([](event& e, scheduler& o) -> task<> {
+            auto first = e.wait();
+            auto waiting = start(wait_for(first));
+            scheduler& on = *scheduler::current();
+            auto hot = start(e.wait());
+            CHECK(on.describe().operations().size() == 2);
+            CHECK(o.describe().operations().empty());
+            e.set();
+            co_await hot;
+            co_await waiting;
+        }(flag, other));
+    }
+    flag.reset();
+    CHECK(other.describe().operations().empty());
+}
+
+TEST_CASE("a wait for a signal waits for something outside", "[describe]") {
+    scheduler here;
+    signals hang_up(here, {SIGHUP});
+    here.run([](scheduler& on, signals& from) -> task<> {
+        auto first = start(from.next());
+        const description all = on.describe();
+        REQUIRE(all.operations().size() == 1);
+        CHECK(all.operations()[0].what == "signals next");
+        CHECK(all.operations()[0].next == next_actor::outside);
+        ::kill(::getpid(), SIGHUP);
+        CHECK(co_await first == SIGHUP);
+        CHECK(on.describe().operations().empty());
+    }(here, hang_up));
+}
+
+TEST_CASE("a stall is printed once, when nothing has moved for the time that was asked for", "[describe]") {
+    captured_stderr printed;
+    manual_clock time;
+    scheduler here(idle::spin{}, time);
+    here.run([](scheduler& on) -> task<> {
+        event flag;
+        on.watch_stalls(5s);
+        auto waiting = start(flag.wait());
+        co_await sleep_for(4s);
+        flag.set();
+        co_await waiting;
+        flag.reset();
+        auto again = start(flag.wait());  // another one: what was pending has ended
+        co_await sleep_for(60s);
+        flag.set();
+        co_await again;
+        on.watch_stalls(duration::zero());
+        co_await sleep_for(60s);
+    }(here));
+    const std::string text = printed.text();
+    INFO(text);
+    const std::string head = "rdmacoro: nothing moves on this scheduler; 2 operations are pending:\n";
+    REQUIRE(text.find(head) != std::string::npos);
+    CHECK(text.find(head) == text.rfind("rdmacoro: "));
+    CHECK(text.find("event wait: the event is not set, for 6") != std::string::npos);
+}
+
+TEST_CASE("the watch says nothing while operations end and begin", "[describe]") {
+    captured_stderr printed;
+    manual_clock time;
+    scheduler here(idle::spin{}, time);
+    here.run([](scheduler& on) -> task<> {
+        on.watch_stalls(5s);
+        for (int n = 0; n < 20; ++n) {
+            event flag;
+            auto waiting = start(flag.wait());
+            co_await sleep_for(2s);
+            flag.set();
+            co_await waiting;
+        }
+    }(here));
+    CHECK(printed.text().empty());
+}
+
+TEST_CASE("SIGUSR1 wakes a parked scheduler, which prints what waits", "[describe]") {
+    captured_stderr printed;
+    {
+        scheduler here(idle::adaptive(0ns, 0ns));
+        here.run([](scheduler& on) -> task<> {
+            on.describe_on_sigusr1();
+            event flag;
+            auto waiting = start(flag.wait());
+            REQUIRE(::kill(::getpid(), SIGUSR1) == 0);
+            co_await yield();
+            co_await yield();
+            flag.set();
+            co_await waiting;
+        }(here));
+    }
+    REQUIRE(::kill(::getpid(), SIGUSR1) == 0);  // nobody is left, and nothing happens
+    const std::string text = printed.text();
+    INFO(text);
+    const std::string head = "rdmacoro: asked by SIGUSR1; 1 operation is pending:\n  event wait";
+    CHECK(text.find(head) == 0);
+    CHECK(text.find("rdmacoro: ", 1) == std::string::npos);
+}

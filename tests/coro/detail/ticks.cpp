@@ -1,0 +1,19 @@
+#include <rdmacoro/coro/detail/ticks.hpp>
+
+#include <rdmacoro/coro/clock.hpp>
+
+#include "support/catch.hpp"
+
+using namespace rdmacoro;
+using namespace std::chrono_literals;
+
+TEST_CASE(
+    "a counter that is trusted has counted what is said to pass in microseconds once a millisecond is over") {
+    const std::uint64_t few = detail::ticks_in_microseconds();
+    CHECK(few == detail::ticks_in_microseconds());
+    if (few == 0) return;
+    const time_point began = monotonic_clock::instance().now();
+    const std::uint64_t before = detail::ticks();
+    while (monotonic_clock::instance().now() < began + 1ms) {}
+    CHECK(detail::ticks() - before >= few);
+}

@@ -1,0 +1,136 @@
+// What an idle link takes of memory, with very many of them: one process has one end of each, a second the other.
+//
+// Descriptors are the limit: an shm end takes two (its socket, and the peer's process), a tcp end one. The soft limit of
+// RLIMIT_NOFILE is raised to the hard one, and there are as many links as that allows, up to the number asked for. An shm end
+// also takes five mappings, of which a process has 65,530 by default (vm.max_map_count).
+#include <rdmacoro/rdmacoro.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include "support/bytes.hpp"
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+#include "support/counting_new.hpp"
+#include "support/run.hpp"
+#include "support/shm_pair.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Private and shared pages of this process, in KiB.
+double resident() {
+    std::ifstream status("/proc/self/status");
+    double sum = 0;
+    double kib = 0;
+    for (std::string word; status >> word;) {
+        if ((word == "RssAnon:" || word == "RssShmem:") && status >> kib) sum += kib;
+    }
+    return sum;
+}
+
+std::size_t allowed(std::size_t wanted, std::size_t descriptors) {
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    const std::size_t others = 64;
+    return std::min<std::size_t>(wanted,
+                                 (std::max<rlim_t>(limit.rlim_cur, 2 * others) - others) / descriptors);
+}
+
+template <class T>
+task<> connects(std::string address, std::size_t links) {
+    std::vector<endpoint<T>> ends;
+    ends.reserve(links);
+    for (std::size_t n = 0; n < links; ++n) ends.push_back(co_await connect<T>(address));
+    // Each hears its number, and answers.
+    for (std::size_t n = 0; n < links; ++n) {
+        std::uint64_t number = 0;
+        co_await ends[n].recv(room_for(number));
+        ++number;
+        co_await ends[n].send(bytes_of(number));
+    }
+    std::byte none{};
+    static_cast<void>(
+        co_await as_result(ends.front().recv(std::span(&none, 1))));  // until the other side is done
+}
+
+constexpr std::size_t warm = 50;
+
+template <class T>
+task<> accepts(child_process& other, std::string where, std::size_t links, double& for_each) {
+    auto listening = co_await listen<T>(where);
+    other.tell(listening.address());
+    std::vector<endpoint<T>> ends;
+    ends.reserve(links);
+    double before = 0;
+    while (ends.size() < links) {
+        if (ends.size() == warm) before = resident();
+        ends.push_back(co_await listening.accept());
+    }
+    for_each = (resident() - before) / static_cast<double>(links - warm);
+    std::size_t wrong = 0;
+    for (std::uint64_t n = 0; n < links; ++n) {
+        std::uint64_t back = 0;
+        co_await ends[n].send(bytes_of(n));
+        co_await ends[n].recv(room_for(back));
+        if (back != n + 1) ++wrong;
+    }
+    CHECK(wrong == 0);
+}
+
+template <class T>
+void costs_little(std::size_t wanted, std::size_t descriptors, const std::string& where) {
+    const std::size_t links = allowed(wanted, descriptors);
+    CAPTURE(links);
+    CHECK(links > 2 * warm);
+    child_process other([&](const std::string& address) {
+        scheduler on{idle::yield{}};
+        on.run(connects<T>(address, links));
+    });
+    double for_each = 0;
+    {
+        scheduler on{idle::yield{}};
+        on.run([](child_process& of, const std::string& at, std::size_t count, double& kib) -> task<> {
+            co_await timeout(accepts<T>(of, at, count, kib), 60s);
+        }(other, where, links, for_each));
+    }
+    CHECK(other.wait() == 0);
+    CAPTURE(for_each);
+    if (counts_allocations) CHECK(for_each <= 16);
+}
+
+constexpr std::size_t shm_descriptors = 2;
+constexpr std::size_t tcp_descriptors = 1;
+
+}  // namespace
+
+TEST_CASE("each of a thousand idle shm links takes 16 KiB of memory at most, and works") {
+    costs_little<shm>(1000, shm_descriptors, shm_test_name());
+}
+
+TEST_CASE("each of ten thousand idle shm links takes 16 KiB of memory at most, and works", "[nightly]") {
+    costs_little<shm>(10000, shm_descriptors, shm_test_name());
+}
+
+#if RDMACORO_WITH_TCP
+TEST_CASE("each of a thousand idle tcp links takes 16 KiB of memory at most, and works") {
+    costs_little<tcp>(1000, tcp_descriptors, "tcp://127.0.0.1:0");
+}
+
+TEST_CASE("each of ten thousand idle tcp links takes 16 KiB of memory at most, and works", "[nightly]") {
+    costs_little<tcp>(10000, tcp_descriptors, "tcp://127.0.0.1:0");
+}
+#endif

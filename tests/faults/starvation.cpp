@@ -1,0 +1,266 @@
+// A coroutine whose operations all end at once, over shared memory and in one thread: timers, posted functions, stop tokens and
+// other links have their turn all the same.
+#include <rdmacoro/rdmacoro.hpp>
+
+#include "support/bytes.hpp"
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+#include "support/over/fresh_name.hpp"
+#include "support/run.hpp"
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+time_point real_now() { return monotonic_clock::instance().now(); }
+
+void compute_for(duration time) {
+    const time_point until = real_now() + time;
+    while (real_now() < until) {}
+}
+
+/// Two ends of a link, both on the scheduler that runs.
+struct both_ends {
+    endpoint<shm> near;
+    endpoint<shm> far;
+};
+
+task<both_ends> open_link(shm::domain& in) {
+    auto listening = co_await listen<shm>(in, fresh_name());
+    auto accepting = start(listening.accept());
+    auto near = co_await connect<shm>(in, listening.address());
+    auto far = co_await accepting;
+    co_return both_ends{std::move(near), std::move(far)};
+}
+
+/// What ends at once, again and again.
+using step = std::function<task<>()>;
+
+/// Steps until `over` is set by the others. False when three seconds passed first.
+task<bool> rounds_until(const bool& over, step& next) {
+    const time_point give_up = real_now() + 3s;
+    while (!over) {
+        co_await next();
+        if (real_now() > give_up) co_return false;
+    }
+    co_return true;
+}
+
+task<> rounds_for(duration time, step& next) {
+    const time_point until = real_now() + time;
+    while (real_now() < until) co_await next();
+}
+
+/// Runs `body(one step)` with each kind of steps.
+task<> with_each_kind(std::function<task<>(step&)> body) {
+    shm::domain in(*scheduler::current());
+    both_ends link = co_await open_link(in);
+    SECTION("messages") {
+        step next = [&]() -> task<> {
+            std::uint64_t value = 1;
+            co_await link.near.send(bytes_of(value), 7);
+            co_await link.far.recv(room_for(value), 7);
+        };
+        co_await body(next);
+    }
+    SECTION("gets") {
+        std::vector<std::byte> there(8);
+        std::vector<std::byte> here(8);
+        const region open = in.register_memory(there, access_rights::all);
+        const remote_region remote = open.remote();
+        step next = [&]() -> task<> { co_await link.near.rdma_get(remote, here); };
+        co_await body(next);
+    }
+    SECTION("a channel") {
+        channel<int> numbers(4);
+        step next = [&]() -> task<> {
+            co_await numbers.send(1);
+            co_await numbers.receive();
+        };
+        co_await body(next);
+    }
+    SECTION("an event") {
+        event is_set(true);
+        step next = [&]() -> task<> { co_await is_set.wait(); };
+        co_await body(next);
+    }
+    SECTION("a semaphore, through adaptors") {
+        semaphore permits(1);
+        local_stop_source never;
+        step next = [&]() -> task<> {
+            co_await timeout(with_stop(permits.acquire(), never.get_token()), 1h);
+            permits.release();
+        };
+        co_await body(next);
+    }
+    SECTION("started operations") {
+        event is_set(true);
+        step next = [&]() -> task<> {
+            auto begun = start(is_set.wait());
+            co_await is_set.wait();  // a stopped token does not take the value of what has ended already
+            co_await begun;
+        };
+        co_await body(next);
+    }
+    SECTION("several at a time") {
+        event is_set(true);
+        step next = [&]() -> task<> {
+            co_await when_all(is_set.wait(), is_set.wait());
+            co_await when_any(is_set.wait(), is_set.wait());
+        };
+        co_await body(next);
+    }
+    SECTION("the end of an empty group") {
+        task_group none;
+        step next = [&]() -> task<> { co_await none.join(); };
+        co_await body(next);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a timer expires beside a coroutine whose operations all end at once") {
+    scheduler on;
+    on.run(with_each_kind([](step& next) -> task<> {
+        bool expired = false;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            co_await sleep_for(10ms);
+            expired = true;
+        });
+        const bool heard = co_await rounds_until(expired, next);
+        CHECK(heard);
+        co_await beside.join();
+    }));
+}
+
+TEST_CASE("a posted function is called beside a coroutine whose operations all end at once") {
+    scheduler on;
+    on.run(with_each_kind([](step& next) -> task<> {
+        bool called = false;
+        std::thread other([&called, s = scheduler::current()] { s->post([&called] { called = true; }); });
+        const bool heard = co_await rounds_until(called, next);
+        CHECK(heard);
+        other.join();
+    }));
+}
+
+TEST_CASE("a stop token reaches a coroutine whose operations all end at once") {
+    scheduler on;
+    std::stop_source stop;
+    std::thread other;
+    bool canceled = false;
+    on.run(with_each_kind([&](step& next) -> task<> {
+               other = std::thread([&] { stop.request_stop(); });
+               try {
+                   co_await rounds_for(3s, next);
+               } catch (const error& ended) {
+                   canceled = ended.code() == errc::canceled;
+               }
+           }),
+           stop.get_token());
+    other.join();
+    CHECK(canceled);
+}
+
+TEST_CASE("timeout ends a coroutine whose operations all end at once") {
+    scheduler on;
+    on.run(with_each_kind([](step& next) -> task<> {
+        const auto ended = co_await as_result(timeout(rounds_for(3s, next), 20ms));
+        CHECK(ended.error() == errc::timed_out);
+    }));
+}
+
+TEST_CASE("the messages of another link are answered beside a coroutine whose operations all end at once") {
+    scheduler on;
+    on.run(with_each_kind([](step& next) -> task<> {
+        shm::domain in(*scheduler::current());
+        both_ends other = co_await open_link(in);
+        bool answered = false;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            std::uint64_t value = 0;
+            co_await other.far.recv(room_for(value));
+            co_await other.far.send(bytes_of(value));
+        });
+        beside.spawn([&]() -> task<> {
+            std::uint64_t value = 5;
+            co_await other.near.send(bytes_of(value));
+            co_await other.near.recv(room_for(value));
+            answered = true;
+        });
+        const bool heard = co_await rounds_until(answered, next);
+        CHECK(heard);
+        co_await beside.join();
+    }));
+}
+
+namespace {
+/// Sends and receives as fast as it can, until the peer closes.
+void flood(const std::string& address) {
+    scheduler on;
+    on.run([](const std::string& where) -> task<> {
+        auto end = co_await connect<shm>(where);
+        task_group both;
+        both.spawn([&end]() -> task<> {
+            std::uint64_t value = 0;
+            while (co_await as_result(end.send(bytes_of(value)))) {}
+        });
+        both.spawn([&end]() -> task<> {
+            std::uint64_t value = 0;
+            while (co_await as_result(end.recv(room_for(value)))) {}
+        });
+        co_await both.join();
+    }(address));
+}
+}  // namespace
+
+TEST_CASE("a server with a busy peer and a handler that computes hears its timer and its stop token") {
+    child_process child(flood);
+    scheduler on;
+    on.run([](child_process& peer) -> task<> {
+        auto listening = co_await listen<shm>(fresh_name());
+        peer.tell(listening.address());
+        auto end = co_await timeout(listening.accept(), 30s);
+        bool expired = false;
+        duration late{};
+        int in_a_row = 0;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            // Not before messages wait at all times.
+            while (in_a_row < 300) co_await yield();
+            const time_point due = real_now() + 100ms;
+            co_await sleep_until(due);
+            late = real_now() - due;
+            expired = true;
+        });
+        const auto serve = [&]() -> task<> {
+            const time_point give_up = real_now() + 8s;
+            std::uint64_t value = 0;
+            while (!expired && real_now() < give_up) {
+                co_await end.recv(room_for(value));
+                ++in_a_row;
+                compute_for(200us);
+                co_await end.send(bytes_of(value));
+            }
+            while (real_now() < give_up) {
+                co_await end.recv(room_for(value));
+                compute_for(200us);
+                co_await end.send(bytes_of(value));
+            }
+        };
+        const time_point began = real_now();
+        const auto ended = co_await as_result(timeout(serve(), 1s));
+        CHECK(ended.error() == errc::timed_out);
+        CHECK(real_now() - began < 4s);  // the defect: 8 s
+        CHECK(expired);
+        CHECK(late < 500ms);  // measured: below 1 ms; the defect: seconds
+        beside.request_stop();
+    }(child));
+}

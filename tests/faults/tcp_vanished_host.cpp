@@ -1,0 +1,117 @@
+#include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/transport/tcp.hpp>
+
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+#include "support/run.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// The loopback interface of the network namespace that this process is in.
+void interface_is(bool up) {
+    const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq asked{};
+    std::strcpy(asked.ifr_name, "lo");
+    if (fd < 0 || ::ioctl(fd, SIOCGIFFLAGS, &asked) != 0) throw std::runtime_error("no interface");
+    asked.ifr_flags = static_cast<short>(up ? asked.ifr_flags | IFF_UP : asked.ifr_flags & ~IFF_UP);
+    if (::ioctl(fd, SIOCSIFFLAGS, &asked) != 0) throw std::runtime_error("the interface does not change");
+    ::close(fd);
+}
+
+void expect(bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+}
+
+/// How a link whose host vanishes is used meanwhile.
+enum class use : int { idle, one_message, stream };
+
+constexpr auto limit = 4s;
+
+task<> until_lost(endpoint<tcp>& end, use how, duration& took) {
+    const time_point begin = scheduler::current()->now();
+    std::vector<std::byte> memory(std::size_t{8} << 20);
+    const auto say = [&](std::size_t bytes) { return end.send(std::span(memory).first(bytes), 1); };
+    if (how == use::one_message) {
+        auto sent = co_await as_result(say(8));
+        static_cast<void>(sent);
+    }
+    std::error_code why;
+    if (how == use::stream) {
+        while (!why) {
+            auto sent = co_await as_result(say(memory.size()));
+            if (!sent) why = sent.error();
+        }
+    } else {
+        auto got = co_await as_result(end.recv(memory, 2));
+        if (!got) why = got.error();
+    }
+    took = scheduler::current()->now() - begin;
+    expect(why == errc::peer_lost, "ended with another reason");
+}
+
+task<> take_all(endpoint<tcp>& end) {
+    std::vector<std::byte> memory(std::size_t{8} << 20);
+    for (;;) {
+        auto got = co_await as_result(end.recv(memory, 1));
+        if (!got) co_return;
+    }
+}
+
+task<> accept_and_take_all(listener<tcp>& from, std::optional<endpoint<tcp>>& into) {
+    into.emplace(co_await from.accept());
+    co_await take_all(*into);
+}
+
+task<> vanish(tcp_domain& in, use how) {
+    auto listening = co_await listen<tcp>(in, "127.0.0.1:0");
+    std::optional<endpoint<tcp>> there;
+    task_group beside;
+    beside.spawn(accept_and_take_all, std::ref(listening), std::ref(there));
+    endpoint<tcp> here = co_await connect<tcp>(in, listening.address());
+    while (!there) co_await yield();
+    duration took{};
+    if (how == use::stream) {
+        beside.spawn(until_lost, std::ref(here), how, std::ref(took));
+        while (there->counts().bytes_received < (std::size_t{32} << 20)) co_await yield();
+        interface_is(false);
+    } else {
+        interface_is(false);
+        beside.spawn(until_lost, std::ref(here), how, std::ref(took));
+    }
+    co_await beside.join();
+    expect(took >= limit / 4, "ended before the limit");
+    expect(took < 3 * limit, "ended long after the limit");
+}
+
+}  // namespace
+
+TEST_CASE("a link ends with peer_lost when its host vanishes: idle, with a message under way, in a stream") {
+    const use how = GENERATE(use::idle, use::one_message, use::stream);
+    child_process child([how](const std::string&) {
+        if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) ::_exit(77);
+        interface_is(true);
+        scheduler on{idle::adaptive{}};
+        tcp_options options;
+        options.peer_timeout = limit;
+        tcp_domain domain(on, options);
+        on.run(vanish(domain, how));
+    });
+    child.tell("begin");
+    const int status = child.wait();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP_TEST("no namespaces here");
+    CHECK(status == 0);
+}

@@ -1,0 +1,64 @@
+#include <rdmacoro/protocol/detail/posted_receives.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstdint>
+#include <vector>
+
+using namespace rdmacoro;
+using detail::posted_receives;
+
+namespace {
+
+struct receive final : detail::receive_request {
+    receive(tag_match wanted, std::uint64_t sequence) noexcept
+        : receive_request(nullptr, wanted, 0, mutable_buffers(), nullptr) {
+        sequence_ = sequence;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the oldest receive that takes a tag is found, with a mask or without") {
+    posted_receives all;
+    CHECK(all.empty());
+    receive odd(tag_match(1, 1), 1);
+    receive seven(7, 2);
+    receive any(any_tag, 3);
+    receive eight(8, 4);
+    for (receive* r : {&odd, &seven, &any, &eight}) all.add(*r);
+    CHECK(all.first(7) == &odd);
+    CHECK(all.first(8) == &any);
+    CHECK(all.first_masked(8) == &any);
+    all.remove(odd);
+    CHECK(all.first(7) == &seven);
+    CHECK(all.first_masked(7) == &any);
+    all.remove(any);
+    CHECK(all.first(8) == &eight);
+    CHECK(all.first(9) == nullptr);
+    CHECK(all.first_masked(8) == nullptr);
+    CHECK_FALSE(all.empty());
+    all.remove(seven);
+    all.remove(eight);
+    CHECK(all.empty());
+    CHECK(all.first(8) == nullptr);
+}
+
+TEST_CASE("receives are visited by tag or all, and may be taken out meanwhile") {
+    posted_receives all;
+    receive a(7, 1), b(8, 2), c(7, 3), masked(any_tag, 4);
+    for (receive* r : {&a, &b, &c, &masked}) all.add(*r);
+    std::vector<detail::receive_request*> seen;
+    all.each_exact(7, [&](detail::receive_request& r) {
+        seen.push_back(&r);
+        all.remove(r);
+    });
+    CHECK(seen == std::vector<detail::receive_request*>{&a, &c});
+    seen.clear();
+    all.each([&](detail::receive_request& r) {
+        seen.push_back(&r);
+        all.remove(r);
+    });
+    CHECK(seen == std::vector<detail::receive_request*>{&b, &masked});
+    CHECK(all.empty());
+}

@@ -1,0 +1,1 @@
+// Never compiled: check.py reads from the build how it would be, and reads each header so.

@@ -1,0 +1,334 @@
+#include <rdmacoro/service/calls.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
+
+#include <array>
+#include <cstring>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+struct back {
+    static constexpr method<"back.twice", int(int)> twice{};
+};
+
+struct other {
+    static constexpr method<"kv.add", std::uint32_t(std::uint32_t)> add{};
+    static constexpr method<"kv.missing", void()> missing{};
+    static constexpr method<"nothing.here", void()> nothing{};
+    static constexpr method<"nothing.items", stream<int>()> items{};
+    static constexpr method<"nothing.note", one_way(int)> note{};
+};
+
+struct once {
+    static constexpr method<"once.wait", int()> wait{};
+};
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a call ends with what its handler returned", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+        {
+            const auto got = co_await client.call(kv::get, "colour");
+            CHECK(got == "red");
+        }
+        {
+            const auto got = co_await client.call(kv::add, 40U, std::uint64_t{2});
+            CHECK(got == 42);
+        }
+        const std::vector<float> many = co_await client.call(kv::fill, 100000U);
+        CHECK(many.size() == 100000);
+        CHECK(many.back() == 99999.0F);
+        {
+            const auto got = co_await client.call(kv::sum, many);
+            CHECK(got == 4999950000.0);
+        }
+        std::vector<float> place(200000);
+        {
+            const auto got = co_await client.call_into(std::span(place), kv::fill, 150000U);
+            CHECK(got == 150000);
+        }
+        CHECK(place[149999] == 149999.0F);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("what a handler throws reaches the caller with its code and text", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+        const auto ended = [](auto op) -> task<std::pair<std::error_code, std::string>> {
+            try {
+                static_cast<void>(co_await std::move(op));
+            } catch (const error& failed) {
+                co_return std::pair(failed.code(), std::string(failed.what()));
+            }
+            co_return {};
+        };
+        const auto lost = co_await ended(client.call(kv::get, "shape"));
+        CHECK(lost.first == call_errc::handler_failed);
+        CHECK_THAT(lost.second, Catch::Contains("kv.get") && Catch::Contains("there is no shape"));
+        std::error_code code;
+        for (int how = 0; how < 3; ++how) {
+            const auto got = co_await as_result(client.call(kv::fail, how));
+            if (how == 0) CHECK(got.error() == errc::access_denied);
+            if (how == 1) CHECK(got.error() == std::errc::no_space_on_device);
+            if (how == 2) CHECK(got.error() == call_errc::handler_failed);
+        }
+        {
+            const auto got = co_await client.call(kv::add, 1U, 2U);
+            CHECK(got == 3);
+        }
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("cancelling a call stops its handler and harms no other", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+        auto other = start(client.call(kv::wait));
+        while (there.waiting != 1) co_await yield();
+        const auto ended = co_await as_result(timeout(client.call(kv::wait), 5ms));
+        CHECK(ended.error() == errc::timed_out);
+        while (there.stopped != 1) co_await yield();
+        CHECK_FALSE(other.done());
+        {
+            const auto got = co_await client.call(kv::add, 1U, 2U);
+            CHECK(got == 3);
+        }
+        CHECK(there.store.running() == 1);
+        CHECK(there.store.bytes() != 0);
+        local_stop_source stop;
+        stop.request_stop();
+        const auto canceled = co_await as_result(with_stop(other, stop.get_token()));
+        CHECK(canceled.error() == errc::canceled);
+        while (there.store.running() != 0) co_await yield();
+        CHECK(there.stopped == 2);
+        CHECK(there.store.bytes() == 0);
+        const std::size_t at_server = co_await left_over(server);
+        CHECK(at_server == 0);
+        const std::size_t at_client = co_await left_over(client);
+        CHECK(at_client == 0);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("both ends call each other over one connection", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+        service mine;
+        mine.on(back::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
+        client.serve(mine);
+        task_group both;
+        both.spawn([&]() -> task<> {
+            for (unsigned i = 0; i < 300; ++i) {
+                const auto got = co_await client.call(kv::add, i, 1U);
+                CHECK(got == i + 1);
+            }
+        });
+        both.spawn([&]() -> task<> {
+            for (int i = 0; i < 300; ++i) {
+                const auto got = co_await server.call(back::twice, i);
+                CHECK(got == 2 * i);
+            }
+        });
+        co_await both.join();
+        CHECK(there.store.running() == 0);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("ends that disagree about a method are told which, and others work", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+        const auto mismatch = co_await as_result(client.call(other::add, 1U));
+        CHECK(mismatch.error() == call_errc::signature_mismatch);
+        const auto missing = co_await as_result(client.call(other::missing));
+        CHECK(missing.error() == call_errc::unknown_method);
+        const auto nothing = co_await as_result(client.call(other::nothing));
+        CHECK(nothing.error() == call_errc::unknown_method);
+        auto items = co_await client.open(other::items);
+        const auto none = co_await as_result(items.next());
+        CHECK(none.error() == call_errc::unknown_method);
+        co_await client.cast(other::note, 1);
+        std::error_code refused;
+        while (!refused) {
+            co_await yield();
+            const auto sent = co_await as_result(client.cast(other::note, 1));
+            refused = sent.error();
+        }
+        CHECK(refused == call_errc::unknown_method);
+        try {
+            static_cast<void>(co_await client.call(other::add, 1U));
+            FAIL("a call with other types");
+        } catch (const error& failed) {
+            CHECK_THAT(failed.what(), Catch::Contains("kv.add"));
+        }
+        {
+            const auto got = co_await client.call(kv::add, 1U, 2U);
+            CHECK(got == 3);
+        }
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a one-way call arrives, and nothing comes back", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto&, shop& there) -> task<> {
+        for (int i = 0; i < 3; ++i) co_await client.cast(kv::note, "note " + std::to_string(i));
+        while (there.notes.size() != 3) co_await yield();
+        CHECK(there.notes.back() == "note 2");
+        std::string much(1 << 20, 'x');
+        co_await client.cast(kv::note, much);
+        while (there.notes.size() != 4) co_await yield();
+        CHECK(there.notes.back() == much);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("ten thousand calls, half of them canceled at some moment, leave nothing behind", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+        std::size_t good = 0;
+        std::size_t canceled = 0;
+        unsigned seed = 7;
+        for (int round = 0; round < 100; ++round) {
+            task_group some;
+            for (int i = 0; i < 100; ++i) {
+                seed = seed * 1664525 + 1013904223;
+                const unsigned turns = (seed >> 20) % 12;
+                some.spawn([&, turns, i]() -> task<> {
+                    local_stop_source stop;
+                    auto one = start(
+                        with_stop(client.call(kv::add, static_cast<unsigned>(i), 1U), stop.get_token()));
+                    if (i % 2 == 0) {
+                        for (unsigned n = 0; n < turns; ++n) co_await yield();
+                        stop.request_stop();
+                    }
+                    const auto got = co_await as_result(one);
+                    if (got) {
+                        CHECK(*got == static_cast<unsigned>(i) + 1);
+                        ++good;
+                    } else {
+                        CHECK(got.error() == errc::canceled);
+                        ++canceled;
+                    }
+                });
+            }
+            co_await some.join();
+        }
+        CHECK(good + canceled == 10000);
+        CHECK(good >= 5000);
+        CHECK(canceled > 100);
+        {
+            const auto got = co_await client.call(kv::add, 1U, 2U);
+            CHECK(got == 3);
+        }
+        while (there.store.running() != 0) co_await yield();
+        const std::size_t at_server = co_await left_over(server);
+        CHECK(at_server == 0);
+        const std::size_t at_client = co_await left_over(client);
+        CHECK(at_client == 0);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a drained end has answered what it began, and its peer's later calls end with the link", "",
+    every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+        service slow;
+        event go;
+        slow.on(once::wait, [&](call_context&) -> task<int> {
+            co_await go.wait();
+            co_return 9;
+        });
+        server.serve(slow);
+        auto first = start(client.call(once::wait));
+        while (slow.running() == 0) co_await yield();
+        auto drained = start(server.drain());
+        co_await yield();
+        CHECK_FALSE(drained.done());
+        auto late = start(client.call(kv::add, 1U, 2U));
+        go.set();
+        co_await drained;
+        {
+            const auto got = co_await first;
+            CHECK(got == 9);
+        }
+        server.over().abort();
+        const auto ended = co_await as_result(late);
+        CHECK((ended.error() == errc::closed || ended.error() == errc::peer_lost));
+        CHECK(there.store.running() == 0);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("calls of values of fixed length allocate nothing", "", every_real_transport) {
+    if constexpr (counts_allocations) {
+        run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+            std::uint64_t sum = 0;
+            for (unsigned i = 0; i < 500; ++i) sum += co_await client.call(kv::add, i, 1U);
+            const std::size_t before = allocations();
+            for (unsigned i = 0; i < 500; ++i) sum += co_await client.call(kv::add, i, 1U);
+            const std::size_t made = allocations() - before;
+            CHECK(made == 0);
+            CHECK(sum == 2 * (499 * 500 / 2 + 500));
+        });
+    } else {
+        SKIP_TEST("allocations are not counted here");
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("rows of numbers are copied no more often by a call than by a message", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        std::vector<float> row(1 << 18, 1.0F);
+        {
+            const auto got = co_await client.call(kv::sum, std::span<const float>(row));
+            CHECK(got == 262144.0);
+        }
+        const auto copied = [&] {
+            return client.over().counts().bytes_copied + server.over().counts().bytes_copied;
+        };
+        std::vector<float> place(1 << 18);
+        const auto before = copied();
+        const std::size_t length = co_await client.call_into(std::span(place), kv::fill, 1U << 18);
+        CHECK(length == place.size());
+        const auto by_call = copied() - before;
+        CHECK(place.back() == 262143.0F);
+        auto receiving = start(client.over().recv(row, 7));
+        co_await server.over().send(place, 7);
+        co_await receiving;
+        const auto by_message = copied() - before - by_call;
+        CHECK(by_call <= by_message + 200);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("what a hostile peer writes ends its calls, and never the process or other calls", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto&, shop& there) -> task<> {
+        auto& raw = client.over();
+        {
+            const auto got = co_await client.call(kv::add, 1U, 2U);
+            CHECK(got == 3);
+        }
+        unsigned seed = 11;
+        const auto number = [&seed] { return seed = seed * 1664525 + 1013904223; };
+        std::vector<std::byte> bytes(300);
+        for (int n = 0; n < 3000; ++n) {
+            for (std::byte& one : bytes) one = static_cast<std::byte>(number() >> 24);
+            // Any kind but answers, and lengths from none to all; every other one begins as a request for a method that exists.
+            const unsigned kind = std::array{0U, 1U, 2U, 3U, 4U}[(number() >> 16) % 5];
+            const detail::request_head head{kv::get.number, kv::get.signature,
+                                            (number() >> 28) != 0 ? 0U : 1U};
+            if (n % 2 == 0) std::memcpy(bytes.data(), &head, sizeof head);
+            tag_type tag = (tag_type{1} << 63) | (tag_type{kind} << 60) | ((number() >> 20) & 0xfff) |
+                           (tag_type{1} << 43);
+            if (n % 3 != 0) tag |= tag_type{kv::get.service} << 44;
+            if (n % 4 == 0) tag |= detail::first_call_bit;
+            if (kind < 3 && n % 3 == 0)
+                tag |= detail::first_call_bit;  // to no service: it would wait for one
+            if (kind == 3) tag |= detail::first_call_bit;
+            co_await raw.send(std::span<const std::byte>(bytes).first((number() >> 16) % bytes.size()), tag);
+            if (n % 100 == 0) {
+                const auto got = co_await client.call(kv::add, 1U, 2U);
+                CHECK(got == 3);
+            }
+        }
+        {
+            const auto got = co_await client.call(kv::get, "colour");
+            CHECK(got == "red");
+        }
+        while (there.store.running() != 0) co_await yield();
+    });
+}

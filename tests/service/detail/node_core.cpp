@@ -1,0 +1,146 @@
+#include <rdmacoro/service/detail/node_core.hpp>
+
+#include "support/catch.hpp"
+#include "support/run.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include <string>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A node without transports: counts what it is asked for.
+class bare_core final : public node_core {
+public:
+    using node_core::node_core;
+    void begin_close(node_record&, leave_reason) override {}
+    void begin_connect(node_peer& to) override {
+        ++connects;
+        to.connecting = true;
+    }
+    int connects = 0;
+};
+
+node_hello hello_of(node_id from, std::uint64_t attempt = 1) {
+    return {.to = 5,
+            .to_born = {},
+            .attempt = attempt,
+            .from = {.id = from, .born = generation{from}, .host = {}, .urls = {}}};
+}
+
+struct fixture {
+    virtual_time world;
+    node_options options;
+    counted_ptr<bare_core> core{new bare_core(world.on, 5, options)};
+};
+
+}  // namespace
+
+TEST_CASE("between two hellos at once the one of the lower id is heard") {
+    fixture f;
+    f.core->peer(3)->hello_sent = true;
+    f.core->peer(7)->hello_sent = true;
+    CHECK(f.core->judge(hello_of(3)) == welcome::accepted);
+    CHECK(f.core->judge(hello_of(7)) == welcome::other_attempt);
+    f.core->peer(7)->hello_sent = false;
+    CHECK(f.core->judge(hello_of(7)) == welcome::accepted);
+}
+
+TEST_CASE("a hello is compared with this node and with the book") {
+    fixture f;
+    node_hello hello = hello_of(3);
+    hello.to = 6;
+    CHECK(f.core->judge(hello) == welcome::other_node);
+    CHECK(f.core->judge(hello_of(5)) == welcome::other_node);
+    hello = hello_of(3);
+    hello.to_born = f.core->self.born;
+    CHECK(f.core->judge(hello) == welcome::accepted);
+    hello.to_born = generation{static_cast<std::uint64_t>(f.core->self.born) + 1};
+    CHECK(f.core->judge(hello) == welcome::other_generation);
+    node_card card{.id = 3, .urls = {"tcp://a:1"}};
+    card.host.network = 1;
+    f.core->add(card);
+    CHECK(f.core->judge(hello_of(3)) == welcome::other_host);
+}
+
+TEST_CASE("the book gives up what neither it nor a handle needs") {
+    fixture f;
+    f.core->add({.id = 3, .urls = {"tcp://a:1"}});
+    CHECK(f.core->peers.size() == 1);
+    CHECK(f.core->remove(3));
+    CHECK(!f.core->remove(3));
+    CHECK(f.core->peers.empty());
+    {
+        const counted_ptr<node_peer> handle = f.core->peer(4);
+        f.core->forget_if_unused(4);
+        CHECK(f.core->peers.size() == 1);
+    }
+    f.core->forget_if_unused(4);
+    CHECK(f.core->peers.empty());
+}
+
+TEST_CASE("pauses get longer up to a limit, and a random part of up to a half less") {
+    fixture f;
+    duration longest = duration::zero();
+    for (unsigned tries = 1; tries < 40; ++tries) {
+        const duration pause = f.core->pause_after(tries);
+        CHECK(pause >= f.options.first_pause / 2);
+        CHECK(pause <= f.options.longest_pause);
+        longest = std::max(longest, pause);
+    }
+    CHECK(longest > f.options.longest_pause / 2);
+    CHECK(f.core->pause_after(30) != f.core->pause_after(30));
+}
+
+TEST_CASE("what waits for a connection ends when connecting is given up, with every attempt in the text") {
+    fixture f;
+    f.core->add({.id = 3, .urls = {"tcp://a:1"}});
+    f.world.run([](fixture& all) -> task<> {
+        const counted_ptr<node_peer> to = all.core->peer(3);
+        auto waiting = start(node_core::connected(to, false, 0));
+        CHECK(all.core->connects == 1);
+        to->explained = "  tcp://a:1: nobody there\n";
+        to->failure = make_error_code(errc::connection_refused);
+        ++to->failures;
+        to->change();
+        std::string text;
+        try {
+            static_cast<void>(co_await waiting);
+        } catch (const error& why) {
+            text = why.what();
+        }
+        CHECK_THAT(text, contains("node 3") && contains("nobody there"));
+    }(f));
+}
+
+TEST_CASE("what waits for a connection ends at the limit, whatever happens") {
+    fixture f;
+    f.core->add({.id = 3, .urls = {"tcp://a:1"}});
+    f.world.run([](fixture& all) -> task<> {
+        const auto got = co_await as_result(node_core::connected(all.core->peer(3), true, 0));
+        CHECK(got.error() == errc::timed_out);
+        const auto unmet = co_await as_result(node_core::connected(all.core->peer(8), true, 0));
+        CHECK(unmet.error() == errc::address_invalid);
+    }(f));
+    CHECK(f.world.now() >= 2 * f.options.connect_limit);
+}
+
+TEST_CASE("a full queue of changes drops the oldest and says how many") {
+    node_watcher queue(3);
+    for (node_id n = 1; n <= 5; ++n) queue.tell({node_change::came, n, {}, {}, 0});
+    CHECK(queue.take()->id == 3);
+    queue.tell({node_change::came, 6, {}, {}, 0});
+    CHECK(queue.take()->id == 4);
+    CHECK(queue.take()->id == 5);
+    CHECK(queue.take()->id == 6);
+    CHECK(!queue.take());
+    for (node_id n = 1; n <= 5; ++n) queue.tell({node_change::came, n, {}, {}, 0});
+    const auto first = queue.take();
+    CHECK(first->id == 3);
+    CHECK(first->missed == 2);
+}

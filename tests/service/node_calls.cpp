@@ -1,0 +1,106 @@
+#include <rdmacoro/service/node_calls.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/nodes.hpp"
+
+#include <memory>
+#include <optional>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+/// A node with calls, and a service for others.
+template <class T>
+struct participant {
+    explicit participant(node_id id, const node_options& options = {}) {
+        here.emplace(id, options);
+        peers.emplace(*here);
+        peers->serve(there.store);
+    }
+    /// The node first: its connections end then, and with them what `peers` has.
+    ~participant() { here.reset(); }
+    shop there;
+    std::optional<node_calls<T>> peers;
+    std::optional<node<T>> here;
+};
+
+template <class Body>
+void run_limited(Body body) {
+    scheduler on;
+    on.run([](Body run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
+}
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("nodes call each other by their ids, over one connection", "", node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        participant<TestType> nine(9);
+        const std::string url = co_await nine.here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        const std::string colour = co_await one.peers->call(9, kv::get, "colour");
+        CHECK(colour == "red");
+        const std::uint64_t sum = co_await nine.peers->call(1, kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        co_await one.peers->cast(9, kv::note, "a note");
+        while (nine.there.notes.empty()) co_await yield();
+        {
+            auto rows = co_await nine.peers->open(1, kv::scan, 100U);
+            std::size_t read = 0;
+            while (co_await rows.next()) ++read;
+            CHECK(read == 100);
+        }
+        CHECK(one.here->connections() == 1);
+        co_await one.here->close();
+        co_await nine.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a call to a node that stops ends with an error that names it, and the next goes to its next life", "",
+    node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        std::optional<participant<TestType>> nine(std::in_place, 9);
+        const std::string url = co_await nine->here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        auto waiting = start(one.peers->call(9, kv::wait));
+        while (nine->there.waiting == 0) co_await yield();
+        nine.reset();
+        std::string said;
+        try {
+            co_await waiting;
+        } catch (const error& failed) {
+            CHECK((failed.code() == errc::peer_lost || failed.code() == errc::closed ||
+                   failed.code() == call_errc::stopped));
+            said = failed.what();
+        }
+        CHECK_THAT(said, Catch::Contains("kv.wait") && Catch::Contains("node 9"));
+        nine.emplace(9);
+        co_await nine->here->listen(url);
+        const std::uint64_t sum = co_await one.peers->call(9, kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a limit of one connection is enough for calls to three nodes, and cuts none off", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1, {.connections = 1});
+        std::vector<std::unique_ptr<participant<TestType>>> others;
+        for (node_id id = 7; id <= 9; ++id) {
+            others.push_back(std::make_unique<participant<TestType>>(id));
+            const std::string url = co_await others.back()->here->listen(fresh_url<TestType>());
+            one.here->add({.id = id, .urls = {url}});
+        }
+        for (unsigned round = 0; round < 10; ++round) {
+            for (node_id id = 7; id <= 9; ++id) {
+                const std::uint64_t sum = co_await one.peers->call(id, kv::add, round, id);
+                CHECK(sum == round + id);
+                CHECK(one.here->connections() <= 1);
+            }
+        }
+        co_await one.here->close();
+    });
+}

@@ -1,0 +1,168 @@
+#include <rdmacoro/service/node_discovery.hpp>
+
+#include <rdmacoro/service/detail/udp_socket.hpp>
+
+#include "support/catch.hpp"
+#include "support/nodes.hpp"
+#include "support/run.hpp"
+
+#include <optional>
+#include <random>
+#include <string>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr const char* anywhere = "127.0.0.1:0";
+
+discovery_options often() {
+    discovery_options o;
+    o.interval = 3ms;
+    return o;
+}
+node_options quick() {
+    node_options o;
+    o.first_pause = 1ms;
+    o.longest_pause = 5ms;
+    return o;
+}
+
+template <class F>
+void run_nodes(F body) {
+    scheduler on{idle::yield{}};
+    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
+}
+
+/// Ends when it is true, whatever the number of turns.
+template <class Condition>
+task<> until(Condition met) {
+    while (!met()) co_await sleep_for(1ms);
+}
+
+}  // namespace
+
+TEST_CASE("nodes that know a host find the card of the node there, and the other way round") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2);
+        co_await one.listen(fresh_url<shm>());
+        co_await two.listen(fresh_url<shm>());
+        node_discovery at_one(one, anywhere, often());
+        node_discovery at_two(two, anywhere, often());
+        at_one.add_host(at_two.address());
+        at_one.add_host(at_one.address());  // the same list for all
+        CHECK(at_one.missing() == 2);
+        co_await until([&] { return at_one.missing() == 0; });
+        co_await say(one.peer(2), "found");
+        const std::string got = co_await hear(two.peer(1));
+        CHECK(got == "found");
+        co_await say(two.peer(1), "learned from the question");
+        const std::string answer = co_await hear(one.peer(2));
+        CHECK(answer == "learned from the question");
+    });
+}
+
+TEST_CASE("the list of hosts changes at run time, and names may be wrong") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2), three(3);
+        co_await two.listen(fresh_url<shm>());
+        co_await three.listen(fresh_url<shm>());
+        node_discovery at_one(one, anywhere, often());
+        node_discovery at_two(two, anywhere, often());
+        node_discovery at_three(three, anywhere, often());
+        at_one.add_host(at_two.address());
+        co_await until([&] { return at_one.missing() == 0; });
+        CHECK_THROWS_AS(at_one.add_host("no port"), error);
+        at_one.add_host("127.0.0.1:1");  // nothing answers there
+        at_one.add_host(at_three.address());
+        co_await until([&] { return at_one.missing() == 1; });
+        co_await say(one.peer(3), "hello");
+        CHECK(at_one.remove_host("127.0.0.1:1"));
+        CHECK(!at_one.remove_host("127.0.0.1:1"));
+        CHECK(at_one.missing() == 0);
+    });
+}
+
+TEST_CASE("a node that is lost goes back to the list, and its next life is found") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, quick());
+        std::optional<node<shm>> two(std::in_place, 2);
+        co_await two->listen(fresh_url<shm>());
+        node_discovery at_one(one, anywhere, often());
+        std::optional<node_discovery> at_two(std::in_place, *two, anywhere, often());
+        const std::string where = at_two->address();
+        at_one.add_host(where);
+        co_await until([&] { return at_one.missing() == 0; });
+        co_await say(one.peer(2), "first life");
+        const generation first = two->card().born;
+        at_two.reset();
+        two.reset();
+        co_await until([&] { return at_one.missing() == 1; });
+        two.emplace(2);
+        co_await two->listen(fresh_url<shm>());  // elsewhere
+        at_two.emplace(*two, where, often());
+        co_await until([&] { return at_one.missing() == 0; });
+        co_await say(one.peer(2), "second life");
+        const std::string got = co_await hear(two->peer(1));
+        CHECK(got == "second life");
+        CHECK(one.peer(2).born() != first);
+    });
+}
+
+TEST_CASE("groups do not find each other, the user's cards are not changed, and nonsense is refused") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2), other(2);
+        co_await two.listen(fresh_url<shm>());
+        co_await other.listen(fresh_url<shm>());
+        one.add(two.card());
+        discovery_options elsewhere = often();
+        elsewhere.group = 7;
+        node_discovery at_one(one, anywhere, often());
+        node_discovery at_two(two, anywhere, elsewhere);
+        node_discovery at_other(other, anywhere, often());
+        at_one.add_host(at_two.address());
+        at_one.add_host(at_other.address());
+        co_await until([&] { return at_one.missing() == 1 && at_two.refused() > 3; });
+        CHECK(at_two.refused() > 3);
+        co_await say(one.peer(2), "by the card that was given");
+        const std::string got = co_await hear(two.peer(1));
+        CHECK(got == "by the card that was given");
+        // Any bytes.
+        const auto nothing = [](void*, std::span<const std::byte>, const detail::inet_endpoint&) noexcept {};
+        detail::udp_socket stranger(one.owner(), anywhere, nothing, nullptr);
+        const auto target =
+            detail::inet_resolved::ask(detail::inet_address::parse("udp", at_one.address(), ""), 0)
+                .endpoints.at(0);
+        std::mt19937 random(seed());
+        const std::uint64_t before = at_one.refused();
+        std::vector<std::byte> bytes(random() % 2048);
+        for (int n = 0; n < 500; ++n) {
+            bytes.resize(random() % 2048);
+            for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+            stranger.send(bytes, target);
+            if (n % 20 == 0) co_await sleep_for(1ms);
+        }
+        co_await until([&] { return at_one.refused() > before; });
+        CHECK(at_one.missing() == 1);
+    });
+}
+
+TEST_CASE("no more cards are learned than the options say") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2), three(3);
+        co_await two.listen(fresh_url<shm>());
+        co_await three.listen(fresh_url<shm>());
+        discovery_options few = often();
+        few.most_nodes = 1;
+        node_discovery at_one(one, anywhere, few);
+        node_discovery at_two(two, anywhere, often());
+        node_discovery at_three(three, anywhere, often());
+        at_one.add_host(at_two.address());
+        co_await until([&] { return at_one.missing() == 0; });
+        at_one.add_host(at_three.address());
+        co_await until([&] { return at_one.refused() > 2; });
+        CHECK(at_one.missing() == 1);
+    });
+}

@@ -1,0 +1,360 @@
+#include <rdmacoro/service/node.hpp>
+
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+#include "support/nodes.hpp"
+
+#include <csignal>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+template <class F>
+void run_nodes(F body) {
+    scheduler on{idle::yield{}};
+    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
+}
+
+template <class Condition>
+task<> until(Condition met) {
+    while (!met()) co_await yield();
+}
+
+struct failure {
+    std::error_code code;
+    std::string text;
+};
+task<failure> failing(task<> what) {
+    try {
+        co_await std::move(what);
+    } catch (const std::system_error& e) {
+        co_return failure{e.code(), e.what()};
+    }
+    co_return failure{};
+}
+template <class Peer>
+task<> receive_any(Peer from) {
+    static_cast<void>(co_await from.recv_lent());
+}
+
+node_options hasty() {
+    node_options o;
+    o.hello_limit = 50ms;
+    o.close_limit = 50ms;
+    o.connect_limit = 2s;
+    o.first_pause = 1ms;
+    o.longest_pause = 10ms;
+    return o;
+}
+
+/// A hello as a node would say it, for tests to spoil.
+detail::node_hello honest_hello(node_id to) {
+    return {.to = to,
+            .to_born = {},
+            .attempt = 1,
+            .from = {.id = 7, .born = new_generation(), .host = host_identity::own(), .urls = {}}};
+}
+
+/// A node that says its number to node 1 at `address`, and then waits to be killed.
+template <class T>
+void be_killed(const std::string& address) {
+    scheduler on{idle::yield{}};
+    on.run([](std::string where) -> task<> {
+        node<T> here(2);
+        here.add({.id = 1, .urls = {std::move(where)}});
+        auto there = here.peer(1);
+        co_await say(there, "ready");
+        static_cast<void>(co_await hear(there, 4));  // never sent
+        co_await sleep_for(60s);
+    }(address));
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("what waits for a node that is killed ends with an error that names it", "",
+                        node_transports) {
+    child_process child(be_killed<TestType>);
+    run_nodes([&child]() -> task<> {
+        node<TestType> one(1);
+        auto changes = one.watch();
+        child.tell(co_await one.listen(fresh_url<TestType>()));
+        auto there = one.peer(2);
+        const std::string ready = co_await hear(there);
+        CHECK(ready == "ready");
+        const generation life = there.born();
+        const std::string name = "node 2 (generation " + to_string(life) + ")";
+        auto receiving = start(failing(receive_any(there)));
+        const std::vector<std::byte> much(8 << 20);
+        auto sending = start(
+            failing([](auto p, const auto* bytes) -> task<> { co_await p.ssend(*bytes, 5); }(there, &much)));
+        co_await sleep_for(2ms);
+        child.kill();
+        const failure received_none = co_await receiving;
+        CHECK(received_none.code == errc::peer_lost);
+        CHECK_THAT(received_none.text, contains(name));
+        const failure unsent = co_await sending;
+        CHECK(unsent.code == errc::peer_lost);
+        CHECK_THAT(unsent.text, contains(name));
+        const node_event came = co_await changes.next();
+        CHECK(came.what == node_change::came);
+        const node_event gone = co_await changes.next();
+        CHECK(gone.what == node_change::failed);
+        CHECK(gone.id == 2);
+        CHECK(gone.born == life);
+        CHECK(gone.why == errc::peer_lost);
+        CHECK(one.connections() == 0);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("connections that say nothing are few, and give way to nodes", "", node_transports) {
+    run_nodes([]() -> task<> {
+        node_options few = hasty();
+        few.unnamed_connections = 2;
+        node<TestType> one(1, few), two(2, hasty());
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        std::vector<endpoint<TestType>> silent;
+        for (int n = 0; n < 6; ++n) silent.push_back(co_await connect<TestType>(where));
+        two.add(one.card());
+        co_await say(two.peer(1), "hello");
+        const std::string got = co_await hear(one.peer(2));
+        CHECK(got == "hello");
+        CHECK(one.connections() == 1);
+        for (auto& each : silent) {
+            const auto dropped = co_await as_result(each.recv_lent());
+            CHECK(!dropped);
+        }
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("any bytes as a hello end that connection, and nothing else", "", node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1, hasty()), two(2);
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        two.add(one.card());
+        co_await say(two.peer(1), "before");
+        std::mt19937 random(seed());
+        const std::vector<std::byte> good = detail::encode_hello(honest_hello(1));
+        for (int n = 0; n < 120; ++n) {
+            std::vector<std::byte> bytes = good;
+            if (n % 3 == 0) {
+                bytes.resize(random() % good.size());
+            } else if (n % 3 == 1) {
+                for (unsigned wrong = 0; wrong < 1 + random() % 4; ++wrong)
+                    bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+            } else {
+                bytes.resize(random() % 4096);
+                for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+            }
+            auto stranger = co_await connect<TestType>(where);
+            co_await stranger.send(bytes, detail::hello_tag);
+            static_cast<void>(co_await as_result(timeout(stranger.recv_lent(), 500ms)));
+        }
+        co_await say(two.peer(1), "after");
+        const std::string first = co_await hear(one.peer(2));
+        const std::string second = co_await hear(one.peer(2));
+        CHECK(first == "before");
+        CHECK(second == "after");
+    });
+}
+
+TEST_CASE("a node is told which version the other one speaks") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        const std::string where = fresh_url<shm>();
+        auto listening = co_await listen<shm>(where);
+        one.add({.id = 2, .urls = {where}});
+        auto sending = start(failing(say(one.peer(2), "hello")));
+        auto made = co_await listening.accept();
+        static_cast<void>(co_await made.recv_lent(detail::hello_tag));
+        detail::node_answer answer;
+        answer.from = {.id = 2, .born = new_generation(), .host = {}, .urls = {}};
+        std::vector<std::byte> bytes = detail::encode_answer(answer);
+        bytes[4] = std::byte{99};
+        co_await made.send(bytes, detail::answer_tag);
+        const failure refused = co_await sending;
+        CHECK(refused.code == errc::version_mismatch);
+        CHECK_THAT(refused.text, contains("99") && contains("node 2"));
+    });
+}
+
+TEST_CASE("hellos for another node, of a known id or with another host are refused with the reason") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        const std::string where = co_await one.listen(fresh_url<shm>());
+        node_card known{.id = 7, .host = host_identity::own(), .urls = {}};
+        one.add(known);
+        const auto verdict_on = [](std::string at, detail::node_hello said) -> task<detail::welcome> {
+            auto stranger = co_await connect<shm>(at);
+            const std::vector<std::byte> bytes = detail::encode_hello(said);
+            co_await stranger.send(bytes, detail::hello_tag);
+            const message got = co_await stranger.recv_lent(detail::answer_tag);
+            std::uint32_t version = 0;
+            co_return detail::decode_answer(got.bytes(), version).value().verdict;
+        };
+        detail::node_hello hello = honest_hello(1);
+        const auto accepted = co_await verdict_on(where, hello);
+        CHECK(accepted == detail::welcome::accepted);
+        hello.to = 3;
+        const auto other = co_await verdict_on(where, hello);
+        CHECK(other == detail::welcome::other_node);
+        hello = honest_hello(1);
+        hello.from.id = 1;
+        const auto same_id = co_await verdict_on(where, hello);
+        CHECK(same_id == detail::welcome::other_node);
+        hello = honest_hello(1);
+        hello.to_born = generation{5};
+        const auto life = co_await verdict_on(where, hello);
+        CHECK(life == detail::welcome::other_generation);
+        hello = honest_hello(1);
+        hello.from.host.boot[3] ^= 1;
+        const auto host = co_await verdict_on(where, hello);
+        CHECK(host == detail::welcome::other_host);
+    });
+}
+
+TEST_CASE("a node that says it leaves and stays is cut off after a time") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        auto changes = one.watch();
+        const std::string where = co_await one.listen(fresh_url<shm>());
+        auto stranger = co_await connect<shm>(where);
+        const std::vector<std::byte> bytes = detail::encode_hello(honest_hello(1));
+        co_await stranger.send(bytes, detail::hello_tag);
+        static_cast<void>(co_await stranger.recv_lent(detail::answer_tag));
+        const std::byte word{99};
+        co_await stranger.send(std::span<const std::byte>(&word, 1), detail::last_word_tag);
+        const node_event came = co_await changes.next();
+        CHECK(came.what == node_change::came);
+        const node_event left = co_await changes.next();
+        CHECK(left.what == node_change::left);
+        CHECK(one.connections() == 0);
+    });
+}
+
+TEST_CASE("an exception of a connection's function ends that connection, and others go on") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2), three(3);
+        co_await one.listen(fresh_url<shm>());
+        one.on_connection([](auto& peer, node_id id, generation) -> task<> {
+            const message got = co_await peer.recv_lent();
+            if (id == 2) throw std::runtime_error("not that");
+            co_await peer.send(got.bytes(), 2);
+            static_cast<void>(co_await peer.recv_lent());
+        });
+        two.add(one.card());
+        three.add(one.card());
+        auto bad = two.peer(1);
+        co_await say(bad, "hello");
+        const failure ended = co_await failing(receive_any(bad));
+        CHECK(ended.code);
+        co_await say(three.peer(1), "hello");
+        const std::string got = co_await hear(three.peer(1), 2);
+        CHECK(got == "hello");
+    });
+}
+
+TEST_CASE("a node whose closing is cut short ends like any other") {
+    run_nodes([]() -> task<> {
+        std::optional<node<shm>> one(std::in_place, 1);
+        node<shm> two(2);
+        co_await two.listen(fresh_url<shm>());
+        one->add(two.card());
+        two.add({.id = 1, .urls = {fresh_url<shm>()}});
+        two.on_connection([](auto&, node_id, generation) -> task<> { co_await sleep_for(60s); });
+        co_await say(one->peer(2), "never received");
+        const auto cut = co_await as_result(timeout(one->close(), 0ms));
+        CHECK((cut || cut.error() == errc::timed_out));
+        const failure after = co_await failing(say(one->peer(2), "after it"));
+        CHECK(after.code == errc::closed);
+        one.reset();
+    });
+}
+
+TEST_CASE(
+    "messages of connections that have ended are received in order, and while they are not, no more come") {
+    run_nodes([]() -> task<> {
+        node_options brief = hasty();
+        brief.connect_limit = 300ms;
+        std::optional<node<shm>> one(std::in_place, 1);
+        const std::string where = co_await one->listen(fresh_url<shm>());
+        one->add({.id = 2, .urls = {fresh_url<shm>()}});
+        auto back = one->peer(2);
+        failure refused;
+        int lives = 0;
+        for (; !refused.code && lives < 20; ++lives) {
+            node<shm> two(2, brief);
+            two.add({.id = 1, .urls = {where}});
+            refused = co_await failing(say(two.peer(1), "first of " + std::to_string(lives), 1));
+            if (!refused.code) co_await say(two.peer(1), "second of " + std::to_string(lives), 2);
+            co_await two.close();
+            co_await until([&] { return one->connections() == 0; });
+        }
+        CHECK(refused.code == errc::connection_refused);
+        CHECK_THAT(refused.text, contains("does not receive"));
+        CHECK(lives == 1 + static_cast<int>(detail::node_peer::most_leftovers));
+        for (int n = 0; n + 1 < lives; ++n) {
+            const std::string second = co_await hear(back, 2);
+            CHECK(second == "second of " + std::to_string(n));
+        }
+        const std::string first = co_await hear(back, 1);
+        CHECK(first == "first of 0");
+        one.reset();  // with the rest
+        const failure over = co_await failing(receive_any(back));
+        CHECK(over.code == errc::closed);
+    });
+}
+
+TEST_CASE("messages over connections that are closed as idle are all received, in order") {
+    run_nodes([]() -> task<> {
+        node_options narrow;
+        narrow.connections = 1;
+        node<shm> hub(1, narrow), a(2), b(3);
+        for (node<shm>* leaf : {&a, &b}) {
+            co_await leaf->listen(fresh_url<shm>());
+            hub.add(leaf->card());
+        }
+        auto hub_at_a = a.peer(1);  // not in the book: kept as long as there is a handle
+        auto hub_at_b = b.peer(1);
+        for (int n = 0; n < 4; ++n) {
+            co_await say(hub.peer(2), std::to_string(n));
+            co_await say(hub.peer(3), std::to_string(n));
+        }
+        for (int n = 0; n < 4; ++n) {
+            const std::string at_a = co_await hear(hub_at_a);
+            const std::string at_b = co_await hear(hub_at_b);
+            CHECK(at_a == std::to_string(n));
+            CHECK(at_b == std::to_string(n));
+        }
+    });
+}
+
+TEST_CASE("strangers that come and go leave no memory of themselves") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        const std::string where = co_await one.listen(fresh_url<shm>());
+        auto changes = one.watch();
+        for (node_id id = 100; id < 160; ++id) {
+            node<shm> stranger(id);
+            stranger.add(one.card());
+            co_await say(stranger.peer(1), "a message that is never received");
+            co_await stranger.close();
+        }
+        int left = 0;
+        while (left < 60) {
+            const node_event change = co_await changes.next();
+            if (change.what == node_change::left) ++left;
+        }
+        for (node_id id = 100; id < 160; ++id) {
+            while (one.explain(id).find("never met") == std::string::npos) co_await yield();
+        }
+        CHECK(one.connections() == 0);
+    });
+}

@@ -1,0 +1,51 @@
+#pragma once
+
+// Nodes over one transport, for tests that are the same over each.
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/service/node.hpp>
+#include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include <unistd.h>
+
+namespace rdmacoro::test {
+
+/// A URL that nobody else of this machine listens at.
+template <class T>
+std::string fresh_url() {
+    static int made = 0;
+    if (std::string_view(T::name) == "tcp") return "tcp://127.0.0.1:0";
+    return std::string(std::string_view(T::name)) + "://node-" + std::to_string(::getpid()) + '-' +
+           std::to_string(++made);
+}
+
+#if RDMACORO_WITH_TCP
+using node_transports = std::tuple<shm, tcp>;
+#else
+using node_transports = std::tuple<shm>;
+#endif
+
+/// How long a test of nodes may take.
+inline constexpr duration nodes_limit = std::chrono::seconds(40);
+
+/// One text as a message.
+template <class Peer>
+task<> say(Peer to, std::string what, tag_type tag = 1) {
+    co_await to.send(what, tag);
+}
+/// The next message as a text.
+template <class Peer>
+task<std::string> hear(Peer from, tag_match wanted = any_tag) {
+    const message got = co_await from.recv_lent(wanted);
+    co_return std::string(reinterpret_cast<const char*>(got.bytes().data()), got.size());
+}
+
+}  // namespace rdmacoro::test

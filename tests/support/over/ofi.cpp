@@ -1,0 +1,37 @@
+#include <rdmacoro/messaging/messaging.hpp>
+
+#include "conformance/ofi_transports.hpp"
+#include "support/over/lists_over.hpp"
+
+namespace rdmacoro::test {
+
+namespace {
+
+template <class Variant>
+constexpr traits of(std::string_view name, bool real, bool puts_before_sends = false) {
+    traits found = erased::traits_of<Variant>(name);
+    found.real = real;
+    found.puts_before_sends = puts_before_sends && !found.delegates_matching;
+    found.moves = in_turns::all_but_gets;
+    found.fills_in_turns = !found.delegates_matching;
+    found.serves_bare_links = true;
+    found.stored_by_library = found.delegates_matching;
+    return found;
+}
+
+constinit const erased::variant_of<ofi_tcp> over_ofi_tcp{of<ofi_tcp>("ofi_tcp", true, true)};
+// The stand-in allocates in this process, and is made for rules, not for speed.
+constinit const erased::variant_of<ofi_gni> over_ofi_gni{of<ofi_gni>("ofi_gni", false)};
+#if RDMACORO_OFI_MATCHED_SUITE
+// Not shm, whose matching works from libfabric 1.19 on.
+constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_gni};
+#else
+constinit const erased::variant_of<ofi_shm> over_ofi_shm{of<ofi_shm>("ofi_shm", true)};
+constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_shm, &over_ofi_gni};
+#endif
+
+}  // namespace
+
+constinit const variants over_ofi{all};
+
+}  // namespace rdmacoro::test

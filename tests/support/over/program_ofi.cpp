@@ -1,0 +1,10 @@
+// The conformance suite over libfabric, with the toolkit's matching or with the provider's.
+
+#include "support/any_transport.hpp"
+
+namespace rdmacoro::test {
+
+static constinit const variants* const parts[] = {&over_ofi};
+constinit const std::span<const variants* const> program_variants{parts};
+
+}  // namespace rdmacoro::test

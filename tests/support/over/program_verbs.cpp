@@ -1,0 +1,10 @@
+// The conformance suite over verbs devices, perhaps in a virtual machine.
+
+#include "support/any_transport.hpp"
+
+namespace rdmacoro::test {
+
+static constinit const variants* const parts[] = {&over_verbs};
+constinit const std::span<const variants* const> program_variants{parts};
+
+}  // namespace rdmacoro::test

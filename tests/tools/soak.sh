@@ -1,0 +1,46 @@
+#!/bin/sh
+# soak ends well where all is well, after it has killed, stopped and restarted processes; it notices a wrong byte; and a wrong command
+# line ends with 2.
+# Usage: soak.sh PATH_OF_SOAK
+set -eu
+soak=${1:?usage: soak.sh PATH_OF_SOAK}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    for file in out err; do
+        if [ -s "$work/$file" ]; then sed "s/^/  $file: /" "$work/$file"; fi
+    done
+    exit 1
+}
+# runs STATUS ARGUMENT...: within two minutes, with this status.
+runs() {
+    wanted=$1
+    shift
+    got=0
+    timeout 150 "$soak" "$@" >"$work/out" 2>"$work/err" || got=$?
+    [ "$got" -eq "$wanted" ] || fail "soak $*: status $got, not $wanted"
+}
+# counted NAME LEAST: the summary has at least so many.
+counted() {
+    value=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/out" "$1")
+    [ "$value" -ge "$2" ] || fail "$1 is $value, less than $2"
+}
+
+runs 0 --minutes 0.2 --workers 3 --links 2 --kill-every 2 --stop-every 1 --longest-stop 1 --json -
+counted rounds 10
+counted messages 50
+counted gets_and_puts 1
+counted kills 1
+counted stops 1
+counted restarts 1
+
+runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --corrupt 10
+grep -q '^fault: .*wrong bytes in a message' "$work/out" || fail "a wrong byte was not noticed"
+
+runs 2 --transports carrier-pigeon
+grep -q 'this build has shm' "$work/err" || fail "the message does not say which transports there are"
+runs 2 --workers 1
+runs 0 --help
+grep -q -- '--kill-every' "$work/out" || fail "--help names no options"

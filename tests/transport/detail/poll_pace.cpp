@@ -1,0 +1,55 @@
+#include <rdmacoro/transport/detail/poll_pace.hpp>
+
+#include "support/catch.hpp"
+
+using namespace rdmacoro;
+using detail::poll_pace;
+
+namespace {
+
+time_point at(long microseconds) {
+    return time_point(std::chrono::hours(1) + std::chrono::microseconds(microseconds));
+}
+
+/// Turns at one time until one does not poll.
+unsigned polls_in_a_row(poll_pace& pace, time_point now) {
+    unsigned polls = 0;
+    while (polls < 10000 && pace.due(now)) ++polls;
+    return polls;
+}
+
+}  // namespace
+
+TEST_CASE("a network at rest is polled once in eight microseconds, and after each longer turn") {
+    poll_pace pace;
+    static_cast<void>(polls_in_a_row(pace, at(0)));
+    unsigned polls = 0;
+    for (long turn = 1; turn <= 8000; ++turn) polls += pace.due(at(turn / 10)) ? 1 : 0;
+    CHECK(polls == 100);
+    for (long turn = 1; turn <= 100; ++turn) CHECK(pace.due(at(1000 + 50 * turn)));
+}
+
+TEST_CASE("after a post each turn polls for a while") {
+    poll_pace pace;
+    static_cast<void>(polls_in_a_row(pace, at(0)));
+    pace.posted();
+    CHECK(polls_in_a_row(pace, at(0)) == poll_pace::polls_after_post);
+}
+
+TEST_CASE("completions soon after each other make each turn poll, the same number far apart does not") {
+    poll_pace pace;
+    static_cast<void>(polls_in_a_row(pace, at(0)));
+    for (unsigned n = 0; n < 10 * poll_pace::hot_after; ++n) pace.brought(at(1000 * n));
+    CHECK(polls_in_a_row(pace, at(100000)) == 1);
+    for (unsigned n = 1; n < poll_pace::hot_after; ++n) pace.brought(at(200000 + n));
+    CHECK(polls_in_a_row(pace, at(300000)) == 1);
+    for (unsigned n = 0; n < poll_pace::hot_after; ++n) pace.brought(at(400000 + n));
+    CHECK(polls_in_a_row(pace, at(400010)) >= poll_pace::polls_when_hot);
+}
+
+TEST_CASE("a post does not shorten the time in which each turn polls") {
+    poll_pace pace;
+    for (unsigned n = 0; n < poll_pace::hot_after; ++n) pace.brought(at(n));
+    pace.posted();
+    CHECK(polls_in_a_row(pace, at(10)) >= poll_pace::polls_when_hot);
+}

@@ -1,0 +1,289 @@
+#include <rdmacoro/transport/plain_stream.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+#include "support/pattern.hpp"
+#include "support/run.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A peer without the toolkit: a blocking socket. Its steps are for a thread of its own; what fails is an exception there.
+class blocking_socket {
+public:
+    explicit blocking_socket(int fd) : fd_(fd) {
+        if (fd < 0) throw std::runtime_error("no socket");
+        const timeval limit{30, 0};
+        ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    }
+    /// Connects to "socket://127.0.0.1:PORT".
+    static blocking_socket to(const std::string& url) {
+        blocking_socket made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        at.sin_port = htons(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
+        if (::connect(made.fd_, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0)
+            throw std::runtime_error("connect");
+        return made;
+    }
+    blocking_socket(blocking_socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    blocking_socket& operator=(blocking_socket&&) = delete;
+    ~blocking_socket() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+
+    void send(std::span<const std::byte> bytes) const {
+        while (!bytes.empty()) {
+            const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            if (sent <= 0) throw std::runtime_error("send");
+            bytes = bytes.subspan(static_cast<std::size_t>(sent));
+        }
+    }
+    [[nodiscard]] std::vector<std::byte> receive_all() const {
+        std::vector<std::byte> all;
+        std::array<std::byte, 8192> some;
+        for (;;) {
+            const ssize_t got = ::recv(fd_, some.data(), some.size(), 0);
+            if (got < 0) throw std::runtime_error("recv");
+            if (got == 0) return all;
+            all.insert(all.end(), some.begin(), some.begin() + got);
+        }
+    }
+    void end() const { ::shutdown(fd_, SHUT_WR); }
+    /// So that its close is a reset.
+    void reset_at_close() const {
+        const linger at_once{1, 0};
+        ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+
+private:
+    int fd_;
+};
+
+/// Runs `peer` on a thread while `own` is run; throws what failed.
+template <class Peer>
+void beside(Peer peer, scheduler& on, task<> own) {
+    std::exception_ptr failure;
+    std::thread other([&] {
+        try {
+            peer();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    });
+    std::exception_ptr mine;
+    try {
+        on.run([](task<> body) -> task<> { co_await timeout(std::move(body), 60s); }(std::move(own)));
+    } catch (...) {
+        mine = std::current_exception();
+    }
+    other.join();
+    if (mine) std::rethrow_exception(mine);
+    if (failure) std::rethrow_exception(failure);
+}
+
+task<std::vector<std::byte>> read_to_end(plain_stream& from, std::size_t most) {
+    std::vector<std::byte> all;
+    std::vector<std::byte> some(most);
+    while (const std::size_t got = co_await from.read_some(some))
+        all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(got));
+    co_return all;
+}
+
+}  // namespace
+
+TEST_CASE("a plain socket that connects is talked with, both ways at once, while parked and while spinning") {
+    const auto there = pattern(3'000'000, 1);
+    const auto back = pattern(2'000'000, 2);
+    const auto talk = [&](scheduler& on) {
+        auto listening = on.run(listen_plain("127.0.0.1:0"));
+        std::vector<std::byte> got;
+        beside(
+            [&, url = listening.address()] {
+                const auto peer = blocking_socket::to(url);
+                std::thread sending([&] {
+                    peer.send(there);
+                    peer.end();
+                });
+                got = peer.receive_all();
+                sending.join();
+            },
+            on,
+            [](plain_listener& from, std::span<const std::byte> expected,
+               std::span<const std::byte> answer) -> task<> {
+                auto stream = co_await from.accept();
+                auto reading = start(read_to_end(stream, 10'000));
+                co_await stream.write(answer);
+                co_await stream.shutdown();
+                const auto all = co_await reading;
+                CHECK(same_bytes(all, expected));
+                CHECK(stream.at_end());
+                const auto late = co_await as_result(stream.write(answer));
+                CHECK(late.error() == errc::closed);
+                co_await stream.close();
+            }(listening, there, back));
+        CHECK(same_bytes(got, back));
+    };
+    scheduler parks{idle::adaptive(0ns, 0ns)};
+    talk(parks);
+    CHECK(parks.parks() > 0);
+    scheduler spins{idle::spin{}};
+    talk(spins);
+}
+
+TEST_CASE("a plain socket that listens is connected to, and one that does not is named") {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof at;
+    REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0);
+    REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+    const std::string url = "socket://127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+    scheduler on;
+    std::string text;
+    try {
+        static_cast<void>(on.run(connect_plain(url)));
+    } catch (const error& why) {
+        CHECK(why.code() == errc::connection_refused);
+        text = why.what();
+    }
+    CHECK(text.find(url) != std::string::npos);
+    CHECK_THROWS_AS(on.run(connect_plain("no port")), error);
+    CHECK_THROWS_AS(on.run(listen_plain(url)), error);  // it is taken
+
+    REQUIRE(::listen(fd, 1) == 0);
+    beside(
+        [fd] {
+            const blocking_socket peer(::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC));
+            const auto got = peer.receive_all();
+            peer.send(got);
+        },
+        on,
+        [](std::string to) -> task<> {
+            auto stream = co_await connect_plain(to);
+            const std::uint32_t words[] = {1, 2, 3};
+            co_await stream.write(words);
+            co_await stream.shutdown();
+            std::array<std::uint32_t, 3> back{};
+            const auto all = co_await stream.read_exactly(back);
+            CHECK(all == sizeof back);
+            CHECK(back == std::array<std::uint32_t, 3>{1, 2, 3});
+            const auto end = co_await stream.read_exactly(back);
+            CHECK(end == 0);
+        }(url));
+    ::close(fd);
+}
+
+TEST_CASE("a read or write that is canceled loses nothing; a stream cut short, and a reset, are errors") {
+    scheduler on;
+    auto listening = on.run(listen_plain("127.0.0.1:0"));
+    std::atomic<int> step{0};
+    std::vector<std::byte> got;
+    beside(
+        [&, url = listening.address()] {
+            {
+                const auto peer = blocking_socket::to(url);
+                step.wait(0);
+                peer.send(pattern(7, 1));
+                peer.end();
+                step.wait(1);
+                got = peer.receive_all();
+            }
+            const auto second = blocking_socket::to(url);
+            second.reset_at_close();
+        },
+        on,
+        [](plain_listener& from, std::atomic<int>& now) -> task<> {
+            auto stream = co_await from.accept();
+            std::vector<std::byte> ten(10);
+            const auto none = co_await as_result(timeout(stream.read_some(ten), 5ms));
+            CHECK(none.error() == errc::timed_out);
+            auto reading = start(as_result(stream.read_exactly(ten)));
+            const auto second = co_await as_result(stream.read_some(ten));
+            CHECK(second.error() == errc::invalid_argument);
+            now = 1;
+            now.notify_all();
+            const auto cut = co_await reading;
+            CHECK(cut.error() == errc::closed);
+            CHECK(cut.info() == 7);
+            CHECK(is_pattern(std::span(ten).first(7), 1));
+            // The peer does not read yet: a long write does not end, and what it wrote is counted.
+            const auto data = pattern(30'000'000, 2);
+            std::size_t written = 0;
+            while (written < data.size()) {
+                const auto some =
+                    co_await as_result(timeout(stream.write(std::span(data).subspan(written)), 20ms));
+                written = some ? data.size() : written + some.info();
+                now = 2;
+                now.notify_all();
+            }
+            co_await stream.close();
+            auto other = co_await from.accept();
+            const auto lost = co_await as_result(other.read_some(ten));
+            CHECK((lost.error() == errc::peer_lost));
+            other.abort();
+            const auto after = co_await as_result(other.read_some(ten));
+            CHECK(after.error() == errc::closed);
+        }(listening, step));
+    CHECK(same_bytes(got, pattern(30'000'000, 2)));
+}
+
+TEST_CASE("nc and socat talk with it, where they are installed") {
+    scheduler on;
+    int talked = 0;
+    struct program {
+        const char* works;    // whether it is there and runs
+        const char* command;  // with %s for the port
+    };
+    for (const auto& [works, command] :
+         {program{"socat -V", "socat - TCP:127.0.0.1:%s"},
+          program{"nc -h 2>&1 | grep -e -N", "nc -N 127.0.0.1 %s"},
+          program{"nc.openbsd -h 2>&1 | grep -e -N", "nc.openbsd -N 127.0.0.1 %s"}}) {
+        if (std::system(("(" + std::string(works) + ") >/dev/null 2>&1").c_str()) != 0) continue;
+        CAPTURE(command);
+        auto listening = on.run(listen_plain("127.0.0.1:0"));
+        const std::string url = listening.address();
+        const std::string port = url.substr(url.rfind(':') + 1);
+        std::string line(command);
+        line.replace(line.find("%s"), 2, port);
+        std::string said;
+        beside(
+            [&] {
+                std::FILE* const pipe = ::popen(("printf 'hello from outside' | " + line).c_str(), "r");
+                if (pipe == nullptr) throw std::runtime_error("popen");
+                char text[200];
+                while (const std::size_t some = std::fread(text, 1, sizeof text, pipe))
+                    said.append(text, some);
+                ::pclose(pipe);
+            },
+            on,
+            [](plain_listener& from) -> task<> {
+                auto stream = co_await from.accept();
+                const auto all = co_await read_to_end(stream, 7);
+                CHECK(std::string_view(reinterpret_cast<const char*>(all.data()), all.size()) ==
+                      "hello from outside");
+                co_await stream.write(std::string_view("hello from here"));
+                co_await stream.close();
+            }(listening));
+        CHECK(said == "hello from here");
+        ++talked;
+    }
+    if (talked == 0) WARN("neither nc nor socat is installed");
+}

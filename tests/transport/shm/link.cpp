@@ -1,0 +1,155 @@
+#include <rdmacoro/transport/shm/link.hpp>
+
+#include <rdmacoro/rdmacoro.hpp>
+
+#include "support/catch.hpp"
+#include "support/shm_pair.hpp"
+
+#include <array>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+static_assert(one_sided_link<shm::link<recording_sink>>);
+static_assert(shared_copy_link<shm::link<recording_sink>>);
+
+TEST_CASE("messages of every kind of record arrive in order") {
+    shm_pair p;
+    // One cell, several cells, a block, a whole block.
+    const std::size_t sizes[] = {0, 48, 49, 1008, 1009, p.to_far->capabilities().max_message};
+    recording_completion unused;
+    for (std::uint64_t n = 0; n < 6; ++n) {
+        const auto payload = pattern(sizes[n], static_cast<unsigned>(n));
+        REQUIRE(p.to_far->post(header_of(n), const_buffers(std::span<const std::byte>(payload)), unused) ==
+                post_result::done);
+    }
+    REQUIRE(p.until([&] { return p.at_far.count == 6; }));
+    for (std::uint64_t n = 0; n < 6; ++n) {
+        CHECK(p.at_far.messages[n].number == n);
+        CHECK(p.at_far.messages[n].payload == pattern(sizes[n], static_cast<unsigned>(n)));
+    }
+    CHECK(unused.calls == 0);
+}
+
+TEST_CASE("a message that the sink defers is offered again before any behind it") {
+    shm_pair p;
+    p.at_far.refuse = 3;
+    const std::vector<std::byte> short_one = pattern(8);
+    const std::vector<std::byte> long_one = pattern(3000);
+    REQUIRE(p.to_far->post_copied(header_of(1), const_buffers(std::span<const std::byte>(long_one))) ==
+            post_result::done);
+    REQUIRE(p.to_far->post_copied(header_of(2), const_buffers(std::span<const std::byte>(short_one))) ==
+            post_result::done);
+    REQUIRE(p.until([&] { return p.at_far.count == 2; }));
+    CHECK(p.at_far.offers == 5);
+    CHECK(p.at_far.messages[0].number == 1);
+    CHECK(p.at_far.messages[1].number == 2);
+}
+
+TEST_CASE("a full ring answers retry, and the sink is notified when there is room") {
+    shm_pair p;
+    p.at_far.refuse_all = true;
+    std::uint64_t posted = 0;
+    while (p.to_far->post_copied(header_of(posted), {}) == post_result::done) ++posted;
+    REQUIRE(posted > 0);
+    CHECK(posted <= p.near.options().shape.cells);
+    CHECK(p.at_near.writables == 0);
+    p.at_far.refuse_all = false;
+    REQUIRE(p.until([&] { return p.at_near.writables == 1; }));
+    CHECK(p.to_far->post_copied(header_of(posted), {}) == post_result::done);
+    REQUIRE(p.until([&] { return p.at_far.count == posted + 1; }));
+    CHECK(p.at_far.messages.back().number == posted);
+}
+
+TEST_CASE("a payload in a block can be lent, one in a cell can't") {
+    shm_pair p;
+    p.at_far.keep_with = [&] { return p.to_near->keep(); };
+    const std::vector<std::byte> short_one = pattern(8);
+    const std::vector<std::byte> long_one = pattern(3000);
+    REQUIRE(p.to_far->post_copied(header_of(1), const_buffers(std::span<const std::byte>(short_one))) ==
+            post_result::done);
+    REQUIRE(p.to_far->post_copied(header_of(2), const_buffers(std::span<const std::byte>(long_one))) ==
+            post_result::done);
+    REQUIRE(p.until([&] { return p.at_far.count == 2; }));
+    REQUIRE(p.at_far.kept.size() == 1);
+    CHECK(p.at_far.messages[0].payload == short_one);
+    // It stays readable when the link is gone.
+    p.to_near.reset();
+    const auto lent = p.at_far.kept[0].bytes();
+    CHECK(std::vector<std::byte>(lent.begin(), lent.end()) == long_one);
+}
+
+TEST_CASE("closing ends what was begun, notifies this sink at once and the other when it has read all") {
+    shm_pair p;
+    const std::vector<std::byte> data = pattern(8);
+    REQUIRE(p.to_far->post_copied(header_of(1), const_buffers(std::span<const std::byte>(data))) ==
+            post_result::done);
+    p.to_far->close(make_error_code(errc::closed));
+    CHECK(p.at_near.downs == 1);
+    CHECK(p.at_near.reason == errc::closed);
+    CHECK(p.to_far->post_copied(header_of(2), {}) == post_result::failed);
+    REQUIRE(p.until([&] { return p.at_far.downs == 1; }));
+    CHECK(p.at_far.reason == errc::peer_lost);
+    CHECK(p.at_far.count == 1);
+    CHECK_FALSE(p.at_far.after_down);
+    p.to_far->close(make_error_code(errc::closed));
+    CHECK(p.at_near.downs == 1);
+}
+
+namespace {
+/// Sends until one waits; what is said about that one.
+task<> send_until_one_waits(std::string name, std::latch& done, std::string& stage, next_actor& next) {
+    auto peer = co_await connect<shm>(name, {.retry_for = 10s});
+    const std::vector<std::byte> data(100);
+    std::uint64_t answer = 0;
+    co_await peer.recv(bytes_of(answer));
+    for (bool waits = false; !waits;) {
+        auto sending = start(peer.send(data, 1));
+        for (int n = 0; n < 100 && !sending.done(); ++n) co_await yield();
+        if (!sending.done()) {
+            const description all = scheduler::current()->describe();
+            for (const pending_operation& one : all.operations()) {
+                if (one.what != "send") continue;
+                stage = one.stage;
+                next = one.next;
+            }
+            waits = true;
+            done.count_down();
+        }
+        static_cast<void>(co_await as_result(sending));
+    }
+}
+}  // namespace
+
+TEST_CASE(
+    "a send that has no credit left because its peer stands still is said to wait for the peer's scheduler") {
+    const std::string name = shm_test_name();
+    std::latch done(1);
+    std::thread other([&] {
+        scheduler on{idle::yield{}};
+        endpoint<shm> end;
+        on.run([](const std::string& at, endpoint<shm>& into) -> task<> {
+            mailbox_options small;
+            small.unexpected_bytes = 16 * 1024;  // less than the ring takes
+            auto listening = co_await listen<shm>(at, small);
+            into = co_await listening.accept();
+            const std::uint64_t hello = 1;
+            co_await into.send(bytes_of(hello));
+            co_await sleep_for(20ms);  // polls the idle link no longer each turn; then it runs no more
+        }(name, end));
+        done.wait();
+        end.abort();
+    });
+    std::string stage;
+    next_actor next{};
+    scheduler on{impatient{}};
+    on.run(send_until_one_waits(name, done, stage, next));
+    other.join();
+    CHECK(stage == "waits for credit, and the peer has not taken what was sent");
+    CHECK(next == next_actor::peer_poll);
+}

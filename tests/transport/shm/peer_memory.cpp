@@ -1,0 +1,136 @@
+#include <rdmacoro/transport/shm/peer_memory.hpp>
+
+#include <rdmacoro/transport/shm/domain.hpp>
+
+#include "support/catch.hpp"
+#include "support/recording_sink.hpp"
+
+#include <cstdio>
+#include <vector>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail::shm;
+
+namespace {
+
+/// This process as its own peer.
+struct own_memory {
+    scheduler on;
+    domain_base domain{on, {}};
+    peer_memory peer;
+
+    own_memory() {
+        peer.map_table(domain.table_file(), domain.options().max_regions);
+        domain.shared_arena().open();
+        peer.map_arena(domain.shared_arena().file(),
+                       reinterpret_cast<std::uint64_t>(domain.shared_arena().base()),
+                       domain.shared_arena().bytes());
+    }
+    bool reach_self() {
+        const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+        peer.reach_through(peer_process(self.get(), ::getpid()));
+        return peer.vm_allowed();
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a process is read only where it can be reached, and may be") {
+    own_memory m;
+    CHECK_FALSE(m.peer.vm_allowed());
+    m.peer.reach_through(peer_process());
+    CHECK_FALSE(m.peer.vm_allowed());
+    CHECK(m.reach_self());
+    m.peer.forbid_process_vm();
+    CHECK_FALSE(m.peer.vm_allowed());
+}
+
+TEST_CASE("memory is copied both ways, and what is not mapped is out of bounds") {
+    own_memory m;
+    REQUIRE(m.reach_self());
+    const std::vector<std::byte> content = test::pattern(10'000);
+    std::vector<std::byte> there = content;
+    std::vector<std::byte> here(content.size());
+    const auto address = reinterpret_cast<std::uint64_t>(there.data());
+    CHECK(m.peer.reaches(address, there.size()));
+    CHECK(m.peer.copy(true, address, here.data(), here.size()) == errc::ok);
+    CHECK(here == content);
+    std::vector<std::byte> other = test::pattern(10'000, 2);
+    CHECK(m.peer.copy(false, address, other.data(), other.size()) == errc::ok);
+    CHECK(there == other);
+    CHECK(m.peer.copy(true, 64, here.data(), 8) == errc::out_of_bounds);
+}
+
+TEST_CASE("the peer's arena is reached without the kernel's permission, and only the arena") {
+    own_memory m;
+    const shared_memory piece = m.domain.allocate_shared(100);
+    const auto address = reinterpret_cast<std::uint64_t>(piece.bytes().data());
+    CHECK(m.peer.reaches(address, piece.bytes().size()));
+    std::uint64_t word = 77;
+    CHECK(m.peer.copy(false, address, reinterpret_cast<std::byte*>(&word), sizeof word) == errc::ok);
+    CHECK(piece.bytes()[0] == std::byte{77});
+    const auto end =
+        reinterpret_cast<std::uint64_t>(m.domain.shared_arena().base()) + m.domain.shared_arena().bytes();
+    CHECK(m.peer.reaches(end - 8, 8));
+    CHECK_FALSE(m.peer.reaches(end - 8, 9));
+    CHECK_FALSE(m.peer.reaches(address, static_cast<std::uint64_t>(-1)));
+    CHECK_FALSE(m.peer.reaches(reinterpret_cast<std::uint64_t>(&word), sizeof word));
+}
+
+TEST_CASE("the peer's table of regions says what is allowed, from the moment it changes") {
+    own_memory m;
+    std::vector<std::byte> memory(100);
+    region open = m.domain.register_memory(memory, access_rights::remote_read);
+    const remote_region there = open.remote();
+    CHECK(m.peer.check(there, access_rights::remote_read) == errc::ok);
+    CHECK(m.peer.check(there, access_rights::remote_write) == errc::access_denied);
+    remote_region beyond = there;
+    beyond.length = 101;
+    CHECK(m.peer.check(beyond, access_rights::remote_read) == errc::out_of_bounds);
+    open.reset();
+    CHECK(m.peer.check(there, access_rights::remote_read) == errc::bad_key);
+}
+
+TEST_CASE("a table or an arena of impossible size is refused") {
+    own_memory m;
+    peer_memory other;
+    for (const std::uint64_t entries : {std::uint64_t{0}, std::uint64_t{65'537}, ~std::uint64_t{0}})
+        CHECK_THROWS_AS(other.map_table(m.domain.table_file(), entries), error);
+    for (const std::uint64_t bytes : {std::uint64_t{0}, ~std::uint64_t{0}})
+        CHECK_THROWS_AS(other.map_arena(m.domain.shared_arena().file(), 0, bytes), error);
+    CHECK_FALSE(other.reaches(0, 1));
+    CHECK(other.arena_mapped() == 0);
+    CHECK(m.peer.arena_mapped() == m.domain.shared_arena().bytes());
+}
+
+TEST_CASE("the peer's arena takes address space when it is first used, and its board lives on") {
+    own_memory m;
+    const auto mapped_bytes = [] {
+        unsigned long pages = 0;
+        std::FILE* const file = std::fopen("/proc/self/statm", "r");
+        REQUIRE(file != nullptr);
+        CHECK(std::fscanf(file, "%lu", &pages) == 1);
+        std::fclose(file);
+        return pages * page_bytes;
+    };
+    const std::size_t arena = m.domain.shared_arena().bytes();
+    peer_memory peer;
+    const std::size_t before = mapped_bytes();
+    peer.map_arena(m.domain.shared_arena().file(),
+                   reinterpret_cast<std::uint64_t>(m.domain.shared_arena().base()), arena);
+    CHECK(mapped_bytes() - before < arena / 2);
+    peer.board()->mark(3);
+    auto piece = m.domain.allocate_shared(page_bytes);
+    piece.bytes()[7] = std::byte{42};
+    const auto address = reinterpret_cast<std::uint64_t>(piece.bytes().data());
+    REQUIRE(peer.reaches(address, page_bytes));
+    std::byte there{};
+    CHECK(peer.copy(true, address + 7, &there, 1) == errc::ok);
+    CHECK(there == std::byte{42});
+    CHECK(mapped_bytes() - before >= arena);
+    peer.board()->mark(4);
+    CHECK(m.domain.shared_arena().board()->marked_links[0].load() == 0b11000);
+}

@@ -1,0 +1,423 @@
+#include <rdmacoro/transport/shm/ring.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail::shm;
+
+// The layout of shared memory is part of the protocol between two processes.
+static_assert(most_in_cell == 48 && most_in_ring == 1008 && record_prefix == 16);
+static_assert(cells_for(0) == 1 && cells_for(48) == 1 && cells_for(49) == 2 && cells_for(112) == 2 &&
+              cells_for(113) == 3);
+static_assert(cells_for(most_in_ring) == 16);
+static_assert(frame_word::make(3, record_type::message, 48) == 0x03000030);
+static_assert(frame_word::make(255, record_type::put_reply, 0xfffff) == 0xff5fffff);
+static_assert(frame_word::turn(0x03100005) == 3 && frame_word::length(0x03100005) == 5);
+static_assert(frame_word::type(0x03100005) == record_type::block);
+static_assert(frame_word::next_turn(1) == 2 && frame_word::next_turn(255) == 1);
+
+namespace {
+
+/// Both ends of a direction, each with a mapping of its own, as two processes have.
+struct both_ends {
+    segment of_producer;
+    segment of_consumer;
+    ring_producer out;
+    ring_consumer in;
+
+    explicit both_ends(const geometry& shape = {.cells = 64, .blocks = 4, .block_bytes = 4096}) {
+        const unique_fd file = segment::create(shape);
+        of_producer.map(file.get(), shape);
+        of_consumer.map(file.get(), shape);
+        out.attach(of_producer, 0);
+        in.attach(of_consumer, 0);
+    }
+};
+
+message_header numbered(std::uint64_t n) {
+    message_header h{};
+    std::memcpy(h.data() + 4, &n, sizeof n);
+    return h;
+}
+std::uint64_t number_of(const message_header& h) {
+    std::uint64_t n = 0;
+    std::memcpy(&n, h.data() + 4, sizeof n);
+    return n;
+}
+
+/// Payload that looks like frame words of every turn, so that a cell in the middle of a record is taken for one if it can.
+std::vector<std::byte> misleading(std::size_t bytes, std::uint64_t n) {
+    std::vector<std::byte> made(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+        const auto word =
+            frame_word::make(static_cast<std::uint32_t>((n + i / 64) % 256), record_type::message, 8);
+        made[i] = static_cast<std::byte>(word >> (8 * (i % 4)));
+    }
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("an empty ring shows nothing") {
+    both_ends ends;
+    record r;
+    ring_consumer::small m;
+    CHECK(ends.in.peek(r) == ring_consumer::found::nothing);
+    CHECK(ends.in.nothing_new());
+    CHECK_FALSE(ends.in.small_message(m));
+    CHECK(ends.out.has_room());
+}
+
+TEST_CASE("a short record is these bytes of one cell") {
+    both_ends ends;
+    const std::byte payload[] = {std::byte{0xaa}, std::byte{0xbb}};
+    message_header header{};
+    for (std::size_t i = 0; i < header.size(); ++i) header[i] = static_cast<std::byte>(i + 1);
+    REQUIRE(ends.out.put(record_type::message, header, const_buffers(payload)));
+    const std::byte* cell = ends.of_consumer.ring(0);
+    const unsigned golden[] = {0x02, 0x00, 0x00, 0x01, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xaa, 0xbb};
+    for (std::size_t i = 0; i < std::size(golden); ++i) CHECK(cell[i] == static_cast<std::byte>(golden[i]));
+}
+
+TEST_CASE(
+    "records of random sizes over many laps agree with a queue, also when their payload looks like records") {
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    for (const std::uint32_t cells : {64u, 128u, 1024u}) {
+        both_ends ends({.cells = cells, .blocks = 6, .block_bytes = 8192});
+        struct expected {
+            std::uint64_t number;
+            record_type type;
+            std::size_t bytes;
+        };
+        std::deque<expected> model;
+        std::vector<std::uint32_t> kept;
+        std::uint64_t next = 0;
+        std::uint64_t refused = 0;
+        // Enough for the turn counter to go around: 255 laps and more.
+        const std::uint64_t records = cells * 80;
+        while (next < records || !model.empty()) {
+            const bool write = next < records && random() % 2 == 0;
+            if (write) {
+                const auto kind = static_cast<unsigned>(random() % 10);
+                const std::size_t bytes = kind < 5   ? random() % (most_in_cell + 1)
+                                          : kind < 9 ? random() % (most_in_ring + 1)
+                                                     : random() % 8193;
+                const auto payload = misleading(bytes, next);
+                const auto type = random() % 8 == 0 ? record_type::get_reply : record_type::message;
+                // Sometimes gathered from three pieces.
+                const std::size_t cut = bytes / 3;
+                const std::span<const std::byte> pieces[] = {std::span(payload).first(cut),
+                                                             std::span(payload).subspan(cut, cut),
+                                                             std::span(payload).subspan(2 * cut)};
+                const const_buffers buffers =
+                    random() % 3 == 0 ? const_buffers(std::span<const std::span<const std::byte>>(pieces))
+                                      : const_buffers(payload);
+                if (ends.out.put(type, numbered(next), buffers)) {
+                    model.push_back({next, type, bytes});
+                    ++next;
+                } else {
+                    ++refused;
+                    CHECK_FALSE(ends.out.violated());
+                    REQUIRE((!model.empty() || !kept.empty()));  // an empty ring has room
+                }
+            } else {
+                ring_consumer::small small;
+                if (!model.empty() && random() % 2 == 0 && ends.in.small_message(small)) {
+                    REQUIRE(number_of(*small.header) == model.front().number);
+                    REQUIRE(model.front().type == record_type::message);
+                    const auto payload = misleading(model.front().bytes, model.front().number);
+                    REQUIRE(std::equal(small.payload.begin(), small.payload.end(), payload.begin(),
+                                       payload.end()));
+                    ends.in.advance_small();
+                    model.pop_front();
+                } else {
+                    record r;
+                    const auto found = ends.in.peek(r);
+                    if (model.empty()) {
+                        REQUIRE(found == ring_consumer::found::nothing);
+                        REQUIRE(ends.in.nothing_new());
+                    } else {
+                        REQUIRE(found == ring_consumer::found::record);
+                        REQUIRE(r.type == model.front().type);
+                        REQUIRE(number_of(*r.header) == model.front().number);
+                        const auto payload = misleading(model.front().bytes, model.front().number);
+                        REQUIRE(
+                            std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()));
+                        const bool keep = r.block >= 0 && ends.in.may_keep() && random() % 2 == 0;
+                        ends.in.advance(r, keep);
+                        if (keep) kept.push_back(static_cast<std::uint32_t>(r.block));
+                        model.pop_front();
+                    }
+                }
+                if (!kept.empty() && random() % 4 == 0) {
+                    const std::size_t which = random() % kept.size();
+                    ends.in.free_block(kept[which]);
+                    kept[which] = kept.back();
+                    kept.pop_back();
+                }
+            }
+        }
+        CHECK(refused > 0);
+        CHECK_FALSE(ends.out.violated());
+    }
+}
+
+TEST_CASE("a full ring refuses, keeps what it has, and goes on where the consumer frees cells") {
+    both_ends ends;
+    std::uint64_t put = 0;
+    while (ends.out.put(record_type::message, numbered(put), {})) ++put;
+    CHECK(put >= 62);
+    CHECK(put < 64);
+    CHECK_FALSE(ends.out.has_room());
+    for (std::uint64_t n = 0; n < put; ++n) {
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        CHECK(number_of(*r.header) == n);
+        ends.in.advance(r, false);
+    }
+    CHECK(ends.out.has_room());
+    CHECK(ends.out.put(record_type::message, numbered(0), {}));
+}
+
+TEST_CASE("a producer knows of records that were surely not read") {
+    both_ends ends;  // 64 cells, 4 blocks
+    record r;
+    const std::vector<std::byte> in_block(most_in_ring + 1);
+    const auto put = [&](std::span<const std::byte> bytes) {
+        CHECK(ends.out.put(record_type::message, numbered(0), const_buffers(bytes)));
+    };
+    const auto read = [&] {
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        ends.in.advance(r, false);
+    };
+    CHECK_FALSE(ends.out.unread());
+    for (int n = 0; n < 9; ++n) put({});
+    CHECK(ends.out.unread());
+    for (int n = 0; n < 9; ++n) read();
+    CHECK_FALSE(ends.out.unread());
+    for (int n = 0; n < 3; ++n) put(in_block);
+    CHECK(ends.out.unread());
+    for (int n = 0; n < 3; ++n) read();
+    CHECK_FALSE(ends.out.unread());
+    // One that has stopped to poll has given back all that it read.
+    put({});
+    read();
+    ends.in.want_notice(1);
+    CHECK_FALSE(ends.out.unread());
+    put({});
+    CHECK(ends.out.unread());
+    ends.in.want_notice(0);
+    CHECK_FALSE(ends.out.unread());
+}
+
+TEST_CASE("blocks that are kept are not written again until they are given back") {
+    both_ends ends;
+    const std::vector<std::byte> payload(4096, std::byte{1});
+    std::vector<record> kept;
+    while (ends.in.may_keep()) {
+        REQUIRE(ends.out.put(record_type::message, {}, const_buffers(payload)));
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        REQUIRE(r.block >= 0);
+        ends.in.advance(r, true);
+        kept.push_back(r);
+    }
+    CHECK(kept.size() == 2);  // half of four
+    const std::vector<std::byte> other(4096, std::byte{2});
+    for (int n = 0; n < 20; ++n) {
+        REQUIRE(ends.out.put(record_type::message, {}, const_buffers(other)));
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        ends.in.advance(r, false);
+    }
+    for (const record& r : kept)
+        CHECK(std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()));
+    for (const record& r : kept) ends.in.free_block(static_cast<std::uint32_t>(r.block));
+    int room = 0;
+    while (ends.out.put(record_type::message, {}, const_buffers(other))) ++room;
+    CHECK(room == 4);
+}
+
+TEST_CASE("a consumer that reads random words never leaves the segment") {
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    int violations = 0;
+    int records = 0;
+    const geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+    for (int round = 0; round < 400; ++round) {
+        both_ends ends(shape);
+        auto* words = reinterpret_cast<std::uint32_t*>(ends.of_producer.ring(0));
+        const bool likely = round % 2 == 0;  // words that have the right turn more often than not
+        for (std::size_t i = 0; i < shape.ring_bytes() / 4; ++i) {
+            words[i] = static_cast<std::uint32_t>(random());
+            if (likely && random() % 4 != 0) {
+                words[i] = frame_word::make(1 + random() % 2, static_cast<record_type>(random() % 7),
+                                            random() % 1100);
+            }
+        }
+        const std::byte* ring = ends.of_consumer.ring(0);
+        const std::byte* blocks = ends.of_consumer.blocks(0);
+        std::vector<std::uint32_t> kept;
+        for (int step = 0; step < 200; ++step) {
+            record r;
+            const auto found = ends.in.peek(r);
+            if (found != ring_consumer::found::record) {
+                violations += found == ring_consumer::found::violation;
+                break;
+            }
+            ++records;
+            const std::byte* begin = r.payload.data();
+            const std::byte* end = begin + r.payload.size();
+            if (r.block >= 0) {
+                REQUIRE(begin >= blocks);
+                REQUIRE(end <= blocks + shape.block_area_bytes());
+            } else {
+                REQUIRE(begin >= ring);
+                REQUIRE(end <= ring + 2 * shape.ring_bytes());  // mapped twice
+            }
+            REQUIRE(r.cells >= 1);
+            REQUIRE(r.cells <= 16);
+            const bool keep = r.block >= 0 && ends.in.may_keep();
+            ends.in.advance(r, keep);
+            if (keep) kept.push_back(static_cast<std::uint32_t>(r.block));
+        }
+        for (const std::uint32_t block : kept) ends.in.free_block(block);
+    }
+    CHECK(violations > 100);
+    CHECK(records > 10);
+}
+
+TEST_CASE("a producer that is told nonsense notices") {
+    const std::vector<std::byte> large(4096);
+    const auto put_until_refused = [&](both_ends& ends) {
+        while (ends.out.put(record_type::message, {}, const_buffers(large))) {}
+        while (ends.out.put(record_type::message, {}, {})) {}
+        static_cast<void>(ends.out.has_room());
+    };
+    SECTION("more cells given back than were written") {
+        both_ends ends;
+        put_until_refused(ends);
+        CHECK_FALSE(ends.out.violated());
+        ends.of_consumer.words(0).cells_freed.store(1000);
+        CHECK_FALSE(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+    SECTION("cells taken back again") {
+        both_ends ends;
+        put_until_refused(ends);
+        ends.of_consumer.words(0).cells_freed.store(20);
+        CHECK(ends.out.has_room() == false);
+        ends.of_consumer.words(0).cells_freed.store(10);
+        static_cast<void>(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+    SECTION("more blocks given back than there are") {
+        both_ends ends;
+        ends.of_consumer.words(0).blocks_freed.store(5);
+        static_cast<void>(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+    SECTION("a block given back that was never lent") {
+        both_ends ends;
+        ends.of_consumer.words(0).freed_blocks[0].store(2);
+        ends.of_consumer.words(0).blocks_freed.store(1);
+        static_cast<void>(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+    SECTION("a block that does not exist") {
+        both_ends ends;
+        put_until_refused(ends);
+        ends.of_consumer.words(0).freed_blocks[0].store(4);
+        ends.of_consumer.words(0).blocks_freed.store(1);
+        static_cast<void>(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+    SECTION("one block given back twice") {
+        both_ends ends;
+        put_until_refused(ends);
+        ends.of_consumer.words(0).freed_blocks[0].store(3);
+        ends.of_consumer.words(0).freed_blocks[1].store(3);
+        ends.of_consumer.words(0).blocks_freed.store(2);
+        static_cast<void>(ends.out.has_room());
+        CHECK(ends.out.violated());
+    }
+}
+
+TEST_CASE("random words of a consumer never make a producer write outside its ring") {
+    const std::uint32_t seed = rdmacoro::test::seed() + 1;
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    int violated = 0;
+    for (int round = 0; round < 300; ++round) {
+        both_ends ends;
+        direction_words& words = ends.of_consumer.words(0);
+        for (int step = 0; step < 100; ++step) {
+            if (random() % 4 == 0)
+                words.cells_freed.store(random() % 3 == 0 ? static_cast<std::uint32_t>(random())
+                                                          : static_cast<std::uint32_t>(random() % 200));
+            if (random() % 4 == 0)
+                words.blocks_freed.store(random() % 3 == 0 ? static_cast<std::uint32_t>(random())
+                                                           : static_cast<std::uint32_t>(random() % 6));
+            words.freed_blocks[random() % geometry::most_blocks].store(
+                static_cast<std::uint16_t>(random() % 8));
+            const std::vector<std::byte> payload(random() % 4097, std::byte{1});
+            static_cast<void>(ends.out.put(record_type::message, {}, const_buffers(payload)));
+            static_cast<void>(ends.out.has_room());
+        }
+        violated += ends.out.violated();
+        // The words of the other direction, and its ring, are as they were.
+        CHECK(ends.of_consumer.words(1).cells_freed.load() == 0);
+        const std::byte* other = ends.of_consumer.ring(1);
+        CHECK(std::all_of(other, other + 64 * cell_bytes, [](std::byte b) { return b == std::byte{0}; }));
+        const std::byte* blocks = ends.of_consumer.blocks(1);
+        CHECK(std::all_of(blocks, blocks + 4 * 4096, [](std::byte b) { return b == std::byte{0}; }));
+    }
+    CHECK(violated > 100);
+}
+
+TEST_CASE("a producer and a consumer on two threads lose nothing and keep the order") {
+    both_ends ends({.cells = 128, .blocks = 4, .block_bytes = 4096});
+    constexpr std::uint64_t count = 100000;
+    std::thread producer([&] {
+        std::mt19937 random(5);
+        for (std::uint64_t n = 0; n < count;) {
+            const std::size_t bytes = random() % 50 == 0 ? random() % 4097 : random() % 200;
+            const auto payload = misleading(bytes, n);
+            while (!ends.out.put(record_type::message, numbered(n), const_buffers(payload)))
+                std::this_thread::yield();
+            ++n;
+        }
+    });
+    std::mt19937 random(5);
+    std::uint64_t wrong = 0;
+    for (std::uint64_t n = 0; n < count; ++n) {
+        const std::size_t bytes = random() % 50 == 0 ? random() % 4097 : random() % 200;
+        record r;
+        auto found = ends.in.peek(r);
+        while (found == ring_consumer::found::nothing) {
+            std::this_thread::yield();
+            found = ends.in.peek(r);
+        }
+        if (found != ring_consumer::found::record) {
+            ++wrong;
+            break;
+        }
+        const auto payload = misleading(bytes, n);
+        if (number_of(*r.header) != n ||
+            !std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()))
+            ++wrong;
+        ends.in.advance(r, false);
+    }
+    producer.join();
+    CHECK(wrong == 0);
+}

@@ -1,0 +1,89 @@
+#include <rdmacoro/transport/tcp/domain.hpp>
+#include <rdmacoro/transport/tcp/engine.hpp>
+
+#include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
+
+#include <chrono>
+#include <deque>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+tcp_options any_rung() {
+    tcp_options options;
+    options.features = GENERATE(tcp_feature::all, tcp_feature::all - tcp_feature::multishot_receive,
+                                tcp_feature::all - tcp_feature::deferred_task_work, tcp_feature::none);
+    return options;
+}
+
+/// There and back, so often that both links are hot.
+void converse(tcp_pair& p, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+        const auto at_b = p.b.sink.count;
+        REQUIRE(p.a.link->post_copied(header_of(i), pattern(8)) == post_result::done);
+        p.until([&] { return p.b.sink.count == at_b + 1; });
+        const auto at_a = p.a.sink.count;
+        REQUIRE(p.b.link->post_copied(header_of(i), pattern(8)) == post_result::done);
+        p.until([&] { return p.a.sink.count == at_a + 1; });
+    }
+}
+
+std::uint64_t calls(const tcp_world& world) {
+    return world.client.system_calls() + world.server.system_calls();
+}
+
+}  // namespace
+
+TEST_CASE("a link that has been quiet for a while costs a turn no system call, and still receives") {
+    tcp_pair p(any_rung());
+    for (unsigned round = 0; round < 3; ++round) {
+        converse(p, 20);
+        p.turns(2 * detail::tcp_engine::cold_after);
+        const std::uint64_t before = calls(p);
+        p.turns(10'000);
+        CHECK(calls(p) == before);
+    }
+}
+
+TEST_CASE("a link that receives often is tried in each turn") {
+    tcp_pair p;
+    converse(p, 20);
+    const std::uint64_t before = p.client.system_calls();
+    p.turns(32);
+    CHECK(p.client.system_calls() >= before + 32);
+}
+
+TEST_CASE("a thousand messages a second cost a few system calls each, not one for each turn") {
+    tcp_pair p;
+    converse(p, 5);
+    p.turns(2 * detail::tcp_engine::cold_after);
+    const std::uint64_t before = calls(p);
+    constexpr unsigned messages = 100;
+    std::uint64_t turns = 0;
+    for (unsigned i = 0; i < messages; ++i) {
+        const auto at_b = p.b.sink.count;
+        REQUIRE(p.a.link->post_copied(header_of(i), pattern(8)) == post_result::done);
+        const time_point next = p.on.now() + std::chrono::milliseconds(1);
+        for (; p.b.sink.count == at_b || p.on.now() < next; ++turns) p.turns(1);
+    }
+    CHECK(turns > 20 * messages);  // else nothing was there to be spared
+    CHECK(calls(p) - before <= 10 * messages);
+}
+
+TEST_CASE("a hot link that nothing is taken from gives its place to others, and goes on when it can") {
+    tcp_options one;
+    one.most_polled = 1;
+    tcp_pair p(one);
+    converse(p, 20);
+    p.b.sink.refuse_all = true;
+    REQUIRE(p.a.link->post_copied(header_of(1), pattern(8)) == post_result::done);
+    p.until([&] { return p.b.sink.offers > 0; });
+    p.turns(2 * detail::tcp_engine::cold_after);
+    const auto before = p.b.sink.count;
+    p.b.sink.refuse_all = false;
+    REQUIRE(p.a.link->post_copied(header_of(2), pattern(8)) == post_result::done);
+    p.until([&] { return p.b.sink.count == before + 2; });
+}

@@ -1,0 +1,63 @@
+#include <rdmacoro/transport/tcp/liveness.hpp>
+
+#include <rdmacoro/coro/sleep_for.hpp>
+
+#include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
+
+#include <chrono>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+int option(int fd, int level, int name) {
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    CHECK(::getsockopt(fd, level, name, &value, &bytes) == 0);
+    return value;
+}
+
+}  // namespace
+
+TEST_CASE("an idle connection is probed so that the last unanswered probe comes at the limit") {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(fd >= 0);
+    for (const int seconds : {1, 2, 10, 60, 3600, 1 << 30}) {
+        detail::set_keepalive(fd, std::chrono::seconds(seconds));
+        CHECK(option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1);
+        const int whole = option(fd, IPPROTO_TCP, TCP_KEEPIDLE) +
+                          option(fd, IPPROTO_TCP, TCP_KEEPINTVL) * option(fd, IPPROTO_TCP, TCP_KEEPCNT);
+        CHECK(whole <= std::max(2, seconds));
+        if (seconds <= 32'767) CHECK(whole >= seconds - seconds / 8);
+        CHECK(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 0);
+    }
+    ::close(fd);
+}
+
+TEST_CASE("a peer that reads nothing for several times the limit keeps its link, and gets everything then") {
+    tcp_options options;
+    options.peer_timeout = 1s;
+    raw_pair p(options);
+    const auto payload = pattern(detail::tcp_most_message);
+    std::vector<recording_completion> completions(16);
+    for (auto& c : completions) {
+        const post_result answer = p.b.link->post(header_of(1), payload, c);
+        REQUIRE((answer == post_result::done || answer == post_result::posted));
+    }
+    p.on.run([](const recording_sink& seen) -> task<> {
+        for (int n = 0; n < 100 && seen.downs == 0; ++n) co_await sleep_for(60ms);
+    }(p.b.sink));
+    CHECK(p.b.sink.downs == 0);
+    REQUIRE(completions.back().calls == 0);  // the socket was full all the time
+    const std::size_t all = completions.size() * (detail::tcp_message_head + detail::tcp_most_message);
+    CHECK(p.peer.receive(p, all).size() == all);
+    p.until([&] { return completions.back().calls == 1; });
+    CHECK_FALSE(completions.back().outcome);
+}

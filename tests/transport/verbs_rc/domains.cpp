@@ -1,0 +1,46 @@
+#include <rdmacoro/transport/verbs_rc/domains.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstdlib>
+#include <string>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+
+namespace {
+
+inet_endpoint endpoint(const std::string& text) {
+    return inet_resolved::ask(verbs::parse_address(text), AI_NUMERICHOST).endpoints.at(0);
+}
+
+std::string host(const inet_endpoint& at) {
+    const std::string text = at.text();
+    return text.substr(0, text.rfind(':'));
+}
+
+}  // namespace
+
+TEST_CASE("what goes to an address of this host comes from it, and what has no route from nowhere") {
+    CHECK(host(verbs::source_towards(endpoint("127.0.0.1:7471"))) == "127.0.0.1");
+    CHECK(verbs::source_towards(endpoint("255.255.255.255:1")).bytes == 0);
+}
+
+TEST_CASE("the address chooses the device, each device has one domain, and a named device stays") {
+    const auto addresses = verbs::device_addresses();
+    if (addresses.empty()) SKIP_TEST("no RDMA device has an address here");
+    scheduler on;
+    auto& chosen = on.service<verbs::domains>();
+    ::unsetenv("RDMACORO_VERBS_DEVICE");
+    for (const verbs::device_address& one : addresses) {
+        const std::string url = one.address.url("verbs");
+        verbs_domain& domain = chosen.towards(url);
+        CHECK(domain.device_name() == one.device);
+        CHECK(&chosen.towards(url) == &domain);
+    }
+    CHECK(&chosen.towards("*:0") == &on.service<verbs_domain>());
+    ::setenv("RDMACORO_VERBS_DEVICE", on.service<verbs_domain>().device_name().c_str(), 1);
+    for (const verbs::device_address& one : addresses)
+        CHECK(&chosen.towards(one.address.url("verbs")) == &on.service<verbs_domain>());
+    ::unsetenv("RDMACORO_VERBS_DEVICE");
+}

@@ -1,0 +1,33 @@
+// What the command line asks for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace soak {
+
+enum status : int { status_well = 0, status_fault = 1, status_usage = 2 };
+
+struct options {
+    double minutes = 1;
+    unsigned workers = 4;                 ///< processes
+    unsigned links = 6;                   ///< that each worker keeps open towards others
+    std::vector<std::string> transports;  ///< shm, tcp, ofi: all of this build where empty
+    double kill_every = 5;                ///< mean seconds between two kills; 0: none
+    double stop_every = 2;                ///< mean seconds between two stops
+    double longest_stop = 3;              ///< seconds
+    std::size_t longest = 4 << 20;        ///< bytes of a message
+    double round_limit = 60;  ///< seconds after which a round counts as hung, stops of a worker not counted
+    std::uint64_t seed = 0;   ///< 0: another one each time
+    std::uint64_t corrupt =
+        0;             ///< every so many messages one is sent with a wrong byte, to see that it is noticed
+    std::string json;  ///< a file for the summary, `-` for standard output
+};
+
+/// Nothing when help was asked for, and printed. Ends the process with `status_usage` after a message when the line is wrong.
+[[nodiscard]] std::optional<options> parse_options(int argc, char** argv);
+
+}  // namespace soak
