@@ -399,6 +399,7 @@ public:
     /// and listeners greet. Not after the context.
     class keeper {
     public:
+        /// Begins with its own existence.
         explicit keeper(const asio_guest& of) noexcept : service_(of.service_) { service_->keep(); }
         keeper(const keeper&) = delete;
         keeper& operator=(const keeper&) = delete;

@@ -187,10 +187,8 @@ public:
     /// Example:
     ///     co_await peer.rdma_get(region_of_peer.part(0, 64), buffer);
     template <class Bytes = std::span<std::byte>>
-        requires detail::one_piece_to_write<Bytes>
-    [[nodiscard]] auto rdma_get(const remote_region& there, Bytes&& into) noexcept
-        requires one_sided_link<typename connection_type::link_type>
-    {
+        requires detail::one_piece_to_write<Bytes> && one_sided_link<typename connection_type::link_type>
+    [[nodiscard]] auto rdma_get(const remote_region& there, Bytes&& into) noexcept {
         const std::span<std::byte> here =
             detail::as_buffers<std::span<std::byte>>(static_cast<Bytes&&>(into));
         return one_sided_operation<typename connection_type::link_type>(link(), there, here, true);
@@ -205,10 +203,8 @@ public:
     /// Example:
     ///     co_await peer.rdma_put(buffer, region_of_peer);
     template <class Bytes = std::span<const std::byte>>
-        requires detail::one_piece_to_read<Bytes>
-    [[nodiscard]] auto rdma_put(Bytes&& bytes, const remote_region& there) noexcept
-        requires one_sided_link<typename connection_type::link_type>
-    {
+        requires detail::one_piece_to_read<Bytes> && one_sided_link<typename connection_type::link_type>
+    [[nodiscard]] auto rdma_put(Bytes&& bytes, const remote_region& there) noexcept {
         const std::span<const std::byte> from =
             detail::as_buffers<std::span<const std::byte>>(static_cast<Bytes&&>(bytes));
         const std::span<std::byte> here(const_cast<std::byte*>(from.data()), from.size());

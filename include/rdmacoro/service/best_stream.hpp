@@ -35,6 +35,7 @@ struct best_stream_options {
 template <transport... Ts>
 class best_stream {
 public:
+    /// Which streams it may be.
     using held_type = std::variant<byte_stream<Ts>..., plain_stream>;
 
     best_stream() = default;

@@ -215,6 +215,7 @@ class byte_stream {
     using state = detail::byte_stream_state<T, P>;
 
 public:
+    /// What it runs over.
     using endpoint_type = endpoint<T, P>;
 
     byte_stream() noexcept = default;

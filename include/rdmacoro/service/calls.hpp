@@ -39,6 +39,7 @@ public:
     void set_limit(duration limit) noexcept { limit_ = detail::time_to_send(limit); }
 
     void bind(const environment& env) noexcept { env_ = env; }
+    /// Makes the call; only once.
     auto operator co_await() && {
         run_ = make_(limit_);
         run_.bind(env_);

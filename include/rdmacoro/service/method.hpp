@@ -14,6 +14,7 @@ namespace rdmacoro {
 /// The name of a `method`, as a template argument: a string literal.
 template <std::size_t N>
 struct method_name {
+    /// Of a literal.
     consteval method_name(const char (&literal)[N]) noexcept {
         for (std::size_t i = 0; i < N; ++i) text[i] = literal[i];
     }
@@ -86,13 +87,15 @@ struct method_facts {
 template <method_name Name, class Signature>
 struct method;
 
+/// Of parameters `P` with a result `R`.
 template <method_name Name, class R, class... P>
 struct method<Name, R(P...)> {
-    using result_type = R;
-    using parameters = std::tuple<P...>;
+    using result_type = R;                ///< what a call ends with
+    using parameters = std::tuple<P...>;  ///< what a handler gets
     static_assert((... && (!std::is_reference_v<P> && !std::is_const_v<P>)),
                   "a method's parameters are values: T instead of const T&");
 
+    /// As it was declared.
     static constexpr std::string_view name = Name.view();
     static_assert(!name.empty(), "a method needs a name");
     /// By which it is found.
@@ -104,6 +107,7 @@ struct method<Name, R(P...)> {
     static constexpr std::uint16_t service =
         static_cast<std::uint16_t>(detail::hash_of(name.substr(0, name.find('.'))) & 0x7fff);
 
+    /// Internal: all of them, for what does not depend on the types.
     static constexpr detail::method_facts facts{name, number, signature, service};
 };
 

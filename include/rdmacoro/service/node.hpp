@@ -189,6 +189,7 @@ class node {
     using state = detail::node_state<Ts...>;
 
 public:
+    /// The handle of another node.
     using peer_type = node_peer<Ts...>;
 
     /// A node on the scheduler that runs on this thread, over its own domains. Throws `errc::invalid_argument` where none runs, for id 0 and for

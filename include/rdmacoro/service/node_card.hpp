@@ -31,6 +31,7 @@ struct host_identity {
     std::array<std::uint8_t, 16> boot{};  ///< the kernel's boot id: another one after each start of the host
     std::uint64_t network = 0;            ///< the network namespace
 
+    /// Whether they say the same.
     [[nodiscard]] bool operator==(const host_identity&) const = default;
     /// Whether anything is known.
     [[nodiscard]] bool known() const noexcept { return *this != host_identity{}; }
@@ -45,11 +46,12 @@ struct node_card {
     /// Of the encoded card, in bytes.
     static constexpr std::size_t most_bytes = 1024;
 
-    node_id id = 0;
+    node_id id = 0;                   ///< never 0 in a valid card
     generation born{};                ///< zero: any
     host_identity host{};             ///< all zero: not known
     std::vector<std::string> urls{};  ///< it listens at, in no order
 
+    /// Whether they say the same.
     [[nodiscard]] bool operator==(const node_card&) const = default;
     /// Why it cannot be a card: no id, too long, or a URL that is no text. nullptr: it can.
     [[nodiscard]] const char* fault() const noexcept;

@@ -47,11 +47,11 @@ enum class node_change : std::uint8_t {
 
 /// A change of another node.
 struct node_event {
-    node_change what = node_change::came;
-    node_id id = 0;
-    generation born{};         ///< zero where it is not known
-    std::error_code why{};     ///< of `failed`
-    std::uint64_t missed = 0;  ///< changes before this one that the watcher had no room for
+    node_change what = node_change::came;  ///< which change
+    node_id id = 0;                        ///< of which node
+    generation born{};                     ///< zero where it is not known
+    std::error_code why{};                 ///< of `failed`
+    std::uint64_t missed = 0;              ///< changes before this one that the watcher had no room for
 };
 
 }  // namespace rdmacoro
