@@ -229,9 +229,12 @@ TEMPLATE_LIST_TEST_CASE(
         }
         w.child.kill();
         std::error_code code;
-        int more = 0;
         try {
-            while (co_await rows.next()) ++more;
+            for (std::uint32_t n = 100;; ++n) {
+                const auto one = co_await rows.next();
+                CHECK((one && one->key == n));
+                if (!one) break;
+            }
         } catch (const error& failed) {
             code = failed.code();
         }
