@@ -33,15 +33,20 @@ refuses() {
 }
 
 # serve NAME ARGUMENT...: starts it in the background; `url` is where it listens, with the real port. `limit= serve` makes it a process
-# of this shell's, to be killed.
+# of this shell's, to be killed; `tries=N serve` tries so often: the kernel closes what a killed process gave to io_uring a moment later.
 serve() {
-    local line
-    mkfifo "$work/said"
-    ${limit-timeout 120} "$@" >"$work/said" &
-    running=$!
-    exec 3<"$work/said"
-    rm "$work/said"
-    read -r -t 60 line <&3 || fail "$*: did not start"
+    local line= try=1
+    while :; do
+        mkfifo "$work/said"
+        ${limit-timeout 120} "$@" >"$work/said" &
+        running=$!
+        exec 3<"$work/said"
+        rm "$work/said"
+        ! read -r -t 60 line <&3 || break
+        [ $try -lt ${tries:-1} ] || fail "$*: did not start"
+        try=$((try + 1))
+        read -r -t 0.1 <> <(:) || :
+    done
     [ "${line#listening at }" != "$line" ] || fail "$*: said \"$line\""
     url=${line#listening at }
 }
@@ -191,7 +196,7 @@ for from in "${urls[@]}"; do
         kill "-$signal" "$running"
         wait "$running" || [ $signal = KILL ] || fail "key_value serve: status $? after SIG$signal"
         running=
-        limit='' serve "$examples/key_value" serve "$url" 4>&- 5<&-
+        limit='' tries=50 serve "$examples/key_value" serve "$url" 4>&- 5<&-
         answers "put red $signal" "put done"
         answers "load big $work/bulk" "load done"
         answers "scan a" "big 3000000" "red 4" "scan done"  # without green: it is the next one
