@@ -1,99 +1,99 @@
-// key_value: a server that ends in good order when it is told to; clients that wait no longer than they want to.
+// key_value: a service over calls, with bulk transfers and a stream; its clients go on when it is restarted.
 //
-//     key_value serve URL &  key_value ask URL "put colour red"  key_value ask URL "get colour"  kill %1
+//     key_value serve URL &  printf 'put red #ff0000\nget red\nload big FILE\nscan a\n' | key_value use URL
 #include "by_url.hpp"
+#include <rdmacoro/service/node_calls.hpp>
 
-#include <chrono>
-#include <csignal>
+#include <fstream>
 #include <map>
+#include <random>
+#include <sstream>
 
 namespace rc = rdmacoro;
 using namespace std::chrono_literals;
+using entry = std::pair<std::string, std::uint64_t>;  // a key, and how long its value is
 
-struct store {
-    std::map<std::string, std::string> values{};
-    rc::duration takes{};  ///< each request, as if the values were on a disk
-
-    /// `put KEY VALUE` or `get KEY`; a value goes to the end of the request.
-    std::string answer(std::string_view request) {
-        const auto word = [&] {
-            const auto first = request.substr(0, request.find(' '));
-            request.remove_prefix(std::min(request.size(), first.size() + 1));
-            return first;
-        };
-        const std::string_view what = word();
-        const std::string key(word());
-        if (what == "put") return values[key] = request, "done";
-        if (what != "get") return "put KEY VALUE, or get KEY?";
-        return values.contains(key) ? values[key] : "there is no " + key;
-    }
+struct kv {  // what can be called
+    static constexpr rc::method<"kv.put", void(std::string, std::string)> put{};
+    static constexpr rc::method<"kv.get", std::string(std::string)> get{};
+    static constexpr rc::method<"kv.load", void(std::string, rc::remote_region)> load{};
+    static constexpr rc::method<"kv.scan", rc::stream<entry>(std::string)> scan{};
 };
+constexpr rc::node_id server = 9;
 
-/// One request, from its arrival to its answer. The tag is the client's number for it.
 template <rc::transport T>
-rc::task<> answer(rc::endpoint<T>& peer, rc::message request, store& data) {
-    const std::string_view text(reinterpret_cast<const char*>(request.bytes().data()), request.size());
-    std::clog << text.substr(0, 40) << std::endl;
-    co_await rc::sleep_for(data.takes);
-    co_await peer.send(data.answer(text), request.tag());
+rc::task<> serve(std::string url) {
+    rc::signals quit({SIGINT, SIGTERM});
+    std::map<std::string, std::string> values;
+    rc::service store({.running = 64});  // beyond that callers wait
+    store.on(kv::put, [&](rc::call_context&, std::string key, std::string value) -> rc::task<> {
+        values[key] = std::move(value);
+        co_return;
+    });
+    store.on(kv::get, [&](rc::call_context&, std::string key) -> rc::task<std::string> {
+        if (!values.contains(key)) throw std::out_of_range("there is no " + key);
+        co_return values[key];
+    });
+    store.on(kv::load, [&](rc::call_context& c, std::string key, rc::remote_region from) -> rc::task<> {
+        if (from.length > 1 << 30) throw std::length_error("1 GiB at most");
+        std::string bulk(from.length, ' ');
+        co_await c.get(from, std::as_writable_bytes(std::span(bulk)));  // from the caller's memory
+        values[key] = std::move(bulk);
+    });
+    store.on(kv::scan, [&](rc::call_context&, std::string from, rc::stream_writer<entry>& out) -> rc::task<> {
+        for (auto at = values.lower_bound(from); at != values.end(); ++at)
+            co_await out.write(at->first, at->second.size());
+    });
+    rc::node<T> here(server);
+    rc::node_calls served(here);
+    served.serve(store);
+    std::cout << "listening at " << co_await here.listen(url) << std::endl;
+    co_await quit.next();
+    co_await here.close();
 }
 
-/// A client, until it closes or the server stops. A stop request cancels the receive; a request that has begun is finished.
+/// One request: put KEY VALUE, get KEY, load KEY FILE, scan FROM.
 template <rc::transport T>
-rc::task<> serve_client(rc::endpoint<T> peer, store& data) {
-    while (auto request = co_await rc::as_result(peer.recv_lent())) {
-        co_await rc::without_stop(answer(peer, *std::move(request), data), 5s);
+rc::task<> request(rc::node_calls<T>& peers, typename T::domain& memory, std::istringstream words) {
+    std::string what, key, more;
+    words >> what >> key >> more;
+    if (what == "put") {
+        co_await rc::timeout(peers.call(server, kv::put, key, more), 20s);
+    } else if (what == "get") {
+        std::cout << co_await rc::timeout(peers.call(server, kv::get, key), 20s) << std::endl;
+    } else if (what == "load") {
+        std::string bulk(std::istreambuf_iterator<char>(std::ifstream(more).rdbuf()), {});
+        const rc::region open = memory.register_memory(rc::bytes_of(bulk), rc::access_rights::remote_read);
+        co_await rc::timeout(peers.call(server, kv::load, key, open.remote()), 20s);
+    } else if (what == "scan") {
+        auto rows = co_await rc::timeout(peers.open(server, kv::scan, key), 20s);
+        while (auto row = co_await rows.next()) std::cout << row->first << ' ' << row->second << std::endl;
     }
-    co_await rc::without_stop(peer.close(), 2s);  // the answers are there, or the client does not take them
+    std::cout << what << " done" << std::endl;
 }
 
 template <rc::transport T>
-rc::task<> serve(std::string_view url, rc::duration takes) {
-    const rc::signals quit(
-        {SIGINT, SIGTERM});  // first: other libraries' threads are to inherit that these are blocked
-    auto listener = co_await rc::listen<T>(url);
-    std::cout << "listening at " << listener.address() << std::endl;
-    store data{.takes = takes};
-    rc::task_group clients;
-    clients.on_error(print_error);
-    while (auto peer = co_await rc::as_result(rc::with_stop(listener.accept(), quit.token()))) {
-        clients.spawn(serve_client<T>, *std::move(peer), std::ref(data));
-    }
-    clients.request_stop();
-    co_await clients.join();
-    std::cout << "stopped with " << data.values.size() << " values\n";
-}
-
-/// Asks some times in a hurry, then once with patience. An answer that is late is dropped when it comes.
-template <rc::transport T>
-rc::task<> ask(std::string_view url, std::string request, rc::tag_type hurried, rc::duration hurry) {
-    auto peer = co_await rc::connect<T>(url, {.retry_for = 5s});
-    std::string answer(1 << 20, ' ');
-    rc::tag_type late = 0;
-    for (rc::tag_type number = 0; number <= hurried; ++number) {
-        co_await peer.send(request, number);
-        auto receive = peer.recv(answer, number, rc::discard_if_canceled);
-        auto got = co_await rc::as_result(rc::timeout(std::move(receive), number < hurried ? hurry : 10s));
-        if (number < hurried && got.error() == rc::errc::timed_out) {
-            ++late;
-        } else {
-            std::cout << std::string_view(answer).substr(0, got.value().bytes) << '\n';
+rc::task<> use(std::string url) {
+    typename T::domain memory(*rc::scheduler::current());
+    rc::node<T> here(std::random_device{}() | 16, {.connect_limit = 20s}, memory);
+    rc::node_calls peers(here);
+    here.add({.id = server, .urls = {url}});
+    std::string line;
+    for (bool again = false; again || std::getline(std::cin, line);) {
+        try {
+            again = false;
+            co_await request<T>(peers, memory, std::istringstream(line));
+        } catch (const rc::error& failed) {
+            again = failed.code() == rc::errc::peer_lost || failed.code() == rc::errc::closed;
+            std::cerr << failed.what() << (again ? ": again\n" : "\n");  // done or not: it may be done twice
         }
     }
-    if (late > 0) std::cout << late << " answers were late\n";
-    co_await peer.close();
+    co_await here.close();
 }
 
 int main(int argc, char** argv) {
-    const std::string_view role = argc > 2 ? argv[1] : "";
-    const auto number = [&](int i, unsigned otherwise) { return argc > i ? std::stoul(argv[i]) : otherwise; };
-    if (role == "serve") {
-        return run_by_url(argv[2], [&]<class T>() { return serve<T>(argv[2], number(3, 0) * 1ms); });
-    }
-    if (role == "ask" && argc > 3) {
-        return run_by_url(
-            argv[2], [&]<class T>() { return ask<T>(argv[2], argv[3], number(4, 0), number(5, 0) * 1ms); });
-    }
-    std::cerr << "usage: key_value serve URL [MS_EACH] | key_value ask URL REQUEST [TIMES_IN_A_HURRY [MS]]\n";
-    return 2;
+    const std::string role = argc == 3 ? argv[1] : "";
+    if (role == "serve") return run_by_url(argv[2], [&]<class T>() { return serve<T>(argv[2]); });
+    if (role == "use") return run_by_url(argv[2], [&]<class T>() { return use<T>(argv[2]); });
+    return std::cerr << "usage: key_value serve URL | key_value use URL\n", 2;
 }

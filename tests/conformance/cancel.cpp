@@ -507,8 +507,8 @@ CONFORMANCE_CASE("a scheduler that sleeps is woken by a stop from another thread
                  every_real_transport) {
     for (const waits_for what : {waits_for::message, waits_for::credit}) {
         for (int round = 0; round < 10; ++round) {
-            scheduler on{idle::adaptive(duration::zero(), duration::zero())};
-            two_domains w(on, over);
+            const auto loop = make_loop(idle::adaptive(duration::zero(), duration::zero()));
+            two_domains w(loop->on(), over);
             std::stop_source quit;
             std::atomic<bool> waiting{false};
             const std::jthread other([&] {
@@ -524,7 +524,7 @@ CONFORMANCE_CASE("a scheduler that sleeps is woken by a stop from another thread
                 std::atomic<bool>& flag;
             };
             const let_go at_the_end{waiting};
-            const std::error_code ended = on.run(
+            const std::error_code ended = loop->run(
                 [](two_domains& in, waits_for kind, std::atomic<bool>& flag) -> task<std::error_code> {
                     co_return co_await timeout(waits_in_vain(in, kind, flag), case_limit);
                 }(w, what, waiting),

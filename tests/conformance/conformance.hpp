@@ -8,6 +8,7 @@
 #include "support/any_transport.hpp"
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/loop.hpp"
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
@@ -63,17 +64,17 @@ private:
 
 /// Runs a case on one scheduler.
 inline void conform(const variant& over, task<> (*body)(two_domains&)) {
-    scheduler on{impatient{}};
-    two_domains both(on, over);
-    on.run([](auto* run_body, two_domains* w) -> task<> {
+    const auto loop = make_loop();
+    two_domains both(loop->on(), over);
+    loop->run([](auto* run_body, two_domains* w) -> task<> {
         co_await timeout(run_body(*w), case_limit);
     }(body, &both));
 }
 /// The same with a list that the case connects with.
 inline void conform(const variant& over, list_name list, task<> (*body)(two_domains&, list_name)) {
-    scheduler on{impatient{}};
-    two_domains both(on, over);
-    on.run([](auto* run_body, two_domains* w, list_name with) -> task<> {
+    const auto loop = make_loop();
+    two_domains both(loop->on(), over);
+    loop->run([](auto* run_body, two_domains* w, list_name with) -> task<> {
         co_await timeout(run_body(*w, with), case_limit);
     }(body, &both, list));
 }
@@ -83,21 +84,21 @@ using far_end = task<> (*)(peer& end, any_domain& domain, const traits& is);
 
 /// Two schedulers on two threads, one connection between them: like two processes, but in one address
 /// space. `serve` gets the accepted end, `call` the connected one; both run to their ends.
-template <class Idle>
-void across_threads(const variant& over, list_name list, Idle idle, far_end serve, far_end call) {
+inline void across_threads(const variant& over, list_name list, const any_idle& idle, far_end serve,
+                           far_end call) {
     using namespace std::chrono_literals;
-    scheduler here(idle);
-    const auto here_domain = over.open(here);
+    const auto here = make_loop(idle);
+    const auto here_domain = over.open(here->on());
     std::exception_ptr failure;
     std::exception_ptr own;
     std::atomic<bool> listens{false};
     std::string address;
     std::thread other([&] {
         try {
-            scheduler there(idle);
-            const auto domain = over.open(there);
-            there.run([](const variant& in, any_domain& at, list_name with, far_end body, std::string& where,
-                         std::atomic<bool>& ready) -> task<> {
+            const auto there = make_loop(idle);
+            const auto domain = over.open(there->on());
+            there->run([](const variant& in, any_domain& at, list_name with, far_end body, std::string& where,
+                          std::atomic<bool>& ready) -> task<> {
                 any_listener listening = co_await at.listen(with, in.address());
                 where = listening.address();
                 ready.store(true, std::memory_order_release);
@@ -114,8 +115,8 @@ void across_threads(const variant& over, list_name list, Idle idle, far_end serv
     listens.wait(false, std::memory_order_acquire);
     if (!address.empty()) {
         try {
-            here.run([](const variant& in, any_domain& at, list_name with, far_end body,
-                        std::string& where) -> task<> {
+            here->run([](const variant& in, any_domain& at, list_name with, far_end body,
+                         std::string& where) -> task<> {
                 peer end = co_await timeout(at.connect(with, where), 60s);
                 co_await timeout(body(end, at, in.is()), case_limit);
             }(over, *here_domain, list, call, address));

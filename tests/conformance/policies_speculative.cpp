@@ -22,7 +22,12 @@ task<> announced(two_domains& w) {
                     co_await p.b.send({}, 2);
                     co_await p.a.recv({}, 2);  // the announcement comes before it
                     const std::uint64_t before = p.a.counts().announcements_used;
-                    co_await (synchronous ? p.a.ssend(data.from(), 1) : p.a.send(data.from(), 1));
+                    // Not in one expression: g++ 12 without optimization destroys the other branch's temporary, too.
+                    if (synchronous) {
+                        co_await p.a.ssend(data.from(), 1);
+                    } else {
+                        co_await p.a.send(data.from(), 1);
+                    }
                     const received got = co_await receiving;
                     CHECK(got.bytes == data.size());
                     CHECK(into.holds(bytes, data.size()));
@@ -51,7 +56,11 @@ task<> announced_in_vain(two_domains& w) {
             auto receiving = start(p.b.recv(into, 1));
             co_await p.b.send({}, 2);
             co_await p.a.recv({}, 2);
-            co_await (synchronous ? p.a.ssend(data, 1) : p.a.send(data, 1));
+            if (synchronous) {
+                co_await p.a.ssend(data, 1);
+            } else {
+                co_await p.a.send(data, 1);
+            }
             const received got = co_await receiving;
             CHECK(got.bytes == bytes);
             CHECK(is_pattern(std::span(into).first(bytes), bytes));

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/coro.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 
 #include <array>
 #include <atomic>
@@ -192,6 +193,22 @@ TEST_CASE("sources wake the other loop by their descriptors, also when they chan
         CHECK(on.prepare_to_wait() == duration::zero());
         CHECK(own.armed == 0);
     }
+}
+
+TEST_CASE("once another loop has the descriptor, no wait allocates, the first one included") {
+    scheduler on;
+    bell first, second;
+    on.add_source(first);
+    on.add_source(second);
+    static_cast<void>(on.descriptor());
+    const std::size_t before = test::allocations();
+    for (int n = 0; n < 3; ++n) {
+        const duration limit = on.prepare_to_wait();
+        on.poll();
+        if (limit != duration::max()) FAIL_CHECK("it may not wait");
+    }
+    const std::size_t made = test::allocations() - before;
+    if (test::counts_allocations) CHECK(made == 0);
 }
 
 TEST_CASE("run and the scheduler's end disarm what was prepared for a wait") {

@@ -32,15 +32,21 @@ refuses() {
     grep -q -e "$pattern" "$work/err" || fail "$name $*: no \"$pattern\" in: $(cat "$work/err")"
 }
 
-# serve NAME ARGUMENT...: starts it in the background; `url` is where it listens, with the real port.
+# serve NAME ARGUMENT...: starts it in the background; `url` is where it listens, with the real port. `limit= serve` makes it a process
+# of this shell's, to be killed; `tries=N serve` tries so often: the kernel closes what a killed process gave to io_uring a moment later.
 serve() {
-    local line
-    mkfifo "$work/said"
-    timeout 120 "$@" >"$work/said" &
-    running=$!
-    exec 3<"$work/said"
-    rm "$work/said"
-    read -r -t 60 line <&3 || fail "$*: did not start"
+    local line= try=1
+    while :; do
+        mkfifo "$work/said"
+        ${limit-timeout 120} "$@" >"$work/said" &
+        running=$!
+        exec 3<"$work/said"
+        rm "$work/said"
+        ! read -r -t 60 line <&3 || break
+        [ $try -lt ${tries:-1} ] || fail "$*: did not start"
+        try=$((try + 1))
+        read -r -t 0.1 <> <(:) || :
+    done
     [ "${line#listening at }" != "$line" ] || fail "$*: said \"$line\""
     url=${line#listening at }
 }
@@ -160,8 +166,53 @@ for from in "${urls[@]}"; do
     running=
 done
 
+# key_value: a client in the middle of its requests goes on when the server is killed, or stopped, and started again.
+head -c 3000000 /dev/zero >"$work/bulk"
+for from in "${urls[@]}"; do
+    echo "key_value over $from"
+    limit='' serve "$examples/key_value" serve "$from"
+    mkfifo "$work/requests" "$work/answers"
+    timeout 100 "$examples/key_value" use "$url" <"$work/requests" >"$work/answers" 2>"$work/err" 3<&- &
+    client=$!
+    exec 4>"$work/requests" 5<"$work/answers"
+    # answers REQUEST LINE...: what the client prints for it.
+    answers() {
+        local line expected
+        echo "$1" >&4
+        shift
+        for expected in "$@"; do
+            read -r -t 60 line <&5 || fail "key_value: no \"$expected\"; $(cat "$work/err")"
+            [ "$line" = "$expected" ] || fail "key_value: said \"$line\", not \"$expected\""
+        done
+    }
+    answers "put red #ff0000" "put done"
+    answers "get red" "#ff0000" "get done"
+    answers "load big $work/bulk" "load done"
+    answers "scan a" "big 3000000" "red 7" "scan done"
+    answers "get colour"
+    answers "put green #00ff00" "put done"
+    grep -q "there is no colour" "$work/err" || fail "key_value: $(cat "$work/err")"
+    for signal in KILL TERM; do
+        kill "-$signal" "$running"
+        wait "$running" || [ $signal = KILL ] || fail "key_value serve: status $? after SIG$signal"
+        running=
+        limit='' tries=50 serve "$examples/key_value" serve "$url" 4>&- 5<&-
+        answers "put red $signal" "put done"
+        answers "load big $work/bulk" "load done"
+        answers "scan a" "big 3000000" "red 4" "scan done"  # without green: it is the next one
+    done
+    exec 4>&-
+    wait "$client" || fail "key_value use: status $?"
+    exec 5<&-
+    rm "$work/requests" "$work/answers"
+    kill "$running"
+    wait "$running" || fail "key_value serve: status $? at its end"
+    running=
+done
+
 refuses 'start the listening process first' echo ask "shm://nobody-$$" hello
 [ "$RDMACORO_WITH_TCP" = 0 ] || refuses 'start the listener first' echo ask tcp://127.0.0.1:1 hello
 refuses 'shm://NAME' echo ask ftp://nowhere hello
 refuses 'usage' echo
 refuses 'usage' rdma open
+refuses 'usage' key_value

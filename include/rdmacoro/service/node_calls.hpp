@@ -121,6 +121,15 @@ private:
         node_hold held;  // while calls are under way
     };
 
+    /// While it exists, a node that is destroyed by a coroutine lets coroutines go on that are not its own: those that made the calls.
+    struct others_go_on {
+        explicit others_go_on(scheduler& owner) noexcept : on(owner) { on.unbound_wait_began(); }
+        others_go_on(const others_go_on&) = delete;
+        others_go_on& operator=(const others_go_on&) = delete;
+        ~others_go_on() { on.unbound_wait_ended(); }
+        scheduler& on;
+    };
+
     /// The function of a connection.
     struct connection {
         node_calls* self;
@@ -154,6 +163,7 @@ private:
                 of.links_.erase(at);
             if (ended == errc::canceled) end.abort();  // the node stops: calls of this side end
             mine.stop_handlers();
+            const others_go_on calls_of_this_side(of.over_.owner());
             while (mine.active()) co_await without_stop(here.rested.wait());
         }
     };

@@ -431,6 +431,9 @@ RDMACORO_COLD int scheduler::descriptor() {
             detail::throw_error(errc::no_resources, "scheduler::descriptor: no eventfd or epoll instance");
         }
         outside_fd_ = made;
+        // The first wait may be in the middle of a program's work, which is not to allocate. Where memory is short that wait asks again.
+        constexpr std::size_t usual_sources = 8;
+        static_cast<void>(watched_.try_reserve(usual_sources));
     }
     return outside_fd_;
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
-# The server of examples/key_value ends in good order when it is told to in the middle of a request, and its links go on after
+# The server of examples/requests ends in good order when it is told to in the middle of a request, and its links go on after
 # thousands of answers that came too late, over each transport that was built.
-# Usage: key_value.sh PATH_OF_KEY_VALUE.
+# Usage: requests.sh PATH_OF_KEY_VALUE.
 set -euo pipefail
-key_value=${1:?usage: key_value.sh PATH_OF_KEY_VALUE}
+requests=${1:?usage: requests.sh PATH_OF_KEY_VALUE}
 work=$(mktemp -d)
 running=
 trap '[ -z "$running" ] || kill -9 "$running" 2>/dev/null || :; rm -rf "$work"' EXIT
@@ -18,7 +18,7 @@ fail() {
 serve() {
     local line
     mkfifo "$work/said"
-    "$key_value" serve "$@" >"$work/said" 2>"$work/log" &
+    "$requests" serve "$@" >"$work/said" 2>"$work/log" &
     running=$!
     exec 3<"$work/said"
     rm "$work/said"
@@ -35,12 +35,12 @@ stops() {
     running=
 }
 
-ask() { timeout 60 "$key_value" ask "$url" "$@" || fail "ask ${1:0:40}: status $?"; }
+ask() { timeout 60 "$requests" ask "$url" "$@" || fail "ask ${1:0:40}: status $?"; }
 
 # What a server ends with that has $1 values.
 stopped() { echo "stopped with $1 values"; }
 
-urls=("shm://key-value-$$")
+urls=("shm://requests-$$")
 [ "${RDMACORO_WITH_TCP:?}" = 0 ] || urls+=(tcp://127.0.0.1:0)
 for from in "${urls[@]}"; do
     echo "over $from"

@@ -1,0 +1,367 @@
+// Faults of calls between nodes: peers that are killed in each phase of a call, nodes that stop with handlers and calls under way, cards
+// that lie, and readers that take their time.
+#include <rdmacoro/service/node_calls.hpp>
+
+#include <rdmacoro/coro/describe.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/child_process.hpp"
+#include "support/nodes.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+struct far {
+    static constexpr method<"far.hang", void()> hang{};
+    static constexpr method<"far.much", std::vector<float>()> much{};
+    static constexpr method<"far.load", std::uint64_t(remote_region)> load{};
+    static constexpr method<"far.rows", stream<row>()> rows{};
+    static constexpr method<"far.deaf", void()> deaf{};
+};
+/// What node 9 tells node 1.
+struct tells {
+    static constexpr method<"tells.that", one_way(std::uint32_t)> that{};
+};
+constexpr std::uint32_t here_it_is = 1;
+constexpr std::uint32_t hangs = 2;
+constexpr std::uint32_t answers = 3;
+constexpr std::uint32_t gets = 4;
+
+template <class F>
+void run_limited(F body) {
+    scheduler on{idle::yield{}};
+    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
+}
+
+/// Node 9, in a process of its own: connects to node 1, and serves it until it is killed.
+template <class T>
+void serve_until_killed(const std::string& address) {
+    scheduler on{idle::yield{}};
+    on.run([](std::string where) -> task<> {
+        node<T> here(9);
+        node_calls<T> peers(here);
+        service methods({.running = 4});
+        methods.on(far::hang, [&](call_context&) -> task<> {
+            co_await peers.cast(1, tells::that, hangs);
+            co_await sleep_for(60s);
+        });
+        methods.on(far::much, [&](call_context&) -> task<std::vector<float>> {
+            std::vector<float> all(12 << 20, 1.0F);
+            co_await peers.cast(1, tells::that, answers);
+            co_return all;
+        });
+        methods.on(far::load, [&](call_context& c, remote_region from) -> task<std::uint64_t> {
+            std::vector<std::byte> room(from.length);
+            co_await peers.cast(1, tells::that, gets);
+            for (;;) co_await c.get(from, room);
+        });
+        methods.on(far::rows, [](call_context&, stream_writer<row>& out) -> task<> {
+            for (std::uint32_t n = 0;; ++n) co_await out.write(n, 0.5F);
+        });
+        peers.serve(methods);
+        here.add({.id = 1, .urls = {std::move(where)}});
+        co_await peers.cast(1, tells::that, here_it_is);
+        co_await sleep_for(60s);
+    }(address));
+}
+
+struct ending {
+    std::error_code code;
+    std::string text;
+};
+/// How an operation failed; nothing where it did not.
+template <class Operation>
+task<ending> ended(Operation what) {
+    try {
+        co_await std::move(what);
+    } catch (const error& failed) {
+        co_return ending{failed.code(), failed.what()};
+    }
+    co_return ending{};
+}
+/// Whether a part of a message is here, and not all of it.
+bool half_received() {
+    for (const pending_operation& one : scheduler::current()->describe().operations())
+        if (one.what.find("recv") != std::string::npos && one.moved > 0) return true;
+    return false;
+}
+template <class Condition>
+task<> until(Condition met) {
+    while (!met()) co_await yield();
+}
+
+/// Node 1 beside node 9 that is killed, and node 2, which notices nothing.
+template <class T>
+struct beside_a_victim {
+    explicit beside_a_victim(child_process& process) : child(process) {
+        notes.on(tells::that, [this](call_context&, std::uint32_t what) -> task<> {
+            heard[what]++;
+            co_return;
+        });
+        peers.emplace(*here);
+        peers->serve(notes);
+        other_calls.emplace(*other);
+        other_calls->serve(others.store);
+    }
+    ~beside_a_victim() {
+        here.reset();
+        other.reset();
+    }
+    task<> begin() {
+        co_await other->listen(fresh_url<T>());
+        here->add(other->card());
+        child.tell(co_await here->listen(fresh_url<T>()));
+        co_await until([this] { return heard[here_it_is] == 1; });
+        waits_at_other.spawn([this]() -> task<> {
+            static_cast<void>(co_await ended(peers->call(2, kv::wait)));
+            other_ended = true;
+        });
+        co_await until([this] { return others.waiting == 1; });
+    }
+    /// The other node's calls are as if nothing had been.
+    task<> unharmed() {
+        CHECK_FALSE(other_ended);
+        const std::uint64_t sum = co_await peers->call(2, kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        CHECK(here->connections() == 1);
+    }
+    static void lost(const ending& seen, const char* method) {
+        CAPTURE(seen.text, method);
+        CHECK(seen.code == errc::peer_lost);
+        CHECK(seen.text.find("node 9 (generation") != std::string::npos);
+        CHECK(seen.text.find(method) != std::string::npos);
+    }
+
+    child_process& child;
+    service notes;
+    shop others;
+    std::uint32_t heard[5] = {};
+    std::optional<node_calls<T>> peers;
+    std::optional<node_calls<T>> other_calls;
+    std::optional<node<T>> here{std::in_place, 1};
+    std::optional<node<T>> other{std::in_place, 2};
+    bool other_ended = false;
+    task_group waits_at_other;
+};
+
+template <class T, class Body>
+void with_a_victim(Body body) {
+    child_process child(serve_until_killed<T>);
+    run_limited([&]() -> task<> {
+        beside_a_victim<T> w(child);
+        co_await w.begin();
+        co_await body(w);
+        co_await w.unharmed();
+        w.waits_at_other.request_stop();
+        co_await w.waits_at_other.join();
+    });
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a peer that is killed while its handlers run ends these calls and those that wait",
+                        "", node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        task_group running;
+        std::vector<ending> seen;
+        for (int n = 0; n < 4; ++n)
+            running.spawn([&]() -> task<> { seen.push_back(co_await ended(w.peers->call(9, far::hang))); });
+        co_await until([&] { return w.heard[hangs] == 4; });
+        // No handler begins beside these four.
+        for (int n = 0; n < 4; ++n)
+            running.spawn([&]() -> task<> { seen.push_back(co_await ended(w.peers->call(9, far::hang))); });
+        co_await sleep_for(5ms);
+        CHECK(seen.empty());
+        w.child.kill();
+        co_await running.join();
+        CHECK(seen.size() == 8);
+        CHECK(w.heard[hangs] == 4);
+        for (const ending& each : seen) w.lost(each, "far.hang");
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a peer that is killed in the middle of an answer ends the call, and no half of it is given", "",
+    node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        auto calling = start(ended(w.peers->call(9, far::much)));
+        co_await until([&] { return w.heard[answers] == 1; });
+        // A part has come, and the rest has not.
+        co_await until([] { return half_received(); });
+        w.child.kill();
+        const ending seen = co_await calling;
+        w.lost(seen, "far.much");
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a peer that is killed in the middle of a get ends the call, and the memory is the caller's", "",
+    node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        std::vector<std::byte> bulk(32 << 20);
+        auto& memory = scheduler::current()->service<typename TestType::domain>();
+        std::optional<region> open(memory.register_memory(bulk, access_rights::remote_read));
+        auto calling = start(ended(w.peers->call(9, far::load, open->remote())));
+        co_await until([&] { return w.heard[gets] == 1; });
+        co_await sleep_for(5ms);
+        CHECK_FALSE(calling.done());
+        w.child.kill();
+        const ending seen = co_await calling;
+        w.lost(seen, "far.load");
+        open.reset();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a peer that is killed while it writes a stream ends the stream with an error, and not its end", "",
+    node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        auto rows = co_await w.peers->open(9, far::rows);
+        for (std::uint32_t n = 0; n < 100; ++n) {
+            const auto one = co_await rows.next();
+            CHECK((one && one->key == n));
+        }
+        w.child.kill();
+        std::error_code code;
+        try {
+            for (std::uint32_t n = 100;; ++n) {
+                const auto one = co_await rows.next();
+                CHECK((one && one->key == n));
+                if (!one) break;
+            }
+        } catch (const error& failed) {
+            code = failed.code();
+        }
+        CHECK(code == errc::peer_lost);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a node that stops while a thousand calls are under way, in both directions, ends them all", "",
+    node_transports) {
+    for (const bool caller_stops : {true, false}) {
+        run_limited([caller_stops]() -> task<> {
+            shop at_one, at_two;
+            std::optional<node<TestType>> one(std::in_place, 1), two(std::in_place, 2);
+            std::optional<node_calls<TestType>> from_one(std::in_place, *one), from_two(std::in_place, *two);
+            from_one->serve(at_one.store);
+            from_two->serve(at_two.store);
+            co_await two->listen(fresh_url<TestType>());
+            one->add(two->card());
+            const std::uint64_t sum = co_await from_one->call(2, kv::add, 1U, 2U);
+            CHECK(sum == 3);
+            task_group calling;
+            std::size_t failed = 0;
+            for (int n = 0; n < 1000; ++n) {
+                const bool forward = n % 2 == 0;
+                calling.spawn([&, forward]() -> task<> {
+                    const ending seen =
+                        co_await ended(forward ? from_one->call(2, kv::wait) : from_two->call(1, kv::wait));
+                    failed += seen.code == errc::closed || seen.code == errc::peer_lost ||
+                              seen.code == call_errc::stopped;
+                });
+            }
+            co_await until([&] { return at_one.store.running() == 256 && at_two.store.running() == 256; });
+            (caller_stops ? one : two).reset();
+            co_await calling.join();
+            CHECK(failed == 1000);
+            co_await until([&] { return at_one.store.running() == 0 && at_two.store.running() == 0; });
+            CHECK(at_one.store.bytes() == 0);
+            CHECK(at_two.store.bytes() == 0);
+            one.reset();
+            two.reset();
+        });
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its own node's end", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        event go;
+        bool began = false;
+        service methods;
+        methods.on(far::deaf, [&](call_context&) -> task<> {
+            began = true;
+            co_await without_stop(go.wait());
+        });
+        node_options hasty;
+        hasty.close_limit = 20ms;
+        std::optional<node<TestType>> nine(std::in_place, 9, hasty);
+        std::optional<node_calls<TestType>> served(std::in_place, *nine);
+        served->serve(methods);
+        node<TestType> one(1);
+        node_calls<TestType> peers(one);
+        co_await nine->listen(fresh_url<TestType>());
+        one.add(nine->card());
+        auto calling = start(ended(peers.call(9, far::deaf)));
+        co_await until([&] { return began; });
+        auto closing = start(nine->close());
+        const ending seen = co_await calling;  // does not wait for the handler
+        CHECK((seen.code == errc::closed || seen.code == errc::peer_lost || seen.code == call_errc::stopped));
+        CHECK(methods.running() == 1);
+        go.set();
+        co_await closing;
+        CHECK(methods.running() == 0);
+        nine.reset();
+        served.reset();
+        co_await one.close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a call by a card that leads to another node ends with an error that says so", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        node_options hasty;
+        hasty.connect_limit = 100ms;
+        node<TestType> one(1, hasty), three(3);
+        node_calls<TestType> peers(one), at_three(three);
+        shop there;
+        at_three.serve(there.store);
+        const std::string where = co_await three.listen(fresh_url<TestType>());
+        one.add({.id = 9, .urls = {where}});
+        const ending seen = co_await ended(peers.call(9, kv::add, 1U, 2U));
+        CHECK(seen.code);
+        CHECK_THAT(seen.text, Catch::Contains("node 9") && Catch::Contains("3"));
+        // A card that says the truth beside it is right.
+        one.add({.id = 3, .urls = {where}});
+        const std::uint64_t sum = co_await peers.call(3, kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        co_await one.close();
+        co_await three.close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a slow reader of a stream stops its writer, and nothing else of the connection", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        service methods;
+        std::uint32_t written = 0;
+        methods.on(far::rows, [&](call_context&, stream_writer<row>& out) -> task<> {
+            for (; written < 1000; ++written) co_await out.write(written, 0.5F);
+        });
+        server.serve(methods);
+        auto rows = co_await client.open(far::rows);
+        for (std::uint32_t n = 0; n < 1000; ++n) {
+            if (n % 100 == 0) {
+                // So many calls come by while nothing is read.
+                for (int other = 0; other < 50; ++other) {
+                    const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
+                    CHECK(sum == 3);
+                }
+                CHECK(written <= n + detail::stream_window);
+                if (n == 0) CHECK(written == detail::stream_window);
+            }
+            const auto one = co_await rows.next();
+            REQUIRE(one);
+            CHECK(one->key == n);
+        }
+        const auto end = co_await rows.next();
+        CHECK_FALSE(end);
+    });
+}
