@@ -21,6 +21,7 @@ namespace detail {
 class calls_base;
 class call_failure;
 class stream_writer_base;
+class stream_reader_base;
 
 /// Items of a stream that its writer may send before the reader has taken the first.
 inline constexpr std::size_t stream_window = 32;
@@ -69,6 +70,7 @@ private:
     friend class detail::calls_base;
     friend class detail::call_failure;
     friend class detail::stream_writer_base;
+    friend class detail::stream_reader_base;
     friend class detail::intrusive_list<call_context, call_context>;
 
     detail::calls_base& over_;
@@ -77,6 +79,7 @@ private:
     time_point due_;
     local_stop_source stop_;
     semaphore credits_{detail::stream_window, false};
+    bool written_over_ = false;  // the end of the stream that the caller writes was read
 };
 
 }  // namespace rdmacoro
