@@ -15,6 +15,8 @@ struct up {
     static constexpr method<"up.fail", std::string(stream<row>)> fail{};
     static constexpr method<"up.hold", void(stream<row>)> hold{};
     static constexpr method<"up.twice", stream<row>(stream<row>)> twice{};
+    static constexpr method<"up.big", std::uint64_t(std::vector<float>, stream<row>)> big{};
+    static constexpr method<"up.both", stream<row>(std::vector<float>, stream<row>)> both{};
     static constexpr method<"up.missing", void(stream<row>)> missing{};
 };
 struct up_otherwise {
@@ -47,6 +49,16 @@ struct depot {
                  });
         store.on(up::some, [](call_context&, std::uint32_t n, stream_reader<row>& in) -> task<> {
             for (; n != 0; --n) static_cast<void>(co_await in.next());
+        });
+        store.on(up::big,
+                 [](call_context&, std::vector<float> all, stream_reader<row>& in) -> task<std::uint64_t> {
+                     std::uint64_t n = all.size();
+                     while (co_await in.next()) ++n;
+                     co_return n;
+                 });
+        store.on(up::both, [](call_context&, std::vector<float>, stream_reader<row>& in,
+                              stream_writer<row>& out) -> task<> {
+            while (const auto one = co_await in.next()) co_await out.write(*one);
         });
         store.on(up::fail, [](call_context&, stream_reader<row>& in) -> task<std::string> {
             static_cast<void>(co_await in.next());
@@ -296,6 +308,47 @@ TEMPLATE_LIST_TEST_CASE("both directions of a call are streams at the same time"
         CHECK(read == 1000);
         co_await writing;
         CHECK(there.taken == 500);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a call with a stream that is canceled while its request is sent leaves nothing behind", "",
+                        every_kind) {
+    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+        const std::vector<float> large(1 << 20);
+        std::size_t canceled = 0;
+        for (int round = 0; round < 20; ++round) {
+            // At once, in the first turns of the request's way, or later.
+            local_stop_source leaving;
+            auto leave = start([](local_stop_source& of, int turns) -> task<> {
+                for (int n = 0; n < turns; ++n) co_await yield();
+                of.request_stop();
+            }(leaving, round / 2));
+            if (round % 2 == 0) {
+                auto opened = co_await as_result(with_stop(client.open(up::big, large), leaving.get_token()));
+                if (opened) {
+                    co_await opened->write(1U, 0.5F);
+                    const std::uint64_t n = co_await opened->finish();
+                    CHECK(n == large.size() + 1);
+                } else {
+                    CHECK(opened.error() == errc::canceled);
+                    ++canceled;
+                }
+            } else {
+                auto opened =
+                    co_await as_result(with_stop(client.open(up::both, large), leaving.get_token()));
+                if (opened) {
+                    co_await opened->write(1U, 0.5F);
+                    const auto one = co_await opened->next();
+                    CHECK(one);
+                } else {
+                    CHECK(opened.error() == errc::canceled);
+                    ++canceled;
+                }
+            }
+            co_await leave;
+        }
+        CHECK(canceled != 0);
+        while (there.store.running() != 0) co_await yield();
     });
 }
 

@@ -8,6 +8,7 @@
 #include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/memory/region.hpp>
+#include <rdmacoro/service/detail/call_wire.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +23,6 @@ class calls_base;
 class call_failure;
 class stream_writer_base;
 class stream_reader_base;
-
-/// Items of a stream that its writer may send before the reader has taken the first.
-inline constexpr std::size_t stream_window = 32;
 }  // namespace detail
 
 /// A call that a handler serves: first argument of every handler. Lives until the handler has ended, on its scheduler's thread.

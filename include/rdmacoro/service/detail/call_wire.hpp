@@ -107,6 +107,9 @@ enum class note_kind : std::uint32_t {
 };
 static_assert(sizeof(note_head) == 16);
 
+/// Items of a stream that its writer may send before the reader has taken the first.
+inline constexpr std::size_t stream_window = 32;
+
 /// As it travels: 0 is none, and what does not fit, over an hour, is none.
 [[nodiscard]] constexpr std::uint32_t time_to_send(std::chrono::nanoseconds left) noexcept {
     const auto micros = left.count() <= 0 ? 1 : left.count() / 1000 + (left.count() % 1000 != 0 ? 1 : 0);

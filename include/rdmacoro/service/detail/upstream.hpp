@@ -4,7 +4,6 @@
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/messaging/message.hpp>
-#include <rdmacoro/service/call_context.hpp>
 #include <rdmacoro/service/codec.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/method.hpp>
@@ -14,6 +13,8 @@
 #include <system_error>
 
 namespace rdmacoro::detail {
+
+class calls_base;
 
 /// Items go as the handler's credit allows. Exactly one end is sent for each call that the peer hears of: by `end`, or when the caller
 /// leaves, or when the handler has left; the peer drops the items until it comes. In one place from the call's beginning to its end.
