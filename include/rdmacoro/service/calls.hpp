@@ -187,7 +187,7 @@ public:
     /// Buffers: as `call`, until then.
     /// Concurrency: as `call`.
     /// Errors: those of `endpoint::send`; what the handler throws comes with the result.
-    /// Cancellation: as `endpoint::send`.
+    /// Cancellation: as `endpoint::send`, after a second: what can be sent until then is, and the `call_writer` is there.
     /// Example:
     ///     auto rows = co_await peer.open(kv::load);
     template <method_name Name, class R, class... Q, class... Args>
@@ -375,8 +375,8 @@ private:
         auto written = std::make_unique<detail::upstream>(
             base, M::facts, self.next_number() | detail::caller_writes_bit, detail::is_stream<R>);
         const kind asked = detail::is_stream<R> ? kind::open : kind::request;
-        const auto sent =
-            co_await as_result(send_request<M, Arguments>(self, asked, kept, written->number(), time));
+        const auto sent = co_await as_result(without_stop(
+            send_request<M, Arguments>(self, asked, kept, written->number(), time), std::chrono::seconds(1)));
         if (!sent) {
             written->not_asked(sent.error() == errc::canceled);
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());

@@ -279,7 +279,11 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number, std::uint32_t expe
     if (call_context* const one = running(number)) {
         one->stop_.request_stop();
     } else if (discard(request_of(number)) != 0 || (expected & perhaps_bit) != 0) {
-        if ((number & caller_writes_bit) != 0) drop_written(number);
+        if ((expected & perhaps_bit) != 0) {
+            discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
+        } else if ((number & caller_writes_bit) != 0) {
+            drop_written(number);
+        }
         call_failure failed;
         failed.set(call_errc::stopped);
         const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
