@@ -1,4 +1,4 @@
-// calls: a service and its client: methods by name, with types; a stream; a deadline.
+// calls: a service and its client: methods by name, with types; streams in both directions; a deadline.
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/calls.hpp>
 
@@ -19,6 +19,7 @@ struct kv {
     static constexpr rc::method<"kv.put", void(std::string, std::string)> put{};
     static constexpr rc::method<"kv.get", std::string(std::string)> get{};
     static constexpr rc::method<"kv.scan", rc::stream<entry>(std::string)> scan{};
+    static constexpr rc::method<"kv.load", std::uint64_t(rc::stream<entry>)> load{};
     static constexpr rc::method<"kv.wait", void()> wait{};
 };
 
@@ -37,6 +38,10 @@ rc::task<> serve(rc::endpoint<rc::shm> peer) {
         for (auto at = values.lower_bound(from); at != values.end(); ++at)
             co_await out.write(at->first, at->second);
     });
+    store.on(kv::load, [&](rc::call_context&, rc::stream_reader<entry>& in) -> rc::task<std::uint64_t> {
+        while (auto one = co_await in.next()) values[one->key] = one->value;
+        co_return values.size();
+    });
     store.on(kv::wait, [](rc::call_context&) -> rc::task<> { co_await rc::sleep_for(1h); });
     rc::calls served(peer, store);
     static_cast<void>(
@@ -52,6 +57,9 @@ rc::task<> use(rc::endpoint<rc::shm>& server) {
     auto rows = co_await peer.open(kv::scan, "c");
     while (auto row = co_await rows.next()) std::cout << row->key << ' ';
     std::cout << "are there\n";
+    auto more = co_await peer.open(kv::load);
+    for (const char* name : {"blue", "cyan"}) co_await more.write(name, "a colour");
+    std::cout << co_await more.finish() << " after two more\n";
     try {
         co_await peer.call(kv::get, "shape");
     } catch (const rc::error& failed) {

@@ -124,6 +124,7 @@
 #include <rdmacoro/service/detail/impl/node_core.ipp>
 #include <rdmacoro/service/detail/impl/node_wire.ipp>
 #include <rdmacoro/service/detail/impl/udp_socket.ipp>
+#include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
 #include <rdmacoro/service/impl/node_card.ipp>
 #include <rdmacoro/service/impl/node_discovery.ipp>

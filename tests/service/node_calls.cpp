@@ -10,17 +10,24 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
+constexpr method<"kv.load", std::uint64_t(stream<row>)> load{};
+
 /// A node with calls, and a service for others.
 template <class T>
 struct participant {
     explicit participant(node_id id, const node_options& options = {}) {
         here.emplace(id, options);
         peers.emplace(*here);
+        there.store.on(load, [this](call_context&, stream_reader<row>& in) -> task<std::uint64_t> {
+            while (co_await in.next()) ++loaded;
+            co_return loaded;
+        });
         peers->serve(there.store);
     }
     /// The node first: its connections end then, and with them what `peers` has.
     ~participant() { here.reset(); }
     shop there;
+    std::uint64_t loaded = 0;
     std::optional<node_calls<T>> peers;
     std::optional<node<T>> here;
 };
@@ -49,6 +56,12 @@ TEMPLATE_LIST_TEST_CASE("nodes call each other by their ids, over one connection
             std::size_t read = 0;
             while (co_await rows.next()) ++read;
             CHECK(read == 100);
+        }
+        {
+            auto rows = co_await one.peers->open(9, load);
+            for (std::uint32_t n = 0; n < 100; ++n) co_await rows.write(n, 0.5F);
+            const std::uint64_t loaded = co_await rows.finish();
+            CHECK(loaded == 100);
         }
         CHECK(one.here->connections() == 1);
         co_await one.here->close();
@@ -80,6 +93,33 @@ TEMPLATE_LIST_TEST_CASE(
         co_await nine->here->listen(url);
         const std::uint64_t sum = co_await one.peers->call(9, kv::add, 1U, 2U);
         CHECK(sum == 3);
+        co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a stream to a node that stops ends with an error, and nothing waits for it", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        std::optional<participant<TestType>> nine(std::in_place, 9);
+        const std::string url = co_await nine->here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        {
+            auto rows = co_await one.peers->open(9, load);
+            for (std::uint32_t n = 0; n < 100; ++n) co_await rows.write(n, 0.5F);
+            nine.reset();
+            std::error_code code;
+            while (!code) {
+                const row late{};
+                const auto wrote = co_await as_result(rows.write(late));
+                code = wrote.error();
+                co_await yield();
+            }
+            CHECK((code == errc::peer_lost || code == errc::closed || code == call_errc::reader_left));
+            const auto result = co_await as_result(rows.finish());
+            CHECK((result.error() == errc::peer_lost || result.error() == errc::closed ||
+                   result.error() == call_errc::stopped));
+        }
         co_await one.here->close();
     });
 }

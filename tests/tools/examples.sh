@@ -74,8 +74,12 @@ says $'after a restart red is #ff0000
 1048576 bytes were loaded' node_calls
 says $'red is #ff0000
 green red are there
+4 after two more
 call of kv.get, which answered: there is no shape: the handler failed
 the wait ended: the operation did not end in the time it was given' calls
+if [ -x "$examples/cereal_types" ]; then
+    says 'north: 3 values, worth 6' cereal_types
+fi
 says 'the squares of 1 to 2000 add up to 2668667000' threads
 # Where the network fails no thread waits for ever: 9 descriptors are enough for the listener and not for its link. A sanitizer needs
 # descriptors of its own.

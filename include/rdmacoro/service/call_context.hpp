@@ -8,6 +8,7 @@
 #include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/memory/region.hpp>
+#include <rdmacoro/service/detail/call_wire.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +22,7 @@ namespace detail {
 class calls_base;
 class call_failure;
 class stream_writer_base;
-
-/// Items of a stream that its writer may send before the reader has taken the first.
-inline constexpr std::size_t stream_window = 32;
+class stream_reader_base;
 }  // namespace detail
 
 /// A call that a handler serves: first argument of every handler. Lives until the handler has ended, on its scheduler's thread.
@@ -69,6 +68,7 @@ private:
     friend class detail::calls_base;
     friend class detail::call_failure;
     friend class detail::stream_writer_base;
+    friend class detail::stream_reader_base;
     friend class detail::intrusive_list<call_context, call_context>;
 
     detail::calls_base& over_;
@@ -77,6 +77,7 @@ private:
     time_point due_;
     local_stop_source stop_;
     semaphore credits_{detail::stream_window, false};
+    bool written_over_ = false;  // the end of the stream that the caller writes was read
 };
 
 }  // namespace rdmacoro

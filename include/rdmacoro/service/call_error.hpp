@@ -17,6 +17,7 @@ enum class call_errc {
     malformed_answer,    ///< what the peer answered is no value of the method's type
     expired,             ///< the call's time was over before its handler had ended
     stopped,             ///< the service ends, or the handler ended because it was asked to stop
+    reader_left,         ///< the handler has ended before the stream that its caller writes
 };
 
 }  // namespace rdmacoro

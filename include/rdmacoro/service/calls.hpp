@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/service/call_writer.hpp>
 #include <rdmacoro/service/detail/call_arguments.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/service.hpp>
@@ -107,7 +108,7 @@ public:
     /// Example:
     ///     std::string value = co_await peer.call(kv::get, "colour");
     template <method_name Name, class R, class... Q, class... Args>
-        requires(!detail::is_stream<R> && !std::is_same_v<R, one_way>)
+        requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call(const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
@@ -169,6 +170,7 @@ public:
     /// Example:
     ///     auto rows = co_await peer.open(kv::scan, range{0, 100});
     template <method_name Name, class E, class... Q, class... Args>
+        requires(!detail::takes_stream<Q...>)
     [[nodiscard]] auto open(const method<Name, stream<E>(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
         using M = method<Name, stream<E>(Q...)>;
@@ -176,6 +178,27 @@ public:
         auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
                         std::uint32_t time) mutable { return run_open<M, E, arguments>(*this, kept, time); };
         return call_operation<stream_reader<E>, decltype(make)>(std::move(make));
+    }
+
+    /// Awaitable.
+    /// Ends with a `call_writer`, of a method that takes a stream: `co_await rows.write(one)`, and `co_await rows.finish()` for the
+    /// result, or `co_await rows.next()` where that is a stream, too. Destroying it before cancels the call.
+    /// Completes: when the request has been sent.
+    /// Buffers: as `call`, until then.
+    /// Concurrency: as `call`.
+    /// Errors: those of `endpoint::send`; what the handler throws comes with the result.
+    /// Cancellation: as `endpoint::send`, after a second: what can be sent until then is, and the `call_writer` is there.
+    /// Example:
+    ///     auto rows = co_await peer.open(kv::load);
+    template <method_name Name, class R, class... Q, class... Args>
+        requires(detail::takes_stream<Q...>)
+    [[nodiscard]] auto open(const method<Name, R(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        using arguments = detail::call_arguments<typename M::parameters, Args...>;
+        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
+                        std::uint32_t time) mutable { return run_write<M, arguments>(*this, kept, time); };
+        return call_operation<call_writer<typename M::written_type, R>, decltype(make)>(std::move(make));
     }
 
     /// Awaitable.
@@ -287,19 +310,7 @@ private:
     template <class M>
     static typename M::result_type read_answer(std::span<const std::byte> bytes) {
         using R = typename M::result_type;
-        R value{};
-        if constexpr (detail::row_of_values<const R&> && requires { value.resize(bytes.size()); }) {
-            constexpr std::size_t each = sizeof(std::ranges::range_value_t<R>);
-            if (bytes.size() % each != 0) detail::throw_malformed_answer(M::facts, "a part of an element");
-            value.resize(bytes.size() / each);
-            if (!bytes.empty()) std::memcpy(std::ranges::data(value), bytes.data(), bytes.size());
-        } else {
-            decoder from(bytes);
-            if (!from.read(value) || from.left() != 0)
-                detail::throw_malformed_answer(M::facts,
-                                               from.why() != nullptr ? from.why() : "more bytes than it has");
-        }
-        return value;
+        return detail::read_answer<R>(M::facts, bytes);
     }
 
     template <class M, class Arguments, class E>
@@ -353,6 +364,24 @@ private:
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());
         }
         co_return stream_reader<E>(self, M::facts, number);
+    }
+
+    /// The request of a call that comes with a stream of its caller.
+    template <class M, class Arguments>
+    static task<call_writer<typename M::written_type, typename M::result_type>>
+    run_write(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+        using R = typename M::result_type;
+        calls_base& base = self;
+        auto written = std::make_unique<detail::upstream>(
+            base, M::facts, self.next_number() | detail::caller_writes_bit, detail::is_stream<R>);
+        const kind asked = detail::is_stream<R> ? kind::open : kind::request;
+        const auto sent = co_await as_result(without_stop(
+            send_request<M, Arguments>(self, asked, kept, written->number(), time), std::chrono::seconds(1)));
+        if (!sent) {
+            written->not_asked(sent.error() == errc::canceled);
+            detail::throw_call_failure(M::facts, sent.error(), sent.facts());
+        }
+        co_return call_writer<typename M::written_type, R>(std::move(written));
     }
 
     /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
@@ -466,6 +495,7 @@ private:
             }
         }
         const kind asked = detail::kind_of_call(request.tag());
+        self.end_reading(context);
         if (failed) {
             if (asked == kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
             co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
@@ -504,6 +534,9 @@ private:
     // What the parts that do not depend on the transport need of it.
     task<> send(const_buffers from, tag_type tag) override { co_await over_.send(from, tag); }
     task<message> receive(tag_match wanted) override { co_return co_await over_.recv_lent(wanted); }
+    task<message> receive_or_drop(tag_match wanted) override {
+        co_return co_await over_.recv_lent(wanted, discard_if_canceled);
+    }
     std::size_t discard(tag_match wanted) override { return over_.discard(wanted); }
     [[nodiscard]] std::string peer_name() const override { return over_.peer_name(); }
     task<> get(const remote_region& there, std::span<std::byte> into) override {

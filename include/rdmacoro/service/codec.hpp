@@ -195,6 +195,14 @@ public:
         return refuse("a length of more than 64 bits");
     }
 
+    /// Reads so many bytes as `encoder::row` wrote, which does not say how many they are.
+    [[nodiscard]] bool read_row(std::span<std::byte> into) noexcept { return copy(into.data(), into.size()); }
+
+    /// To be asked before memory is taken for `count` things of `each` bytes: refuses where it is more than the limits allow.
+    [[nodiscard]] bool take_room(std::uint64_t count, std::size_t each) noexcept {
+        return why_ == nullptr && charge(count, each);
+    }
+
     /// The value does not hold what its type promises. Answers false.
     bool refuse(const char* why) noexcept {
         if (why_ == nullptr) why_ = why;
@@ -203,6 +211,8 @@ public:
 
     /// Why a value was refused; nullptr: none was.
     [[nodiscard]] const char* why() const noexcept { return why_; }
+    /// As it was made with.
+    [[nodiscard]] const decode_limits& limits() const noexcept { return limits_; }
     /// Bytes that are not read yet.
     [[nodiscard]] std::size_t left() const noexcept { return from_.size() - at_; }
 
@@ -325,8 +335,9 @@ private:
         std::uint64_t count = 0;
         if (!inner || !read_length(count)) return false;
         constexpr std::size_t least = detail::least_bytes<element>();
-        if (least != 0 && count > left() / least)
-            return refuse("a range that goes past the end of the message");
+        if constexpr (least != 0) {
+            if (count > left() / least) return refuse("a range that goes past the end of the message");
+        }
         constexpr bool in_nodes = !std::ranges::random_access_range<Range>;
         constexpr bool in_blocks = !in_nodes && !requires { into.reserve(std::size_t{}); };  // as a deque
         if (in_blocks && !charge(1, 1024)) return false;

@@ -24,7 +24,8 @@ struct method_name {
     char text[N];  ///< the literal
 };
 
-/// As a method's result: any number of `T`, one after the other, read as they come. See `calls::open`.
+/// As a method's result: any number of `T`, one after the other, read as they come. As its last parameter: any number that the caller
+/// writes and the handler reads. See `calls::open`.
 template <class T>
 struct stream;
 
@@ -37,6 +38,31 @@ template <class T>
 inline constexpr bool is_stream = false;
 template <class T>
 inline constexpr bool is_stream<stream<T>> = true;
+
+/// A method's parameters: the values, and the items of the stream that its caller writes, `void` where there is none.
+template <class Values, class... P>
+struct parameter_kinds;
+template <class... V>
+struct parameter_kinds<std::tuple<V...>> {
+    using values = std::tuple<V...>;
+    using item = void;
+};
+template <class... V, class T>
+struct parameter_kinds<std::tuple<V...>, stream<T>> {
+    using values = std::tuple<V...>;
+    using item = T;
+};
+template <class... V, class P, class... Rest>
+struct parameter_kinds<std::tuple<V...>, P, Rest...> : parameter_kinds<std::tuple<V..., P>, Rest...> {
+    static_assert(!is_stream<P>, "a stream is the last of a method's parameters");
+};
+template <class... P>
+using values_of = typename parameter_kinds<std::tuple<>, P...>::values;
+template <class... P>
+using items_of = typename parameter_kinds<std::tuple<>, P...>::item;
+/// Whether the caller of a method with parameters `P` writes a stream.
+template <class... P>
+inline constexpr bool takes_stream = !std::is_void_v<items_of<P...>>;
 
 constexpr std::uint64_t hash_of(std::string_view text) noexcept {
     signature_hash hash;
@@ -65,6 +91,16 @@ struct result_signature<stream<T>> {
     static constexpr std::uint64_t value = hash_of("stream") ^ signature_of<T>();
 };
 
+/// What the stream that a caller writes is to the signature.
+template <class T>
+struct written_signature {
+    static constexpr std::uint64_t value = hash_of("written stream") ^ signature_of<T>();
+};
+template <>
+struct written_signature<void> {
+    static constexpr std::uint64_t value = 0;
+};
+
 /// The facts about a method that do not depend on its types.
 struct method_facts {
     std::string_view name;
@@ -76,12 +112,13 @@ struct method_facts {
 }  // namespace detail
 
 /// Something that can be called at a peer: a name, the types of arguments and result. The name's part before the first dot is its
-/// service's. Arguments and results are values that have an encoding (codec.hpp); a result may be `void`, `stream<T>` or `one_way`.
+/// service's. Arguments and results are values that have an encoding (codec.hpp); a result may be `void`, `stream<T>` or `one_way`, and the last parameter a `stream<T>`.
 /// An object of it names it in calls:
 ///
 ///     struct kv {
 ///         static constexpr rc::method<"kv.get", std::string(std::string)> get{};
 ///         static constexpr rc::method<"kv.scan", rc::stream<row>(range)> scan{};
+///         static constexpr rc::method<"kv.load", std::uint64_t(rc::stream<row>)> load{};
 ///         static constexpr rc::method<"kv.note", rc::one_way(event)> note{};
 ///     };
 template <method_name Name, class Signature>
@@ -90,10 +127,14 @@ struct method;
 /// Of parameters `P` with a result `R`.
 template <method_name Name, class R, class... P>
 struct method<Name, R(P...)> {
-    using result_type = R;                ///< what a call ends with
-    using parameters = std::tuple<P...>;  ///< what a handler gets
+    using result_type = R;                       ///< what a call ends with
+    using parameters = detail::values_of<P...>;  ///< the values that a handler gets
+    using written_type =
+        detail::items_of<P...>;  ///< of the stream that the caller writes; `void`: there is none
     static_assert((... && (!std::is_reference_v<P> && !std::is_const_v<P>)),
                   "a method's parameters are values: T instead of const T&");
+    static_assert(!(detail::takes_stream<P...> && std::is_same_v<R, one_way>),
+                  "a method that takes a stream has a result: void instead of one_way");
 
     /// As it was declared.
     static constexpr std::string_view name = Name.view();
@@ -102,7 +143,8 @@ struct method<Name, R(P...)> {
     static constexpr std::uint64_t number = detail::hash_of(name);
     /// By which both ends know that they mean the same types.
     static constexpr std::uint32_t signature =
-        detail::fold(detail::result_signature<R>::value * 31 + signature_of<std::tuple<P...>>());
+        detail::fold((detail::result_signature<R>::value * 31 + signature_of<parameters>()) ^
+                     detail::written_signature<written_type>::value);
     /// Of the service that it is a part of.
     static constexpr std::uint16_t service =
         static_cast<std::uint16_t>(detail::hash_of(name.substr(0, name.find('.'))) & 0x7fff);

@@ -1,15 +1,20 @@
 // node_calls: calls between nodes, by their ids.
 #pragma once
 
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/when_all.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/calls.hpp>
 #include <rdmacoro/service/node.hpp>
+#include <rdmacoro/service/several_nodes.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -50,7 +55,7 @@ public:
     /// Example:
     ///     std::string value = co_await peers.call(9, kv::get, "colour");
     template <method_name Name, class R, class... Q, class... Args>
-        requires(!detail::is_stream<R> && !std::is_same_v<R, one_way>)
+        requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call(node_id to, const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
@@ -96,6 +101,7 @@ public:
     /// Example:
     ///     auto rows = co_await peers.open(9, kv::scan, "a");
     template <method_name Name, class E, class... Q, class... Args>
+        requires(!detail::takes_stream<Q...>)
     [[nodiscard]] auto open(node_id to, const method<Name, stream<E>(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
         using M = method<Name, stream<E>(Q...)>;
@@ -105,6 +111,80 @@ public:
             [](auto& over, auto& kept, std::uint32_t time) {
                 return std::remove_reference_t<decltype(over)>::template run_open<M, E, arguments>(over, kept,
                                                                                                    time);
+            },
+            static_cast<Args&&>(args)...);
+    }
+
+    /// Awaitable.
+    /// Ends with a `call_writer` to node `to`, which is to be destroyed before the node.
+    /// Completes: when the request has been sent.
+    /// Buffers: as `calls::open`.
+    /// Concurrency: as `calls::open`.
+    /// Errors: as `calls::open`, and as `node_peer::send` for want of a connection.
+    /// Cancellation: as `calls::open`.
+    /// Example:
+    ///     auto rows = co_await peers.open(9, kv::load);
+    template <method_name Name, class R, class... Q, class... Args>
+        requires(detail::takes_stream<Q...>)
+    [[nodiscard]] auto open(node_id to, const method<Name, R(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        using arguments = detail::call_arguments<typename M::parameters, Args...>;
+        return by_node<call_writer<typename M::written_type, R>, arguments>(
+            to,
+            [](auto& over, auto& kept, std::uint32_t time) {
+                return std::remove_reference_t<decltype(over)>::template run_write<M, arguments>(over, kept,
+                                                                                                 time);
+            },
+            static_cast<Args&&>(args)...);
+    }
+
+    /// The same call to several nodes at a time: the arguments are encoded once, and rows of 1 KiB and more go to each from where they are.
+    ///
+    /// Awaitable.
+    /// Ends with a `node_outcome` for each of `to`, in their order: its result, or why there is none.
+    /// Completes: when each has answered or failed; a node that fails harms no other.
+    /// Buffers: as `calls::call`.
+    /// Concurrency: as `calls::call`.
+    /// Errors: none but a cancellation; those of the calls are in their outcomes.
+    /// Cancellation: at any time; all calls are canceled. `timeout` gives each call its time, and keeps the results of those in time.
+    /// Example:
+    ///     for (const auto& one : co_await peers.call_all(ids, kv::get, "colour")) use(one.id, one.ended);
+    template <method_name Name, class R, class... Q, class... Args>
+        requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
+    [[nodiscard]] auto call_all(std::vector<node_id> to, const method<Name, R(Q...)>& what, Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        return by_nodes<R, detail::call_arguments<std::tuple<Q...>, Args...>>(
+            std::move(to),
+            [](auto& over, auto& kept, std::uint32_t time) {
+                using link_calls = std::remove_reference_t<decltype(over)>;
+                return link_calls::template run_call<M, detail::encoded_arguments>(over, kept, time);
+            },
+            static_cast<Args&&>(args)...);
+    }
+
+    /// The same for one-way calls.
+    ///
+    /// Awaitable.
+    /// Ends with a `node_outcome` for each of `to`, in their order: whether the request was sent, or why not.
+    /// Completes: when the requests have been sent, or have failed; a node that fails harms no other.
+    /// Buffers: as `calls::cast`.
+    /// Concurrency: as `calls::cast`.
+    /// Errors: none but a cancellation; those of the calls are in their outcomes.
+    /// Cancellation: as `call_all`.
+    /// Example:
+    ///     co_await peers.cast_all(ids, kv::note, event{7});
+    template <method_name Name, class... Q, class... Args>
+    [[nodiscard]] auto cast_all(std::vector<node_id> to, const method<Name, one_way(Q...)>& what,
+                                Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, one_way(Q...)>;
+        return by_nodes<void, detail::call_arguments<std::tuple<Q...>, Args...>>(
+            std::move(to),
+            [](auto& over, auto& kept, std::uint32_t time) {
+                using link_calls = std::remove_reference_t<decltype(over)>;
+                return link_calls::template run_cast<M, detail::encoded_arguments>(over, kept, time);
             },
             static_cast<Args&&>(args)...);
     }
@@ -192,6 +272,52 @@ private:
                 throw error(failed.code(), detail::node_text(to, hold.born()) + ": " + failed.context(),
                             failed.facts());
             }
+        }
+    }
+
+    template <class R, class Arguments, class Run, class... Args>
+    [[nodiscard]] auto by_nodes(std::vector<node_id>&& to, Run run, Args&&... args) {
+        auto make = [this, ids = std::move(to), run,
+                     kept = typename Arguments::type(static_cast<Args&&>(args)...)](
+                        std::optional<duration> limit) { return to_all<R>(*this, ids, run, kept, limit); };
+        return several_nodes_operation<R, decltype(make)>(std::move(make));
+    }
+    template <class R, class Run, class Kept>
+    static task<std::vector<node_outcome<R>>> to_all(node_calls& self, const std::vector<node_id>& to,
+                                                     Run run, const Kept& kept,
+                                                     std::optional<duration> limit) {
+        encoder once;
+        std::apply([&](const auto&... each) { (once.write(each), ...); }, kept);
+        const detail::encoded_arguments encoded{once.pieces()};
+        detail::encoded_arguments::type sent(encoded);
+        std::vector<task<node_outcome<R>>> each;
+        each.reserve(to.size());
+        for (const node_id one : to) each.push_back(to_one<R>(self, one, run, sent, limit));
+        co_return co_await when_all(std::move(each));
+    }
+    template <class R, class Run>
+    static task<node_outcome<R>> to_one(node_calls& self, node_id to, Run run,
+                                        detail::encoded_arguments::type& sent,
+                                        std::optional<duration> limit) {
+        try {
+            auto called = through<R>(self, to, run, sent, limit ? detail::time_to_send(*limit) : 0);
+            if constexpr (std::is_void_v<R>) {
+                if (limit) {
+                    co_await rdmacoro::timeout(std::move(called), *limit);
+                } else {
+                    co_await std::move(called);
+                }
+                co_return node_outcome<R>{to, result<R>(), std::string()};
+            } else if (limit) {
+                auto value = co_await rdmacoro::timeout(std::move(called), *limit);
+                co_return node_outcome<R>{to, result<R>(std::move(value)), std::string()};
+            } else {
+                auto value = co_await std::move(called);
+                co_return node_outcome<R>{to, result<R>(std::move(value)), std::string()};
+            }
+        } catch (const std::system_error& failed) {
+            if (failed.code() == errc::canceled) throw;
+            co_return node_outcome<R>{to, result<R>(failed.code()), failed.what()};
         }
     }
 

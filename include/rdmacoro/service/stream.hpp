@@ -36,6 +36,8 @@ private:
     call_context& of_;
 };
 
+class upstream;
+
 /// The part of a reader that does not depend on its items' type.
 class stream_reader_base {
 public:
@@ -45,6 +47,10 @@ public:
 protected:
     /// `number`: of the call.
     stream_reader_base(calls_base& over, const method_facts& of, std::uint64_t number) noexcept;
+    /// Of a call in which the caller writes, too: `written` lives as long.
+    stream_reader_base(calls_base& over, const method_facts& of, upstream& written) noexcept;
+    /// Of the handler that serves `of`.
+    stream_reader_base(call_context& serving, const method_facts& of) noexcept;
     stream_reader_base(stream_reader_base&& other) noexcept;
     ~stream_reader_base();
 
@@ -52,9 +58,17 @@ protected:
     [[nodiscard]] task<std::optional<message>> receive();
     [[noreturn]] void malformed(const char* why);
 
+private:
+    /// No item is read any more.
+    void leave() noexcept;
+    /// Of an item with this head: whether it has a value. Throws where the stream ended by an error.
+    bool is_value(std::uint32_t outcome, std::span<const std::byte> item);
+
     calls_base* over_;
     const method_facts* of_;
     std::uint64_t number_;
+    upstream* written_ = nullptr;
+    call_context* serving_ = nullptr;
     std::size_t taken_ = 0;  // items for which no credit was given yet
     bool ended_ = false;
 };
@@ -92,13 +106,22 @@ public:
     }
 };
 
-/// The reading end of a stream, of the caller. Destroying it before the end cancels the call. Movable between two reads.
+/// The reading end of a stream. Of the caller: destroying it before the end cancels the call; movable between two reads. Of the handler
+/// of a method that takes a stream, behind the values: the handler may end before the stream does, and its caller's writes end then; do not
+/// keep it.
 template <class T>
 class stream_reader : private detail::stream_reader_base {
 public:
     /// Made by `calls::open`.
     stream_reader(detail::calls_base& over, const detail::method_facts& of, std::uint64_t number) noexcept
         : stream_reader_base(over, of, number) {}
+    /// Made for a caller that writes, too.
+    stream_reader(detail::calls_base& over, const detail::method_facts& of,
+                  detail::upstream& written) noexcept
+        : stream_reader_base(over, of, written) {}
+    /// Made for a handler.
+    stream_reader(call_context& serving, const detail::method_facts& of) noexcept
+        : stream_reader_base(serving, of) {}
     stream_reader(stream_reader&&) noexcept = default;
 
     /// Awaitable.
@@ -106,8 +129,9 @@ public:
     /// Completes: when it is there.
     /// Buffers: none; views among the item's parts are not possible.
     /// Concurrency: one at a time.
-    /// Errors: what the handler threw; `call_errc::malformed_answer`; those of `endpoint::recv_lent`. The stream has ended then.
-    /// Cancellation: at any time; it cancels the call, and the stream has ended.
+    /// Errors: those of `endpoint::recv_lent`. Of the caller: what the handler threw; `call_errc::malformed_answer`. Of the handler:
+    ///     `call_errc::stopped` when the caller has left before the end, `call_errc::malformed_request`. The stream has ended then.
+    /// Cancellation: at any time; the stream has ended. The caller's cancels the call; the handler's is canceled when the caller leaves.
     /// Example:
     ///     while (auto row = co_await rows.next()) use(*row);
     [[nodiscard]] task<std::optional<T>> next() {

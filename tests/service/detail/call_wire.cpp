@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("a tag of a call gives back its kind and number, and is none of the program's") {
     for (const call_kind kind : {call_kind::request, call_kind::one_way, call_kind::open, call_kind::note,
-                                 call_kind::answer, call_kind::item}) {
+                                 call_kind::answer, call_kind::item, call_kind::caller_item}) {
         const tag_type tag = call_tag(kind, 0x123456789abULL, 0x7fff);
         CHECK(kind_of_call(tag) == kind);
         CHECK(call_number(tag) == 0x123456789abULL);
@@ -26,8 +26,11 @@ TEST_CASE("a tag of a call gives back its kind and number, and is none of the pr
         CHECK(request_of(0x123456789abULL).accepts(tag | first_call_bit) == request);
         CHECK_FALSE(request_of(1).accepts(tag));
         CHECK(notes.accepts(tag) == (kind == call_kind::note));
+        CHECK_FALSE(tag_match(no_message).accepts(tag));
     }
     CHECK(call_number(call_tag(call_kind::answer, ~0ULL)) == call_number_mask);
+    CHECK((call_number_mask & caller_writes_bit) != 0);
+    CHECK_FALSE(tag_match(no_message).accepts(call_tag(call_kind::caller_item, 0)));
 }
 
 TEST_CASE("the time of a call travels in microseconds, rounded up; none and too much are no limit") {

@@ -1,7 +1,8 @@
 // What calls write: the tags of their messages and the heads of requests, answers and notes.
 //
 // Tags. The highest bit is set in all of them; tags without it are the program's.
-//   63 | 62..60 kind | 59 first | 58..44 service | 43..0 number of the call, chosen by the caller
+//   63 | 62..60 kind | 59 first | 58..44 service | 43..0 number of the call, chosen by the caller; its highest bit: the caller writes a
+//   stream
 #pragma once
 
 #include <rdmacoro/protocol/requests.hpp>
@@ -13,16 +14,19 @@
 namespace rdmacoro::detail {
 
 enum class call_kind : std::uint8_t {
-    request,   ///< to the service; an answer comes
-    one_way,   ///< to the service; nothing comes
-    open,      ///< to the service; items come
-    note = 4,  ///< about a call; `note_head`
-    answer,    ///< to the caller
-    item,      ///< to the caller: an element of a stream, or its end
+    request,      ///< to the service; an answer comes
+    one_way,      ///< to the service; nothing comes
+    open,         ///< to the service; items come
+    note = 4,     ///< about a call; `note_head`
+    answer,       ///< to the caller
+    item,         ///< to the caller: an element of a stream, or its end
+    caller_item,  ///< to the service: an element of the stream that the caller writes, or its end
 };
 
 inline constexpr unsigned call_number_bits = 44;
 inline constexpr tag_type call_number_mask = (tag_type{1} << call_number_bits) - 1;
+/// Of a call's number: its caller writes a stream. Exactly one end of it comes, whatever becomes of the call.
+inline constexpr std::uint64_t caller_writes_bit = std::uint64_t{1} << (call_number_bits - 1);
 inline constexpr tag_type first_call_bit = tag_type{1} << 59;
 inline constexpr tag_type calls_bit = tag_type{1} << 63;
 
@@ -57,7 +61,7 @@ inline constexpr tag_match first_requests{call_tag(call_kind::request, 0) | firs
     return {call_tag(call_kind::request, number), calls_bit | request_bits | call_number_mask};
 }
 /// No message has it: a receive of it ends with the link.
-inline constexpr tag_type no_message = calls_bit | kind_bits;
+inline constexpr tag_type no_message = calls_bit | kind_bits | first_call_bit;
 inline constexpr tag_match notes{call_tag(call_kind::note, 0), calls_bit | kind_bits};
 
 /// The first bytes of a request; the arguments' encoding follows.
@@ -68,7 +72,7 @@ struct request_head {
 };
 static_assert(sizeof(request_head) == 16);
 
-/// The first bytes of an answer and of an item.
+/// The first bytes of an answer and of an item, whichever side writes it.
 struct answer_head {
     std::uint32_t outcome;  ///< `outcome_kind`
     std::int32_t code;      ///< of an error
@@ -98,8 +102,13 @@ enum class note_kind : std::uint32_t {
     credit,   ///< to the service: the reader of a stream has room for so many more items
     known,    ///< to the caller: this service is here
     refused,  ///< to the caller: a one-way call could not be dispatched; `amount` is a `call_errc`
+    room,     ///< to the caller: the handler has room for so many more items
+    left,     ///< to the caller: the handler reads no more items
 };
 static_assert(sizeof(note_head) == 16);
+
+/// Items of a stream that its writer may send before the reader has taken the first.
+inline constexpr std::size_t stream_window = 32;
 
 /// As it travels: 0 is none, and what does not fit, over an hour, is none.
 [[nodiscard]] constexpr std::uint32_t time_to_send(std::chrono::nanoseconds left) noexcept {

@@ -19,6 +19,8 @@
 
 namespace rdmacoro::detail {
 
+class upstream;
+
 /// Why a call could not end with a value, as it travels.
 class call_failure {
 public:
@@ -60,6 +62,8 @@ public:
     // For the parts that do not depend on the transport either; where it is fast, `calls` has its own.
     virtual task<> send(const_buffers from, tag_type tag) = 0;
     virtual task<message> receive(tag_match wanted) = 0;
+    /// The same; where it is canceled, the message is dropped when it comes.
+    virtual task<message> receive_or_drop(tag_match wanted) = 0;
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
     virtual std::size_t discard(tag_match wanted) = 0;
@@ -70,6 +74,19 @@ public:
     void tell_canceled(std::uint64_t number, bool perhaps) noexcept;
     /// Receives and drops all items of a stream until its end, after telling the peer that they are read no more. `perhaps`: as above.
     void leave_stream(std::uint64_t number, bool perhaps) noexcept;
+    // Streams that callers write. Never wait themselves.
+    /// Of this side: an end of it is sent, by which `outcome` says why.
+    void end_written(std::uint64_t number, outcome_kind outcome) noexcept;
+    /// Of this side: cancels the call, and drops its answer.
+    void leave_written(std::uint64_t number) noexcept;
+    /// Of this side: its call's answer is dropped when it comes.
+    void drop_answer_of(std::uint64_t number) noexcept;
+    /// Of the peer's: says that it is not read any more, and drops the items until its end.
+    void drop_written(std::uint64_t number) noexcept;
+    /// Of this side: what the peer says about it goes to `one` until `forget`. Answers why no such words can come; an empty code: they can.
+    std::error_code enlist(upstream& one);
+    void forget(const upstream& one) noexcept;
+
     /// Whether a receive's failure is the link's end, or this side's, and not that of one message.
     [[nodiscard]] static bool ends_link(const std::error_code& code) noexcept {
         return code != errc::peer_canceled && code != errc::truncated && code != errc::no_resources;
@@ -144,7 +161,13 @@ protected:
     /// No request is received any more; ends when all handlers have.
     [[nodiscard]] task<> drained();
 
-    [[nodiscard]] std::uint64_t next_number() noexcept { return ++last_number_ & call_number_mask; }
+    [[nodiscard]] std::uint64_t next_number() noexcept {
+        return ++last_number_ & (call_number_mask & ~caller_writes_bit);
+    }
+    /// Of a call that runs here, before its answer is sent: where its caller writes more than the handler has read, that is dropped.
+    void end_reading(const call_context& of) noexcept {
+        if ((of.number_ & caller_writes_bit) != 0 && !of.written_over_) drop_written(of.number_);
+    }
     /// The bit of a request's tag until the peer has said that the service is there.
     [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept {
         return is_known(service) ? 0 : first_call_bit;
@@ -246,9 +269,18 @@ private:
                                             bool perhaps);
     [[nodiscard]] static child drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                            bool perhaps);
+    [[nodiscard]] static child send_end(child_owner&, calls_base& self, std::uint64_t number,
+                                        outcome_kind outcome);
+    [[nodiscard]] static child drop_answer(child_owner&, calls_base& self, std::uint64_t number);
+    [[nodiscard]] static child drop_items(child_owner&, calls_base& self, std::uint64_t number, bool waits);
+    [[nodiscard]] task<> drop_until_end(tag_type items);
+    /// `kind`: of a note about a stream that this side writes.
+    void tell_writer(std::uint64_t number, const note_head& note) noexcept;
+    void end_writers(const std::error_code& why) noexcept;
 
     static constexpr std::size_t most_early = 16;
     static constexpr std::size_t most_known = 1024;
+    static constexpr std::size_t most_dropping = 1024;
 
     event idle_{true};
     void (*activity_)(void*, bool) noexcept = nullptr;
@@ -264,12 +296,16 @@ private:
     std::vector<std::uint64_t> early_;  // canceled before they were received
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
+    std::vector<upstream*> writers_;  // that wait for words of the peer, in no order
+    std::error_code notes_end_;       // why no note comes any more
+    std::size_t dropping_ = 0;        // streams of the peer's that are dropped until they end
 };
 
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
+#include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/service.ipp>
 #include <rdmacoro/service/impl/stream.ipp>
 #endif

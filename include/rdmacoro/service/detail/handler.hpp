@@ -53,13 +53,32 @@ public:
     const method_facts& facts;
 };
 
+template <class F, class Result, class Values, class... Streams>
+inline constexpr bool handles_as = false;
+template <class F, class Result, class... V, class... Streams>
+    requires requires(F& f, call_context& c, V... v, Streams&... s) {
+        { f(c, std::move(v)..., s...) } -> std::same_as<task<Result>>;
+    }
+inline constexpr bool handles_as<F, Result, std::tuple<V...>, Streams...> = true;
+template <class F, class R, class... P>
+constexpr bool is_handler() noexcept {
+    using values = values_of<P...>;
+    if constexpr (takes_stream<P...>) {
+        using reader = stream_reader<items_of<P...>>;
+        if constexpr (is_stream<R>) {
+            return handles_as<F, void, values, reader, writer_of<R>>;
+        } else {
+            return handles_as<F, answer_type<R>, values, reader>;
+        }
+    } else if constexpr (is_stream<R>) {
+        return handles_as<F, void, values, writer_of<R>>;
+    } else {
+        return handles_as<F, answer_type<R>, values>;
+    }
+}
 /// A callable that serves a method with result `R` and parameters `P`.
 template <class F, class R, class... P>
-concept handles = (is_stream<R> && requires(F& f, call_context& c, P... p, writer_of<R>& out) {
-                      { f(c, std::move(p)..., out) } -> std::same_as<task<>>;
-                  }) || (!is_stream<R> && requires(F& f, call_context& c, P... p) {
-                      { f(c, std::move(p)...) } -> std::same_as<task<answer_type<R>>>;
-                  });
+concept handles = is_handler<F, R, P...>();
 
 template <class M, class F>
 class typed_handler final : public handler_base {
@@ -76,7 +95,17 @@ public:
         const bool whole = std::apply([&](auto&... each) { return (... && from.read(each)); }, arguments);
         if (!whole || from.left() != 0)
             throw_malformed_request(whole ? "more bytes than the arguments have" : from.why());
-        if constexpr (is_stream<R>) {
+        if constexpr (!std::is_void_v<typename M::written_type>) {
+            stream_reader<typename M::written_type> in(context, M::facts);
+            if constexpr (is_stream<R>) {
+                writer_of<R> out(context);
+                co_await call_with(context, arguments, in, out);
+            } else if constexpr (std::is_void_v<R>) {
+                co_await call_with(context, arguments, in);
+            } else {
+                to.give(co_await call_with(context, arguments, in));
+            }
+        } else if constexpr (is_stream<R>) {
             writer_of<R> out(context);
             co_await call_with(context, arguments, out);
         } else if constexpr (std::is_void_v<answer_type<R>>) {

@@ -17,6 +17,7 @@ RDMACORO_COLD const char* describe(call_errc code) noexcept {
         case call_errc::malformed_answer: return "the peer's answer is no value of the method's type";
         case call_errc::expired: return "the call's time is over";
         case call_errc::stopped: return "the service ends, or the handler was asked to stop";
+        case call_errc::reader_left: return "the handler has ended before the stream";
     }
     return "an unknown error of a call";
 }

@@ -81,7 +81,7 @@ RDMACORO_COLD void throw_answer(const method_facts& of, std::span<const std::byt
     const bool none = head.code == 0;  // no error's code
     switch (none ? outcome_kind::value : static_cast<outcome_kind>(head.outcome)) {
         case outcome_kind::call_error:
-            if (head.code < 1 || head.code > static_cast<std::int32_t>(call_errc::stopped)) break;
+            if (head.code < 1 || head.code > static_cast<std::int32_t>(call_errc::reader_left)) break;
             throw error(std::error_code(head.code, call_category()), text);
         case outcome_kind::toolkit_error: throw error(std::error_code(head.code, error_category()), text);
         case outcome_kind::system_error:
@@ -236,6 +236,7 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
         if (!note) {
             if (!ends_link(note.error())) continue;
             if (note.error() != errc::canceled) stop_.request_stop();  // the peer has gone
+            end_writers(note.error());
             co_return;
         }
         const message& got = *note;
@@ -261,6 +262,8 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
             case note_kind::refused:
                 if (refused_.size() < most_known) refused_.push_back(head);
                 break;
+            case note_kind::room:
+            case note_kind::left: tell_writer(number, head); break;
         }
     }
 }
@@ -276,6 +279,11 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number, std::uint32_t expe
     if (call_context* const one = running(number)) {
         one->stop_.request_stop();
     } else if (discard(request_of(number)) != 0 || (expected & perhaps_bit) != 0) {
+        if ((expected & perhaps_bit) != 0) {
+            discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
+        } else if ((number & caller_writes_bit) != 0) {
+            drop_written(number);
+        }
         call_failure failed;
         failed.set(call_errc::stopped);
         const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
@@ -334,9 +342,12 @@ RDMACORO_COLD child calls_base::drop_stream(child_owner&, calls_base& self, std:
     const note_head cancel{static_cast<std::uint32_t>(note_kind::cancel),
                            static_cast<std::uint32_t>(call_kind::item) | (perhaps ? perhaps_bit : 0), 0};
     co_await self.send(std::as_bytes(std::span(&cancel, 1)), call_tag(call_kind::note, number));
+    co_await self.drop_until_end(call_tag(call_kind::item, number));
+}
+RDMACORO_COLD task<> calls_base::drop_until_end(tag_type items) {
     for (bool ended = false; !ended;) {
         // An item that its writer withdrew, or that is too long, is none.
-        const auto item = co_await as_result(self.receive(call_tag(call_kind::item, number)));
+        const auto item = co_await as_result(receive(items));
         answer_head head{};
         if (item && item->size() >= sizeof head) std::memcpy(&head, item->bytes().data(), sizeof head);
         ended =

@@ -1,0 +1,246 @@
+// cereal: types that have cereal's functions as values of messages and calls. Needs cereal, 1.3 or newer.
+#pragma once
+
+#include <rdmacoro/service/codec.hpp>
+
+#include <cereal/cereal.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <ranges>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// Bytes that end with the call that writes them.
+struct passing_bytes {
+    const void* data;
+    std::size_t length;
+};
+
+/// Numbers that cereal's archives below take as their bytes.
+template <class T>
+concept cereal_number = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;  // that has padding
+
+template <class T>
+inline constexpr bool is_cereal_size = false;
+template <class T>
+inline constexpr bool is_cereal_size<cereal::SizeTag<T>> = true;
+
+}  // namespace detail
+
+/// Internal: how these travel.
+template <>
+struct codec<detail::passing_bytes> {
+    static constexpr std::string_view name = "bytes";  ///< never part of a signature
+    /// Appends them.
+    static void write(encoder& to, const detail::passing_bytes& value) {
+        to.row({static_cast<const std::byte*>(value.data), value.length});
+    }
+    /// They have no place of their own.
+    static bool read(decoder& from, detail::passing_bytes&) { return from.refuse("bytes without a place"); }
+};
+
+/// An archive of cereal's that appends to a message. Everything is copied, as cereal lets a type write what ends with its function.
+class cereal_output : public cereal::OutputArchive<cereal_output, cereal::AllowEmptyClassElision> {
+public:
+    /// Into `to`, which is borrowed.
+    explicit cereal_output(encoder& to)
+        : cereal::OutputArchive<cereal_output, cereal::AllowEmptyClassElision>(this), to_(to) {}
+
+    /// For cereal's functions: appends bytes.
+    void save_bytes(const void* data, std::size_t length) { to_.write(detail::passing_bytes{data, length}); }
+
+private:
+    encoder& to_;
+};
+
+/// An archive of cereal's that reads what a peer sent. Sizes of ranges are compared with what arrived and with `decode_limits` before
+/// memory is taken, bools with their range, and the depth with its limit; what is wrong is a `cereal::Exception`.
+class cereal_input : public cereal::InputArchive<cereal_input, cereal::AllowEmptyClassElision> {
+    using base = cereal::InputArchive<cereal_input, cereal::AllowEmptyClassElision>;
+
+public:
+    /// Of `from`, which is borrowed.
+    explicit cereal_input(decoder& from) : base(this), from_(from) {}
+
+    /// For cereal's functions: reads values, one after the other.
+    template <class... T>
+    cereal_input& operator()(T&&... into) {
+        (one(into), ...);
+        return *this;
+    }
+    /// The same for one.
+    template <class T>
+    cereal_input& operator&(T&& into) {
+        one(into);
+        return *this;
+    }
+    /// The same for one.
+    template <class T>
+    cereal_input& operator>>(T&& into) {
+        one(into);
+        return *this;
+    }
+
+    /// For cereal's functions: reads bytes.
+    void load_bytes(void* into, std::size_t length) {
+        check(from_.read_row({static_cast<std::byte*>(into), length}));
+    }
+    /// For cereal's functions: reads numbers that lie in a row.
+    template <class T>
+    void load_numbers(T* into, std::size_t bytes) {
+        if constexpr (std::is_same_v<T, bool>) {
+            for (bool* const end = into + bytes; into != end; ++into) check(from_.read(*into));
+        } else {
+            load_bytes(into, bytes);
+        }
+    }
+    /// For cereal's functions: reads how many elements follow, for which memory is taken next.
+    template <class Size>
+    void load_size(Size& into) {
+        cereal::size_type count = 0;
+        load_bytes(&count, sizeof count);
+        if (!element_.empty && count > from_.left()) refuse("a range that goes past the end of the message");
+        check(from_.take_room(count, element_.bytes));
+        if (!std::in_range<Size>(count)) refuse("a size that its type does not hold");
+        into = static_cast<Size>(count);
+    }
+
+private:
+    /// What the size that comes next counts.
+    struct element {
+        std::size_t bytes = 1;  // each takes in memory, at least
+        bool empty = false;     // and in the message perhaps none
+    };
+    template <class T>
+    static constexpr element element_within() noexcept {
+        if constexpr (requires { typename T::value_type; }) {
+            using type = typename T::value_type;
+            constexpr bool in_nodes = !requires(T& of) { of[0]; };
+            return {sizeof(type) + (in_nodes ? 4 * sizeof(void*) : 0), std::is_empty_v<type>};
+        } else {
+            return {};
+        }
+    }
+    template <class T>
+    void one(T& into) {
+        if (depth_ == levels_each * from_.limits().depth) refuse("a value that is nested too deep");
+        const element before = element_;
+        if constexpr (!detail::is_cereal_size<T>) element_ = element_within<T>();
+        ++depth_;
+        base::operator()(into);
+        --depth_;
+        element_ = before;
+    }
+    [[noreturn]] void refuse(const char* why) {
+        from_.refuse(why);
+        throw cereal::Exception(why);
+    }
+    void check(bool read) {
+        if (!read) throw cereal::Exception(from_.why());
+    }
+
+    static constexpr unsigned levels_each = 8;  // of this archive, for a range or pointer within another
+
+    decoder& from_;
+    element element_;
+    unsigned depth_ = 0;
+};
+
+/// Whether values of `T` travel by cereal's functions: where `serialize`, or `save` and `load`, are members of it. Specialize it as true for a
+/// type with functions that are not members; types of the standard library keep their own encoding.
+template <class T>
+inline constexpr bool travels_by_cereal =
+    std::is_class_v<T> && (cereal::traits::has_member_serialize<T, cereal_output>::value ||
+                           cereal::traits::has_member_versioned_serialize<T, cereal_output>::value ||
+                           cereal::traits::has_member_save<T, cereal_output>::value ||
+                           cereal::traits::has_member_versioned_save<T, cereal_output>::value);
+
+/// Part of the signature of such a type. What the functions write is not looked at: specialize it with a name of its own for each type that
+/// two programs might take for another.
+template <class T>
+inline constexpr std::string_view cereal_name = "cereal";
+
+/// Types with cereal's functions as values of messages and calls.
+template <class T>
+    requires(travels_by_cereal<T>)
+struct codec<T> {
+    static constexpr std::string_view name = cereal_name<T>;  ///< in signatures
+    /// By `serialize` or `save`.
+    static void write(encoder& to, const T& value) {
+        cereal_output archive(to);
+        archive(value);
+    }
+    /// By `serialize` or `load`. What they throw refuses the value, but for `std::bad_alloc`.
+    static bool read(decoder& from, T& into) {
+        try {
+            cereal_input archive(from);
+            archive(into);
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::exception&) {
+            return from.refuse("a value that its type's function for cereal does not take");
+        }
+        return true;
+    }
+};
+
+}  // namespace rdmacoro
+
+/// cereal looks for these in its own namespace.
+namespace cereal {
+
+/// Internal: a number is its bytes.
+template <rdmacoro::detail::cereal_number T>
+void CEREAL_SAVE_FUNCTION_NAME(rdmacoro::cereal_output& to, const T& value) {
+    to.save_bytes(&value, sizeof value);
+}
+/// Internal: a number is its bytes.
+template <rdmacoro::detail::cereal_number T>
+void CEREAL_LOAD_FUNCTION_NAME(rdmacoro::cereal_input& from, T& into) {
+    from.load_numbers(&into, sizeof into);
+}
+/// Internal: names do not travel.
+template <class Archive, class T>
+    requires(std::is_same_v<Archive, rdmacoro::cereal_output> ||
+             std::is_same_v<Archive, rdmacoro::cereal_input>)
+void CEREAL_SERIALIZE_FUNCTION_NAME(Archive& archive, NameValuePair<T>& pair) {
+    archive(pair.value);
+}
+/// Internal: a size, in 8 bytes.
+template <class T>
+void CEREAL_SAVE_FUNCTION_NAME(rdmacoro::cereal_output& to, const SizeTag<T>& size) {
+    const auto count = static_cast<size_type>(size.size);
+    to.save_bytes(&count, sizeof count);
+}
+/// Internal: a size, checked.
+template <class T>
+void CEREAL_LOAD_FUNCTION_NAME(rdmacoro::cereal_input& from, SizeTag<T>& size) {
+    from.load_size(size.size);
+}
+/// Internal: a row of numbers.
+template <class T>
+void CEREAL_SAVE_FUNCTION_NAME(rdmacoro::cereal_output& to, const BinaryData<T>& row) {
+    to.save_bytes(row.data, static_cast<std::size_t>(row.size));
+}
+/// Internal: a row of numbers.
+template <class T>
+void CEREAL_LOAD_FUNCTION_NAME(rdmacoro::cereal_input& from, BinaryData<T>& row) {
+    using number = std::remove_pointer_t<std::remove_reference_t<T>>;
+    from.load_numbers(static_cast<number*>(row.data), static_cast<std::size_t>(row.size));
+}
+
+}  // namespace cereal
+
+CEREAL_REGISTER_ARCHIVE(rdmacoro::cereal_output)
+CEREAL_REGISTER_ARCHIVE(rdmacoro::cereal_input)
+CEREAL_SETUP_ARCHIVE_TRAITS(rdmacoro::cereal_input, rdmacoro::cereal_output)

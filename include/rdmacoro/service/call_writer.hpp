@@ -1,0 +1,113 @@
+// call_writer: what the caller of a method that takes a stream has: it writes the items, and gets the result.
+#pragma once
+
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/service/codec.hpp>
+#include <rdmacoro/service/detail/answer_value.hpp>
+#include <rdmacoro/service/detail/calls_base.hpp>
+#include <rdmacoro/service/detail/upstream.hpp>
+#include <rdmacoro/service/stream.hpp>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// The writing of both kinds of `call_writer`.
+template <class T>
+class item_writer {
+public:
+    /// Awaitable.
+    /// Completes: when `item` has been sent. Waits while the handler has so many items before it that it has not taken.
+    /// Buffers: `item` is borrowed until then.
+    /// Concurrency: one at a time.
+    /// Errors: `call_errc::reader_left` when the handler has ended, with a result or an error; those of `endpoint::send`; `errc::closed`
+    ///     after the end.
+    /// Cancellation: at any time; it ends the stream, and the handler's reads with `call_errc::stopped`.
+    /// Example:
+    ///     for (const row& one : all) co_await rows.write(one);
+    [[nodiscard]] task<> write(const T& item) {
+        upstream_->begin().write(item);
+        return upstream_->send();
+    }
+    /// The same for an item that is made of its parts: `co_await rows.write(key, value)`. All of it is copied.
+    template <class... Parts>
+        requires(sizeof...(Parts) > 1 && requires(Parts&&... parts) { T{static_cast<Parts&&>(parts)...}; })
+    [[nodiscard]] task<> write(Parts&&... parts) {
+        upstream_->begin().write(T{static_cast<Parts&&>(parts)...});
+        return upstream_->send();
+    }
+
+protected:
+    explicit item_writer(std::unique_ptr<upstream> made) noexcept : upstream_(std::move(made)) {}
+    item_writer(item_writer&&) noexcept = default;
+    ~item_writer() = default;
+
+    std::unique_ptr<upstream> upstream_;
+};
+
+}  // namespace detail
+
+/// The caller's end of a method that takes a stream: writes its items, and gets the result `R`. Destroying it before `finish` cancels the
+/// call: the handler is asked to stop, and its reads end. Movable between two operations.
+template <class T, class R>
+class call_writer : public detail::item_writer<T> {
+public:
+    /// Made by `calls::open`.
+    explicit call_writer(std::unique_ptr<detail::upstream> made) noexcept
+        : detail::item_writer<T>(std::move(made)) {}
+    call_writer(call_writer&&) noexcept = default;
+
+    /// Awaitable.
+    /// Ends the stream, and with the method's result. Also after a write that failed, to hear why.
+    /// Completes: when the handler has answered.
+    /// Buffers: none.
+    /// Concurrency: once, and after the last write.
+    /// Errors: as `calls::call`.
+    /// Cancellation: as `calls::call`.
+    /// Example:
+    ///     std::uint64_t stored = co_await rows.finish();
+    [[nodiscard]] task<R> finish() {
+        const message got = co_await this->upstream_->finish();
+        const auto value = detail::value_of_answer(this->upstream_->of(), got.bytes());
+        if constexpr (std::is_void_v<R>) {
+            if (!value.empty())
+                detail::throw_malformed_answer(this->upstream_->of(), "a value of a method without one");
+        } else {
+            co_return detail::read_answer<R>(this->upstream_->of(), value);
+        }
+    }
+};
+
+/// The same where the result is a stream as well: one coroutine may write while another reads.
+template <class T, class R>
+class call_writer<T, stream<R>> : public detail::item_writer<T> {
+public:
+    /// Made by `calls::open`.
+    explicit call_writer(std::unique_ptr<detail::upstream> made) noexcept
+        : detail::item_writer<T>(std::move(made)),
+          answers_(this->upstream_->over(), this->upstream_->of(), *this->upstream_) {}
+    call_writer(call_writer&&) noexcept = default;
+
+    /// No item comes after this: the handler reads the end. Never waits.
+    void end() noexcept { this->upstream_->end(); }
+
+    /// Awaitable.
+    /// Ends with the next item of the handler's, or with nothing at the end of its stream.
+    /// Completes: when it is there.
+    /// Buffers: none; views among the item's parts are not possible.
+    /// Concurrency: one at a time, beside a write.
+    /// Errors: as `stream_reader::next`.
+    /// Cancellation: at any time; it cancels the call, and both streams have ended.
+    /// Example:
+    ///     while (auto found = co_await both.next()) use(*found);
+    [[nodiscard]] task<std::optional<R>> next() { return answers_.next(); }
+
+private:
+    stream_reader<R> answers_;
+};
+
+}  // namespace rdmacoro

@@ -1,0 +1,238 @@
+#include <rdmacoro/adapters/cereal.hpp>
+
+#include "support/catch.hpp"
+
+#include <rdmacoro/service/method.hpp>
+
+#include <cereal/types/array.hpp>
+#include <cereal/types/map.hpp>
+#include <cereal/types/memory.hpp>
+#include <cereal/types/optional.hpp>
+#include <cereal/types/string.hpp>
+#include <cereal/types/variant.hpp>
+#include <cereal/types/vector.hpp>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+using namespace rdmacoro;
+
+namespace {
+
+struct nothing {
+    template <class Archive>
+    void serialize(Archive&) {}
+};
+
+/// With a private `serialize`, versioned.
+class station {
+public:
+    station() = default;
+    station(std::string name, std::vector<double> values)
+        : name_(std::move(name)), values_(std::move(values)) {}
+    friend bool operator==(const station&, const station&) = default;
+
+private:
+    friend class cereal::access;
+    template <class Archive>
+    void serialize(Archive& archive, std::uint32_t version) {
+        archive(CEREAL_NVP(name_), values_);
+        if (version > 0) archive & flags_;
+    }
+    std::string name_;
+    std::vector<double> values_;
+    std::array<bool, 3> flags_{true, false, true};
+};
+
+/// With `save` and `load`, and pointers to itself.
+struct tree {
+    int number = 0;
+    std::map<std::string, std::optional<std::variant<int, std::string>>> notes;
+    std::vector<bool> bits;
+    std::vector<nothing> nothings;
+    std::vector<station> stations;
+    std::unique_ptr<tree> below;
+
+    template <class Archive>
+    void save(Archive& archive) const {
+        archive(number, notes, bits, nothings, stations, below);
+    }
+    template <class Archive>
+    void load(Archive& archive) {
+        archive(number, notes, bits, nothings, stations);
+        archive >> below;
+    }
+};
+
+/// Its function is no member.
+struct free_one {
+    int number = 0;
+};
+template <class Archive>
+void serialize(Archive& archive, free_one& value) {
+    archive(value.number);
+}
+
+/// Its function refuses what it reads.
+struct positive {
+    int number = 1;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(number);
+        if (number <= 0) throw std::domain_error("not positive");
+    }
+};
+
+struct report {
+    int at = 0;
+    station from;
+    std::vector<free_one> all;
+};
+
+tree example(int levels) {
+    tree made;
+    made.number = levels;
+    made.notes["a"] = 7;
+    made.notes["b"] = std::string("text");
+    made.notes["c"];
+    made.bits = {true, false, true};
+    made.nothings.resize(5);
+    made.stations = {station("north", std::vector<double>(20, 0.5)), station()};
+    if (levels > 1) made.below = std::make_unique<tree>(example(levels - 1));
+    return made;
+}
+
+template <class T>
+void append(std::vector<std::byte>& to, const T& value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+CEREAL_CLASS_VERSION(station, 1)
+template <>
+inline constexpr bool rdmacoro::travels_by_cereal<free_one> = true;
+template <>
+inline constexpr std::string_view rdmacoro::cereal_name<free_one> = "free one";
+
+TEST_CASE("types with cereal's functions have an encoding, and others keep theirs") {
+    STATIC_REQUIRE(detail::kind_of<station>() == detail::encoding_kind::codec);
+    STATIC_REQUIRE(detail::kind_of<tree>() == detail::encoding_kind::codec);
+    STATIC_REQUIRE(detail::kind_of<free_one>() == detail::encoding_kind::codec);
+    STATIC_REQUIRE(detail::kind_of<std::vector<double>>() == detail::encoding_kind::range);
+    STATIC_REQUIRE(detail::kind_of<std::optional<int>>() == detail::encoding_kind::optional);
+    STATIC_REQUIRE(detail::kind_of<report>() == detail::encoding_kind::aggregate);
+    STATIC_REQUIRE(signature_of<station>() != signature_of<free_one>());
+    STATIC_REQUIRE(method<"station.of", station(report)>::signature != 0);
+}
+
+TEST_CASE("values come back as they were written by cereal's functions") {
+    const tree made = example(5);
+    const auto bytes = encode(made);
+    const auto got = decode<tree>(bytes);
+    REQUIRE(got);
+    CHECK(encode(*got) == bytes);
+    CHECK(got->stations == made.stations);
+    CHECK(got->notes == made.notes);
+    CHECK(got->nothings.size() == 5);
+    CHECK(got->below->below->below->below->number == 1);
+
+    const report all{3, station("east", {1.0, 2.0}), {{4}, {5}}};
+    const auto back = decode<report>(encode(all));
+    REQUIRE(back);
+    CHECK(back->at == 3);
+    CHECK(back->from == all.from);
+    CHECK(back->all.at(1).number == 5);
+}
+
+TEST_CASE("what cereal's functions write is copied, and never borrowed") {
+    const station made("north", std::vector<double>(10000, 1.5));
+    encoder to;
+    to.write(made);
+    CHECK(to.pieces().size() == 1);
+    CHECK(to.copied() == to.size());
+}
+
+TEST_CASE("every truncation is refused") {
+    const auto bytes = encode(example(3));
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+        const auto got = decode<tree>(std::span(bytes).first(length));
+        if (got.error() != std::errc::bad_message) FAIL("of " << bytes.size() << " bytes " << length);
+    }
+}
+
+TEST_CASE("sizes that a peer makes up take no memory") {
+    for (const std::uint64_t count :
+         {std::uint64_t{11}, std::uint64_t{1} << 32, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+        std::vector<std::byte> text;
+        append(text, std::uint32_t{0});  // the class's version
+        append(text, count);
+        text.resize(text.size() + 10);
+        const auto got = decode<station>(text);
+        CHECK(got.error() == std::errc::bad_message);
+    }
+    // Elements that take no bytes are as many as the limits allow.
+    tree many;
+    many.nothings.resize(2000);
+    const auto bytes = encode(many);
+    CHECK(decode<tree>(bytes));
+    CHECK(decode<tree>(bytes, {.bytes = 1000}).error() == std::errc::bad_message);
+    // Each byte of the message may stand for a large element.
+    tree stations;
+    stations.stations.resize(100);
+    const auto large = encode(stations);
+    CHECK(decode<tree>(large, {.bytes = 100 * sizeof(station) - 1}).error() == std::errc::bad_message);
+    CHECK(decode<tree>(large, {.bytes = 100 * sizeof(station) + 1000}));
+}
+
+TEST_CASE("a value that is nested too deep is refused, and flags have two values") {
+    CHECK(decode<tree>(encode(example(20))));
+    CHECK(decode<tree>(encode(example(2000))).error() == std::errc::bad_message);
+
+    auto bytes = encode(station());
+    REQUIRE(decode<station>(bytes));
+    bytes.back() = std::byte{2};
+    decoder from(bytes);
+    station into;
+    CHECK_FALSE(from.read(into));
+    CHECK_THAT(from.why(), Catch::Contains("flag"));
+}
+
+TEST_CASE("what a type's own function throws refuses the value") {
+    CHECK(decode<positive>(encode(positive{3})));
+    std::vector<std::byte> bytes;
+    append(bytes, -3);
+    CHECK(decode<positive>(bytes).error() == std::errc::bad_message);
+}
+
+TEST_CASE("random and changed bytes are refused or whole, in bounded memory") {
+    std::mt19937 random(7);
+    const auto good = encode(example(3));
+    const decode_limits limits{.bytes = 1 << 20};
+    std::size_t whole = 0;
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<std::byte> bytes = good;
+        if (round % 2 == 0) {
+            for (unsigned n = 1 + random() % 4; n != 0; --n)
+                bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+        } else {
+            bytes.resize(random() % 200);
+            for (std::byte& one : bytes) one = static_cast<std::byte>(random());
+        }
+        const auto got = decode<tree>(bytes, limits);
+        if (got) {
+            ++whole;
+        } else if (got.error() != std::errc::bad_message) {
+            FAIL("an error of another kind: " << got.error().message());
+        }
+    }
+    CHECK(whole > 0);
+}
