@@ -94,14 +94,16 @@ TEMPLATE_LIST_TEST_CASE("a thread calls through a gate, and sleeps until the ans
                 text = thrown.what();
             }
             return colour + ' ' + std::to_string(sum) + ' ' + std::to_string(many.size()) + ' ' +
-                   std::to_string(in_place) + (failed.error() == errc::access_denied ? " denied " : " ") + text;
+                   std::to_string(in_place) + (failed.error() == errc::access_denied ? " denied " : " ") +
+                   text;
         };
         const std::string got = co_await on_thread(std::move(work));
         CHECK_THAT(got, Catch::Contains("red 42 100000 150 denied ") && Catch::Contains("there is no shape"));
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("many threads' messages all arrive once, each thread's in order", "", node_transports) {
+TEMPLATE_LIST_TEST_CASE("many threads' messages all arrive once, each thread's in order", "",
+                        node_transports) {
     run_gate<TestType>([](auto& through, auto& peer, shop&) -> task<> {
         constexpr std::uint32_t threads = 16;
         constexpr std::uint32_t each = 2000;
@@ -307,8 +309,7 @@ TEST_CASE("a thread that ends in the middle holds no other up") {
                 static_cast<void>(under_way.wait_for(1ms));
                 static_cast<void>(inner.wait_for(1ms));
                 throw 1;
-            } catch (int) {
-            }
+            } catch (int) {}
         };
         co_await on_thread(std::move(unwound));
         // By the end of the thread alone: its pass is never destroyed, and its room stays taken.

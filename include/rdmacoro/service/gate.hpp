@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/coro/window.hpp>
 #include <rdmacoro/service/detail/gate_core.hpp>
 #include <rdmacoro/service/detail/gate_way.hpp>
 #include <rdmacoro/service/detail/remote_task.hpp>
@@ -174,9 +175,17 @@ public:
     /// Example:
     ///     std::string colour = pass.call(9, kv::get, "colour").get(2ms);
     template <class... Args>
-        requires requires(Over& over, Args&&... args) { over.call(static_cast<Args&&>(args)...); }
+        requires(!way::by_id &&
+                 requires(Over& over, Args&&... args) { over.call(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call(Args&&... args) {
         return through(over_->call(static_cast<Args&&>(args)...));
+    }
+    /// The same to one of many peers.
+    template <class... Args>
+        requires(way::by_id && requires(Over& over, node_id to,
+                                        Args&&... args) { over.call(to, static_cast<Args&&>(args)...); })
+    [[nodiscard]] auto call(node_id to, Args&&... args) {
+        return through(over_->call(to, static_cast<Args&&>(args)...));
     }
     /// Awaitable.
     /// Ends with a number of elements: as `calls::call_into`, with its arguments.
@@ -188,9 +197,17 @@ public:
     /// Example:
     ///     std::size_t length = pass.call_into(std::span(row), kv::column, "temperature").get();
     template <class... Args>
-        requires requires(Over& over, Args&&... args) { over.call_into(static_cast<Args&&>(args)...); }
+        requires(!way::by_id &&
+                 requires(Over& over, Args&&... args) { over.call_into(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call_into(Args&&... args) {
         return through(over_->call_into(static_cast<Args&&>(args)...));
+    }
+    /// The same to one of many peers.
+    template <class... Args>
+        requires(way::by_id && requires(Over& over, node_id to,
+                                        Args&&... args) { over.call_into(to, static_cast<Args&&>(args)...); })
+    [[nodiscard]] auto call_into(node_id to, Args&&... args) {
+        return through(over_->call_into(to, static_cast<Args&&>(args)...));
     }
     /// Awaitable.
     /// Completes: when the request has been sent: as `calls::cast`, with its arguments.
@@ -201,9 +218,17 @@ public:
     /// Example:
     ///     pass.cast(9, kv::note, event{7}).get();
     template <class... Args>
-        requires requires(Over& over, Args&&... args) { over.cast(static_cast<Args&&>(args)...); }
+        requires(!way::by_id &&
+                 requires(Over& over, Args&&... args) { over.cast(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto cast(Args&&... args) {
         return through(over_->cast(static_cast<Args&&>(args)...));
+    }
+    /// The same to one of many peers.
+    template <class... Args>
+        requires(way::by_id && requires(Over& over, node_id to,
+                                        Args&&... args) { over.cast(to, static_cast<Args&&>(args)...); })
+    [[nodiscard]] auto cast(node_id to, Args&&... args) {
+        return through(over_->cast(to, static_cast<Args&&>(args)...));
     }
 
     /// Whether the gate has ended.
@@ -218,15 +243,15 @@ private:
         return gate_call<typename Op::value_type, decltype(make)>(lane().port(), std::move(make));
     }
     [[nodiscard]] detail::gate_lane& lane() const {
-        if (lane_ == nullptr)
-            detail::throw_error(errc::invalid_argument, "gate_pass: it was moved from");
+        if (lane_ == nullptr) detail::throw_error(errc::invalid_argument, "gate_pass: it was moved from");
         return *lane_;
     }
     [[gnu::cold]] void check_thread(const char* what) const {
         if (!core_->port.closed() && scheduler::current() == &core_->port.owner())
-            detail::throw_error(errc::invalid_argument, std::string(what) + ": on the gate's own thread, which would "
-                                                                            "wait for itself; send over the "
-                                                                            "connection there");
+            detail::throw_error(errc::invalid_argument, std::string(what) +
+                                                            ": on the gate's own thread, which would "
+                                                            "wait for itself; send over the "
+                                                            "connection there");
     }
     bool try_put(std::uint32_t to, const const_buffers& from, tag_type tag) {
         detail::gate_lane& over = lane();
@@ -339,20 +364,29 @@ private:
             detail::status why{errc::closed};
             try {
                 auto&& to = way::peer(self.over_, peer);
-                for (;;) {
-                    co_await from.news.wait();
-                    while (detail::gate_slot* const slot = from.pop()) {
-                        result<> sent;
-                        if (slot->borrowed != nullptr) {
-                            sent = co_await as_result(to.send(*slot->borrowed, slot->tag));
-                        } else {
-                            const std::span<const std::byte> bytes(slot->inside(), slot->bytes);
-                            sent = co_await as_result(to.send(bytes, slot->tag));
-                        }
-                        detail::status failed(sent.error());
-                        if (failed && self.port.stop().stop_requested()) failed = errc::closed;
-                        slot->lane->give_back(*slot, failed);
+                window<decltype(to.send(std::declval<const const_buffers&>()))> sends(at_a_time);
+                detail::gate_slot* under_way[at_a_time];
+                std::size_t begun = 0;
+                for (std::size_t ended = 0;;) {
+                    // All that is there, so that the transport may send it together. Without a connection one alone: a send that
+                    // begins when it is there must not overtake those that wait for it.
+                    while (!sends.full() && (sends.empty() || way::is_open(to))) {
+                        detail::gate_slot* const slot = from.pop();
+                        if (slot == nullptr) break;
+                        under_way[begun++ % at_a_time] = slot;
+                        const const_buffers inside(std::span<const std::byte>(slot->inside(), slot->bytes));
+                        const const_buffers& bytes = slot->borrowed != nullptr ? *slot->borrowed : inside;
+                        sends.start(to.send(bytes, slot->tag));
                     }
+                    if (sends.empty()) {
+                        co_await from.news.wait();
+                        continue;
+                    }
+                    const auto sent = co_await as_result(sends.next());
+                    detail::status failed(sent.error());
+                    if (failed && self.port.stop().stop_requested()) failed = errc::closed;
+                    detail::gate_slot& slot = *under_way[ended++ % at_a_time];
+                    slot.lane->give_back(slot, failed);
                 }
             } catch (const std::system_error& failed) {
                 if (failed.code() != errc::canceled) why = failed.code();
@@ -360,6 +394,9 @@ private:
             from.over = why;
             from.give_all_back(why);
         }
+
+        /// Of one peer's.
+        static constexpr std::size_t at_a_time = 64;
 
         Over& over_;
         std::vector<std::unique_ptr<detail::gate_target>> targets_;

@@ -58,14 +58,8 @@ public:
     /// that only when it awaits `yield` now and then.
     [[nodiscard]] bool canceled() const noexcept { return stop_.stop_requested(); }
 
-    /// Internal: awaited by the coroutine of the handler, at once.
-    void bind(const environment& env) noexcept { stop_ = env.stop; }
-    /// Internal.
-    [[nodiscard]] bool await_ready() const noexcept { return true; }
-    /// Internal.
-    void await_suspend(std::coroutine_handle<>) const noexcept {}
-    /// Internal.
-    void await_resume() const noexcept {}
+    /// Internal: of the handler's coroutine.
+    void set_stop(local_stop_token stop) noexcept { stop_ = stop; }
 
 private:
     std::size_t bytes_;

@@ -30,8 +30,8 @@ struct gate_target;
 /// What one thread has sent to one peer. In the numbers of messages; they only grow.
 struct gate_flow {
     std::uint32_t peer;
-    std::uint64_t put = 0;         // the thread's
-    std::uint64_t seen_back = 0;   // the thread's: `back`, when it looked last
+    std::uint64_t put = 0;          // the thread's
+    std::uint64_t seen_back = 0;    // the thread's: `back`, when it looked last
     gate_target* target = nullptr;  // the scheduler's
     alignas(64) std::atomic<std::uint64_t> back{0};
 };
@@ -65,7 +65,8 @@ public:
         return find_flow(peer);
     }
     /// `borrow`: `from` and its memory stay until the flow is back at what it is now.
-    [[nodiscard]] put_result put(gate_flow& to, const const_buffers& from, tag_type tag, bool borrow) noexcept {
+    [[nodiscard]] put_result put(gate_flow& to, const const_buffers& from, tag_type tag,
+                                 bool borrow) noexcept {
         if (!has_room(to)) [[unlikely]]
             return port_.closed() ? put_result::closed : put_result::full;
         gate_slot& slot = *free_[put_ & mask_];

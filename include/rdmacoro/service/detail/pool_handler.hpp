@@ -5,6 +5,7 @@
 #include <rdmacoro/service/detail/remote_task.hpp>
 #include <rdmacoro/service/scheduler_pool.hpp>
 
+#include <coroutine>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -17,6 +18,16 @@ namespace rdmacoro::detail {
 template <class F, class R, class... P>
 concept handles_on_pool = !is_stream<R> && requires(const F& f, pool_context& c, P... p) {
     { f(c, std::move(p)...) } -> std::same_as<task<answer_type<R>>>;
+};
+
+/// Awaited at once: the context gets the token of the awaiting coroutine.
+struct token_for {
+    pool_context& of;
+
+    void bind(const environment& env) noexcept { of.set_stop(env.stop); }
+    static bool await_ready() noexcept { return true; }
+    static void await_suspend(std::coroutine_handle<>) noexcept {}
+    static void await_resume() noexcept {}
 };
 
 template <class M, class F>
@@ -54,7 +65,7 @@ public:
 private:
     static task<R> there(const F& function, P& arguments, std::size_t bytes, std::optional<time_point> due) {
         pool_context context(bytes, due);
-        co_await context;
+        co_await token_for{context};
         co_return co_await std::apply([&](auto&... each) { return function(context, std::move(each)...); },
                                       arguments);
     }

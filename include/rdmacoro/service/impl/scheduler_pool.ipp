@@ -89,7 +89,8 @@ RDMACORO_DECL task_port& choose_port(scheduler_pool_state& among) noexcept { ret
 }  // namespace detail
 
 RDMACORO_COLD scheduler_pool::scheduler_pool(std::size_t threads) {
-    if (threads == 0) detail::throw_error(errc::invalid_argument, "scheduler_pool: a pool has a thread at least");
+    if (threads == 0)
+        detail::throw_error(errc::invalid_argument, "scheduler_pool: a pool has a thread at least");
     state_ = std::make_shared<detail::scheduler_pool_state>(threads);
 }
 RDMACORO_COLD scheduler_pool::~scheduler_pool() { state_->stop(); }
