@@ -121,14 +121,19 @@
 #include <rdmacoro/messaging/impl/mailbox.ipp>
 
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
+#include <rdmacoro/service/detail/impl/gate_core.ipp>
+#include <rdmacoro/service/detail/impl/gate_lane.ipp>
 #include <rdmacoro/service/detail/impl/node_core.ipp>
 #include <rdmacoro/service/detail/impl/node_wire.ipp>
+#include <rdmacoro/service/detail/impl/task_port.ipp>
+#include <rdmacoro/service/detail/impl/thread_wait.ipp>
 #include <rdmacoro/service/detail/impl/udp_socket.ipp>
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
 #include <rdmacoro/service/impl/node_card.ipp>
 #include <rdmacoro/service/impl/node_discovery.ipp>
 #include <rdmacoro/service/impl/node_watch.ipp>
+#include <rdmacoro/service/impl/scheduler_pool.ipp>
 #include <rdmacoro/service/impl/service.ipp>
 #include <rdmacoro/service/impl/stream.ipp>
 

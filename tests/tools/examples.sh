@@ -81,6 +81,7 @@ if [ -x "$examples/cereal_types" ]; then
     says 'north: 3 values, worth 6' cereal_types
 fi
 says 'the squares of 1 to 2000 add up to 2668667000' threads
+says '8 threads heard of 17348 primes and sent 8000 messages' worker_pool
 # Where the network fails no thread waits for ever: 9 descriptors are enough for the listener and not for its link. A sanitizer needs
 # descriptors of its own.
 if ! grep -qa -e __asan_init -e __tsan_init "$examples/threads"; then

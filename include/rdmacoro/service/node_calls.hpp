@@ -189,6 +189,9 @@ public:
             static_cast<Args&&>(args)...);
     }
 
+    /// The node that it was made with.
+    [[nodiscard]] node<Ts...>& over() noexcept { return over_; }
+
 private:
     using any_calls = std::variant<calls<Ts>*...>;
 

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/detail/handler.hpp>
+#include <rdmacoro/service/detail/pool_handler.hpp>
 #include <rdmacoro/service/method.hpp>
 
 #include <cstddef>
@@ -49,6 +50,17 @@ public:
         static_cast<void>(what);
         using handler = detail::typed_handler<method<Name, R(P...)>, std::decay_t<Function>>;
         add(std::make_unique<handler>(static_cast<Function&&>(function)));
+    }
+
+    /// The same on the threads of a pool, beside this one: for handlers that compute. The function is called as a constant, on several
+    /// threads at a time; it gets a `pool_context`. Arguments and result are moved to its thread and back. Its token is stopped, on
+    /// its thread, as that of other handlers is. Not for streams.
+    template <method_name Name, class R, class... P, class Function>
+        requires detail::handles_on_pool<std::decay_t<Function>, R, P...>
+    void on(const method<Name, R(P...)>& what, scheduler_pool& pool, Function&& function) {
+        static_cast<void>(what);
+        using handler = detail::pool_handler<method<Name, R(P...)>, std::decay_t<Function>>;
+        add(std::make_unique<handler>(pool, static_cast<Function&&>(function)));
     }
 
     /// Handlers that run now.

@@ -1,0 +1,246 @@
+// gate: how many messages several threads send through one connection.
+//
+// A child process on another CPU receives. In turns: threads that put their messages into a gate, and threads that take a mutex
+// around the endpoint.
+
+#include "common/child.hpp"
+#include "common/report.hpp"
+#include "common/statistics.hpp"
+
+#include "../tools/pingpong/cpus.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/service/gate.hpp>
+#include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using seconds = std::chrono::duration<double>;
+using steady = std::chrono::steady_clock;
+
+constexpr std::size_t message_bytes = 64;
+constexpr rc::tag_type message_tag = 1;
+constexpr rc::tag_type end_tag = 2;
+constexpr std::size_t receives = 64;
+
+/// Receives messages until it is told how many there are, answers when it has them all, and begins again.
+template <class T>
+rc::task<> receive_all(std::string url) {
+    auto listening = co_await rc::listen<T>(url);
+    auto peer = co_await listening.accept();
+    std::uint64_t got = 0;
+    rc::event more;
+    rc::task_group receiving;
+    for (std::size_t n = 0; n < receives; ++n) {
+        receiving.spawn([&]() -> rc::task<> {
+            std::array<std::byte, message_bytes> room;
+            while (co_await rc::as_result(peer.recv(std::span(room), message_tag))) {
+                ++got;
+                more.set();
+            }
+        });
+    }
+    for (std::uint64_t count = 0;;) {
+        const auto told = co_await rc::as_result(peer.recv(rc::bytes_of(count), end_tag));
+        if (!told || count == 0) break;
+        while (got < count) {
+            more.reset();
+            co_await more.wait();
+        }
+        got -= count;
+        co_await peer.send(rc::bytes_of(count), end_tag);
+    }
+    receiving.request_stop();
+    co_await receiving.join();
+}
+
+/// Millions of messages a second, of `threads` that send `count` in all, each by a function that `sender` makes for it.
+template <class T, class MakeSender>
+rc::task<double> rate(rc::endpoint<T>& peer, std::size_t threads, std::uint64_t count, MakeSender sender) {
+    rc::scheduler& here = *rc::scheduler::current();
+    const std::uint64_t each = count / threads;
+    std::uint64_t all = each * threads;
+    std::size_t running = threads;
+    rc::event ended;
+    const auto before = steady::now();
+    std::vector<std::jthread> senders;
+    for (std::size_t n = 0; n < threads; ++n) {
+        senders.emplace_back([&here, &running, &ended, each, send = sender()]() mutable {
+            std::array<std::byte, message_bytes> message{};
+            for (std::uint64_t i = 0; i < each; ++i) send(std::span<const std::byte>(message));
+            send(std::span<const std::byte>());
+            here.post([&running, &ended] {
+                if (--running == 0) ended.set();
+            });
+        });
+    }
+    co_await ended.wait();
+    senders.clear();
+    co_await peer.send(rc::bytes_of(all), end_tag);
+    co_await peer.recv(rc::bytes_of(all), end_tag);
+    co_return static_cast<double>(all) / seconds(steady::now() - before).count() / 1e6;
+}
+
+/// What threads do without a gate: each message is sent by a thread that has the lock, which drives the scheduler, too.
+template <class T>
+rc::task<> one_message(rc::endpoint<T>& peer, std::span<const std::byte> message) {
+    co_await peer.send(message, message_tag);
+}
+template <class T>
+double rate_by_mutex(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t threads, std::uint64_t count) {
+    const std::uint64_t each = count / threads;
+    std::uint64_t all = each * threads;
+    std::mutex lock;
+    const auto before = steady::now();
+    {
+        std::vector<std::jthread> senders;
+        for (std::size_t n = 0; n < threads; ++n) {
+            senders.emplace_back([&] {
+                const std::array<std::byte, message_bytes> message{};
+                for (std::uint64_t i = 0; i < each; ++i) {
+                    const std::lock_guard locked(lock);
+                    on.run(one_message<T>(peer, message));
+                }
+            });
+        }
+    }
+    on.run([](rc::endpoint<T>& to, std::uint64_t& number) -> rc::task<> {
+        co_await to.send(rc::bytes_of(number), end_tag);
+        co_await to.recv(rc::bytes_of(number), end_tag);
+    }(peer, all));
+    return static_cast<double>(all) / seconds(steady::now() - before).count() / 1e6;
+}
+
+template <class T>
+double rate_by_gate(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t threads, std::uint64_t count,
+                    std::size_t room) {
+    return on.run(
+        [](rc::endpoint<T>& to, std::size_t n, std::uint64_t all, std::size_t each) -> rc::task<double> {
+            rc::gate through(to, {.messages = each});
+            co_return co_await rate<T>(to, n, all, [&] {
+                return [pass = through.pass()](std::span<const std::byte> message) mutable {
+                    message.empty() ? pass.flush() : pass.send(message, message_tag);
+                };
+            });
+        }(peer, threads, count, room));
+}
+
+template <class T>
+void measure(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
+    rc::scheduler on;
+    auto peer = on.run(rc::connect<T>(url, rc::connect_options{.retry_for = 10s}));
+    struct way {
+        std::string name;
+        std::size_t threads;
+        bool by_gate;
+        std::vector<double> rates;
+    };
+    way ways[] = {{"gate, 1 thread", 1, true, {}},
+                  {"gate, 4 threads", 4, true, {}},
+                  {"gate, 16 threads", 16, true, {}},
+                  {"mutex, 4 threads", 4, false, {}}};
+    for (int round = -1; round < rounds; ++round) {
+        for (way& one : ways) {
+            // A ring of the kernel's, as tcp has one, is for one thread.
+            if (!one.by_gate && std::is_same_v<T, rc::shm> == false) continue;
+            const double got = one.by_gate ? rate_by_gate<T>(on, peer, one.threads, count, room)
+                                           : rate_by_mutex<T>(on, peer, one.threads, count / 8);
+            if (round >= 0) one.rates.push_back(got);
+        }
+    }
+    out.section("64-byte messages over " + url.substr(0, url.find(':')));
+    const double least = median(std::is_same_v<T, rc::shm> ? ways[3].rates : ways[0].rates);
+    for (way& one : ways) {
+        if (one.rates.empty()) continue;
+        const double got = median(one.rates);
+        out.row({one.name, number_text(got, 2) + " M/s", number_text(got / least, 1) + " x"},
+                {{"test", "rate"},
+                 {"url", url},
+                 {"by", one.name},
+                 {"millions_per_second", rounded(got)},
+                 {"ratio", rounded(got / least)}});
+    }
+    on.run([](rc::endpoint<T>& to) -> rc::task<> {
+        std::uint64_t end = 0;
+        co_await to.send(rc::bytes_of(end), end_tag);
+        co_await to.close();
+    }(peer));
+}
+
+template <class T>
+void run_over(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
+    child receiving([&] {
+        rc::scheduler on;
+        on.run(receive_all<T>(url));
+    });
+    measure<T>(url, count, rounds, room, out);
+    if (receiving.end(false) != 0) throw run_error("the other process failed");
+}
+
+void run(int argc, char** argv) {
+    settings asked;
+    asked.name = "gate";
+    std::uint64_t count = 2000000;
+    int rounds = 5;
+    std::size_t room = rc::gate_options{}.messages;
+    std::vector<std::string> urls{"shm://gate-" + std::to_string(::getpid())};
+#if RDMACORO_WITH_TCP
+    urls.emplace_back("tcp://127.0.0.1:7481");
+#endif
+    CLI::App app("Measures how many messages several threads send through one connection.");
+    app.add_option("url", urls, "where the other process listens: shm:// or tcp://")->capture_default_str();
+    app.add_option("--messages", count, "in each measurement")
+        ->check(CLI::Range(1000U, 1000000000U))
+        ->capture_default_str();
+    app.add_option("--rounds", rounds, "of which the medians are printed")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    app.add_option("--room", room, "messages that each thread may have in the gate")
+        ->check(CLI::Range(4U, 1000000U))
+        ->capture_default_str();
+    app.add_option("--json", asked.json, "a file for the results; - for standard output");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& answered) {
+        app.exit(answered);
+        return;
+    } catch (const CLI::Error& wrong) {
+        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
+    }
+    asked.cpus = pingpong::usable_cpus();
+    asked.idle = idle_kind::adaptive;
+    report out(asked, {{"by", 18}, {"", 12}, {"", 8}});
+    for (const std::string& url : urls) {
+        if (url.starts_with("shm://")) {
+            run_over<rc::shm>(url, count, rounds, room, out);
+#if RDMACORO_WITH_TCP
+        } else if (url.starts_with("tcp://")) {
+            run_over<rc::tcp>(url, count, rounds, room, out);
+#endif
+        } else {
+            throw usage_error("no transport here has the URL " + url);
+        }
+    }
+    out.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return bench::run_program("gate", argc, argv, run); }

@@ -1,0 +1,108 @@
+// The threads of a pool.
+#pragma once
+
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/service/scheduler_pool.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace rdmacoro {
+
+namespace detail {
+
+class scheduler_pool_state {
+public:
+    /// Its scheduler is made by the thread that makes the pool, and run by its own.
+    struct worker {
+        scheduler on;
+        task_port port{on};
+        event over;
+        struct end_node : posted_node {
+            event* over = nullptr;
+        } end;
+        std::thread runs;
+
+        void begin() {
+            end.over = &over;
+            end.call = [](posted_node& node) noexcept { static_cast<end_node&>(node).over->set(); };
+            runs = std::thread([this] {
+                on.run(until_over(*this));
+                port.close();
+                port.join();
+            });
+        }
+        static task<> until_over(worker& self) { co_await self.over.wait(); }
+    };
+
+    explicit scheduler_pool_state(std::size_t threads) {
+        try {
+            for (std::size_t n = 0; n < threads; ++n) {
+                workers_.push_back(std::make_unique<worker>());
+                workers_.back()->begin();
+            }
+        } catch (const std::system_error& failed) {
+            workers_.pop_back();
+            stop();
+            throw error(errc::no_resources, "scheduler_pool: a thread: " + failed.code().message());
+        }
+    }
+    scheduler_pool_state(const scheduler_pool_state&) = delete;
+    scheduler_pool_state& operator=(const scheduler_pool_state&) = delete;
+    ~scheduler_pool_state() = default;
+
+    void stop() noexcept {
+        for (const auto& one : workers_) {
+            if (one->runs.get_id() == std::this_thread::get_id())
+                fatal("a scheduler_pool was destroyed by a handler that runs on it");
+        }
+        for (const auto& one : workers_) one->on.post(one->end);
+        for (const auto& one : workers_) one->runs.join();
+    }
+    [[nodiscard]] task_port& choose() noexcept {
+        const std::size_t first = next_.fetch_add(1, std::memory_order_relaxed);
+        task_port* best = nullptr;
+        std::size_t fewest = 0;
+        for (std::size_t n = 0; n < workers_.size(); ++n) {
+            task_port& one = workers_[(first + n) % workers_.size()]->port;
+            const std::size_t running = one.running();
+            if (best != nullptr && running >= fewest) continue;
+            best = &one;
+            fewest = running;
+        }
+        return *best;
+    }
+    [[nodiscard]] const std::vector<std::unique_ptr<worker>>& workers() const noexcept { return workers_; }
+
+private:
+    std::vector<std::unique_ptr<worker>> workers_;
+    std::atomic<std::size_t> next_{0};
+};
+
+RDMACORO_DECL task_port& choose_port(scheduler_pool_state& among) noexcept { return among.choose(); }
+
+}  // namespace detail
+
+RDMACORO_COLD scheduler_pool::scheduler_pool(std::size_t threads) {
+    if (threads == 0)
+        detail::throw_error(errc::invalid_argument, "scheduler_pool: a pool has a thread at least");
+    state_ = std::make_shared<detail::scheduler_pool_state>(threads);
+}
+RDMACORO_COLD scheduler_pool::~scheduler_pool() { state_->stop(); }
+RDMACORO_COLD std::size_t scheduler_pool::size() const noexcept { return state_->workers().size(); }
+RDMACORO_COLD std::size_t scheduler_pool::running() const noexcept {
+    std::size_t all = 0;
+    for (const auto& one : state_->workers()) all += one->port.running();
+    return all;
+}
+RDMACORO_COLD std::optional<duration> pool_context::remaining() const noexcept {
+    if (!due_) return {};
+    return std::max(*due_ - detail::monotonic_now(), duration::zero());
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,79 @@
+// scheduler_pool: schedulers, one a thread, for the handlers of methods that take long.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/service/detail/task_port.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+namespace rdmacoro {
+
+namespace detail {
+class scheduler_pool_state;
+template <class M, class F>
+class pool_handler;
+}  // namespace detail
+
+/// Threads, each with a scheduler. Given to `service::on`, the handlers of that method run on them: each on the one that has the fewest.
+///
+/// Destroying it asks the handlers that run to stop, waits until they have ended, and joins the threads; their calls end with
+/// `call_errc::stopped`, as do later ones. Services that use it may outlive it. Any thread but its own may make and destroy it.
+class scheduler_pool {
+public:
+    /// Throws `errc::invalid_argument` for 0, and `errc::no_resources` where a thread cannot be made.
+    explicit scheduler_pool(std::size_t threads);
+    scheduler_pool(const scheduler_pool&) = delete;
+    scheduler_pool& operator=(const scheduler_pool&) = delete;
+    ~scheduler_pool();
+
+    /// Its threads.
+    [[nodiscard]] std::size_t size() const noexcept;
+    /// Handlers that run now. Any thread may ask.
+    [[nodiscard]] std::size_t running() const noexcept;
+
+private:
+    template <class M, class F>
+    friend class detail::pool_handler;
+
+    std::shared_ptr<detail::scheduler_pool_state> state_;
+};
+
+/// What a handler on a `scheduler_pool` knows of its call: first argument of every such handler. Lives until the handler has ended, on its
+/// thread.
+class pool_context {
+public:
+    /// Made for the handler. `due`: when its time is over, by the clock of its scheduler.
+    pool_context(std::size_t bytes, std::optional<time_point> due) noexcept : bytes_(bytes), due_(due) {}
+    pool_context(const pool_context&) = delete;
+    pool_context& operator=(const pool_context&) = delete;
+    ~pool_context() = default;
+
+    /// What is left of the call's time, at least 0; nothing where the caller set no limit.
+    [[nodiscard]] std::optional<duration> remaining() const noexcept;
+    /// Of the request, its arguments' encoding included.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+    /// Whether the caller has canceled it, its time is over, or the pool ends. A handler that computes for long without awaiting anything hears of
+    /// that only when it awaits `yield` now and then.
+    [[nodiscard]] bool canceled() const noexcept { return stop_.stop_requested(); }
+
+    /// Internal: of the handler's coroutine.
+    void set_stop(local_stop_token stop) noexcept { stop_ = stop; }
+
+private:
+    std::size_t bytes_;
+    std::optional<time_point> due_;
+    local_stop_token stop_;
+};
+
+namespace detail {
+/// Where a handler is to run; keeps the port, which may be closed.
+[[nodiscard]] RDMACORO_DECL task_port& choose_port(scheduler_pool_state& among) noexcept;
+}  // namespace detail
+
+}  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/impl/scheduler_pool.ipp>
+#endif

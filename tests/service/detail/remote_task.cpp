@@ -1,0 +1,135 @@
+#include <rdmacoro/service/detail/remote_task.hpp>
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include "support/catch.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A scheduler with a port on a thread of its own.
+struct elsewhere {
+    scheduler on;
+    task_port port{on};
+    std::stop_source over;
+    std::thread runs{[this] {
+        static_cast<void>(on.run(until_over(), over.get_token()));
+        port.close();
+        port.join();
+    }};
+    static task<bool> until_over() { co_return !co_await as_result(sleep_for(1h)); }
+    void end() {
+        over.request_stop();
+        if (runs.joinable()) runs.join();
+    }
+    ~elsewhere() { end(); }
+};
+
+template <class R, class Make>
+auto remote(elsewhere& at, Make make) {
+    return remote_task<R, Make>(at.port, make_error_code(errc::closed), std::move(make));
+}
+
+task<int> add(int a, int b) {
+    co_await yield();
+    co_return a + b;
+}
+
+}  // namespace
+
+TEST_CASE("a task runs on another thread and ends here") {
+    elsewhere there;
+    scheduler on;
+    const int sum = on.run([](elsewhere& at) -> task<int> {
+        int all = 0;
+        for (int n = 0; n < 100; ++n) {
+            auto one = remote<int>(at, [n] { return add(n, 1); });
+            all += co_await one;
+        }
+        auto thread = remote<std::thread::id>(
+            at, []() -> task<std::thread::id> { co_return std::this_thread::get_id(); });
+        const auto ran_on = co_await thread;
+        CHECK(ran_on == at.runs.get_id());
+        auto failing = remote<void>(at, []() -> task<> {
+            throw 7;
+            co_return;
+        });
+        int thrown = 0;
+        try {
+            co_await failing;
+        } catch (int what) {
+            thrown = what;
+        }
+        CHECK(thrown == 7);
+        co_return all;
+    }(there));
+    CHECK(sum == 5050);
+}
+
+TEST_CASE("a task that is canceled as it ends, ends once") {
+    elsewhere there;
+    scheduler on;
+    on.run([](elsewhere& at) -> task<> {
+        int ended = 0;
+        for (int n = 0; n < 2000; ++n) {
+            auto one = remote<int>(at, [] { return add(1, 2); });
+            const auto got = co_await as_result(timeout(one, std::chrono::microseconds(n % 40)));
+            if (got ? *got == 3 : got.error() == errc::timed_out) ++ended;
+        }
+        CHECK(ended == 2000);
+    }(there));
+}
+
+TEST_CASE("a port that ends while tasks begin, run and are canceled answers all") {
+    for (int round = 0; round < 30; ++round) {
+        auto there = std::make_unique<elsewhere>();
+        scheduler on;
+        on.run([](elsewhere& at, int after) -> task<> {
+            task_group some;
+            int answered = 0;
+            for (int n = 0; n < 40; ++n) {
+                some.spawn([&at, &answered, n]() -> task<> {
+                    auto one = remote<void>(at, []() -> task<> { co_await sleep_for(1h); });
+                    const auto got = co_await as_result(timeout(one, std::chrono::microseconds(n * 20)));
+                    if (got.error() == errc::closed || got.error() == errc::timed_out ||
+                        got.error() == errc::canceled)
+                        ++answered;
+                });
+            }
+            co_await sleep_for(std::chrono::microseconds(after * 25));
+            at.end();
+            co_await some.join();
+            CHECK(answered == 40);
+            auto late = remote<int>(at, [] { return add(1, 2); });
+            const auto refused = co_await as_result(late);
+            CHECK(refused.error() == errc::closed);
+        }(*there, round));
+    }
+}
+
+TEST_CASE("a thread without a scheduler waits for a task, or destroys it") {
+    elsewhere there;
+    std::atomic<bool> began{false};
+    {
+        auto one = remote<void>(there, [&began]() -> task<> {
+            began = true;
+            co_await sleep_for(1h);
+        });
+        one.begin();
+        CHECK(!one.wait_until(monotonic_now() + 1ms));
+        while (!began) std::this_thread::yield();
+    }
+    while (there.port.running() != 0) std::this_thread::yield();
+    auto sum = remote<int>(there, [] { return add(1, 2); });
+    sum.begin();
+    CHECK(sum.wait_until(time_point::max()));
+    CHECK(sum.await_resume() == 3);
+}
