@@ -1,13 +1,14 @@
 // calls: what a call costs beside the two messages that it is made of.
 //
 // A child process on another CPU answers. In turns: round trips of 8-byte messages, matched by tag, and calls with an argument and a
-// result of 8 bytes; then 64 of each under way at a time.
+// result of 8 bytes; then 64 of each under way at a time, the messages with a tag for each exchange.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
 #include "common/statistics.hpp"
 
 #include "../tools/pingpong/cpus.hpp"
+#include "../tools/pingpong/idle_choice.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/messaging/connect.hpp>
@@ -39,6 +40,8 @@ struct plus {
 constexpr std::size_t window = 64;
 constexpr rc::tag_type ask_tag = 1;
 constexpr rc::tag_type end_tag = 2;
+constexpr rc::tag_type many_tag = 3;
+constexpr rc::tag_type first_of_many = 100;
 
 /// Answers messages and calls until it is told to end.
 template <class T>
@@ -57,6 +60,18 @@ rc::task<> answer(std::string url) {
                 ++number;
                 co_await peer.send(rc::bytes_of(number), ask_tag);
             }
+        });
+        const auto answer_many = [&](rc::tag_type tag) -> rc::task<> {
+            std::uint64_t number = 0;
+            while (co_await rc::as_result(peer.recv(rc::bytes_of(number), tag))) {
+                ++number;
+                co_await peer.send(rc::bytes_of(number), tag);
+            }
+        };
+        answers.spawn([&]() -> rc::task<> {
+            std::uint64_t begin = 0;
+            co_await peer.recv(rc::bytes_of(begin), many_tag);
+            for (std::size_t n = 0; n < window; ++n) answers.spawn(answer_many, first_of_many + n);
         });
         std::uint64_t end = 0;
         static_cast<void>(co_await rc::as_result(peer.recv(rc::bytes_of(end), end_tag)));
@@ -111,12 +126,14 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
         for (const auto& [name, all] : {std::pair("two messages", &messages), std::pair("a call", &calls)}) {
             out.row({name, number_text(median(*all), 0) + " ns", number_text(median(*all) / floor, 2) + " x",
                      "p99 " + number_text(at(*all, 0.99), 0) + " ns",
-                     "p99.9 " + number_text(at(*all, 0.999), 0) + " ns"},
+                     "p99.9 " + number_text(at(*all, 0.999), 0) + " ns",
+                     number_text(at(*all, 0.999) / median(*all), 1) + " x"},
                     {{"test", "round trip"},
                      {"by", name},
                      {"median_ns", rounded(median(*all))},
                      {"p99_ns", rounded(at(*all, 0.99))},
                      {"p999_ns", rounded(at(*all, 0.999))},
+                     {"p999_to_median", rounded(at(*all, 0.999) / median(*all))},
                      {"ratio", rounded(median(*all) / floor)}});
         }
 
@@ -125,21 +142,37 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
             const auto before = steady::now();
             rc::task_group some;
             for (std::size_t n = 0; n < window; ++n) {
-                some.spawn([&]() -> rc::task<> {
+                some.spawn([&, n]() -> rc::task<> {
                     while (left != 0) {
                         --left;
-                        co_await exchange(left);
+                        co_await exchange(left, n);
                     }
                 });
             }
             co_await some.join();
             co_return static_cast<double>(rounds) / seconds(steady::now() - before).count() / 1e6;
         };
-        static_cast<void>(co_await keep_busy(by_call));
-        const double rate = co_await keep_busy(by_call);
-        out.section(std::to_string(window) + " calls under way");
-        out.row({"calls", number_text(rate, 2) + " M/s"},
-                {{"test", "rate"}, {"window", window}, {"millions_per_second", rounded(rate)}});
+        const auto one_call = [&](std::size_t n, std::size_t) { return by_call(n); };
+        const auto one_exchange = [&](std::size_t n, std::size_t which) -> rc::task<> {
+            std::uint64_t number = n;
+            co_await peer.send(rc::bytes_of(number), first_of_many + which);
+            co_await peer.recv(rc::bytes_of(number), first_of_many + which);
+        };
+        static_cast<void>(co_await keep_busy(one_call));
+        const double rate = co_await keep_busy(one_call);
+        const std::uint64_t begin = 0;
+        co_await peer.send(rc::bytes_of(begin), many_tag);
+        static_cast<void>(co_await keep_busy(one_exchange));
+        const double exchanges = co_await keep_busy(one_exchange);
+        out.section(std::to_string(window) + " under way");
+        for (const auto& [name, each] : {std::pair("two messages", exchanges), std::pair("a call", rate)}) {
+            out.row({name, number_text(each, 2) + " M/s", number_text(each / exchanges, 2) + " x"},
+                    {{"test", "rate"},
+                     {"by", name},
+                     {"window", window},
+                     {"millions_per_second", rounded(each)},
+                     {"ratio", rounded(each / exchanges)}});
+        }
     }
     std::uint64_t end = 0;
     co_await peer.send(rc::bytes_of(end), end_tag);
@@ -147,14 +180,15 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
 }
 
 template <class T>
-void run_over(const std::string& url, std::size_t rounds, const std::vector<int>& cpus, report& out) {
+void run_over(const std::string& url, std::size_t rounds, const settings& asked, report& out) {
+    const idle_kind idle = asked.idle;
     child answering([&] {
-        pingpong::pin_to(cpus.back());
-        rc::scheduler on{rc::idle::spin{}};
+        pingpong::pin_to(asked.cpus.back());
+        rc::scheduler on{pingpong::chosen_idle(&idle)};
         on.run(answer<T>(url));
     });
-    pingpong::pin_to(cpus.front());
-    rc::scheduler on{rc::idle::spin{}};
+    pingpong::pin_to(asked.cpus.front());
+    rc::scheduler on{pingpong::chosen_idle(&idle)};
     on.run(measure<T>(url, rounds, out));
     if (answering.end(false) != 0) throw run_error("the other process failed");
 }
@@ -174,6 +208,9 @@ void run(int argc, char** argv) {
         ->check(CLI::Range(100U, 1000000000U))
         ->capture_default_str();
     app.add_option("--cpus", cpus, "a CPU, or one for each process; by default two that may be used");
+    bool adaptive = false;
+    app.add_flag("--adaptive", adaptive,
+                 "spin, yield, then sleep when nothing moves, as schedulers do by default");
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
         app.parse(argc, argv);
@@ -184,14 +221,14 @@ void run(int argc, char** argv) {
         throw usage_error(std::string(wrong.what()) + "; --help lists the options");
     }
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
-    asked.idle = idle_kind::spin;
-    report out(asked, {{"by", 14}, {"", 12}, {"", 8}, {"", 14}, {"", 16}});
+    asked.idle = adaptive ? idle_kind::adaptive : idle_kind::spin;
+    report out(asked, {{"by", 14}, {"", 12}, {"", 8}, {"", 14}, {"", 16}, {"", 8}});
     for (const std::string& url : urls) {
         if (url.starts_with("shm://")) {
-            run_over<rc::shm>(url, rounds, asked.cpus, out);
+            run_over<rc::shm>(url, rounds, asked, out);
 #if RDMACORO_WITH_TCP
         } else if (url.starts_with("tcp://")) {
-            run_over<rc::tcp>(url, rounds, asked.cpus, out);
+            run_over<rc::tcp>(url, rounds, asked, out);
 #endif
         } else {
             throw usage_error("no transport here has the URL " + url);

@@ -197,7 +197,7 @@ struct simple_get {
         }
         void begin(incoming& in, rc::engines::receive_request& r) noexcept {
             in.got = 0;
-            if (context_.begin_fill(r, in.from.length)) {
+            if (context_.begin_fill(r, in.from.length, in.tag)) {
                 in.receive = &r;
                 pump(in);
             } else {

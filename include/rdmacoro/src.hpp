@@ -120,6 +120,7 @@
 #include <rdmacoro/messaging/detail/impl/connect_attempts.ipp>
 #include <rdmacoro/messaging/impl/mailbox.ipp>
 
+#include <rdmacoro/service/detail/impl/answer_in_place.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/gate_core.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>

@@ -57,8 +57,9 @@ struct error_facts {
 
     std::uint64_t info =
         0;  ///< a number that belongs to the code; for `errc::truncated` the message's true length in bytes
-    std::uint64_t bytes = 0;       ///< length of the operation's memory: what it sends, or has room for
-    std::uint64_t tag = 0;         ///< the tag that it was sent with, or that was asked for
+    std::uint64_t bytes = 0;  ///< length of the operation's memory: what it sends, or has room for
+    std::uint64_t tag =
+        0;  ///< the tag that it was sent with, or that was asked for; of `errc::truncated` the message's
     std::uint64_t tag_mask = 0;    ///< which bits of the tag count; 0: any tag
     std::uint32_t peer = no_peer;  ///< its number within the mailbox; 0 at an endpoint
 };

@@ -301,7 +301,7 @@ public:
     [[gnu::always_inline]] static void end_receive(connection_base* from, receive_request& r,
                                                    const received& message, status outcome = {}) noexcept {
         if (outcome) [[unlikely]] {
-            end_unreceived(from, r, message.bytes, outcome);
+            end_unreceived(from, r, message.bytes, message.tag, outcome);
             return;
         }
         if (from != nullptr) from->count_received(message.bytes);
@@ -330,14 +330,14 @@ public:
         count_copy(payload.size());
         end_receive(this, r, {payload.size(), tag, source_});
     }
-    /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended.
-    [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes) noexcept;
+    /// A message of `bytes` will come in pieces. False: it does not fit, and the receive has ended; `tag` is told by its error.
+    [[nodiscard]] bool begin_fill(receive_request& r, std::size_t bytes, tag_type tag = 0) noexcept;
     [[nodiscard]] std::span<std::byte> space(receive_request& r, std::size_t at, std::size_t most) noexcept;
     /// Where all of its `bytes` go, at least. Precondition: `begin_fill` answered true.
     [[nodiscard]] mutable_buffers destination(receive_request& r, std::size_t bytes) noexcept;
     void fill(receive_request& r, std::size_t at, std::span<const std::byte> payload) noexcept;
     /// A receive that was being filled ends without its message.
-    void fail_fill(receive_request& r, std::error_code why) noexcept { end_unreceived(this, r, 0, why); }
+    void fail_fill(receive_request& r, std::error_code why) noexcept { end_unreceived(this, r, 0, 0, why); }
     void end_fill(receive_request& r, tag_type tag, std::size_t bytes) noexcept;
 
     /// A control message takes effect.
@@ -454,8 +454,8 @@ private:
     /// The peer sends nothing more: ends the receives that only it could serve.
     void fail_receives() noexcept;
     void fill_unusual(receive_request& r, tag_type tag, std::span<const std::byte> payload) noexcept;
-    /// The part of `end_receive` for failures. `bytes`: the message's length, which a truncated receive reports.
-    static void end_unreceived(connection_base* from, receive_request& r, std::size_t bytes,
+    /// The part of `end_receive` for failures. `bytes`, `tag`: the message's, which a truncated receive reports.
+    static void end_unreceived(connection_base* from, receive_request& r, std::size_t bytes, tag_type tag,
                                status outcome) noexcept;
     static void notify(phase_waiter*& waiter, std::error_code outcome) noexcept;
     static void describe(void* self, description& into) noexcept;

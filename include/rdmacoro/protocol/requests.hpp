@@ -113,7 +113,7 @@ public:
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
     std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
-    received got_;            ///< set when it has ended well
+    received got_;            ///< set when it has ended well, or is truncated
     status code_{};
     std::uint64_t info_;        ///< set when it has ended
     noted_peer noted_;          ///< set when it has failed

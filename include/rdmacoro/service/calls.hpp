@@ -5,8 +5,11 @@
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
+#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/service/call_operation.hpp>
 #include <rdmacoro/service/call_writer.hpp>
+#include <rdmacoro/service/detail/answer_in_place.hpp>
 #include <rdmacoro/service/detail/call_arguments.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/service.hpp>
@@ -20,56 +23,12 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace rdmacoro {
 
 template <transport... Ts>
 class node_calls;
-
-/// The operation of `calls::call`, `call_into`, `cast` and `open`. Described at `calls::call`.
-template <class R, class Make>
-class [[nodiscard]] call_operation {
-public:
-    using value_type = R;
-
-    explicit call_operation(Make&& make) : make_(std::move(make)) {}
-    call_operation(call_operation&& other) noexcept(std::is_nothrow_move_constructible_v<Make>)
-        : make_(std::move(other.make_)), limit_(other.limit_) {}  // only before it is awaited
-
-    /// For `timeout`: the peer is told that the call has so much time.
-    void set_limit(duration limit) noexcept { limit_ = detail::time_to_send(limit); }
-
-    void bind(const environment& env) noexcept { env_ = env; }
-    /// Makes the call; only once.
-    auto operator co_await() && {
-        run_ = make_(limit_);
-        run_.bind(env_);
-        return std::move(run_).operator co_await();
-    }
-
-private:
-    Make make_;
-    std::uint32_t limit_ = 0;
-    environment env_{};
-    task<R> run_;
-};
-
-/// As `timeout` for any operation, and the peer is told the limit: a call that has no time left is not begun there, and its handler is
-/// asked to stop when it is.
-///
-/// Awaitable.
-/// Completes: when the call does, which is canceled when `limit` has passed since it began.
-/// Buffers: as for the call.
-/// Concurrency: as for the call.
-/// Errors: `errc::timed_out`; else those of the call.
-/// Cancellation: passed on to the call.
-/// Example:
-///     auto value = co_await timeout(peer.call(kv::get, key), 2ms);
-template <class R, class Make>
-[[nodiscard]] auto timeout(call_operation<R, Make>&& op, duration limit) {
-    op.set_limit(limit);
-    return timeout_operation<call_operation<R, Make>>(std::move(op), limit);
-}
 
 /// Calls over one endpoint, in both directions: `call`, `cast` and `open` go to the peer, and `serve` offers a service to it. Uses tags
 /// with the highest bit set; messages with other tags are the program's own (`recv` with `tag_match(0, 1ull << 63)`, not `any_tag`).
@@ -85,6 +44,7 @@ public:
         notes_.on_error([](const std::exception_ptr&) {});
         notes_.spawn([this] { return serve_notes(); });
         loops_.spawn([this] { return serve_first(); });
+        loops_.spawn([this] { return serve_unserved(); });
     }
     /// The same, and serves.
     calls(endpoint<T, P>& over, service& offered) : calls(over) { serve(offered); }
@@ -103,7 +63,8 @@ public:
     /// Buffers: variables among the arguments are borrowed until then, temporaries moved in. Long rows of numbers among them go to the
     ///     network from where they are.
     /// Concurrency: any number at a time; the peer begins them in the order in which they began here, and answers in any.
-    /// Errors: what the handler threw, with its code and text, or `call_errc`; those of the messages, such as `errc::peer_lost`.
+    /// Errors: what the handler threw, with its code and text, or `call_errc`; those of the messages, such as `errc::peer_lost`;
+    ///     `errc::message_too_long` for a request above the peer's `mailbox_options::lent_bytes`.
     /// Cancellation: at any time; the handler is asked to stop, and a late answer is dropped. Other calls go on.
     /// Example:
     ///     std::string value = co_await peer.call(kv::get, "colour");
@@ -146,7 +107,8 @@ public:
     /// Completes: when the request has been sent: as `endpoint::send`. The handler's end is not heard of.
     /// Buffers: as `call`, until then.
     /// Concurrency: as `call`.
-    /// Errors: those of `endpoint::send`; `call_errc` where the peer has refused an earlier one of this method.
+    /// Errors: those of `endpoint::send`; `call_errc` where the peer has refused an earlier one of this method; the next
+    ///     is sent again.
     /// Cancellation: as `endpoint::send`.
     /// Example:
     ///     co_await peer.cast(kv::note, event{7});
@@ -232,9 +194,8 @@ private:
 
     /// Sends the request of a call.
     template <class M, class Arguments>
-    static task<> send_request(calls& self, kind which, typename Arguments::type& kept, std::uint64_t number,
+    static task<> send_request(calls& self, tag_type tag, typename Arguments::type& kept,
                                std::uint32_t time) {
-        const tag_type tag = self.request_tag(which, number, M::service);
         if constexpr (Arguments::fixed) {
             const auto request = fixed_request<M, Arguments>(kept, time);
             co_await self.over_.send(std::span<const std::byte>(request), tag);
@@ -272,17 +233,16 @@ private:
         const pending counted(self);
         if (!self.is_known(M::service)) co_await self.until_asked(M::service);
         const asking unless_known(self, M::service);
-        const std::uint64_t number = self.next_number();
+        const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
         result<> sent;
         if constexpr (Arguments::fixed) {  // without a frame of its own
             const auto request = fixed_request<M, Arguments>(kept, time);
-            sent = co_await as_result(self.over_.send(std::span<const std::byte>(request),
-                                                      self.request_tag(kind::request, number, M::service)));
+            sent = co_await as_result(self.over_.send(std::span<const std::byte>(request), asked));
         } else {
-            sent = co_await as_result(send_request<M, Arguments>(self, kind::request, kept, number, time));
+            sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
         }
-        if (!sent) co_await not_sent<M>(self, number, sent);
-        const tag_type answered = detail::call_tag(kind::answer, number);
+        if (!sent) co_await not_sent<M>(self, asked, sent);
+        const tag_type answered = detail::call_tag(kind::answer, asked);
         constexpr std::size_t head_bytes = sizeof(detail::answer_head);
         if constexpr (detail::fixed_answer<R>()) {
             std::array<std::byte,
@@ -290,7 +250,7 @@ private:
                 room;
             const auto got =
                 co_await as_result(self.over_.recv(std::span(room), answered, discard_if_canceled));
-            if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
+            if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
             const auto bytes = std::span(room).first(got->bytes);
             self.template check_answer<M>(bytes);
             if (bytes.size() != head_bytes + detail::answer_bytes<R>())
@@ -302,7 +262,7 @@ private:
             }
         } else {
             auto got = co_await as_result(self.over_.recv_lent(answered, discard_if_canceled));
-            if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
+            if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
             self.template check_answer<M>(got->bytes());
             co_return read_answer<M>(got->bytes().subspan(head_bytes));
         }
@@ -319,27 +279,15 @@ private:
         const pending counted(self);
         if (!self.is_known(M::service)) co_await self.until_asked(M::service);
         const asking unless_known(self, M::service);
-        const std::uint64_t number = self.next_number();
-        const auto sent =
-            co_await as_result(send_request<M, Arguments>(self, kind::request, kept, number, time));
-        if (!sent) co_await not_sent<M>(self, number, sent);
-        std::array<std::byte, sizeof(detail::answer_head)> first;
-        const std::span<std::byte> pieces[] = {first, std::as_writable_bytes(place)};
-        const mutable_buffers into{std::span<const std::span<std::byte>>(pieces)};
+        const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
+        if (!sent) co_await not_sent<M>(self, asked, sent);
+        const std::span<std::byte> bytes = std::as_writable_bytes(place);
+        detail::answer_in_place room(bytes);
         const auto got = co_await as_result(
-            self.over_.recv(into, detail::call_tag(kind::answer, number), discard_if_canceled));
-        if (!got) self.template answer_lost<M>(number, got.error(), got.facts());
-        if (got->bytes < first.size()) detail::throw_malformed_answer(M::facts, "an answer without a head");
-        detail::answer_head outcome{};
-        std::memcpy(&outcome, first.data(), sizeof outcome);
-        const std::size_t length = got->bytes - first.size();
-        if (outcome.outcome != static_cast<std::uint32_t>(detail::outcome_kind::value)) {
-            std::array<std::byte, sizeof first + detail::longest_error_text> text;
-            const std::size_t said = std::min(length, detail::longest_error_text);
-            std::memcpy(text.data(), first.data(), first.size());
-            if (said != 0) std::memcpy(text.data() + first.size(), place.data(), said);
-            detail::throw_answer(M::facts, std::span(text).first(first.size() + said));
-        }
+            self.over_.recv(room.into(), detail::call_tag(kind::answer, asked), discard_if_canceled));
+        if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
+        const std::size_t length = room.length(M::facts, got->bytes);
         if (length % sizeof(E) != 0) detail::throw_malformed_answer(M::facts, "a part of an element");
         co_return length / sizeof(E);
     }
@@ -348,22 +296,21 @@ private:
     static task<> run_cast(calls& self, typename Arguments::type& kept, std::uint32_t time) {
         const pending counted(self);
         self.check_refused(M::facts);
-        const auto sent = co_await as_result(
-            send_request<M, Arguments>(self, kind::one_way, kept, self.next_number(), time));
+        const tag_type asked = self.request_tag(kind::one_way, self.next_number(), M::service);
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
         if (!sent) detail::throw_call_failure(M::facts, sent.error(), sent.facts());
     }
 
     template <class M, class E, class Arguments>
     static task<stream_reader<E>> run_open(calls& self, typename Arguments::type& kept, std::uint32_t time) {
         const pending counted(self);
-        const std::uint64_t number = self.next_number();
-        const auto sent =
-            co_await as_result(send_request<M, Arguments>(self, kind::open, kept, number, time));
+        const tag_type asked = self.request_tag(kind::open, self.next_number(), M::service);
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
         if (!sent) {
-            if (sent.error() == errc::canceled) self.leave_stream(number, true);
+            if (sent.error() == errc::canceled) self.leave_stream(asked, true);
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());
         }
-        co_return stream_reader<E>(self, M::facts, number);
+        co_return stream_reader<E>(self, M::facts, asked);
     }
 
     /// The request of a call that comes with a stream of its caller.
@@ -374,9 +321,10 @@ private:
         calls_base& base = self;
         auto written = std::make_unique<detail::upstream>(
             base, M::facts, self.next_number() | detail::caller_writes_bit, detail::is_stream<R>);
-        const kind asked = detail::is_stream<R> ? kind::open : kind::request;
-        const auto sent = co_await as_result(without_stop(
-            send_request<M, Arguments>(self, asked, kept, written->number(), time), std::chrono::seconds(1)));
+        const tag_type asked = self.request_tag(detail::is_stream<R> ? kind::open : kind::request,
+                                                written->number(), M::service);
+        const auto sent = co_await as_result(
+            without_stop(send_request<M, Arguments>(self, asked, kept, time), std::chrono::seconds(1)));
         if (!sent) {
             written->not_asked(sent.error() == errc::canceled);
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());
@@ -386,21 +334,20 @@ private:
 
     /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
     template <class M>
-    static task<> not_sent(calls& self, std::uint64_t number, result<> sent) {
+    static task<> not_sent(calls& self, tag_type asked, result<> sent) {
         if (sent.error() == errc::canceled) {
-            self.tell_canceled(number, true);
+            self.tell_canceled(asked, true);
             std::byte none{};
             static_cast<void>(co_await as_result(self.over_.recv(
-                std::span(&none, 1), detail::call_tag(kind::answer, number), discard_if_canceled)));
+                std::span(&none, 1), detail::call_tag(kind::answer, asked), discard_if_canceled)));
         }
         detail::throw_call_failure(M::facts, sent.error(), sent.facts());
         co_return;
     }
     /// A call's answer did not come.
     template <class M>
-    [[noreturn]] void answer_lost(std::uint64_t number, const std::error_code& code,
-                                  const error_facts& facts) {
-        if (code == errc::canceled) tell_canceled(number, false);
+    [[noreturn]] void answer_lost(tag_type asked, const std::error_code& code, const error_facts& facts) {
+        if (code == errc::canceled) tell_canceled(asked, false);
         detail::throw_call_failure(M::facts, code, facts);
     }
     /// Throws unless it has a value.
@@ -416,10 +363,14 @@ private:
 
     /// Receives the requests to a service of which the peer knows, as its limits allow.
     task<> serve_requests(service& of) {
-        for (;;) {
+        // Now and then what was answered may leave: a peer that waits for all of its calls goes on while the rest is served.
+        constexpr unsigned most_at_once = 32;
+        for (unsigned count = 1;; ++count) {
+            if (count % most_at_once == 0) co_await yield();
             auto request = co_await as_result(receive_request(detail::requests_to(of_number(of))));
             if (!request) {
                 if (ends_link(request.error())) co_return;
+                if (request.error() == errc::truncated) co_await refuse_long(request.facts());
                 continue;
             }
             const std::size_t bytes = request->size();
@@ -439,6 +390,7 @@ private:
             auto request = co_await as_result(receive_request(detail::first_requests));
             if (!request) {
                 if (ends_link(request.error())) co_return;
+                if (request.error() == errc::truncated) co_await refuse_long(request.facts());
                 continue;
             }
             service* const of = find_service(*request);
@@ -538,6 +490,16 @@ private:
         co_return co_await over_.recv_lent(wanted, discard_if_canceled);
     }
     std::size_t discard(tag_match wanted) override { return over_.discard(wanted); }
+    task<> arrival(tag_match wanted) override { static_cast<void>(co_await over_.probe(wanted)); }
+    void find_unserved(std::vector<tag_type>& into) override {
+        into.reserve(256);
+        auto& link = over_.connection();
+        link.mailbox().matching().each_stored(link.source(), [&](detail::unexpected_message& m) noexcept {
+            if (into.size() != into.capacity() && detail::later_requests.accepts(m.tag) &&
+                !this->offers(detail::service_of(m.tag)))
+                into.push_back(m.tag);
+        });
+    }
     [[nodiscard]] std::string peer_name() const override { return over_.peer_name(); }
     task<> get(const remote_region& there, std::span<std::byte> into) override {
         if constexpr (requires { over_.rdma_get(there, into); }) {

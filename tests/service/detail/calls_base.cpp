@@ -172,3 +172,168 @@ TEMPLATE_LIST_TEST_CASE(
         CHECK(at_server == 0);
     });
 }
+
+TEMPLATE_LIST_TEST_CASE("ten thousand cancels go together, and hold up no other call", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        service one({.running = 1});
+        one.on(narrow::wait, [](call_context&) -> task<> { co_await sleep_for(1h); });
+        service other;
+        other.on(broad::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
+        server.serve(one);
+        server.serve(other);
+        const int first = co_await timeout(client.call(broad::twice, 1), 10s);
+        CHECK(first == 2);
+        auto running = start(client.call(narrow::wait));
+        while (one.running() == 0) co_await yield();
+        local_stop_source stop;
+        task_group many(stop.get_token());
+        for (int i = 0; i < 10000; ++i)
+            many.spawn([&client]() -> task<> { co_await client.call(narrow::wait); });
+        const int before = co_await timeout(client.call(broad::twice, 21), 10s);
+        CHECK(before == 42);
+        const auto sent = client.over().counts().messages_sent;
+        stop.request_stop();
+        while (many.size() != 0) co_await yield();
+        const int after = co_await timeout(client.call(broad::twice, 4), 10s);
+        CHECK(after == 8);
+        CHECK(client.over().counts().messages_sent - sent < 100);
+        local_stop_source now;
+        now.request_stop();
+        const auto canceled = co_await as_result(with_stop(running, now.get_token()));
+        CHECK(canceled.error() == errc::canceled);
+        while (one.running() != 0) co_await yield();
+        const std::size_t at_client = co_await left_over(client);
+        CHECK(at_client == 0);
+        const std::size_t at_server = co_await left_over(server);
+        CHECK(at_server == 0);
+    });
+}
+
+namespace {
+struct late {
+    static constexpr method<"late.note", one_way(int)> note{};
+    static constexpr method<"late.more", one_way(int)> more{};
+    static constexpr method<"late.items", stream<int>()> items{};
+    static constexpr method<"late.twice", int(int)> twice{};
+};
+/// Waits until so many messages have come to that end and had their effect.
+template <class Calls>
+task<> until_received(Calls& at, std::uint64_t count) {
+    while (at.over().counts().messages_received < count) co_await yield();
+    for (int n = 0; n < 10; ++n) co_await yield();
+}
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a one-way call that was refused is sent again once the peer offers its service", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        auto seen = client.over().counts().messages_received;
+        co_await client.cast(late::note, 1);
+        co_await until_received(client, seen + 1);  // it was refused
+        service there;
+        int noted = 0;
+        there.on(late::note, [&](call_context&, int n) -> task<> {
+            noted = n;
+            co_return;
+        });
+        seen = client.over().counts().messages_received;
+        server.serve(there);
+        co_await until_received(client, seen + 1);  // it is there
+        co_await client.cast(late::note, 3);
+        while (noted != 3) co_await yield();
+        // A method that the service gets later: each refusal is told of once.
+        seen = client.over().counts().messages_received;
+        co_await client.cast(late::more, 4);
+        co_await until_received(client, seen + 1);
+        there.on(late::more, [&](call_context&, int n) -> task<> {
+            noted = n;
+            co_return;
+        });
+        const auto refused = co_await as_result(client.cast(late::more, 5));
+        CHECK(refused.error() == call_errc::unknown_method);
+        co_await client.cast(late::more, 6);
+        while (noted != 6) co_await yield();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("requests to a service that is offered no more are answered, and leave nothing", "",
+                        every_kind) {
+    using T = typename TestType::transport_type;
+    scheduler on;
+    const auto domain = TestType::open(on);
+    on.run([](typename T::domain& here, std::string address) -> task<> {
+        connected_pair<T> link = co_await connected_ends<T>(here, address);
+        {
+            calls<T> client(link.a);
+            {
+                service there;
+                there.on(late::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
+                calls<T> server(link.b, there);
+                const int twice = co_await timeout(client.call(late::twice, 4), 10s);
+                CHECK(twice == 8);
+                co_await server.drain();
+            }
+            calls<T> server(link.b);  // without that service, of which the client does not know
+            const auto refused = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+            CHECK(refused.error() == call_errc::unknown_method);
+            auto items = co_await client.open(late::items);
+            const auto none = co_await as_result(timeout(items.next(), 10s));
+            CHECK(none.error() == call_errc::unknown_method);
+            for (int i = 0; i < 1000; ++i) co_await client.cast(late::note, i);
+            const auto last = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+            CHECK(last.error() == call_errc::unknown_method);
+            auto& stored = link.b.connection().mailbox().matching();
+            for (int n = 0; stored.unexpected() != 0 && n < 1000; ++n) co_await sleep_for(10ms);
+            CHECK(stored.unexpected() == 0);
+        }
+        link.a.abort();
+    }(*domain, TestType::address()));
+}
+
+namespace {
+struct bulk {
+    static constexpr method<"bulk.sum", double(std::vector<float>)> sum{};
+    static constexpr method<"bulk.items", stream<float>(std::vector<float>)> items{};
+    static constexpr method<"bulk.note", one_way(std::vector<float>)> note{};
+};
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a request that is longer than its peer takes ends with an error", "", every_kind) {
+    using T = typename TestType::transport_type;
+    scheduler on;
+    const auto domain = TestType::open(on);
+    on.run([](typename T::domain& here, std::string address) -> task<> {
+        auto listening = co_await listen<T>(here, address, {.lent_bytes = 100000});
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<T>(here, listening.address());
+        auto b = co_await accepting;
+        {
+            service there;
+            there.on(bulk::sum, [](call_context&, std::vector<float> all) -> task<double> {
+                co_return std::accumulate(all.begin(), all.end(), 0.0);
+            });
+            calls<T> server(b, there);
+            calls<T> client(a);
+            const std::vector<float> much(1 << 20, 1.0F);
+            const std::vector<float> few(100, 1.0F);
+            for (int turn = 0; turn < 2; ++turn) {  // the first request, and a later one
+                try {
+                    static_cast<void>(co_await timeout(client.call(bulk::sum, much), 10s));
+                    FAIL("it was received");
+                } catch (const error& failed) {
+                    CHECK(failed.code() == errc::message_too_long);
+                    CHECK_THAT(failed.what(), Catch::Contains("lent_bytes"));
+                }
+                const double sum = co_await timeout(client.call(bulk::sum, few), 10s);
+                CHECK(sum == 100.0);
+            }
+            auto items = co_await timeout(client.open(bulk::items, much), 10s);
+            const auto item = co_await as_result(timeout(items.next(), 10s));
+            CHECK(item.error() == errc::message_too_long);
+            co_await timeout(client.cast(bulk::note, much), 10s);  // dropped
+            const double sum = co_await timeout(client.call(bulk::sum, few), 10s);
+            CHECK(sum == 100.0);
+        }
+        a.abort();
+    }(*domain, TestType::address()));
+}

@@ -211,7 +211,7 @@ connection_base::fill_unusual(receive_request& r, tag_type tag, std::span<const 
     end_receive(this, r, {payload.size(), tag, source_}, outcome);
 }
 
-RDMACORO_DECL bool connection_base::begin_fill(receive_request& r, std::size_t bytes) noexcept {
+RDMACORO_DECL bool connection_base::begin_fill(receive_request& r, std::size_t bytes, tag_type tag) noexcept {
     r.filling_ = this;
     status outcome = errc::truncated;
     if (!r.is_lent()) {
@@ -221,7 +221,7 @@ RDMACORO_DECL bool connection_base::begin_fill(receive_request& r, std::size_t b
         if (r.block_ != nullptr) return true;
         outcome = errc::no_resources;
     }
-    end_receive(this, r, {bytes, 0, source_}, outcome);
+    end_receive(this, r, {bytes, tag, source_}, outcome);
     return false;
 }
 
@@ -257,11 +257,11 @@ RDMACORO_DECL void connection_base::fill(receive_request& r, std::size_t at,
     end_receive(this, r, {bytes, tag, source_});
 }
 
-[[gnu::noinline, gnu::cold]] RDMACORO_DECL void connection_base::end_unreceived(connection_base* from,
-                                                                                receive_request& r,
-                                                                                std::size_t bytes,
-                                                                                status outcome) noexcept {
+[[gnu::noinline, gnu::cold]] RDMACORO_DECL void
+connection_base::end_unreceived(connection_base* from, receive_request& r, std::size_t bytes, tag_type tag,
+                                status outcome) noexcept {
     r.filling_ = from;
+    r.got_ = {bytes, tag, r.source_};
     if (r.block_ != nullptr) message_store::release(*std::exchange(r.block_, nullptr));
     r.finish(outcome, std::error_code(outcome) == errc::truncated ? bytes : 0);
 }

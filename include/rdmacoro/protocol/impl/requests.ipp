@@ -54,10 +54,11 @@ RDMACORO_COLD void throw_one_sided(std::error_code why, const char* what, const 
 }
 
 RDMACORO_COLD error_facts receive_request::facts() const noexcept {
+    const bool met = std::error_code(code_) == errc::truncated;
     return {.info = info_,
             .bytes = is_lent() ? 0 : into_.size(),
-            .tag = wanted_.tag,
-            .tag_mask = wanted_.mask,
+            .tag = met ? got_.tag : wanted_.tag,
+            .tag_mask = met ? ~tag_type{0} : wanted_.mask,
             .peer = source_ == any_source ? noted_.peer : source_};
 }
 

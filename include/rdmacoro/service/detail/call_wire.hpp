@@ -56,9 +56,16 @@ inline constexpr tag_type service_bits = tag_type{0x7fff} << call_number_bits;
 /// Requests to services of which the peer does not know yet whether they are here.
 inline constexpr tag_match first_requests{call_tag(call_kind::request, 0) | first_call_bit,
                                           calls_bit | request_bits | first_call_bit};
-/// The request of one call, whatever its service.
-[[nodiscard]] constexpr tag_match request_of(std::uint64_t number) noexcept {
-    return {call_tag(call_kind::request, number), calls_bit | request_bits | call_number_mask};
+/// The request of one call, whatever its service, if it is only known by its number, or of this tag: that is found in constant time.
+[[nodiscard]] constexpr tag_match request_of(std::uint64_t number_or_tag) noexcept {
+    if ((number_or_tag & (calls_bit | request_bits)) == calls_bit) return number_or_tag;
+    return {call_tag(call_kind::request, number_or_tag), calls_bit | request_bits | call_number_mask};
+}
+/// Requests that are not first ones, to any service.
+inline constexpr tag_match later_requests{call_tag(call_kind::request, 0),
+                                          calls_bit | request_bits | first_call_bit};
+[[nodiscard]] constexpr std::uint16_t service_of(tag_type tag) noexcept {
+    return static_cast<std::uint16_t>((tag & service_bits) >> call_number_bits);
 }
 /// No message has it: a receive of it ends with the link.
 inline constexpr tag_type no_message = calls_bit | kind_bits | first_call_bit;
@@ -88,12 +95,12 @@ enum class outcome_kind : std::uint32_t {
 static_assert(sizeof(answer_head) == 8);
 inline constexpr std::size_t longest_error_text = 240;
 
-/// A message about a call; its number is in the tag.
+/// A message about a call; its number is in the tag. Those of canceled calls come in rows.
 struct note_head {
     std::uint32_t kind;  ///< `note_kind`
     std::uint32_t
         amount;  ///< of credit; the service's number; of a canceled call `kind_of_answer`, with `perhaps_bit`
-    std::uint64_t method;  ///< that was refused
+    std::uint64_t method;  ///< that was refused; of a canceled call the tag of its request, or its number
 };
 /// The request was canceled while it was sent: an answer is sent though it is not here.
 inline constexpr std::uint32_t perhaps_bit = 256;

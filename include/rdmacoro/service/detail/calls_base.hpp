@@ -26,6 +26,7 @@ class call_failure {
 public:
     /// Of a failed check.
     void set(call_errc code, std::string_view text = {}) noexcept;
+    void set(errc code, std::string_view text) noexcept;
     /// Of the exception that is being handled. `of`: the call that it left.
     void set_current(const call_context& of) noexcept;
 
@@ -67,12 +68,17 @@ public:
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
     virtual std::size_t discard(tag_match wanted) = 0;
+    /// Completes when such a message is there that no receive has taken.
+    virtual task<> arrival(tag_match wanted) = 0;
+    /// Adds the tags of messages that no receive has taken: `later_requests` to services that are not offered here. Some of them.
+    virtual void find_unserved(std::vector<tag_type>& into) = 0;
     [[nodiscard]] virtual std::string peer_name() const = 0;
 
-    /// The caller waits no longer: tells the peer. Never waits itself.
-    /// `perhaps`: the request was sent in part, and may never arrive; the peer answers in any case.
-    void tell_canceled(std::uint64_t number, bool perhaps) noexcept;
+    /// The caller waits no longer: tells the peer. Never waits itself. What is canceled in one turn goes together.
+    /// `request`: its tag. `perhaps`: the request was sent in part, and may never arrive; the peer answers in any case.
+    void tell_canceled(tag_type request, bool perhaps) noexcept;
     /// Receives and drops all items of a stream until its end, after telling the peer that they are read no more. `perhaps`: as above.
+    /// `number`: of the call; where it is the tag of its request, that is found faster.
     void leave_stream(std::uint64_t number, bool perhaps) noexcept;
     // Streams that callers write. Never wait themselves.
     /// Of this side: an end of it is sent, by which `outcome` says why.
@@ -195,12 +201,14 @@ protected:
         bool first_;
         std::uint16_t service_;
     };
-    /// A one-way call of a method that the peer has refused before is this side's error.
+    /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
     void check_refused(const method_facts& of);
 
     void offer(service& what);
     /// Of a request with a head: when its time is over.
     [[nodiscard]] time_point due(const message& request) const noexcept;
+    /// Whether a service of that number is offered here.
+    [[nodiscard]] bool offers(std::uint16_t service) const noexcept;
     /// Finds the handler of a request; nullptr: `failed` says why.
     [[nodiscard]] handler_base* find_handler(service* of, const message& request,
                                              call_failure& failed) noexcept;
@@ -236,6 +244,10 @@ protected:
     /// A service that the peer's first request has found: tells it so.
     [[nodiscard]] task<> tell_known(std::uint16_t service);
     [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
+    /// A request was not received, as it is too long: says so to its caller.
+    [[nodiscard]] task<> refuse_long(const error_facts& of);
+    /// Answers the requests to services that the caller takes to be known, and that are not offered here, until the link ends.
+    [[nodiscard]] task<> serve_unserved();
 
     void begin_handler(child made) noexcept {
         if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
@@ -265,8 +277,19 @@ private:
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
     void has_asked(std::uint16_t service) noexcept;
     [[nodiscard]] task<> cancel(std::uint64_t number, std::uint32_t expected);
-    [[nodiscard]] static child cancel_later(child_owner&, calls_base& self, std::uint64_t number,
-                                            bool perhaps);
+    void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
+    struct telling_canceled {
+        explicit telling_canceled(calls_base& by) noexcept : of(by) {}
+        telling_canceled(const telling_canceled&) = delete;
+        telling_canceled& operator=(const telling_canceled&) = delete;
+        ~telling_canceled() {
+            of.canceled_.clear();  // some are left when the link has ended
+            of.telling_canceled_ = false;
+        }
+        calls_base& of;
+    };
+    [[nodiscard]] static child send_canceled(child_owner&, calls_base& self);
+    [[nodiscard]] static child tell_offered(child_owner&, calls_base& self, std::uint16_t service);
     [[nodiscard]] static child drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                            bool perhaps);
     [[nodiscard]] static child send_end(child_owner&, calls_base& self, std::uint64_t number,
@@ -279,6 +302,7 @@ private:
     void end_writers(const std::error_code& why) noexcept;
 
     static constexpr std::size_t most_early = 16;
+    static constexpr std::size_t most_canceled = 512;  // notes in a message
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
 
@@ -293,6 +317,9 @@ private:
     std::vector<std::uint16_t> asking_;
     event asked_;
     std::vector<note_head> refused_;
+    std::vector<std::uint16_t> refused_here_;  // services of one-way calls that were refused
+    std::vector<note_head> canceled_;          // that the peer was not told of yet
+    bool telling_canceled_ = false;
     std::vector<std::uint64_t> early_;  // canceled before they were received
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];

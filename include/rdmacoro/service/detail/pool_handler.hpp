@@ -16,9 +16,10 @@ namespace rdmacoro::detail {
 
 /// A callable that serves a method with result `R` and parameters `P` on several threads at a time: it is called as a constant.
 template <class F, class R, class... P>
-concept handles_on_pool = !is_stream<R> && requires(const F& f, pool_context& c, P... p) {
-    { f(c, std::move(p)...) } -> std::same_as<task<answer_type<R>>>;
-};
+concept handles_on_pool =
+    !is_stream<R> && !takes_stream<P...> && requires(const F& f, pool_context& c, P... p) {
+        { f(c, std::move(p)...) } -> std::same_as<task<answer_type<R>>>;
+    };
 
 /// Awaited at once: the context gets the token of the awaiting coroutine.
 struct token_for {

@@ -139,7 +139,7 @@ RDMACORO_COLD delivery ahead_engine::offered(const wire_header& h,
     total_ = static_cast<std::size_t>(bytes);
     arrived_ = 0;
     receive_request* const r = context_.match_counted(h.tag);
-    filled_ = context_.begin_fill(*r, total_) ? r : nullptr;
+    filled_ = context_.begin_fill(*r, total_, tag_) ? r : nullptr;
     in_ = filled_ != nullptr ? in_state::filling : in_state::discarding;
     in_owed_ = ahead_word::accept;
     send_in();

@@ -31,7 +31,7 @@ RDMACORO_DECL delivery eager_engine_base::begin_payload(unsigned, const wire_hea
     receive_ = base_.match_counted(h.tag);
     if (receive_ != nullptr) {
         if (!base_.pass(cost)) return delivery::taken;
-        if (!base_.begin_fill(*receive_, bytes)) receive_ = nullptr;
+        if (!base_.begin_fill(*receive_, bytes, tag_)) receive_ = nullptr;
         return delivery::taken;
     }
     if (base_.better_to_defer()) return delivery::defer;

@@ -141,7 +141,7 @@ RDMACORO_COLD bool rendezvous_receiver::refused(std::uint32_t id) noexcept {
 RDMACORO_COLD void rendezvous_receiver::match(std::uint32_t id, receive_request& r) noexcept {
     slot& s = at(id);
     s.now = state::none;
-    if (!context_.connection().begin_fill(r, s.total)) {
+    if (!context_.connection().begin_fill(r, s.total, s.tag)) {
         owe(id, owes_received);
         return;
     }

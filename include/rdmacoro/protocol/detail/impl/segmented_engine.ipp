@@ -252,7 +252,7 @@ RDMACORO_DECL void segmented_engine::matched(unexpected_message& m, receive_requ
     in_slot& slot = in_[id];
     slot.message = nullptr;
     slot.tag = m.tag;
-    if (context_.begin_fill(r, slot.total)) {
+    if (context_.begin_fill(r, slot.total, slot.tag)) {
         slot.state = in_state::filling;
         slot.request = &r;
         context_.fill(r, 0, {m.payload(), m.stored});
@@ -302,7 +302,7 @@ RDMACORO_DECL delivery segmented_engine::announced(const wire_header& h,
             context_.fail_fill(*r, make_error_code(errc::protocol_violation));
             return delivery::taken;
         }
-        if (context_.begin_fill(*r, total)) {
+        if (context_.begin_fill(*r, total, slot.tag)) {
             slot.state = in_state::filling;
             slot.request = r;
         } else {

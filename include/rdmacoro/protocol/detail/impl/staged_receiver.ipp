@@ -65,7 +65,7 @@ RDMACORO_COLD void staged_receiver::matched(unexpected_message& m, receive_reque
     context_.connection().free(m);
     if (s.now == state::stored) {
         match(id, r);
-    } else if (context_.connection().begin_fill(r, s.total)) {
+    } else if (context_.connection().begin_fill(r, s.total, s.tag)) {
         s.request = &r;  // it is being got already
     }
 }
@@ -111,7 +111,7 @@ RDMACORO_COLD bool staged_receiver::refused(std::uint32_t id) noexcept {
 RDMACORO_COLD void staged_receiver::match(std::uint32_t id, receive_request& r) noexcept {
     slot& s = at(id);
     connection_base& connection = context_.connection();
-    if (!connection.begin_fill(r, s.total)) {
+    if (!connection.begin_fill(r, s.total, s.tag)) {
         over(id);
         return;
     }

@@ -3,6 +3,8 @@
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/coro/sleep_for.hpp>
+#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 
 #include <algorithm>
@@ -38,6 +40,10 @@ RDMACORO_COLD void call_failure::set(outcome_kind kind, int code, std::string_vi
 }
 RDMACORO_COLD void call_failure::set(call_errc code, std::string_view text) noexcept {
     set(outcome_kind::call_error, static_cast<int>(code), text);
+}
+
+RDMACORO_COLD void call_failure::set(errc code, std::string_view text) noexcept {
+    set(outcome_kind::toolkit_error, static_cast<int>(code), text);
 }
 
 RDMACORO_COLD void call_failure::set_current(const call_context& of) noexcept {
@@ -151,12 +157,11 @@ RDMACORO_COLD bool calls_base::knows(std::uint16_t service) noexcept {
 }
 
 RDMACORO_COLD void calls_base::check_refused(const method_facts& of) {
-    for (const note_head& one : refused_) {
-        if (one.method == of.number) {
-            throw error(std::error_code(static_cast<int>(one.amount), call_category()),
-                        "call of " + std::string(of.name) + ": an earlier one was refused");
-        }
-    }
+    const auto found = std::ranges::find(refused_, of.number, &note_head::method);
+    if (found == refused_.end()) return;
+    const std::error_code why(static_cast<int>(found->amount), call_category());
+    refused_.erase(found);
+    throw error(why, "call of " + std::string(of.name) + ": an earlier one was refused");
 }
 
 RDMACORO_COLD void calls_base::offer(service& what) {
@@ -169,6 +174,13 @@ RDMACORO_COLD void calls_base::offer(service& what) {
                                                     " is offered already");
     }
     offered_.push_back(&what);
+    const auto refused = std::ranges::find(refused_here_, what.number_);
+    if (refused == refused_here_.end()) return;
+    refused_here_.erase(refused);
+    begin_handler(tell_offered(*this, *this, what.number_));
+}
+RDMACORO_COLD bool calls_base::offers(std::uint16_t service) const noexcept {
+    return std::ranges::any_of(offered_, [&](const auto* one) { return one->number_ == service; });
 }
 
 RDMACORO_DECL time_point calls_base::due(const message& request) const noexcept {
@@ -199,7 +211,7 @@ RDMACORO_DECL handler_base* calls_base::find_handler(service* of, const message&
 }
 
 RDMACORO_COLD service* calls_base::find_service(const message& request) const noexcept {
-    const auto number = static_cast<std::uint16_t>((request.tag() & service_bits) >> call_number_bits);
+    const std::uint16_t number = service_of(request.tag());
     for (service* one : offered_) {
         if (one->number_ == number) return one;
     }
@@ -241,26 +253,33 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
         }
         const message& got = *note;
         note_head head{};
-        if (got.size() != sizeof head) continue;  // of no call of ours
+        if (got.size() < sizeof head) continue;  // of no call of ours
         std::memcpy(&head, got.bytes().data(), sizeof head);
         const std::uint64_t number = call_number(got.tag());
         switch (static_cast<note_kind>(head.kind)) {
-            case note_kind::cancel: co_await cancel(number, head.amount); break;
+            case note_kind::cancel:
+                for (std::size_t at = 0; at + sizeof head <= got.size(); at += sizeof head) {
+                    std::memcpy(&head, got.bytes().data() + at, sizeof head);
+                    co_await cancel(head.method, head.amount);
+                }
+                break;
             case note_kind::credit:
                 if (call_context* const one = running(number); one != nullptr && head.amount <= stream_window)
                     one->credits_.release(head.amount);
                 break;
             case note_kind::known:
+                refused_.clear();  // it may have been this one's method
                 if (head.amount <= 0x7fff && known_services_.size() < most_known &&
                     !knows(static_cast<std::uint16_t>(head.amount))) {
                     known_services_.push_back(static_cast<std::uint16_t>(head.amount));
-                    refused_.clear();  // it may have been this one's method
                     asked_.set();
                     asked_.reset();
                 }
                 break;
             case note_kind::refused:
-                if (refused_.size() < most_known) refused_.push_back(head);
+                if (refused_.size() < most_known &&
+                    std::ranges::find(refused_, head.method, &note_head::method) == refused_.end())
+                    refused_.push_back(head);
                 break;
             case note_kind::room:
             case note_kind::left: tell_writer(number, head); break;
@@ -275,10 +294,11 @@ RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
     return one;
 }
 
-RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number, std::uint32_t expected) {
+RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32_t expected) {
+    const std::uint64_t number = call_number(number_or_tag);
     if (call_context* const one = running(number)) {
         one->stop_.request_stop();
-    } else if (discard(request_of(number)) != 0 || (expected & perhaps_bit) != 0) {
+    } else if (discard(request_of(number_or_tag)) != 0 || (expected & perhaps_bit) != 0) {
         if ((expected & perhaps_bit) != 0) {
             discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
         } else if ((number & caller_writes_bit) != 0) {
@@ -322,26 +342,73 @@ RDMACORO_COLD task<> calls_base::tell_refused(const message& request, call_failu
     std::memcpy(&head, failed.bytes().data(), sizeof head);
     if (request.size() < sizeof asked) co_return;
     std::memcpy(&asked, request.bytes().data(), sizeof asked);
+    const std::uint16_t service = service_of(request.tag());
+    if (refused_here_.size() < most_known && !offers(service) &&
+        std::ranges::find(refused_here_, service) == refused_here_.end())
+        refused_here_.push_back(service);
     const note_head refused{static_cast<std::uint32_t>(note_kind::refused),
                             static_cast<std::uint32_t>(head.code), asked.method};
     co_await send(std::as_bytes(std::span(&refused, 1)), call_tag(call_kind::note, 0));
 }
 
-RDMACORO_COLD child calls_base::cancel_later(child_owner&, calls_base& self, std::uint64_t number,
-                                             bool perhaps) {
-    const note_head cancel{static_cast<std::uint32_t>(note_kind::cancel),
-                           static_cast<std::uint32_t>(call_kind::answer) | (perhaps ? perhaps_bit : 0), 0};
-    co_await self.send(std::as_bytes(std::span(&cancel, 1)), call_tag(call_kind::note, number));
+RDMACORO_COLD task<> calls_base::refuse_long(const error_facts& of) {
+    const call_kind asked = kind_of_call(of.tag);
+    if (asked != call_kind::request && asked != call_kind::open) co_return;
+    call_failure failed;
+    failed.set(errc::message_too_long, "a request of " + std::to_string(of.info) +
+                                           " bytes, more than mailbox_options::lent_bytes there");
+    if ((of.tag & caller_writes_bit) != 0) drop_written(call_number(of.tag));
+    co_await send(failed.bytes(), call_tag(kind_of_answer(asked), of.tag));
 }
-RDMACORO_COLD void calls_base::tell_canceled(std::uint64_t number, bool perhaps) noexcept {
-    begin_handler(cancel_later(*this, *this, number, perhaps));
+
+RDMACORO_COLD task<> calls_base::serve_unserved() {
+    constexpr std::chrono::milliseconds pause{
+        100};  // to look through what waits for a busy service takes its time
+    call_failure failed;
+    failed.set(call_errc::unknown_method);
+    for (;;) {
+        co_await arrival(later_requests);
+        co_await sleep_for(pause);
+        std::vector<tag_type> found;
+        for (find_unserved(found); !found.empty(); found.pop_back()) {
+            const tag_type tag = found.back();
+            if (discard(tag) == 0) continue;  // canceled meanwhile
+            const call_kind asked = kind_of_call(tag);
+            if (asked != call_kind::request && asked != call_kind::open) continue;
+            if ((tag & caller_writes_bit) != 0) drop_written(call_number(tag));
+            co_await send(failed.bytes(), call_tag(kind_of_answer(asked), tag));
+        }
+    }
+}
+
+RDMACORO_COLD child calls_base::tell_offered(child_owner&, calls_base& self, std::uint16_t service) {
+    co_await self.tell_known(service);
+}
+
+RDMACORO_COLD void calls_base::queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept {
+    canceled_.push_back({static_cast<std::uint32_t>(note_kind::cancel), expected, number_or_tag});
+    if (std::exchange(telling_canceled_, true)) return;
+    begin_handler(send_canceled(*this, *this));
+}
+RDMACORO_COLD child calls_base::send_canceled(child_owner&, calls_base& self) {
+    const telling_canceled until_told(self);
+    co_await yield();  // the others of this turn
+    std::vector<note_head> now;
+    while (!self.canceled_.empty()) {
+        const std::size_t many = std::min(self.canceled_.size(), most_canceled);
+        now.assign(self.canceled_.begin(), self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
+        self.canceled_.erase(self.canceled_.begin(),
+                             self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
+        co_await self.send(std::as_bytes(std::span(now)), call_tag(call_kind::note, 0));
+    }
+}
+RDMACORO_COLD void calls_base::tell_canceled(tag_type request, bool perhaps) noexcept {
+    queue_cancel(request, static_cast<std::uint32_t>(call_kind::answer) | (perhaps ? perhaps_bit : 0));
 }
 
 RDMACORO_COLD child calls_base::drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                             bool perhaps) {
-    const note_head cancel{static_cast<std::uint32_t>(note_kind::cancel),
-                           static_cast<std::uint32_t>(call_kind::item) | (perhaps ? perhaps_bit : 0), 0};
-    co_await self.send(std::as_bytes(std::span(&cancel, 1)), call_tag(call_kind::note, number));
+    self.queue_cancel(number, static_cast<std::uint32_t>(call_kind::item) | (perhaps ? perhaps_bit : 0));
     co_await self.drop_until_end(call_tag(call_kind::item, number));
 }
 RDMACORO_COLD task<> calls_base::drop_until_end(tag_type items) {
