@@ -134,7 +134,7 @@ TEMPLATE_LIST_TEST_CASE("the end of a link is told with its peer, also when the 
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a receive from any source tells which peer's message it was", "", every_kind) {
+TEMPLATE_LIST_TEST_CASE("a receive of any message tells which peer's it was, and its tag", "", every_kind) {
     over<TestType>([](auto& of) -> task<> {
         using T = typename TestType::transport_type;
         mailbox<T> peers;
@@ -147,7 +147,7 @@ TEMPLATE_LIST_TEST_CASE("a receive from any source tells which peer's message it
         CHECK(seen.facts().peer == id);
         CHECK_THAT(std::string(seen.what()),
                    contains("recv from " + peers.peer_name(id) +
-                            ", peer 0, any tag, into 64 bytes, of a message of 100"));
+                            ", peer 0, tag 7, into 64 bytes, of a message of 100"));
         const error none = co_await failure(timeout(peers.recv(room), 1ms));
         CHECK(none.facts().peer == error_facts::no_peer);
         CHECK_THAT(std::string(none.what()), contains("recv from any peer, any tag"));

@@ -5,6 +5,7 @@
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -79,6 +80,91 @@ TEMPLATE_LIST_TEST_CASE("two nodes exchange messages by their ids", "", node_tra
         CHECK(one.connections() == 1);
         CHECK(two.connections() == 1);
         CHECK(there.born() == two.card().born);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("what is sent as soon as there is a connection does not overtake what waits for it",
+                        "", node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1), two(2);
+        co_await two.listen(fresh_url<TestType>());
+        one.add(two.card());
+        auto there = one.peer(2);
+        constexpr int before = 50;
+        constexpr int all = 200;
+        std::vector<int> numbers(all);
+        std::iota(numbers.begin(), numbers.end(), 0);
+        task_group sending;
+        const auto send = [&there, &numbers](int n) -> task<> {
+            co_await there.send(bytes_of(numbers[static_cast<std::size_t>(n)]), 1);
+        };
+        for (int n = 0; n < before; ++n) sending.spawn(send, n);
+        // Looks in each turn: it sees the connection before those that wait for it are resumed.
+        while (one.connections() == 0) co_await yield();
+        for (int n = before; n < all; ++n) sending.spawn(send, n);
+        auto back = two.peer(1);
+        for (int n = 0; n < all; ++n) {
+            int got = -1;
+            co_await back.recv(bytes_of(got), 1);
+            if (got != n) FAIL("message " << got << " came in the place of " << n);
+        }
+        co_await sending.join();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("receives that wait for a connection take the messages in their order", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1), two(2);
+        co_await two.listen(fresh_url<TestType>());
+        one.add(two.card());
+        auto there = one.peer(2);
+        auto back = two.peer(1);
+        constexpr int before = 20;
+        constexpr int all = 60;
+        std::vector<int> got(all, -1);
+        task_group receiving;
+        const auto receive = [&back, &got](int n) -> task<> {
+            co_await back.recv(bytes_of(got[static_cast<std::size_t>(n)]), 1);
+        };
+        for (int n = 0; n < before; ++n) receiving.spawn(receive, n);
+        auto connecting = start(there.connect());
+        while (two.connections() == 0) co_await yield();
+        for (int n = before; n < all; ++n) receiving.spawn(receive, n);
+        co_await connecting;
+        for (int n = 0; n < all; ++n) co_await there.send(bytes_of(n), 1);
+        co_await receiving.join();
+        for (int n = 0; n < all; ++n) CHECK(got[static_cast<std::size_t>(n)] == n);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a send that is canceled while it waits for a connection holds no other up", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1), two(2);
+        co_await two.listen(fresh_url<TestType>());
+        auto there = one.peer(2);
+        node_card card = two.card();
+        one.add(card);
+        local_stop_source stop;
+        const auto canceled = [&]() -> task<> {
+            const auto ended =
+                co_await as_result(with_stop(there.send(std::string_view("never"), 1), stop.get_token()));
+            CHECK(ended.error() == errc::canceled);
+        };
+        auto first = start(canceled());
+        auto second = start(there.send(std::string_view("first"), 1));
+        auto third = start(there.send(std::string_view("then"), 1));
+        CHECK(one.connections() == 0);
+        stop.request_stop();
+        co_await first;
+        auto back = two.peer(1);
+        const auto one_text = co_await hear(back);
+        const auto two_text = co_await hear(back);
+        CHECK(one_text == "first");
+        CHECK(two_text == "then");
+        co_await second;
+        co_await third;
     });
 }
 

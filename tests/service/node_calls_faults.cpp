@@ -87,7 +87,8 @@ task<ending> ended(Operation what) {
 }
 /// Whether a part of a message is here, and not all of it.
 bool half_received() {
-    for (const pending_operation& one : scheduler::current()->describe().operations())
+    const auto now = scheduler::current()->describe();
+    for (const pending_operation& one : now.operations())
         if (one.what.find("recv") != std::string::npos && one.moved > 0) return true;
     return false;
 }

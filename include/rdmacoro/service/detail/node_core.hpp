@@ -62,6 +62,21 @@ public:
     event closed;                           // what `closing` began has ended
 };
 
+/// An operation that waits for a connection has its place among the others while this lives.
+class node_turn : public list_node<node_turn> {
+public:
+    using list = intrusive_list<node_turn>;
+
+    explicit node_turn(list& among) noexcept : among_(among) { among_.push_back(*this); }
+    RDMACORO_DECL ~node_turn();
+
+    [[nodiscard]] bool is_first() noexcept { return among_.front() == this; }
+    event comes;  ///< set when it has become the first
+
+private:
+    list& among_;
+};
+
 /// Another node, as this one knows it.
 class node_peer : public counted {
 public:
@@ -108,6 +123,9 @@ public:
     time_point next_try{};
     local_stop_source* attempt = nullptr;
     event changed;
+    // That wait for a connection, in the order in which they began; what begins later goes behind them.
+    node_turn::list sends;
+    node_turn::list receives;
 };
 
 /// The queue of a `node_watch`.

@@ -92,7 +92,8 @@ public:
             return false;
         }
         node_record* const open = peer_->open();
-        if (open == nullptr || (Request::receives && !peer_->plain_receives)) [[unlikely]]
+        if (open == nullptr || !in_turn().empty() || (Request::receives && !peer_->plain_receives))
+            [[unlikely]]
             return wait_for_connection();
         open->stamp = ++peer_->core->uses;
         return state::with_endpoint(*open, [this, open](auto& over) { return this->begin(*open, over); });
@@ -156,6 +157,10 @@ private:
         waiting_.bind(env_);
         return false;
     }
+    /// The operations of its kind that wait for a connection.
+    [[nodiscard]] node_turn::list& in_turn() const noexcept {
+        return Request::receives ? peer_->receives : peer_->sends;
+    }
     [[gnu::noinline]] bool wait_for_connection() {
         waiting_ = again(this, 0);
         waiting_.bind(env_);
@@ -214,8 +219,16 @@ private:
     }
     /// Waits for a connection, and does it there.
     static task<value_type> again(node_operation* self, std::uint64_t after) {
+        // One that a former connection had no message for is before all others already.
+        std::optional<node_turn> turn;
+        if (after == 0) turn.emplace(self->in_turn());
         counted_ptr<node_record> over;
-        over = co_await node_core::connected(self->peer_, Request::receives, after);
+        for (;;) {
+            over = co_await node_core::connected(self->peer_, Request::receives, after);
+            if (!turn || turn->is_first()) break;
+            co_await turn->comes.wait();
+        }
+        turn.reset();  // the next one is resumed after this one has begun
         over->stamp = ++self->peer_->core->uses;
         task<value_type> rest = state::with_endpoint(*over, [self, &over](auto& with) {
             self->make(with);

@@ -17,6 +17,12 @@ RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation li
 RDMACORO_COLD node_record::~node_record() { unlink(); }
 RDMACORO_COLD node_peer::~node_peer() = default;
 
+RDMACORO_COLD node_turn::~node_turn() {
+    const bool first = is_first();
+    unlink();
+    if (node_turn* const then = among_.front(); first && then != nullptr) then->comes.set();
+}
+
 RDMACORO_COLD node_watcher::~node_watcher() { unlink(); }
 RDMACORO_COLD void node_watcher::tell(node_event what) noexcept {
     if (ring_.size() < most_) {
