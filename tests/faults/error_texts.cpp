@@ -145,9 +145,8 @@ TEMPLATE_LIST_TEST_CASE("a receive of any message tells which peer's it was, and
         const error seen = co_await failure(peers.recv(room));
         CHECK(seen.code() == errc::truncated);
         CHECK(seen.facts().peer == id);
-        CHECK_THAT(std::string(seen.what()),
-                   contains("recv from " + peers.peer_name(id) +
-                            ", peer 0, tag 7, into 64 bytes, of a message of 100"));
+        CHECK_THAT(std::string(seen.what()), contains("recv from " + peers.peer_name(id) +
+                                                      ", peer 0, tag 7, into 64 bytes, of a message of 100"));
         const error none = co_await failure(timeout(peers.recv(room), 1ms));
         CHECK(none.facts().peer == error_facts::no_peer);
         CHECK_THAT(std::string(none.what()), contains("recv from any peer, any tag"));
