@@ -94,21 +94,26 @@ TEMPLATE_LIST_TEST_CASE("what is sent as soon as there is a connection does not 
         constexpr int all = 200;
         std::vector<int> numbers(all);
         std::iota(numbers.begin(), numbers.end(), 0);
+        int sent = 0;
+        int sent_when_connected = -1;
         task_group sending;
-        const auto send = [&there, &numbers](int n) -> task<> {
+        const auto send = [&there, &numbers, &sent](int n) -> task<> {
             co_await there.send(bytes_of(numbers[static_cast<std::size_t>(n)]), 1);
+            ++sent;
         };
+        // It waits for the connection first, and is resumed first.
+        sending.spawn([&]() -> task<> {
+            co_await there.connect();
+            sent_when_connected = sent;
+            for (int n = before; n < all; ++n) co_await send(n);
+        });
         for (int n = 0; n < before; ++n) sending.spawn(send, n);
-        // Looks in each turn: it sees the connection before those that wait for it are resumed.
-        while (one.connections() == 0) co_await yield();
-        for (int n = before; n < all; ++n) sending.spawn(send, n);
         auto back = two.peer(1);
-        for (int n = 0; n < all; ++n) {
-            int got = -1;
-            co_await back.recv(bytes_of(got), 1);
-            if (got != n) FAIL("message " << got << " came in the place of " << n);
-        }
+        std::vector<int> got(all, -1);
+        for (int& each : got) co_await back.recv(bytes_of(each), 1);
         co_await sending.join();
+        CHECK(sent_when_connected == 0);
+        CHECK(got == numbers);
     });
 }
 
@@ -119,22 +124,25 @@ TEMPLATE_LIST_TEST_CASE("receives that wait for a connection take the messages i
         co_await two.listen(fresh_url<TestType>());
         one.add(two.card());
         auto there = one.peer(2);
-        auto back = two.peer(1);
         constexpr int before = 20;
-        constexpr int all = 60;
+        constexpr int all = before + 1;
+        std::vector<int> numbers(all);
+        std::iota(numbers.begin(), numbers.end(), 0);
         std::vector<int> got(all, -1);
         task_group receiving;
-        const auto receive = [&back, &got](int n) -> task<> {
-            co_await back.recv(bytes_of(got[static_cast<std::size_t>(n)]), 1);
+        const auto receive = [&there, &got](int n) -> task<> {
+            co_await there.recv(bytes_of(got[static_cast<std::size_t>(n)]), 1);
         };
+        receiving.spawn([&]() -> task<> {
+            co_await there.connect();
+            co_await receive(before);
+        });
         for (int n = 0; n < before; ++n) receiving.spawn(receive, n);
-        auto connecting = start(there.connect());
         while (two.connections() == 0) co_await yield();
-        for (int n = before; n < all; ++n) receiving.spawn(receive, n);
-        co_await connecting;
-        for (int n = 0; n < all; ++n) co_await there.send(bytes_of(n), 1);
+        auto back = two.peer(1);
+        for (const int n : numbers) co_await back.send(bytes_of(n), 1);
         co_await receiving.join();
-        for (int n = 0; n < all; ++n) CHECK(got[static_cast<std::size_t>(n)] == n);
+        CHECK(got == numbers);
     });
 }
 
