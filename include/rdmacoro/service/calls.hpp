@@ -428,7 +428,9 @@ private:
         encoder_loan to(self);
         to->write(detail::answer_head{});
         detail::answer out{*to};
-        const bool canceled = failed || self.was_canceled(number);
+        const early said = self.was_canceled(number);
+        if (said == early::answered) co_return;
+        const bool canceled = failed || said == early::canceled;
         detail::handler_base* const handler = self.find_handler(of, request, failed);
         if (canceled) {
             failed.set(call_errc::stopped);

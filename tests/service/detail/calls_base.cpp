@@ -291,6 +291,78 @@ TEMPLATE_LIST_TEST_CASE("requests to a service that is offered no more are answe
 }
 
 namespace {
+/// A request of `add` as its caller sends it.
+struct add_request {
+    detail::request_head head;
+    std::uint64_t values[2];
+};
+add_request two_and_three() {
+    using M = std::remove_const_t<decltype(kv::add)>;
+    return {{M::number, M::signature, 0}, {2, 3}};
+}
+/// Says that the call was canceled while its request was sent.
+template <class Raw>
+task<> say_perhaps(Raw& raw, std::uint64_t number) {
+    const detail::note_head note{static_cast<std::uint32_t>(detail::note_kind::cancel),
+                                 static_cast<std::uint32_t>(detail::call_kind::answer) | detail::perhaps_bit,
+                                 number};
+    co_await raw.send(std::as_bytes(std::span(&note, 1)), detail::call_tag(detail::call_kind::note, 0));
+}
+/// How many answers to the call have come when all that was sent before is served.
+template <class Raw>
+task<std::size_t> answers_to(Raw& raw, std::uint64_t number) {
+    for (std::uint64_t other = 1000; other < 1002;
+         ++other) {  // one behind the notes, one behind the requests
+        const add_request last = two_and_three();
+        const auto service = std::remove_const_t<decltype(kv::add)>::service;
+        co_await raw.send(std::as_bytes(std::span(&last, 1)),
+                          detail::call_tag(detail::call_kind::request, other, service) |
+                              detail::first_call_bit);
+        const auto answer = co_await raw.recv_lent(detail::call_tag(detail::call_kind::answer, other));
+        CHECK(answer.size() == sizeof(detail::answer_head) + 8);
+    }
+    co_return raw.discard(detail::call_tag(detail::call_kind::answer, number));
+}
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE(
+    "a call whose cancellation comes after its answer, or before its request, is answered once", "",
+    every_kind) {
+    using T = typename TestType::transport_type;
+    scheduler on;
+    const auto domain = TestType::open(on);
+    on.run([](typename T::domain& here, std::string address) -> task<> {
+        connected_pair<T> link = co_await connected_ends<T>(here, address);
+        {
+            shop there;
+            calls<T> server(link.b, there.store);
+            auto& raw = link.a;
+            const add_request sent = two_and_three();
+            const auto service = std::remove_const_t<decltype(kv::add)>::service;
+            const auto request = [&](std::uint64_t number) {
+                return raw.send(std::as_bytes(std::span(&sent, 1)),
+                                detail::call_tag(detail::call_kind::request, number, service) |
+                                    detail::first_call_bit);
+            };
+            co_await request(5);
+            const auto answered = co_await answers_to(raw, 5);
+            CHECK(answered == 1);
+            co_await say_perhaps(raw, 5);
+            const auto again = co_await answers_to(raw, 5);
+            CHECK(again == 0);
+
+            co_await say_perhaps(raw, 6);
+            const auto stopped = co_await answers_to(raw, 6);
+            CHECK(stopped == 1);
+            co_await request(6);  // it comes all the same
+            const auto late = co_await answers_to(raw, 6);
+            CHECK(late == 0);
+        }
+        link.a.abort();
+    }(*domain, TestType::address()));
+}
+
+namespace {
 struct bulk {
     static constexpr method<"bulk.sum", double(std::vector<float>)> sum{};
     static constexpr method<"bulk.items", stream<float>(std::vector<float>)> items{};

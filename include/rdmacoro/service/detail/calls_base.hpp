@@ -224,22 +224,31 @@ protected:
     /// A handler's call is there to be canceled by its peer, while this lives.
     class running_call {
     public:
-        running_call(calls_base& over, call_context& running) noexcept : running_(running) {
+        running_call(calls_base& over, call_context& running) noexcept : over_(over), running_(running) {
             over.bucket(running.number_).push_back(running);
         }
         running_call(const running_call&) = delete;
         running_call& operator=(const running_call&) = delete;
-        ~running_call() { static_cast<list_node<call_context>&>(running_).unlink(); }
+        ~running_call() {
+            static_cast<list_node<call_context>&>(running_).unlink();
+            over_.ended_calls_[over_.next_ended_++ % most_ended] = running_.number_;
+        }
 
     private:
+        calls_base& over_;
         call_context& running_;
     };
     [[nodiscard]] static local_stop_token token(call_context& of) noexcept { return of.stop_.get_token(); }
 
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
-    /// Whether a request was canceled before it was received; forgets it.
-    [[nodiscard]] bool was_canceled(std::uint64_t number) noexcept;
+    enum class early : std::uint8_t {
+        none,
+        canceled,  ///< before it was received
+        answered,  ///< and its cancellation was answered
+    };
+    /// What the peer has said of a request before it was received; forgets it.
+    [[nodiscard]] early was_canceled(std::uint64_t number) noexcept;
     [[nodiscard]] static std::uint16_t of_number(const service& which) noexcept { return which.number_; }
     /// A service that the peer's first request has found: tells it so.
     [[nodiscard]] task<> tell_known(std::uint16_t service);
@@ -276,7 +285,8 @@ private:
     [[nodiscard]] bool knows(std::uint16_t service) noexcept;
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
     void has_asked(std::uint16_t service) noexcept;
-    [[nodiscard]] task<> cancel(std::uint64_t number, std::uint32_t expected);
+    [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
+    void remember_early(std::uint64_t canceled);
     void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
     struct telling_canceled {
         explicit telling_canceled(calls_base& by) noexcept : of(by) {}
@@ -302,6 +312,9 @@ private:
     void end_writers(const std::error_code& why) noexcept;
 
     static constexpr std::size_t most_early = 16;
+    static constexpr std::uint64_t answered_bit = std::uint64_t{1} << 63;
+    // A call that has ended is known for so many more: its cancellation, which was under way, is not answered again.
+    static constexpr std::size_t most_ended = 128;
     static constexpr std::size_t most_canceled = 512;  // notes in a message
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
@@ -320,7 +333,9 @@ private:
     std::vector<std::uint16_t> refused_here_;  // services of one-way calls that were refused
     std::vector<note_head> canceled_;          // that the peer was not told of yet
     bool telling_canceled_ = false;
-    std::vector<std::uint64_t> early_;  // canceled before they were received
+    std::vector<std::uint64_t> early_;  // canceled before they were received; with `answered_bit`
+    std::uint64_t ended_calls_[most_ended] = {};
+    std::size_t next_ended_ = 0;
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
     std::vector<upstream*> writers_;  // that wait for words of the peer, in no order

@@ -294,25 +294,35 @@ RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
     return one;
 }
 
+RDMACORO_COLD void calls_base::remember_early(std::uint64_t canceled) {
+    if (early_.size() == most_early) early_.erase(early_.begin());
+    early_.push_back(canceled);
+}
 RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32_t expected) {
     const std::uint64_t number = call_number(number_or_tag);
     if (call_context* const one = running(number)) {
         one->stop_.request_stop();
-    } else if (discard(request_of(number_or_tag)) != 0 || (expected & perhaps_bit) != 0) {
-        if ((expected & perhaps_bit) != 0) {
-            discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
-        } else if ((number & caller_writes_bit) != 0) {
-            drop_written(number);
-        }
-        call_failure failed;
-        failed.set(call_errc::stopped);
-        const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
-        co_await send(failed.bytes(), call_tag(items ? call_kind::item : call_kind::answer, number));
-    } else {
-        // Perhaps it is being received: its end may come later than this.
-        if (early_.size() == most_early) early_.erase(early_.begin());
-        early_.push_back(number);
+        co_return;
     }
+    const bool perhaps = (expected & perhaps_bit) != 0;
+    const bool was_here = discard(request_of(number_or_tag)) != 0;
+    if (!was_here && !perhaps) {
+        remember_early(number);  // perhaps it is being received: its end may come later than this
+        co_return;
+    }
+    if (!was_here) {
+        if (std::ranges::find(ended_calls_, number) != std::end(ended_calls_)) co_return;  // it was answered
+        remember_early(number | answered_bit);
+    }
+    if (perhaps) {
+        discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
+    } else if ((number & caller_writes_bit) != 0) {
+        drop_written(number);
+    }
+    call_failure failed;
+    failed.set(call_errc::stopped);
+    const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
+    co_await send(failed.bytes(), call_tag(items ? call_kind::item : call_kind::answer, number));
 }
 
 RDMACORO_COLD task<> calls_base::until_asked(std::uint16_t service) {
@@ -324,10 +334,11 @@ RDMACORO_COLD void calls_base::has_asked(std::uint16_t service) noexcept {
     asked_.reset();
 }
 
-RDMACORO_COLD bool calls_base::was_canceled(std::uint64_t number) noexcept {
-    const auto at = std::ranges::find(early_, number);
-    const bool was = at != early_.end();
-    if (was) early_.erase(at);
+RDMACORO_COLD calls_base::early calls_base::was_canceled(std::uint64_t number) noexcept {
+    const auto at = std::ranges::find(early_, number, [](std::uint64_t one) { return one & ~answered_bit; });
+    if (at == early_.end()) return early::none;
+    const early was = (*at & answered_bit) != 0 ? early::answered : early::canceled;
+    early_.erase(at);
     return was;
 }
 
