@@ -80,6 +80,15 @@ TEST_CASE("a peer that takes nothing leaves room for others in a lane") {
     CHECK(w.lane.put(w.lane.flow(9), bytes("x"), 0, false) == gate_lane::put_result::done);
 }
 
+TEST_CASE("a thread whose messages all came back before it sleeps for room does not sleep") {
+    world w(8);
+    gate_flow& to = w.lane.flow(1);
+    while (w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done) {}
+    while (gate_slot* const one = w.lane.take()) w.lane.give_back(*one, {});
+    CHECK(w.lane.wait_for_room(to, monotonic_now() + std::chrono::seconds(10)));
+    CHECK(w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done);
+}
+
 TEST_CASE("a thread sleeps until there is room, until all is back, or until its time is over") {
     world w(8);
     gate_flow& to = w.lane.flow(1);

@@ -57,7 +57,9 @@ RDMACORO_DECL bool gate_lane::wait_for_room(gate_flow& to, time_point until) noe
     // Until half of it is back: a thread is not woken for each message.
     const std::uint64_t there = to.put - to.back.load(std::memory_order_seq_cst);
     if (there != 0) return sleep(to.back, to.put - there / 2, until);
-    return sleep(back_, back_.load(std::memory_order_seq_cst) + 1, until);
+    // All of it is back: the room is others', unless all that has come back since it was short.
+    const std::uint64_t back = back_.load(std::memory_order_seq_cst);
+    return has_room(to) || sleep(back_, back + 1, until);
 }
 RDMACORO_DECL bool gate_lane::wait_until_back(const gate_flow* of, time_point until) noexcept {
     return of != nullptr ? sleep(of->back, of->put, until) : sleep(back_, put_, until);
