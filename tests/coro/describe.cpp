@@ -19,11 +19,18 @@
 #include <csignal>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 using namespace rdmacoro;
 using namespace std::chrono_literals;
+
+// A list of a temporary description does not refer to it.
+static_assert(std::is_same_v<decltype(std::declval<rdmacoro::description>().operations()),
+                             std::vector<rdmacoro::pending_operation>>);
 
 namespace {
 

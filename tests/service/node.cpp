@@ -26,37 +26,6 @@ node_options quick() {
     return o;
 }
 
-/// Runs a test's coroutine, for a limited time.
-template <class F>
-void run_nodes(F body) {
-    scheduler on{idle::yield{}};
-    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
-}
-
-/// Ends when it is true.
-template <class Condition>
-task<> until(Condition met) {
-    while (!met()) co_await yield();
-}
-
-/// The error of a task, as code and text.
-struct failure {
-    std::error_code code;
-    std::string text;
-};
-task<failure> failing(task<> what) {
-    try {
-        co_await std::move(what);
-    } catch (const std::system_error& e) {
-        co_return failure{e.code(), e.what()};
-    }
-    co_return failure{};
-}
-template <class Peer>
-task<> receive_any(Peer from) {
-    static_cast<void>(co_await from.recv_lent());
-}
-
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("two nodes exchange messages by their ids", "", node_transports) {

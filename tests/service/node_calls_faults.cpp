@@ -33,12 +33,6 @@ constexpr std::uint32_t hangs = 2;
 constexpr std::uint32_t answers = 3;
 constexpr std::uint32_t gets = 4;
 
-template <class F>
-void run_limited(F body) {
-    scheduler on{idle::yield{}};
-    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
-}
-
 /// Node 9, in a process of its own: connects to node 1, and serves it until it is killed.
 template <class T>
 void serve_until_killed(const std::string& address) {
@@ -91,10 +85,6 @@ bool half_received() {
     for (const pending_operation& one : now.operations())
         if (one.what.find("recv") != std::string::npos && one.moved > 0) return true;
     return false;
-}
-template <class Condition>
-task<> until(Condition met) {
-    while (!met()) co_await yield();
 }
 
 /// Node 1 beside node 9 that is killed, and node 2, which notices nothing.
@@ -154,7 +144,7 @@ struct beside_a_victim {
 template <class T, class Body>
 void with_a_victim(Body body) {
     child_process child(serve_until_killed<T>);
-    run_limited([&]() -> task<> {
+    run_nodes([&]() -> task<> {
         beside_a_victim<T> w(child);
         co_await w.begin();
         co_await body(w);
@@ -247,7 +237,7 @@ TEMPLATE_LIST_TEST_CASE(
     "a node that stops while a thousand calls are under way, in both directions, ends them all", "",
     node_transports) {
     for (const bool caller_stops : {true, false}) {
-        run_limited([caller_stops]() -> task<> {
+        run_nodes([caller_stops]() -> task<> {
             shop at_one, at_two;
             std::optional<node<TestType>> one(std::in_place, 1), two(std::in_place, 2);
             std::optional<node_calls<TestType>> from_one(std::in_place, *one), from_two(std::in_place, *two);
@@ -283,7 +273,7 @@ TEMPLATE_LIST_TEST_CASE(
 
 TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its own node's end", "",
                         node_transports) {
-    run_limited([]() -> task<> {
+    run_nodes([]() -> task<> {
         event go;
         bool began = false;
         service methods;
@@ -317,7 +307,7 @@ TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its o
 
 TEMPLATE_LIST_TEST_CASE("a call by a card that leads to another node ends with an error that says so", "",
                         node_transports) {
-    run_limited([]() -> task<> {
+    run_nodes([]() -> task<> {
         node_options hasty;
         hasty.connect_limit = 100ms;
         node<TestType> one(1, hasty), three(3);

@@ -30,18 +30,6 @@ node_options quick() {
     return o;
 }
 
-template <class F>
-void run_nodes(F body) {
-    scheduler on{idle::yield{}};
-    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
-}
-
-/// Ends when it is true, whatever the number of turns.
-template <class Condition>
-task<> until(Condition met) {
-    while (!met()) co_await sleep_for(1ms);
-}
-
 }  // namespace
 
 TEST_CASE("nodes that know a host find the card of the node there, and the other way round") {

@@ -17,34 +17,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-template <class F>
-void run_nodes(F body) {
-    scheduler on{idle::yield{}};
-    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
-}
-
-template <class Condition>
-task<> until(Condition met) {
-    while (!met()) co_await yield();
-}
-
-struct failure {
-    std::error_code code;
-    std::string text;
-};
-task<failure> failing(task<> what) {
-    try {
-        co_await std::move(what);
-    } catch (const std::system_error& e) {
-        co_return failure{e.code(), e.what()};
-    }
-    co_return failure{};
-}
-template <class Peer>
-task<> receive_any(Peer from) {
-    static_cast<void>(co_await from.recv_lent());
-}
-
 node_options hasty() {
     node_options o;
     o.hello_limit = 50ms;

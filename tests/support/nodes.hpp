@@ -12,7 +12,9 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <tuple>
+#include <utility>
 
 #include <unistd.h>
 
@@ -35,6 +37,37 @@ using node_transports = std::tuple<shm>;
 
 /// How long a test of nodes may take.
 inline constexpr duration nodes_limit = std::chrono::seconds(40);
+
+/// Runs a test's coroutine, for a limited time.
+template <class F>
+void run_nodes(F body) {
+    scheduler on{idle::yield{}};
+    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
+}
+
+/// Ends when it is true.
+template <class Condition>
+task<> until(Condition met) {
+    while (!met()) co_await yield();
+}
+
+/// The error of a task, as code and text.
+struct failure {
+    std::error_code code;
+    std::string text;
+};
+inline task<failure> failing(task<> what) {
+    try {
+        co_await std::move(what);
+    } catch (const std::system_error& e) {
+        co_return failure{e.code(), e.what()};
+    }
+    co_return failure{};
+}
+template <class Peer>
+task<> receive_any(Peer from) {
+    static_cast<void>(co_await from.recv_lent());
+}
 
 /// One text as a message.
 template <class Peer>

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rdmacoro {
@@ -65,7 +66,9 @@ public:
     description() noexcept;
 
     /// All pending operations, those of one connection together.
-    [[nodiscard]] std::span<const pending_operation> operations() const noexcept { return operations_; }
+    [[nodiscard]] std::span<const pending_operation> operations() const& noexcept { return operations_; }
+    /// The list itself, of a description that is a temporary: `for (const auto& one : on.describe().operations())` is safe.
+    [[nodiscard]] std::vector<pending_operation> operations() && noexcept { return std::move(operations_); }
     /// False when memory was short: some are missing.
     [[nodiscard]] bool complete() const noexcept { return complete_; }
     /// One line for each operation; says so when there is none.

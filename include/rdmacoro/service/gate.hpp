@@ -368,9 +368,8 @@ private:
                 detail::gate_slot* under_way[at_a_time];
                 std::size_t begun = 0;
                 for (std::size_t ended = 0;;) {
-                    // All that is there, so that the transport may send it together. Without a connection one alone: a send that
-                    // begins when it is there must not overtake those that wait for it.
-                    while (!sends.full() && (sends.empty() || way::is_open(to))) {
+                    // All that is there, so that the transport may send it together.
+                    while (!sends.full()) {
                         detail::gate_slot* const slot = from.pop();
                         if (slot == nullptr) break;
                         under_way[begun++ % at_a_time] = slot;

@@ -351,6 +351,14 @@ TEMPLATE_LIST_TEST_CASE(
             const auto again = co_await answers_to(raw, 5);
             CHECK(again == 0);
 
+            // One that no handler has seen was answered, too.
+            const auto nowhere =
+                detail::call_tag(detail::call_kind::request, 7, service ^ 1) | detail::first_call_bit;
+            co_await raw.send(std::as_bytes(std::span(&sent, 1)), nowhere);
+            co_await say_perhaps(raw, 7);
+            const auto refused = co_await answers_to(raw, 7);
+            CHECK(refused == 1);
+
             co_await say_perhaps(raw, 6);
             const auto stopped = co_await answers_to(raw, 6);
             CHECK(stopped == 1);

@@ -15,14 +15,6 @@ using namespace std::chrono_literals;
 static_assert(rdmacoro::detail::all_differ<int, char, long>);
 static_assert(!rdmacoro::detail::all_differ<int, char, int>);
 
-namespace {
-template <class F>
-void run_nodes(F body) {
-    scheduler on{idle::yield{}};
-    on.run([](F run) -> task<> { co_await timeout(run(), nodes_limit); }(std::move(body)));
-}
-}  // namespace
-
 TEST_CASE("a node that is full is asked again, and takes the connection when there is room") {
     run_nodes([]() -> task<> {
         node_options narrow;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace rdmacoro::detail {
@@ -231,7 +232,7 @@ protected:
         running_call& operator=(const running_call&) = delete;
         ~running_call() {
             static_cast<list_node<call_context>&>(running_).unlink();
-            over_.ended_calls_[over_.next_ended_++ % most_ended] = running_.number_;
+            over_.has_ended(running_.number_);
         }
 
     private:
@@ -287,6 +288,8 @@ private:
     void has_asked(std::uint16_t service) noexcept;
     [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
     void remember_early(std::uint64_t canceled);
+    /// The request was answered, or needs no answer.
+    void has_ended(std::uint64_t number) noexcept { ended_calls_[next_ended_++ % most_ended] = number; }
     void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
     struct telling_canceled {
         explicit telling_canceled(calls_base& by) noexcept : of(by) {}
@@ -338,9 +341,9 @@ private:
     std::size_t next_ended_ = 0;
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
-    std::vector<upstream*> writers_;  // that wait for words of the peer, in no order
-    std::error_code notes_end_;       // why no note comes any more
-    std::size_t dropping_ = 0;        // streams of the peer's that are dropped until they end
+    std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
+    std::error_code notes_end_;                             // why no note comes any more
+    std::size_t dropping_ = 0;  // streams of the peer's that are dropped until they end
 };
 
 }  // namespace rdmacoro::detail

@@ -19,21 +19,18 @@ struct gate_way<endpoint<T, P>> {
     static constexpr bool by_id = false;
     static scheduler& owner(endpoint<T, P>& over) noexcept { return over.owner(); }
     static endpoint<T, P>& peer(endpoint<T, P>& over, std::uint32_t) noexcept { return over; }
-    static constexpr bool is_open(endpoint<T, P>&) noexcept { return true; }
 };
 template <transport T, protocol_list P>
 struct gate_way<calls<T, P>> {
     static constexpr bool by_id = false;
     static scheduler& owner(calls<T, P>& over) noexcept { return over.over().owner(); }
     static endpoint<T, P>& peer(calls<T, P>& over, std::uint32_t) noexcept { return over.over(); }
-    static constexpr bool is_open(endpoint<T, P>&) noexcept { return true; }
 };
 template <transport... Ts>
 struct gate_way<node<Ts...>> {
     static constexpr bool by_id = true;
     static scheduler& owner(node<Ts...>& over) noexcept { return over.owner(); }
     static rdmacoro::node_peer<Ts...> peer(node<Ts...>& over, std::uint32_t id) { return over.peer(id); }
-    static bool is_open(const rdmacoro::node_peer<Ts...>& to) noexcept { return to.is_open(); }
 };
 template <transport... Ts>
 struct gate_way<node_calls<Ts...>> {
@@ -42,7 +39,6 @@ struct gate_way<node_calls<Ts...>> {
     static rdmacoro::node_peer<Ts...> peer(node_calls<Ts...>& over, std::uint32_t id) {
         return over.over().peer(id);
     }
-    static bool is_open(const rdmacoro::node_peer<Ts...>& to) noexcept { return to.is_open(); }
 };
 
 }  // namespace rdmacoro::detail

@@ -304,15 +304,12 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32
         one->stop_.request_stop();
         co_return;
     }
+    if (std::ranges::find(ended_calls_, number) != std::end(ended_calls_)) co_return;
     const bool perhaps = (expected & perhaps_bit) != 0;
-    const bool was_here = discard(request_of(number_or_tag)) != 0;
-    if (!was_here && !perhaps) {
-        remember_early(number);  // perhaps it is being received: its end may come later than this
-        co_return;
-    }
-    if (!was_here) {
-        if (std::ranges::find(ended_calls_, number) != std::end(ended_calls_)) co_return;  // it was answered
-        remember_early(number | answered_bit);
+    if (discard(request_of(number_or_tag)) == 0) {
+        // It may be being received: its end comes later than this.
+        remember_early(perhaps ? number | answered_bit : number);
+        if (!perhaps) co_return;
     }
     if (perhaps) {
         discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
@@ -368,6 +365,7 @@ RDMACORO_COLD task<> calls_base::refuse_long(const error_facts& of) {
     call_failure failed;
     failed.set(errc::message_too_long, "a request of " + std::to_string(of.info) +
                                            " bytes, more than mailbox_options::lent_bytes there");
+    has_ended(call_number(of.tag));
     if ((of.tag & caller_writes_bit) != 0) drop_written(call_number(of.tag));
     co_await send(failed.bytes(), call_tag(kind_of_answer(asked), of.tag));
 }
@@ -386,6 +384,7 @@ RDMACORO_COLD task<> calls_base::serve_unserved() {
             if (discard(tag) == 0) continue;  // canceled meanwhile
             const call_kind asked = kind_of_call(tag);
             if (asked != call_kind::request && asked != call_kind::open) continue;
+            has_ended(call_number(tag));
             if ((tag & caller_writes_bit) != 0) drop_written(call_number(tag));
             co_await send(failed.bytes(), call_tag(kind_of_answer(asked), tag));
         }

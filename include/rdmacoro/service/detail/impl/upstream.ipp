@@ -113,26 +113,22 @@ RDMACORO_DECL void upstream::wake() noexcept {
 // The connection's part.
 
 RDMACORO_COLD std::error_code calls_base::enlist(upstream& one) {
-    writers_.push_back(&one);
+    writers_.emplace(one.number(), &one);
     return notes_end_;
 }
-RDMACORO_COLD void calls_base::forget(const upstream& one) noexcept {
-    const auto at = std::ranges::find(writers_, &one);
-    *at = writers_.back();
-    writers_.pop_back();
-}
+RDMACORO_COLD void calls_base::forget(const upstream& one) noexcept { writers_.erase(one.number()); }
 RDMACORO_DECL void calls_base::tell_writer(std::uint64_t number, const note_head& note) noexcept {
-    const auto at = std::ranges::find(writers_, number, &upstream::number);
+    const auto at = writers_.find(number);
     if (at == writers_.end()) return;  // it has ended by itself
     if (static_cast<note_kind>(note.kind) == note_kind::room) {
-        (*at)->has_room(note.amount);
+        at->second->has_room(note.amount);
     } else {
-        (*at)->was_left();
+        at->second->was_left();
     }
 }
 RDMACORO_COLD void calls_base::end_writers(const std::error_code& why) noexcept {
     notes_end_ = why;
-    for (upstream* const one : writers_) one->lost(why);
+    for (const auto& [number, one] : writers_) one->lost(why);
 }
 
 RDMACORO_COLD child calls_base::send_end(child_owner&, calls_base& self, std::uint64_t number,
