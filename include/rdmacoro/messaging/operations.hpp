@@ -151,6 +151,66 @@ template <class Poller>
     }
 }
 
+/// The message of a canceled receive is dropped when it comes.
+template <class Poller>
+[[gnu::cold]] void discard_later(Poller& poller, receive_request& r) noexcept {
+    if (poller.why_not_from(r.source_)) return;
+    discarding_receive* const instead = poller.mailbox().make_discarding(r.wanted_, r.source_);
+    if (instead == nullptr) return;
+    if constexpr (delegating_poller<Poller>) {
+        poller.receive_here(*instead);
+    } else {
+        poller.mailbox().matching().post(*instead);
+    }
+}
+
+/// A receive begins: it takes a stored message, or is posted. `Poller` is a connection or a mailbox's state.
+template <class Poller>
+[[gnu::always_inline]] inline void begin_receive(Poller& poller, receive_request& r) noexcept {
+    r.source_ = source_for(poller, r.source_);
+    mailbox_base& box = poller.mailbox();
+    if (box.matching().unexpected() != 0) {
+        if (unexpected_message* m = box.matching().find(r.source_, r.wanted_)) {
+            box.matching().remove(*m);
+            connection_base::match(*m, r);
+            return;
+        }
+    }
+    if (const status why = poller.why_not_from(r.source_)) [[unlikely]] {
+        r.filling_ = connection_of(poller, r.source_);
+        r.finish(why);
+        return;
+    }
+    if constexpr (delegating_poller<Poller>) {
+        poller.receive(r);
+        if (r.done()) return;
+    } else {
+        box.matching().post(r);
+    }
+    poller.poll_for(r.source_);
+    if constexpr (Poller::speculates) {
+        if (!r.done() && r.filling_ == nullptr) poller.posted(r);
+    }
+}
+
+/// A receive that has begun is canceled; it ends now, or when neither a device nor the peer writes to its memory any more.
+template <class Poller>
+void cancel_receive(Poller& poller, receive_request& r) noexcept {
+    if (r.filling_ != nullptr) {
+        const bool with_link =
+            delegating_poller<Poller> && r.posted_.place == receive_request::stage::posted;
+        if (!r.filling_->forget_receive(r)) return;  // a device or the peer still writes to it
+        if (with_link && r.discards_) discard_later(poller, r);
+    } else {
+        if constexpr (Poller::speculates) {
+            if (!poller.cancel_posted(r)) return;  // its buffer was announced, or that of a later receive behind it
+        }
+        poller.mailbox().leave(r);
+    }
+    r.filling_ = connection_of(poller, r.source_);
+    r.finish(errc::canceled);
+}
+
 /// The common part of both kinds of receives. `Poller` is a connection or a mailbox's state.
 template <class Derived, class T, class Poller>
 class receive_base : public basic_operation<Derived, T, receive_request> {
@@ -163,48 +223,8 @@ public:
     receive_base(receive_base&& other, lent_buffer* loan) noexcept
         : receive_base::basic_operation(std::move(other), loan), poller_(other.poller_) {}
 
-    void start() noexcept {
-        this->source_ = source_for(*poller_, this->source_);
-        mailbox_base& box = poller_->mailbox();
-        if (box.matching().unexpected() != 0) {
-            if (unexpected_message* m = box.matching().find(this->source_, this->wanted_)) {
-                box.matching().remove(*m);
-                connection_base::match(*m, *this);
-                return;
-            }
-        }
-        if (const status why = poller_->why_not_from(this->source_)) [[unlikely]] {
-            this->filling_ = connection_of(*poller_, this->source_);
-            this->finish(why);
-            return;
-        }
-        if constexpr (delegating_poller<Poller>) {
-            poller_->receive(*this);
-            if (this->done()) return;
-        } else {
-            box.matching().post(*this);
-        }
-        poller_->poll_for(this->source_);
-        if constexpr (Poller::speculates) {
-            if (!this->done() && this->filling_ == nullptr) poller_->posted(*this);
-        }
-    }
-    void cancel() noexcept {
-        if (this->filling_ != nullptr) {
-            const bool with_link =
-                delegating_poller<Poller> && this->posted_.place == receive_request::stage::posted;
-            if (!this->filling_->forget_receive(*this)) return;  // a device or the peer still writes to it
-            if (with_link && this->discards_) discard_later();
-        } else {
-            if constexpr (Poller::speculates) {
-                if (!poller_->cancel_posted(*this))
-                    return;  // its buffer was announced, or that of a later receive behind it
-            }
-            poller_->mailbox().leave(*this);
-        }
-        this->filling_ = connection_of(*poller_, this->source_);
-        this->finish(errc::canceled);
-    }
+    void start() noexcept { begin_receive(*poller_, *this); }
+    void cancel() noexcept { cancel_receive(*poller_, *this); }
     void finish_canceled() noexcept {
         this->fail_unbegun(errc::canceled);
         if (this->discards_ && poller_ != nullptr) [[unlikely]]
@@ -219,20 +239,9 @@ private:
         mailbox_base& box = poller_->mailbox();
         unexpected_message* const m = box.matching().find(this->source_, this->wanted_);
         if (m == nullptr) {
-            discard_later();
+            discard_later(*poller_, *this);
         } else {
             static_cast<void>(box.discard(*m));
-        }
-    }
-    /// Its message is dropped when it comes.
-    [[gnu::cold]] void discard_later() noexcept {
-        if (poller_->why_not_from(this->source_)) return;
-        discarding_receive* const instead = poller_->mailbox().make_discarding(this->wanted_, this->source_);
-        if (instead == nullptr) return;
-        if constexpr (delegating_poller<Poller>) {
-            poller_->receive_here(*instead);
-        } else {
-            poller_->mailbox().matching().post(*instead);
         }
     }
 

@@ -1,0 +1,287 @@
+// collective: one rank's part of a running collective, as its algorithm sees it.
+#pragma once
+
+#include <rdmacoro/service/algorithm.hpp>
+#include <rdmacoro/service/detail/group_state.hpp>
+#include <rdmacoro/service/detail/scratch.hpp>
+#include <rdmacoro/service/reduction.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// Where the blocks of ranks lie in memory: all of one length, or with an offset for each. In bytes.
+struct block_layout {
+    std::size_t each = 0;
+    const std::size_t* offsets = nullptr;  // size + 1 of them; nullptr: all have `each` bytes
+
+    [[nodiscard]] std::size_t offset(unsigned rank) const noexcept {
+        return offsets != nullptr ? offsets[rank] : rank * each;
+    }
+    [[nodiscard]] std::size_t bytes(unsigned rank) const noexcept {
+        return offsets != nullptr ? offsets[rank + 1] - offsets[rank] : each;
+    }
+};
+
+/// Room for a function object of a reduction.
+struct alignas(16) operation_room {
+    std::byte bytes[32];
+};
+
+/// What a rank has asked for, without types.
+struct collective_call {
+    collective_kind kind{};
+    unsigned root = 0;
+    std::size_t element = 1;          // in bytes
+    const std::byte* in = nullptr;    // this rank's contribution
+    std::byte* out = nullptr;
+    block_layout in_blocks{};         // of scatter, alltoall and reduce_scatter
+    block_layout out_blocks{};        // of gather, allgather and alltoall
+    std::size_t bytes = 0;            // of the whole, of broadcast, reductions and scans; else of this rank's block
+    std::span<const std::size_t> in_counts{};   // elements of each block; empty: all are alike, or not known here
+    std::span<const std::size_t> out_counts{};
+    bool uneven = false;
+    bool reproducible = false;
+    std::uint64_t type = 0;           // of the elements and the operation, for the comparison between ranks
+    reduction with{};
+
+    /// Copies the function object.
+    void keep(reduction how, const void* op, std::size_t op_bytes) noexcept {
+        with = how;
+        std::memcpy(room_.bytes, op, op_bytes);
+    }
+    /// The call is where it stays: the reduction refers to its copy.
+    void bind_operation() noexcept { with.op = room_.bytes; }
+
+private:
+    operation_room room_{};
+};
+
+}  // namespace detail
+
+/// One rank's part of a running collective: who it is, where its memory lies, and transfers with the other ranks. Made by `group`; an
+/// algorithm gets it as its argument.
+///
+/// Memory. `data()` is the whole of `broadcast`, `reduce` (at every rank), `allreduce`, `scan` and `exscan`, with this rank's contribution in
+/// it; the result must be there in the end, of `reduce` at the root only. `block(r)` is the block of rank `r` among the results of `gather` (at the root only), `allgather`
+/// and `alltoall`, and the block that `scatter` and `reduce_scatter` leave at this rank is `own()`. `given(r)` is what this rank gives to `r`, in `scatter` at the root, in
+/// `alltoall` and `reduce_scatter`. What this rank gives to itself is where it belongs already.
+///
+/// Transfers begin when they are made, and are awaited once each, in any order; then `check()` throws where one has failed. No transfer may be
+/// taken to end before the other rank receives: begin the receives, and then the sends, that belong to one step before awaiting either. Two
+/// messages from one rank to another are received in the order in which they were sent.
+class collective final : private detail::running_collective {
+public:
+    /// For `group`. `around`: the token of the task that waits for it.
+    collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around) noexcept;
+    /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in
+    /// `whole`, this one among them, in order; borrowed; empty: all. The messages of steps at the same pair of ranks keep their order.
+    collective(collective& whole, std::span<const unsigned> members, const detail::collective_call& call) noexcept;
+    collective(const collective&) = delete;
+    collective& operator=(const collective&) = delete;
+    ~collective();
+
+    /// This rank.
+    [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+    /// How many ranks there are.
+    [[nodiscard]] unsigned size() const noexcept { return size_; }
+    /// Of `broadcast`, `scatter`, `gather` and `reduce`.
+    [[nodiscard]] unsigned root() const noexcept { return call_.root; }
+    /// What it is.
+    [[nodiscard]] collective_kind kind() const noexcept { return call_.kind; }
+    /// The length of an element, in bytes: parts of `data()` begin at multiples of it.
+    [[nodiscard]] std::size_t element() const noexcept { return call_.element; }
+    /// A number below the number of hosts that is the same for ranks on one host.
+    [[nodiscard]] unsigned host_of(unsigned rank) const noexcept {
+        return whole_ != nullptr ? whole_->host_of(of_whole(rank)) : of_.host_of(rank);
+    }
+
+    /// Whether it has the lowest rank of those on its host. Not within a step of an algorithm.
+    [[nodiscard]] bool is_first_on_host(unsigned rank) const noexcept { return of_.is_first_on_host(rank); }
+
+    /// See above.
+    [[nodiscard]] std::span<std::byte> data() const noexcept { return {call_.out, call_.bytes}; }
+    /// See above.
+    [[nodiscard]] std::span<std::byte> block(unsigned rank) const noexcept {
+        return {call_.out + call_.out_blocks.offset(rank), call_.out_blocks.bytes(rank)};
+    }
+    /// The blocks of `first` to `last`, both included, which lie one behind the other.
+    [[nodiscard]] std::span<std::byte> blocks(unsigned first, unsigned last) const noexcept {
+        const std::size_t from = call_.out_blocks.offset(first);
+        return {call_.out + from, call_.out_blocks.offset(last) + call_.out_blocks.bytes(last) - from};
+    }
+    /// The length of a block of `given` or `block`, also where this rank has no memory for it.
+    [[nodiscard]] std::size_t block_bytes(unsigned rank) const noexcept { return layout().bytes(rank); }
+    /// The length of the blocks of `first` to `last`.
+    [[nodiscard]] std::size_t blocks_bytes(unsigned first, unsigned last) const noexcept {
+        return layout().offset(last) + layout().bytes(last) - layout().offset(first);
+    }
+    /// See above.
+    [[nodiscard]] std::span<std::byte> own() const noexcept { return {call_.out, call_.bytes}; }
+    /// See above.
+    [[nodiscard]] std::span<const std::byte> given(unsigned rank) const noexcept {
+        return {call_.in + call_.in_blocks.offset(rank), call_.in_blocks.bytes(rank)};
+    }
+    /// The same for several ranks, one behind the other.
+    [[nodiscard]] std::span<const std::byte> given(unsigned first, unsigned last) const noexcept {
+        const std::size_t from = call_.in_blocks.offset(first);
+        return {call_.in + from, call_.in_blocks.offset(last) + call_.in_blocks.bytes(last) - from};
+    }
+
+    /// `into = into op other`, or with `other_first`, `other op into`, for each element. Both have the same length.
+    void combine(std::span<std::byte> into, std::span<const std::byte> other, bool other_first) const {
+        if (into.empty()) return;
+        call_.with.apply(call_.with.op, into.data(), other.data(), into.size() / call_.element, other_first);
+    }
+    /// Memory for partial results, for as long as the object lives.
+    using scratch = detail::scratch;
+    /// Takes `bytes` of it. Throws `std::bad_alloc`: before the step's transfers begin.
+    [[nodiscard]] scratch take_scratch(std::size_t bytes) { return scratch(of_.links().scratch(), bytes); }
+
+    class sending;
+    class receiving;
+
+    /// Throws where the collective has failed: a transfer, another rank, or the caller's stop token. Transfers that were not awaited must
+    /// not exist.
+    void check() const {
+        if (failed_) [[unlikely]]
+            throw_failure();
+    }
+
+    /// For `group`.
+    [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+    /// For `group`: what was asked for.
+    [[nodiscard]] const detail::collective_call& call() const noexcept { return call_; }
+    /// For `group`: whether the caller's token has stopped it.
+    [[nodiscard]] bool was_canceled() const noexcept { return canceled_; }
+    /// For `group`: a receive had another length than the algorithm expected.
+    [[nodiscard]] bool has_failed() const noexcept { return failed_; }
+
+private:
+    template <class Operation>
+    class transfer;
+
+    [[nodiscard]] const detail::block_layout& layout() const noexcept {
+        return call_.kind == collective_kind::scatter || call_.kind == collective_kind::reduce_scatter
+                   ? call_.in_blocks
+                   : call_.out_blocks;
+    }
+    [[nodiscard]] detail::rank_peer& peer(unsigned rank) noexcept {
+        return whole_ != nullptr ? whole_->peer(of_whole(rank)) : of_.peer(rank);
+    }
+    [[nodiscard]] unsigned of_whole(unsigned rank) const noexcept {
+        return members_.empty() ? rank : members_[rank];
+    }
+    [[nodiscard]] tag_type tag() const noexcept { return tag_; }
+    void transfer_failed(const detail::rank_peer& with, std::error_code why) noexcept;
+    void wrong_length(const detail::rank_peer& from, std::size_t got, std::size_t wanted) noexcept;
+    void revoked() noexcept override;
+    [[noreturn, gnu::cold]] void throw_failure() const;
+
+    detail::group_state& of_;
+    detail::collective_call call_;
+    collective* whole_ = nullptr;
+    std::span<const unsigned> members_{};
+    unsigned rank_;
+    unsigned size_;
+    std::uint32_t number_ = 0;
+    unsigned phase_ = 0;
+    tag_type tag_ = 0;
+    bool failed_ = false;
+    bool canceled_ = false;
+    local_stop_source own_stop_;
+    local_stop_source& stop_;
+};
+
+/// A transfer that has begun.
+template <class Operation>
+class collective::transfer {
+public:
+    transfer(const transfer&) = delete;
+    transfer& operator=(const transfer&) = delete;
+
+    /// The collective's own token counts.
+    void bind(const environment&) noexcept {}
+    /// Awaitable, once; does not throw.
+    bool await_ready() noexcept { return operation_.await_ready(); }
+    /// As every awaitable.
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept { operation_.await_suspend(awaiting); }
+
+protected:
+    template <class... Args>
+    explicit transfer(collective& of, detail::rank_peer& with, Args... args) noexcept
+        : of_(of), operation_(with, of.of_.links().owner(), args...) {
+        operation_.bind({&of.of_.links().owner(), of.stop_.get_token()});
+        operation_.begin();
+    }
+    ~transfer() {
+        if (!operation_.done()) [[unlikely]]
+            abandon();
+    }
+
+    collective& of_;
+    Operation operation_;
+
+private:
+    /// An exception unwinds the algorithm: waits until nobody uses its memory.
+    [[gnu::cold]] void abandon() {
+        local_stop_source stopped;
+        stopped.request_stop();
+        operation_.bind({nullptr, stopped.get_token()});
+        if (!operation_.await_ready())
+            operation_.owner().run_until([this] { return operation_.done(); }, stopped);
+    }
+};
+
+/// A send of a collective that has begun: `collective::sending out(c, to, bytes);`, then `co_await out;`. The bytes are borrowed until
+/// then.
+class [[nodiscard]] collective::sending : public collective::transfer<detail::rank_send> {
+public:
+    /// To a rank other than this one.
+    sending(collective& of, unsigned to, std::span<const std::byte> from) noexcept
+        : transfer(of, of.peer(to), from, of.tag()) {}
+    /// As every awaitable.
+    void await_resume() noexcept {
+        if (const result<void> ended = operation_.take_result(); !ended) [[unlikely]]
+            of_.transfer_failed(operation_.peer(), ended.error());
+    }
+};
+
+/// A receive of a collective that has begun. The message has exactly the length of the memory, or the collective fails.
+class [[nodiscard]] collective::receiving : public collective::transfer<detail::rank_receive> {
+public:
+    /// From a rank other than this one.
+    receiving(collective& of, unsigned from, std::span<std::byte> into) noexcept
+        : transfer(of, of.peer(from), into, of.tag()), bytes_(into.size()) {}
+    /// As every awaitable.
+    void await_resume() noexcept {
+        const result<received> ended = operation_.take_result();
+        if (!ended) [[unlikely]] {
+            if (ended.error() == errc::truncated) {
+                of_.wrong_length(operation_.peer(), ended.facts().info, bytes_);
+            } else {
+                of_.transfer_failed(operation_.peer(), ended.error());
+            }
+        } else if (ended->bytes != bytes_) [[unlikely]] {
+            of_.wrong_length(operation_.peer(), ended->bytes, bytes_);
+        }
+    }
+
+private:
+    std::size_t bytes_;
+};
+
+}  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/impl/collective.ipp>
+#endif

@@ -1,0 +1,136 @@
+// group_state: the members of a group, its running collectives, and how it ends.
+#pragma once
+
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/service/algorithm.hpp>
+#include <rdmacoro/service/detail/rank_links.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// A running collective, which is told when its group is revoked.
+class running_collective : public list_node<running_collective> {
+public:
+    virtual void revoked() noexcept = 0;
+
+protected:
+    ~running_collective() = default;
+};
+
+/// A group of ranks. Ranks here are those of the group.
+class group_state final : public counted {
+public:
+    /// `members`: the ranks of the job, in the order of the group, this process among them. Throws `errc::no_resources` when there are no
+    /// contexts left.
+    group_state(counted_ptr<rank_links> links, std::vector<unsigned> members, std::uint32_t context,
+                const algorithm_choice& choice);
+    RDMACORO_DECL ~group_state() override;
+
+    [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+    [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(members_.size()); }
+    [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
+    [[nodiscard]] rank_links& links() noexcept { return *links_; }
+    [[nodiscard]] const counted_ptr<rank_links>& shared_links() const noexcept { return links_; }
+    [[nodiscard]] const std::vector<unsigned>& members() const noexcept { return members_; }
+    [[nodiscard]] rank_peer& peer(unsigned rank) noexcept { return links_->peer(members_[rank]); }
+    [[nodiscard]] unsigned host_of(unsigned rank) const noexcept { return links_->host_of(members_[rank]); }
+    [[nodiscard]] bool is_first_on_host(unsigned rank) const noexcept { return first_on_host_[rank]; }
+    [[nodiscard]] unsigned hosts() const noexcept { return hosts_; }
+    /// The group's rank of a rank of the job; `size()`: it is no member.
+    [[nodiscard]] unsigned rank_of(unsigned of_job) const noexcept;
+
+    // ---- collectives
+
+    /// The number of the next collective, which begins now.
+    [[nodiscard]] std::uint32_t enter(running_collective& begins) {
+        running_.push_back(begins);
+        return ++entered_;
+    }
+    [[nodiscard]] const std::optional<group_failure>& failure() const noexcept { return failure_; }
+
+    // ---- the end
+
+    /// A transfer with that rank has failed.
+    void transfer_failed(unsigned rank, std::error_code why);
+    /// The connection with a rank of the job is gone.
+    void rank_ended(unsigned rank, std::error_code why);
+    /// This rank, or the one that said so, gives the group up; all others are told.
+    void revoke(const group_failure& why);
+    /// Awaits, for a short time, which ranks have not entered the collective of that number.
+    [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
+    /// Awaits the agreement on who is left. Ends with them, as ranks of the job, and the context of their group.
+    struct agreement {
+        std::vector<unsigned> left;
+        std::uint32_t context = 0;
+    };
+    [[nodiscard]] static task<agreement> agree(group_state* self);
+    void word_arrived(unsigned from, const group_word& word);
+
+    /// The algorithm that the environment names; nullptr: none.
+    [[nodiscard]] const algorithm* forced(collective_kind kind) const noexcept {
+        return forced_[static_cast<std::size_t>(kind)];
+    }
+
+    algorithm_choice choice;
+    bool checks;  ///< whether ranks compare what they ask for before each collective
+
+private:
+    /// The ranks that hear of a revocation from this one, and it from them: those at distances of powers of two. The graph stays
+    /// connected while fewer ranks are lost than a rank has neighbours. Source: Angskun, Bosilca and Dongarra, "Binomial graph: a scalable
+    /// and fault-tolerant logical network topology", ISPA 2007.
+    template <class F>
+    void for_neighbours(F tell) {
+        for (unsigned distance = 1; distance < size(); distance *= 2) {
+            tell((rank_ + distance) % size());
+            tell((rank_ + size() - distance) % size());
+        }
+    }
+    void send(unsigned to, word_kind kind, std::uint64_t number = 0,
+              const std::vector<unsigned>& lost = {});
+    [[nodiscard]] bool has_heard_of_all() noexcept;
+    [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
+        return std::binary_search(gone_.begin(), gone_.end(), rank);
+    }
+    void answer_entered(unsigned to) { send(to, word_kind::entered, entered_); }
+
+    counted_ptr<rank_links> links_;
+    std::array<const algorithm*, collective_kinds> forced_{};
+    std::vector<unsigned> members_;
+    std::vector<bool> first_on_host_;
+    unsigned hosts_ = 0;
+    unsigned rank_ = 0;
+    std::uint32_t context_;
+    std::uint32_t entered_ = 0;
+    intrusive_list<running_collective> running_;
+    std::optional<group_failure> failure_;
+    std::vector<unsigned> gone_;  // whose connection has ended, for whatever reason; sorted
+
+    // Who answered `ask`, with the number of its last collective.
+    struct progress {
+        bool known = false;
+        std::uint64_t entered = 0;
+    };
+    std::vector<progress> progress_;
+    // Of `agree`.
+    bool agreeing_ = false;
+    std::vector<bool> ready_;
+    std::vector<bool> asked_by_;
+    std::uint32_t context_wanted_ = 0;
+    std::optional<agreement> decision_;
+    event changed_;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/group_state.ipp>
+#endif

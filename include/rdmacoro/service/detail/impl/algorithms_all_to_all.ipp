@@ -1,0 +1,166 @@
+// Algorithms of collectives: what goes from all ranks to all, unreduced.
+#pragma once
+
+#include <rdmacoro/service/detail/algorithm_steps.hpp>
+#include <rdmacoro/service/detail/algorithms.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace rdmacoro::detail {
+
+// ---- allgather: this rank's block is in its place
+
+RDMACORO_DECL task<> ring_allgather(collective& c) {
+    const unsigned size = c.size();
+    const unsigned next = (c.rank() + 1) % size;
+    const unsigned before = (c.rank() + size - 1) % size;
+    for (unsigned step = 0; step + 1 < size; ++step) {
+        receive_step in(c, before, c.block((before + size - step) % size));
+        send_step out(c, next, c.block((c.rank() + size - step) % size));
+        co_await out;
+        co_await in;
+        c.check();
+    }
+}
+
+/// For a power of two of ranks.
+RDMACORO_DECL task<> doubling_allgather(collective& c) {
+    for (unsigned bit = 1; bit < c.size(); bit *= 2) {
+        const unsigned with = c.rank() ^ bit;
+        const unsigned mine = c.rank() & ~(bit - 1);
+        const unsigned theirs = with & ~(bit - 1);
+        receive_step in(c, with, c.blocks(theirs, theirs + bit - 1));
+        send_step out(c, with, c.blocks(mine, mine + bit - 1));
+        co_await out;
+        co_await in;
+        c.check();
+    }
+}
+
+/// Blocks of one length, any number of ranks: in step k a rank gets what the one 2^k behind it has. Its own block is the first one until the
+/// end, when all are put in their places.
+RDMACORO_DECL task<> bruck_allgather(collective& c) {
+    const unsigned size = c.size();
+    const std::size_t each = c.block(0).size();
+    const collective::scratch memory = c.take_scratch(size * each);
+    const in_bytes all = memory.bytes();
+    copy_bytes(all.first(each), c.block(c.rank()));
+    for (unsigned distance = 1; distance < size; distance *= 2) {
+        const std::size_t count = std::min(distance, size - distance) * each;
+        receive_step in(c, (c.rank() + distance) % size, all.subspan(distance * each, count));
+        send_step out(c, (c.rank() + size - distance) % size, all.first(count));
+        co_await out;
+        co_await in;
+        c.check();
+    }
+    const std::size_t before_wrap = (size - c.rank()) * each;
+    if (each != 0) {
+        copy_bytes(c.blocks(c.rank(), size - 1), all.first(before_wrap));
+        if (c.rank() != 0) copy_bytes(c.blocks(0, c.rank() - 1), all.subspan(before_wrap));
+    }
+}
+
+/// Up a spanning tree to rank 0, and down again.
+RDMACORO_DECL task<> gather_broadcast_allgather(collective& c) {
+    collective_call call = step_of(c, collective_kind::gather);
+    call.out = c.rank() == 0 ? c.call().out : c.block(c.rank()).data();
+    call.out_blocks = c.call().out_blocks;
+    call.bytes = c.block(c.rank()).size();
+    {
+        collective step(c, {}, call);
+        co_await spanning_tree_gather(step);
+    }
+    const in_bytes whole = c.blocks(0, c.size() - 1);
+    call = step_of(c, collective_kind::broadcast);
+    call.out = whole.data();
+    call.bytes = whole.size();
+    collective step(c, {}, call);
+    co_await spanning_tree_broadcast(step);
+}
+
+RDMACORO_DECL task<> overlapped_flat_allgather(collective& c) {
+    const unsigned size = c.size();
+    transfer_list<receive_step> ins(c, size);
+    transfer_list<send_step> outs(c, size);
+    for (unsigned step = 1; step < size; ++step) {
+        const unsigned from = (c.rank() + size - step) % size;
+        ins.begin(c, from, c.block(from));
+    }
+    for (unsigned step = 1; step < size; ++step) outs.begin(c, (c.rank() + step) % size, c.block(c.rank()));
+    for (std::size_t at = 0; at < outs.count(); ++at) co_await outs[at];
+    for (std::size_t at = 0; at < ins.count(); ++at) co_await ins[at];
+    c.check();
+}
+
+// ---- alltoall: this rank's block for itself is in its place
+
+RDMACORO_DECL task<> overlapped_flat_alltoall(collective& c) {
+    const unsigned size = c.size();
+    transfer_list<receive_step> ins(c, size);
+    transfer_list<send_step> outs(c, size);
+    for (unsigned step = 1; step < size; ++step) {
+        const unsigned from = (c.rank() + size - step) % size;
+        ins.begin(c, from, c.block(from));
+    }
+    for (unsigned step = 1; step < size; ++step) {
+        const unsigned to = (c.rank() + step) % size;
+        outs.begin(c, to, c.given(to));
+    }
+    for (std::size_t at = 0; at < outs.count(); ++at) co_await outs[at];
+    for (std::size_t at = 0; at < ins.count(); ++at) co_await ins[at];
+    c.check();
+}
+
+/// One partner at a time.
+RDMACORO_DECL task<> pairwise_alltoall(collective& c) {
+    const unsigned size = c.size();
+    const bool power_of_two = std::has_single_bit(size);
+    for (unsigned step = 1; step < size; ++step) {
+        const unsigned to = power_of_two ? c.rank() ^ step : (c.rank() + step) % size;
+        const unsigned from = power_of_two ? to : (c.rank() + size - step) % size;
+        receive_step in(c, from, c.block(from));
+        send_step out(c, to, c.given(to));
+        co_await out;
+        co_await in;
+        c.check();
+    }
+}
+
+/// Blocks of one length, in as many steps as the distance between ranks has bits: in step k all blocks go 2^k ranks on whose way to their
+/// rank has that bit.
+RDMACORO_DECL task<> bruck_alltoall(collective& c) {
+    const unsigned size = c.size();
+    const std::size_t each = c.block(0).size();
+    const std::size_t most = (std::size_t{size} + 1) / 2 * each;
+    const collective::scratch memory = c.take_scratch(size * each);
+    const collective::scratch packed = c.take_scratch(std::max(most, each));
+    const collective::scratch got = c.take_scratch(std::max(most, each));
+    // Place d has the block whose rank is d behind this one.
+    const in_bytes places = memory.bytes();
+    for (unsigned distance = 0; distance < size; ++distance)
+        copy_bytes(block_at(places, each, distance), c.given((c.rank() + distance) % size));
+    for (unsigned bit = 1; bit < size; bit *= 2) {
+        std::size_t bytes = 0;
+        for (unsigned distance = bit; distance < size; ++distance) {
+            if ((distance & bit) == 0) continue;
+            copy_bytes(packed.bytes().subspan(bytes, each), block_at(places, each, distance));
+            bytes += each;
+        }
+        receive_step in(c, (c.rank() + size - bit) % size, got.bytes().first(bytes));
+        send_step out(c, (c.rank() + bit) % size, packed.bytes().first(bytes));
+        co_await out;
+        co_await in;
+        c.check();
+        bytes = 0;
+        for (unsigned distance = bit; distance < size; ++distance) {
+            if ((distance & bit) == 0) continue;
+            copy_bytes(block_at(places, each, distance), got.bytes().subspan(bytes, each));
+            bytes += each;
+        }
+    }
+    for (unsigned distance = 0; distance < size; ++distance)
+        copy_bytes(c.block((c.rank() + size - distance) % size), block_at(places, each, distance));
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,237 @@
+// Bodies of group_state.hpp.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/group_state.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+namespace rdmacoro::detail {
+
+/// By `RDMACORO_ALLREDUCE=ring` and its like. Throws `errc::invalid_argument` for a name that is none.
+RDMACORO_COLD const algorithm* forced_by_environment(collective_kind kind) {
+    std::string variable = "RDMACORO_";
+    for (const char c : name_of(kind)) variable += c == '_' ? c : static_cast<char>(c - 'a' + 'A');
+    const char* const said = std::getenv(variable.c_str());
+    if (said == nullptr || *said == '\0') return nullptr;
+    if (const algorithm* const found = find_algorithm(kind, said)) return found;
+    std::string names;
+    for (const algorithm& one : algorithms_of(kind)) names += (names.empty() ? "" : ", ") + std::string(one.name);
+    throw error(errc::invalid_argument, variable + "=" + said + ": there are " + names);
+}
+
+RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vector<unsigned> members,
+                                       std::uint32_t context, const algorithm_choice& by)
+    : choice(by), links_(std::move(links)), members_(std::move(members)), context_(context) {
+#if defined(NDEBUG)
+    checks = false;
+#else
+    checks = true;
+#endif
+    if (const char* const said = std::getenv("RDMACORO_CHECK_COLLECTIVES"))
+        checks = said[0] != '\0' && said[0] != '0';
+    for (std::size_t kind = 0; kind < collective_kinds; ++kind)
+        forced_[kind] = forced_by_environment(static_cast<collective_kind>(kind));
+    rank_ = rank_of(links_->rank());
+    std::unordered_set<unsigned> seen;
+    for (unsigned at = 0; at < size(); ++at) first_on_host_.push_back(seen.insert(host_of(at)).second);
+    hosts_ = static_cast<unsigned>(seen.size());
+    links_->enter(*this);
+    for (unsigned at = 0; at < size(); ++at) {
+        if (const std::error_code why = peer(at).lost) rank_ended(members_[at], why);
+    }
+}
+
+RDMACORO_COLD group_state::~group_state() { links_->leave(*this); }
+
+RDMACORO_COLD unsigned group_state::rank_of(unsigned of_job) const noexcept {
+    if (of_job < size() && members_[of_job] == of_job) return of_job;
+    return static_cast<unsigned>(std::find(members_.begin(), members_.end(), of_job) - members_.begin());
+}
+
+RDMACORO_COLD void group_state::send(unsigned to, word_kind kind, std::uint64_t number,
+                                     const std::vector<unsigned>& lost) {
+    group_word word;
+    word.kind = static_cast<std::uint8_t>(kind);
+    word.context = context_;
+    word.number = number;
+    word.by = rank_;
+    word.lost.assign(lost.begin(), lost.end());
+    links_->send_word(members_[to], std::move(word));
+}
+
+RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code why) {
+    group_failure failure;
+    failure.why = why;
+    failure.by = rank_;
+    failure.lost.push_back(rank);
+    failure.text = why.message();
+    revoke(failure);
+}
+
+RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why) {
+    const unsigned rank = rank_of(of_job);
+    if (rank == size()) return;
+    const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
+    if (at == gone_.end() || *at != rank) gone_.insert(at, rank);
+    changed_.set();
+    changed_.reset();
+    // A rank that leaves in good order has done its part of every collective that it entered: only a transfer with it fails.
+    if (why != errc::closed) transfer_failed(rank, why);
+}
+
+RDMACORO_COLD void group_state::revoke(const group_failure& why) {
+    const bool first = !failure_.has_value();
+    if (first) {
+        failure_ = why;
+    } else if (!failure_->merge(why)) {
+        return;
+    }
+    // Each rank passes on what is new to it.
+    for_neighbours([this](unsigned to) {
+        if (to != rank_) links_->send_word(members_[to], word_of(*failure_, context_));
+    });
+    if (!first) return;
+    for (running_collective* at = running_.front(); at != nullptr; at = running_.next(*at)) at->revoked();
+    changed_.set();
+    changed_.reset();
+}
+
+RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& word) {
+    const auto is_rank = [this](std::uint32_t rank) { return rank < size(); };
+    if (!is_rank(word.by) || !std::all_of(word.lost.begin(), word.lost.end(), is_rank) ||
+        !std::all_of(word.absent.begin(), word.absent.end(), is_rank))
+        return;
+    switch (static_cast<word_kind>(word.kind)) {
+        case word_kind::revoke: revoke(failure_of(word)); break;
+        case word_kind::ask: answer_entered(from); break;
+        case word_kind::entered:
+            if (from < progress_.size()) progress_[from] = {true, word.number};
+            break;
+        case word_kind::shrink_ask:
+            if (decision_) {
+                std::vector<unsigned> without;
+                for (unsigned at = 0; at < size(); ++at) {
+                    if (!std::binary_search(decision_->left.begin(), decision_->left.end(), at))
+                        without.push_back(at);
+                }
+                send(from, word_kind::shrink_done, decision_->context, without);
+                break;
+            }
+            asked_by_.resize(size());
+            asked_by_[from] = true;
+            break;
+        case word_kind::shrink_ready:
+            ready_.resize(size());
+            ready_[from] = true;
+            context_wanted_ = std::max(context_wanted_, static_cast<std::uint32_t>(word.number));
+            for (const std::uint32_t rank : word.lost) {
+                const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
+                if (rank != rank_ && (at == gone_.end() || *at != rank)) gone_.insert(at, rank);
+            }
+            break;
+        case word_kind::shrink_done:
+            if (!decision_ && word.number != 0 && word.number >> context_bits == 0) {
+                decision_.emplace();
+                decision_->context = static_cast<std::uint32_t>(word.number);
+                for (unsigned at = 0; at < size(); ++at) {
+                    if (!std::binary_search(word.lost.begin(), word.lost.end(), at))
+                        decision_->left.push_back(at);
+                }
+            }
+            break;
+    }
+    changed_.set();
+    changed_.reset();
+}
+
+RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
+    for (unsigned at = 0; at < size(); ++at) {
+        if (!progress_[at].known && !peer(at).lost) return false;
+    }
+    return true;
+}
+
+RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* self, std::uint32_t number) {
+    constexpr duration patience = std::chrono::milliseconds(100);
+    const time_point until = self->links_->owner().now() + patience;
+    self->progress_.assign(self->size(), {});
+    self->progress_[self->rank_] = {true, number};
+    for (unsigned to = 0; to < self->size(); ++to) {
+        if (to != self->rank_) self->send(to, word_kind::ask);
+    }
+    while (!self->has_heard_of_all() && !self->failure_) {
+        const duration left = until - self->links_->owner().now();
+        if (left <= duration::zero()) break;
+        static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
+    }
+    std::vector<unsigned> absent;
+    for (unsigned at = 0; at < self->size(); ++at) {
+        if (!self->progress_[at].known || self->progress_[at].entered < number) absent.push_back(at);
+    }
+    co_return absent;
+}
+
+/// The lowest rank that is left decides. It asks every other one, which answers once its caller wants to know; a rank that has been told a
+/// decision repeats it to the next one that asks, so that all that are left agree even if the deciding rank dies after it has told some.
+RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self) {
+    if (!self->failure_) {
+        group_failure why;
+        why.why = make_error_code(errc::canceled);
+        why.by = self->rank_;
+        why.text = "shrink";
+        self->revoke(why);
+    }
+    self->ready_.resize(self->size());
+    self->asked_by_.resize(self->size());
+    unsigned told = self->size();  // the rank that knows that this one is ready
+    bool asked = false;
+    while (!self->decision_) {
+        unsigned decides = 0;
+        while (decides != self->rank_ && self->is_gone(decides)) ++decides;
+        if (decides == self->rank_) {
+            if (!std::exchange(asked, true)) {
+                for (unsigned to = 0; to < self->size(); ++to) {
+                    if (to != self->rank_ && !self->is_gone(to)) self->send(to, word_kind::shrink_ask);
+                }
+            }
+            agreement found;
+            found.context = std::max(self->context_wanted_, self->links_->next_context());
+            bool complete = true;
+            for (unsigned at = 0; at < self->size(); ++at) {
+                if (self->is_gone(at)) continue;
+                found.left.push_back(at);
+                complete = complete && (at == self->rank_ || self->ready_[at]);
+            }
+            if (complete) {
+                self->decision_ = std::move(found);
+                for (const unsigned to : self->decision_->left) {
+                    if (to != self->rank_)
+                        self->send(to, word_kind::shrink_done, self->decision_->context, self->gone_);
+                }
+                break;
+            }
+        } else if (told != decides && (self->asked_by_[decides] || told == self->size())) {
+            told = decides;
+            self->send(decides, word_kind::shrink_ready, self->links_->next_context(), self->gone_);
+        } else if (self->asked_by_[decides]) {
+            self->asked_by_[decides] = false;
+            self->send(decides, word_kind::shrink_ready, self->links_->next_context(), self->gone_);
+        }
+        if (self->decision_) break;
+        co_await self->changed_.wait();
+    }
+    agreement found = *self->decision_;
+    if (!std::binary_search(found.left.begin(), found.left.end(), self->rank_))
+        throw error(group_errc::not_member, "group: the others have gone on without this rank");
+    for (unsigned& at : found.left) at = self->members_[at];
+    co_return found;
+}
+
+}  // namespace rdmacoro::detail

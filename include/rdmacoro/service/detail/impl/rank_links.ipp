@@ -1,0 +1,147 @@
+// Bodies of rank_link.hpp and rank_links.hpp.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/service/detail/group_state.hpp>
+#include <rdmacoro/service/detail/rank_links.hpp>
+
+#include <utility>
+
+namespace rdmacoro::detail {
+
+// ---- rank_peer
+
+RDMACORO_COLD void rank_peer::send_later(rank_send& r) noexcept {
+    if (lost) return r.finish(lost);
+    sends.push_back(r);
+    of->want(*this);
+}
+RDMACORO_COLD void rank_peer::receive_later(rank_receive& r) noexcept {
+    if (lost) return r.finish(lost);
+    receives.push_back(r);
+    of->want(*this);
+}
+RDMACORO_COLD void rank_peer::cancel(rank_send& r) noexcept {
+    if (r.given != nullptr) return r.given->cancel_send(r);
+    static_cast<list_node<send_request>&>(r).unlink();
+    r.finish(errc::canceled);
+}
+RDMACORO_COLD void rank_peer::cancel(rank_receive& r) noexcept {
+    if (r.given != nullptr) return r.given->cancel_receive(r);
+    static_cast<list_node<receive_request>&>(r).unlink();
+    r.finish(errc::canceled);
+}
+
+// ---- rank_links
+
+RDMACORO_COLD rank_links::rank_links(scheduler& on, unsigned rank, unsigned size)
+    : owner_(on), rank_(rank), size_(size), peers_(new rank_peer[size]), work_(std::in_place) {
+    for (unsigned at = 0; at < size; ++at) {
+        peers_[at].of = this;
+        peers_[at].rank = at;
+    }
+    // What goes wrong with a connection is told where it ends.
+    work_->on_error([](const std::exception_ptr&) {});
+}
+
+RDMACORO_COLD rank_links::~rank_links() { stop(); }
+
+RDMACORO_COLD void rank_links::stop() noexcept {
+    if (!work_) return;
+    for (unsigned at = 0; at < size_; ++at) {
+        if (peers_[at].link == nullptr) ended(at, make_error_code(errc::closed));
+    }
+    work_.reset();
+}
+
+RDMACORO_COLD void rank_links::want(rank_peer& which) noexcept {
+    if (std::exchange(which.connecting, true)) return;
+    if (!work_) return ended(which.rank, make_error_code(errc::closed));
+    begin_connect(which.rank);
+}
+
+RDMACORO_COLD void rank_links::attached(unsigned rank, rank_link& link) noexcept {
+    rank_peer& to = peers_[rank];
+    to.link = &link;
+    while (receive_request* const r = to.receives.pop_front()) to.receive(static_cast<rank_receive&>(*r));
+    while (send_request* const r = to.sends.pop_front()) to.send(static_cast<rank_send&>(*r));
+}
+
+RDMACORO_COLD void rank_links::ended(unsigned rank, std::error_code why) noexcept {
+    rank_peer& to = peers_[rank];
+    to.link = nullptr;
+    to.lost = why;
+    while (receive_request* const r = to.receives.pop_front()) r->finish(why);
+    while (send_request* const r = to.sends.pop_front()) r->finish(why);
+    for (auto& [context, of] : groups_) of->rank_ended(rank, why);
+}
+
+RDMACORO_COLD void rank_links::enter(group_state& group) {
+    if (group.context() >> context_bits != 0)
+        throw error(errc::no_resources, "group: a job has at most " +
+                                            std::to_string((1u << context_bits) - 1) + " groups");
+    groups_.emplace(group.context(), &group);
+    next_context_ = std::max(next_context_, group.context() + 1);
+    const auto early = revoked_.find(group.context());
+    if (early == revoked_.end()) return;
+    const group_failure why = std::move(early->second);
+    revoked_.erase(early);
+    group.revoke(why);
+}
+
+RDMACORO_COLD void rank_links::leave(group_state& group) noexcept {
+    const auto at = groups_.find(group.context());
+    if (at != groups_.end() && at->second == &group) groups_.erase(at);
+}
+
+RDMACORO_COLD void rank_links::drop_stale() {
+    for (unsigned at = 0; at < size_; ++at) {
+        rank_link* const link = peers_[at].link;
+        if (link == nullptr || link->unread() == 0) continue;
+        for (const auto& [context, of] : groups_) {
+            if (of->failure()) static_cast<void>(link->discard(of_context(context)));
+        }
+    }
+}
+
+// ---- words
+
+RDMACORO_COLD void rank_links::send_word(unsigned to, group_word what) {
+    if (!work_ || to == rank_ || peers_[to].lost) return;
+    outgoing& queue = outgoing_[to];
+    queue.words.push_back(std::move(what));
+    if (!std::exchange(queue.sending, true)) work_->spawn(send_words, this, to);
+}
+
+RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
+    while (!self->outgoing_[to].words.empty()) {
+        std::vector<group_word> words = std::exchange(self->outgoing_[to].words, {});
+        for (const group_word& word : words) {
+            const std::vector<std::byte> bytes = encode_word(word);
+            rank_send out(self->peers_[to], self->owner_, bytes, word_tag);
+            const result<void> sent = co_await as_result(out);
+            if (!sent) break;
+        }
+    }
+    self->outgoing_.erase(to);
+}
+
+RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::byte> bytes) {
+    result<group_word> word = decode_word(bytes, size_);
+    if (!word) return false;
+    const auto at = groups_.find(word->context);
+    if (at != groups_.end()) {
+        const unsigned rank = at->second->rank_of(from);
+        if (rank == at->second->size()) return false;
+        at->second->word_arrived(rank, *word);
+        return true;
+    }
+    // Of a group that this process has not entered yet, or has left.
+    constexpr std::size_t most_early = 1024;
+    if (word->kind == static_cast<std::uint8_t>(word_kind::revoke) && word->context >= next_context_ &&
+        revoked_.size() < most_early)
+        revoked_.emplace(word->context, failure_of(*word));
+    return true;
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,233 @@
+// Bodies of run_collective.hpp.
+#pragma once
+
+#include <rdmacoro/coro/without_stop.hpp>
+#include <rdmacoro/service/detail/algorithm_steps.hpp>
+#include <rdmacoro/service/detail/run_collective.hpp>
+
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// Ends with the awaiting coroutine's stop token.
+struct own_token {
+    local_stop_token token{};
+    void bind(const environment& env) noexcept { token = env.stop; }
+    static bool await_ready() noexcept { return true; }
+    static void await_suspend(std::coroutine_handle<>) noexcept {}
+    [[nodiscard]] local_stop_token await_resume() const noexcept { return token; }
+};
+
+/// What ranks compare.
+struct collective_claim {
+    std::uint64_t kind;
+    std::uint64_t root;
+    std::uint64_t bytes;
+    std::uint64_t type;
+};
+
+/// Offsets of blocks from their counts, in scratch memory.
+[[nodiscard]] inline block_layout layout_of(std::span<const std::size_t> counts, std::size_t element,
+                                            std::size_t* room) noexcept {
+    std::size_t at = 0;
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+        room[rank] = at;
+        at += counts[rank] * element;
+    }
+    room[counts.size()] = at;
+    return {0, room};
+}
+
+/// Memory that the algorithm needs beside the caller's, and what of the caller's contribution is where it belongs from the beginning.
+inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch_pool& pool,
+                    std::optional<scratch>& offsets, std::optional<scratch>& work) {
+    if (!call.in_counts.empty() || !call.out_counts.empty()) {
+        offsets.emplace(pool, 2 * (std::size_t{size} + 1) * sizeof(std::size_t));
+        auto* const room = reinterpret_cast<std::size_t*>(offsets->data());
+        if (!call.in_counts.empty()) call.in_blocks = layout_of(call.in_counts, call.element, room);
+        if (!call.out_counts.empty())
+            call.out_blocks = layout_of(call.out_counts, call.element, room + size + 1);
+    }
+    const auto into = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+    };
+    switch (call.kind) {
+        case collective_kind::barrier:
+        case collective_kind::broadcast: break;
+        case collective_kind::scatter:
+            if (rank == call.root) into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
+            break;
+        case collective_kind::gather:
+            if (rank == call.root) {
+                into(call.out + call.out_blocks.offset(rank), call.in, call.bytes);
+            } else {
+                call.out = const_cast<std::byte*>(call.in);  // only read
+            }
+            break;
+        case collective_kind::allgather:
+            if (call.in != nullptr) into(call.out + call.out_blocks.offset(rank), call.in, call.bytes);
+            break;
+        case collective_kind::alltoall:
+            if (call.in == nullptr) {
+                work.emplace(pool, size * call.bytes);
+                into(work->data(), call.out, size * call.bytes);
+                call.in = work->data();
+            } else {
+                into(call.out + call.out_blocks.offset(rank), call.in + call.in_blocks.offset(rank),
+                     call.in_blocks.bytes(rank));
+            }
+            break;
+        case collective_kind::reduce:
+            if (rank != call.root) {
+                work.emplace(pool, call.bytes);
+                into(work->data(), call.in, call.bytes);
+                call.out = work->data();
+            } else if (call.in != nullptr) {
+                into(call.out, call.in, call.bytes);
+            }
+            break;
+        case collective_kind::reduce_scatter:
+            into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
+            break;
+        case collective_kind::allreduce:
+        case collective_kind::scan:
+        case collective_kind::exscan:
+            if (call.in != nullptr) into(call.out, call.in, call.bytes);
+            break;
+    }
+}
+
+[[nodiscard]] inline collective_shape shape_of(const collective_call& call, const group_state& of) noexcept {
+    collective_shape shape;
+    shape.kind = call.kind;
+    shape.bytes = call.uneven ? 0 : call.bytes;
+    shape.elements = call.uneven ? 0 : call.bytes / call.element;
+    shape.ranks = of.size();
+    shape.hosts = of.hosts();
+    shape.uneven = call.uneven;
+    shape.in_order = call.with.apply != nullptr && !call.with.commutative;
+    shape.reproducible = call.reproducible;
+    return shape;
+}
+
+/// By the environment, the group's choice, the default.
+[[nodiscard]] inline const algorithm* choose_algorithm(const collective_shape& shape, const group_state& of) {
+    if (const algorithm* const forced = of.forced(shape.kind); forced != nullptr && forced->admits(shape))
+        return forced;
+    if (const algorithm* const chosen = of.choice(shape)) return chosen;
+    return default_collectives::choose(shape);
+}
+
+/// A collective has failed here: finds out what the others are to be told, tells them, and throws.
+RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr failed) {
+    if (c.was_canceled() && !of->failure()) {
+        group_failure why;
+        why.why = make_error_code(errc::canceled);
+        why.by = of->rank();
+        why.absent = co_await without_stop(group_state::find_absent(of, c.number()));
+        why.text = std::string(name_of(c.kind())) + " number " + std::to_string(c.number());
+        of->revoke(why);
+    } else if (!c.has_failed()) {
+        // The algorithm has thrown by itself: memory is short, or it is the user's.
+        group_failure why;
+        why.why = make_error_code(errc::no_resources);
+        why.by = of->rank();
+        try {
+            std::rethrow_exception(failed);
+        } catch (const std::exception& e) {
+            why.text = e.what();
+        } catch (...) {
+            why.text = "an exception of an algorithm";
+        }
+        of->revoke(why);
+    }
+    std::rethrow_exception(failed);
+    co_return;  // makes it a coroutine where the branch above is left out
+}
+
+RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
+    std::string text = claim.kind < collective_kinds
+                           ? std::string(name_of(static_cast<collective_kind>(claim.kind)))
+                           : "an unknown collective";
+    if (claim.bytes != ~std::uint64_t{0}) text += " of " + std::to_string(claim.bytes) + " bytes";
+    return text + ", root " + std::to_string(claim.root);
+}
+
+/// Every rank tells every other one what it was asked for. Throws where they differ.
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around) {
+    const unsigned size = of->size();
+    const bool total = call.kind != collective_kind::alltoall || !call.uneven;
+    collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
+                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type};
+    std::vector<collective_claim> all(size);
+    all[of->rank()] = mine;
+    collective_call exchange;
+    exchange.kind = collective_kind::allgather;
+    exchange.out = reinterpret_cast<std::byte*>(all.data());
+    exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
+    collective c(*of, exchange, around);
+    std::exception_ptr failed;
+    try {
+        co_await bruck_allgather(c);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (failed) co_await give_up(of, c, std::move(failed));
+    std::string differs;
+    for (unsigned rank = 1; rank < size; ++rank) {
+        const collective_claim& a = all[0];
+        const collective_claim& b = all[rank];
+        const char* in = a.kind != b.kind    ? "the operation"
+                         : a.root != b.root  ? "the root"
+                         : a.type != b.type  ? "the types"
+                         : a.bytes != b.bytes ? "the length"
+                                              : nullptr;
+        if (in == nullptr) continue;
+        if (differs.size() > 1000) {
+            differs += ", ...";
+            break;
+        }
+        if (!differs.empty()) differs += ", ";
+        differs += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) + "; " +
+                   claim_text(b) + ")";
+    }
+    if (differs.empty()) co_return;
+    group_failure why;
+    why.why = make_error_code(group_errc::mismatch);
+    why.by = of->rank();
+    why.text = differs;
+    of->revoke(why);
+    throw error(group_errc::mismatch, "group: " + differs);
+}
+
+RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call call) {
+    if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
+    const unsigned size = of->size();
+    if (call.root >= size)
+        throw error(errc::invalid_argument, "group: root " + std::to_string(call.root) + " of " +
+                                                std::to_string(size) + " ranks");
+    const local_stop_token around = co_await own_token{};
+    if (of->checks && size > 1) [[unlikely]]
+        co_await compare_calls(of.get(), call, around);
+    call.bind_operation();
+    std::optional<scratch> offsets;
+    std::optional<scratch> work;
+    prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
+    const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
+    collective c(*of, call, around);
+    std::exception_ptr failed;
+    try {
+        c.check();
+        if (how != nullptr) co_await how->run(c);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (failed) [[unlikely]]
+        co_await give_up(of.get(), c, std::move(failed));
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,39 @@
+// Bodies of scratch.hpp.
+#pragma once
+
+#include <rdmacoro/service/detail/scratch.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace rdmacoro::detail {
+
+RDMACORO_DECL scratch_pool::block scratch_pool::take(std::size_t bytes) {
+    // The smallest that is long enough, unless most of it would lie idle.
+    std::size_t best = kept_.size();
+    for (std::size_t at = 0; at < kept_.size(); ++at) {
+        if (kept_[at].bytes < bytes) continue;
+        if (best == kept_.size() || kept_[at].bytes < kept_[best].bytes) best = at;
+    }
+    if (best != kept_.size() && kept_[best].bytes / 8 <= bytes) {
+        block found = std::move(kept_[best]);
+        kept_[best] = std::move(kept_.back());
+        kept_.pop_back();
+        bytes_ -= found.bytes;
+        return found;
+    }
+    if (kept_.capacity() < 64) kept_.reserve(64);  // giving back allocates nothing
+    const std::size_t rounded = std::bit_ceil(std::max(bytes, alignment));
+    return {std::unique_ptr<std::byte[], deleter>(static_cast<std::byte*>(
+                ::operator new[](rounded, std::align_val_t{alignment}))),
+            rounded};
+}
+
+RDMACORO_DECL void scratch_pool::give_back(block&& of) noexcept {
+    block back = std::move(of);
+    if (kept_.size() == kept_.capacity() || back.bytes > most_kept - bytes_) return;
+    bytes_ += back.bytes;
+    kept_.push_back(std::move(back));
+}
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,102 @@
+// rank_links: the connections of one process to all ranks of a job, the groups over them, and the words that their failures travel by.
+#pragma once
+
+#include <rdmacoro/coro/event.hpp>
+#include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/service/detail/counted.hpp>
+#include <rdmacoro/service/detail/group_words.hpp>
+#include <rdmacoro/service/detail/rank_link.hpp>
+#include <rdmacoro/service/detail/scratch.hpp>
+#include <rdmacoro/service/group_failure.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <unordered_map>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+class group_state;
+
+/// The connections carry nothing but collectives: a user's `recv(any_tag)` on a node sees none of their messages, and messages that
+/// the user leaves unreceived take none of their credit.
+class rank_links : public counted {
+public:
+    rank_links(scheduler& on, unsigned rank, unsigned size);
+    RDMACORO_DECL ~rank_links() override;
+
+    [[nodiscard]] rank_peer& peer(unsigned rank) noexcept { return peers_[rank]; }
+    [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+    [[nodiscard]] unsigned size() const noexcept { return size_; }
+    [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
+    [[nodiscard]] scratch_pool& scratch() noexcept { return scratch_; }
+
+    // ---- connections
+
+    /// Begins to connect; `attached` or `lost` follows.
+    virtual void begin_connect(unsigned rank) = 0;
+    /// How the connection to a rank came about, for people.
+    [[nodiscard]] virtual std::string explain(unsigned rank) const = 0;
+    /// The host that a rank is on, as a number among the hosts of the job; for hierarchical algorithms.
+    [[nodiscard]] unsigned host_of(unsigned rank) const noexcept { return hosts_.empty() ? 0 : hosts_[rank]; }
+    void set_hosts(std::vector<unsigned> hosts) { hosts_ = std::move(hosts); }
+    void want(rank_peer& which) noexcept;
+    /// There is a connection: what waits for it begins.
+    void attached(unsigned rank, rank_link& link) noexcept;
+    /// The connection has ended, or could not be made. What waits for it fails.
+    void ended(unsigned rank, std::error_code why) noexcept;
+
+    // ---- groups
+
+    /// A context no group of this process has had.
+    [[nodiscard]] std::uint32_t next_context() const noexcept { return next_context_; }
+    /// That context has been given away, to a group that this process is perhaps not in.
+    void reserve_context(std::uint64_t context) noexcept {
+        if (context >= next_context_) next_context_ = static_cast<std::uint32_t>(context + 1);
+    }
+    /// From now on words about its context go to it. Throws `errc::no_resources` when there are no contexts left.
+    void enter(group_state& group);
+    void leave(group_state& group) noexcept;
+    /// Drops what has come for contexts that are revoked.
+    void drop_stale();
+
+    // ---- words
+
+    /// Sends a word to another rank, in the background; what cannot be sent is lost with its connection.
+    void send_word(unsigned to, group_word what);
+    /// One has come. Every byte is checked; false: it is not one, and the connection must end.
+    [[nodiscard]] bool word_arrived(unsigned from, std::span<const std::byte> bytes);
+    /// Ends all work in the background.
+    void stop() noexcept;
+
+private:
+    [[gnu::cold]] static task<> send_words(rank_links* self, unsigned to);
+
+    scheduler& owner_;
+    unsigned rank_;
+    unsigned size_;
+    std::unique_ptr<rank_peer[]> peers_;
+    std::vector<unsigned> hosts_;
+    std::uint32_t next_context_ = 1;
+    std::unordered_map<std::uint32_t, group_state*> groups_;
+    /// Failures of contexts that this process has not entered yet, or has left.
+    std::unordered_map<std::uint32_t, group_failure> revoked_;
+    bool stale_ = false;  // messages of revoked contexts may be stored
+    struct outgoing {
+        std::vector<group_word> words;
+        bool sending = false;
+    };
+    std::unordered_map<unsigned, outgoing> outgoing_;
+    scratch_pool scratch_;
+    std::optional<task_group> work_;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/rank_links.ipp>
+#endif

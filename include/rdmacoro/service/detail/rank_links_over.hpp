@@ -1,0 +1,78 @@
+// rank_links_over: the connections between ranks, made by a node of their own.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/service/detail/rank_links.hpp>
+#include <rdmacoro/service/node.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// Rank `r` is node `r + 1`. Connections are made when the first collective needs them, over the best transport that both have.
+template <transport... Ts>
+class rank_links_over final : public rank_links {
+public:
+    rank_links_over(scheduler& on, unsigned rank, unsigned size, node_options options)
+        : rank_links(on, rank, size), node_(rank + 1, for_all(options, size)) {
+        attend_all();
+    }
+    rank_links_over(scheduler& on, unsigned rank, unsigned size, node_options options,
+                    typename Ts::domain&... in)
+        : rank_links(on, rank, size), node_(rank + 1, for_all(options, size), in...) {
+        attend_all();
+    }
+    ~rank_links_over() override { stop(); }
+
+    /// Listens, and is given the cards of the others, before the first collective.
+    [[nodiscard]] node<Ts...>& over() noexcept { return node_; }
+
+    void begin_connect(unsigned rank) override { connecting_.spawn(connect, this, rank); }
+    [[nodiscard]] std::string explain(unsigned rank) const override { return node_.explain(rank + 1); }
+
+private:
+    [[nodiscard]] static node_options for_all(node_options options, unsigned size) {
+        options.connections = std::max<std::size_t>(options.connections, 2 * std::size_t{size});
+        options.admits_strangers = false;
+        return options;
+    }
+    void attend_all() {
+        connecting_.on_error([](const std::exception_ptr&) {});
+        node_.on_connection([this](auto& end, node_id id, generation) { return attend(this, end, id); });
+    }
+    [[gnu::cold]] static task<> connect(rank_links_over* self, unsigned rank) {
+        auto to = self->node_.peer(rank + 1);
+        const auto held = co_await as_result(to.connect());
+        // With a connection `attend` goes on.
+        if (!held && self->peer(rank).link == nullptr) self->ended(rank, held.error());
+    }
+    template <class Endpoint>
+    [[gnu::cold]] static task<> attend(rank_links_over* self, Endpoint& end, node_id id) {
+        const unsigned rank = id - 1;
+        if (rank >= self->size() || rank == self->rank())
+            throw error(errc::protocol_violation, "group: a connection from no rank of this job");
+        // What was lost stays lost: the groups have gone on without it.
+        if (self->peer(rank).lost) throw error(errc::closed, "group: the connection to this rank was lost before");
+        rank_link_over<Endpoint> link(end);
+        self->attached(rank, link);
+        std::error_code why;
+        while (!why) {
+            const result<message> word = co_await as_result(end.recv_lent(word_tag));
+            if (!word) {
+                why = word.error();
+            } else if (!self->word_arrived(rank, word->bytes())) {
+                why = make_error_code(errc::protocol_violation);
+            }
+        }
+        self->ended(rank, why == errc::canceled ? make_error_code(errc::closed) : why);
+        if (why == errc::protocol_violation) throw error(why);
+    }
+
+    node<Ts...> node_;
+    task_group connecting_;
+};
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,31 @@
+// run_collective: a collective from its call to its end.
+#pragma once
+
+#include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/service/collective.hpp>
+#include <rdmacoro/service/collectives.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace rdmacoro::detail {
+
+/// The same for the same types in programs of one compiler.
+template <class Element, class Op>
+[[nodiscard]] consteval std::uint64_t type_number() noexcept {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : std::string_view(__PRETTY_FUNCTION__)) {
+        hash ^= static_cast<unsigned char>(c);
+        hash *= 0x100000001b3u;
+    }
+    return hash;
+}
+
+/// This rank's part of a collective of the group.
+[[nodiscard]] task<> run_collective(counted_ptr<group_state> of, collective_call call);
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/run_collective.ipp>
+#endif

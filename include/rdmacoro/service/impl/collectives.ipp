@@ -1,0 +1,91 @@
+// Bodies of collectives.hpp.
+#pragma once
+
+#include <rdmacoro/service/collectives.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace rdmacoro {
+
+namespace detail {
+using all_barriers = barriers<dissemination<>, spanning_tree<>, hierarchical<>>;
+using all_broadcasts = broadcast<flat_tree<>, overlapped_flat_tree<>, binomial<>, spanning_tree<>,
+                                 four_ary_tree<>, scatter_allgather<>, chain<>, hierarchical<>>;
+using all_scatters = scatters<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>>;
+using all_gathers = gathers<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>>;
+using all_allgathers = allgather<ring<>, recursive_doubling<>, bruck<>, by_root<>, overlapped_flat_tree<>>;
+using all_alltoalls = alltoall<overlapped_flat_tree<>, pairwise<>, bruck<>>;
+using all_reduces = reduce<flat_tree<>, binomial<>, spanning_tree<>, ring<>, hierarchical<>>;
+using all_allreduces = allreduce<recursive_doubling<>, rabenseifner<>, ring<>, by_root<>, hierarchical<>>;
+using all_reduce_scatters = reduce_scatter<ring<>, recursive_halving<>, pairwise<>, by_root<>>;
+using all_scans = scan<log_step<>, flat_tree<>>;
+using all_exscans = exscan<log_step<>, flat_tree<>>;
+}  // namespace detail
+
+RDMACORO_COLD std::span<const algorithm> algorithms_of(collective_kind kind) {
+    switch (kind) {
+        case collective_kind::barrier: return detail::all_barriers::table;
+        case collective_kind::broadcast: return detail::all_broadcasts::table;
+        case collective_kind::scatter: return detail::all_scatters::table;
+        case collective_kind::gather: return detail::all_gathers::table;
+        case collective_kind::allgather: return detail::all_allgathers::table;
+        case collective_kind::alltoall: return detail::all_alltoalls::table;
+        case collective_kind::reduce: return detail::all_reduces::table;
+        case collective_kind::allreduce: return detail::all_allreduces::table;
+        case collective_kind::reduce_scatter: return detail::all_reduce_scatters::table;
+        case collective_kind::scan: return detail::all_scans::table;
+        case collective_kind::exscan: return detail::all_exscans::table;
+    }
+    return {};
+}
+
+RDMACORO_COLD const algorithm* find_algorithm(collective_kind kind, std::string_view name) {
+    for (const algorithm& one : algorithms_of(kind)) {
+        if (one.name == name) return &one;
+    }
+    return nullptr;
+}
+
+RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, algorithm_choice choice) {
+    const auto name_at = [&](collective_kind kind, std::size_t bytes) -> std::string_view {
+        collective_shape shape;
+        shape.kind = kind;
+        shape.bytes = bytes;
+        shape.elements = bytes / 8;
+        shape.ranks = ranks;
+        shape.hosts = hosts;
+        const algorithm* found = choice(shape);
+        if (found == nullptr) found = default_collectives::choose(shape);
+        return found != nullptr ? found->name : std::string_view("none");
+    };
+    const auto column = [](std::string text, std::size_t width) {
+        text.resize(std::max(width, text.size() + 1), ' ');
+        return text;
+    };
+    std::string table = "collectives of " + std::to_string(ranks) + " ranks on " + std::to_string(hosts) +
+                        (hosts == 1 ? " host" : " hosts") + ", elements of 8 bytes\n";
+    table += "  collective      from bytes   algorithm\n";
+    constexpr std::size_t longest = std::size_t{1} << 30;
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        const auto kind = static_cast<collective_kind>(which);
+        std::string_view before;
+        for (std::size_t bytes = 0; bytes <= longest; bytes = bytes == 0 ? 8 : 2 * bytes) {
+            const std::string_view name = name_at(kind, bytes);
+            if (name == before) continue;
+            // The limit is between the length before and this one.
+            std::size_t low = bytes / 2 / 8;
+            std::size_t high = bytes / 8;
+            while (!before.empty() && low + 1 < high) {
+                const std::size_t middle = low + (high - low) / 2;
+                (name_at(kind, middle * 8) == name ? high : low) = middle;
+            }
+            table += "  " + column(before.empty() ? std::string(name_of(kind)) : std::string(), 16) +
+                     column(std::to_string(high * 8), 13) + std::string(name) + "\n";
+            before = name;
+        }
+    }
+    return table;
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,67 @@
+// Bodies of group.hpp.
+#pragma once
+
+#include <rdmacoro/service/group.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace rdmacoro {
+
+RDMACORO_COLD void group::need(std::size_t is, std::size_t wanted, const char* what) {
+    if (is == wanted) return;
+    throw error(errc::invalid_argument, "group: " + std::string(what) + ": a buffer has " +
+                                            std::to_string(is) + " elements, not " + std::to_string(wanted));
+}
+
+RDMACORO_COLD void group::need_counts(std::span<const std::size_t> counts, std::size_t elements,
+                                      const char* what) const {
+    if (counts.size() != size())
+        throw error(errc::invalid_argument, "group: " + std::string(what) + ": " +
+                                                std::to_string(counts.size()) + " counts for " +
+                                                std::to_string(size()) + " ranks");
+    need(elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), what);
+}
+
+RDMACORO_COLD std::string group::explain() const {
+    return explain_collectives(size(), state().hosts(), state().choice);
+}
+
+namespace detail {
+struct split_wish {
+    std::int64_t color;
+    std::int64_t key;
+    std::uint64_t context;
+};
+}  // namespace detail
+
+RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) const {
+    const group whole = *this;
+    const detail::split_wish mine{color, key, whole.state().links().next_context()};
+    std::vector<detail::split_wish> all(whole.size());
+    co_await whole.allgather(std::span(&mine, 1), all);
+    std::uint64_t context = 0;
+    std::vector<unsigned> members;
+    for (unsigned rank = 0; rank < whole.size(); ++rank) {
+        context = std::max(context, all[rank].context);
+        if (all[rank].color == color) members.push_back(rank);
+    }
+    whole.state().links().reserve_context(context);
+    if (color == no_color) co_return group();
+    std::stable_sort(members.begin(), members.end(),
+                     [&](unsigned a, unsigned b) { return all[a].key < all[b].key; });
+    for (unsigned& member : members) member = whole.rank_in_job(member);
+    co_return group(detail::counted_ptr<detail::group_state>(
+        new detail::group_state(whole.state().shared_links(), std::move(members),
+                                static_cast<std::uint32_t>(context), whole.state().choice)));
+}
+
+RDMACORO_COLD task<group> group::shrink() const {
+    const group whole = *this;
+    detail::group_state::agreement left = co_await detail::group_state::agree(&whole.state());
+    co_return group(detail::counted_ptr<detail::group_state>(new detail::group_state(
+        whole.state().shared_links(), std::move(left.left), left.context, whole.state().choice)));
+}
+
+}  // namespace rdmacoro
