@@ -81,10 +81,10 @@ private:
 /// messages from one rank to another are received in the order in which they were sent.
 class collective final : private detail::running_collective {
 public:
-    /// For `group`. `around`: the token of the task that waits for it.
+    /// For `group`. `around`: the token of the task that waits for it. The call is borrowed.
     collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around) noexcept;
     /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in
-    /// `whole`, this one among them, in order; borrowed; empty: all. The messages of steps at the same pair of ranks keep their order.
+    /// `whole`, this one among them, in order; empty: all. Both are borrowed. The messages of steps at the same pair of ranks keep their order.
     collective(collective& whole, std::span<const unsigned> members, const detail::collective_call& call) noexcept;
     collective(const collective&) = delete;
     collective& operator=(const collective&) = delete;
@@ -145,7 +145,10 @@ public:
     /// Memory for partial results, for as long as the object lives.
     using scratch = detail::scratch;
     /// Takes `bytes` of it. Throws `std::bad_alloc`: before the step's transfers begin.
-    [[nodiscard]] scratch take_scratch(std::size_t bytes) { return scratch(of_.links().scratch(), bytes); }
+    [[nodiscard]] scratch take_scratch(std::size_t bytes) { return {of_.links().scratch(), bytes}; }
+
+    /// For a `scratch` that is made later.
+    [[nodiscard]] detail::scratch_pool& scratch_memory() noexcept { return of_.links().scratch(); }
 
     class sending;
     class receiving;
@@ -188,7 +191,7 @@ private:
     [[noreturn, gnu::cold]] void throw_failure() const;
 
     detail::group_state& of_;
-    detail::collective_call call_;
+    const detail::collective_call& call_;
     collective* whole_ = nullptr;
     std::span<const unsigned> members_{};
     unsigned rank_;

@@ -100,7 +100,7 @@ public:
     /// From now on algorithms are chosen by `Collectives`, a `collectives<...>`, at every rank alike.
     template <class Collectives>
     void use() {
-        state().choice = &Collectives::choose;
+        state().choose_by(&Collectives::choose);
     }
 
     /// Awaitable.

@@ -80,6 +80,20 @@ public:
         return forced_[static_cast<std::size_t>(kind)];
     }
 
+    /// What was chosen last for each kind: a program asks for the same again and again.
+    struct chosen {
+        std::size_t bytes = 0;
+        unsigned flags = 0;
+        const algorithm* how = nullptr;  // nullptr: nothing yet
+    };
+    [[nodiscard]] chosen& last_choice(collective_kind kind) noexcept {
+        return chosen_[static_cast<std::size_t>(kind)];
+    }
+    void choose_by(algorithm_choice by) noexcept {
+        choice = by;
+        chosen_ = {};
+    }
+
     algorithm_choice choice;
     bool checks;  ///< whether ranks compare what they ask for before each collective
 
@@ -104,6 +118,7 @@ private:
 
     counted_ptr<rank_links> links_;
     std::array<const algorithm*, collective_kinds> forced_{};
+    std::array<chosen, collective_kinds> chosen_{};
     std::vector<unsigned> members_;
     std::vector<bool> first_on_host_;
     unsigned hosts_ = 0;

@@ -10,7 +10,6 @@ namespace rdmacoro {
 RDMACORO_DECL collective::collective(detail::group_state& of, const detail::collective_call& call,
                                      local_stop_token around) noexcept
     : of_(of), call_(call), rank_(of.rank()), size_(of.size()), stop_(own_stop_) {
-    call_.bind_operation();
     number_ = of.enter(*this);
     tag_ = detail::group_tag(of.context(), number_, 0);
     own_stop_.follow(around);

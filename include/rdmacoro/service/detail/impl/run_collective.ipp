@@ -115,11 +115,20 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
 }
 
 /// By the environment, the group's choice, the default.
-[[nodiscard]] inline const algorithm* choose_algorithm(const collective_shape& shape, const group_state& of) {
+[[nodiscard]] inline const algorithm* choose_anew(const collective_shape& shape, const group_state& of) {
     if (const algorithm* const forced = of.forced(shape.kind); forced != nullptr && forced->admits(shape))
         return forced;
     if (const algorithm* const chosen = of.choice(shape)) return chosen;
     return default_collectives::choose(shape);
+}
+[[nodiscard]] inline const algorithm* choose_algorithm(const collective_call& call, group_state& of) {
+    group_state::chosen& last = of.last_choice(call.kind);
+    const bool in_order = call.with.apply != nullptr && !call.with.commutative;
+    const unsigned flags = static_cast<unsigned>(call.element) << 3 | (call.uneven ? 4u : 0u) |
+                           (call.reproducible ? 2u : 0u) | (in_order ? 1u : 0u);
+    if (last.how != nullptr && last.bytes == call.bytes && last.flags == flags) return last.how;
+    last = {call.bytes, flags, choose_anew(shape_of(call, of), of)};
+    return last.how;
 }
 
 /// A collective has failed here: finds out what the others are to be told, tells them, and throws.
@@ -217,7 +226,7 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
     std::optional<scratch> offsets;
     std::optional<scratch> work;
     prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
-    const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
+    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
     collective c(*of, call, around);
     std::exception_ptr failed;
     try {
