@@ -95,8 +95,8 @@ struct meeting_frame {
 };
 /// The first message of `from`; none where it is not whole yet. Throws `errc::protocol_violation` for a kind that there is not and for more
 /// than `longest` bytes.
-[[nodiscard]] RDMACORO_DECL std::optional<meeting_frame>
-next_meeting_frame(std::span<const std::byte> from, std::size_t longest);
+[[nodiscard]] RDMACORO_DECL std::optional<meeting_frame> next_meeting_frame(std::span<const std::byte> from,
+                                                                            std::size_t longest);
 
 /// The secret of a job, 16 bytes. Without one every stranger that reaches the rendezvous can be a rank.
 class job_key {

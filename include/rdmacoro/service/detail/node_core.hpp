@@ -174,6 +174,8 @@ public:
     [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
     /// It carries the messages of its peer from now on.
     void publish(node_record& made, const node_card& theirs);
+    /// Whether a former connection with it has not ended yet: messages of it may not be received.
+    [[nodiscard]] bool is_closing(const node_peer& of) noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.

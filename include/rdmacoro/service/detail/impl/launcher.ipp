@@ -2,8 +2,8 @@
 #pragma once
 
 #include <rdmacoro/service/detail/launcher.hpp>
-#include <rdmacoro/service/detail/pmi_launcher.hpp>
 #include <rdmacoro/service/detail/meeting_launcher.hpp>
+#include <rdmacoro/service/detail/pmi_launcher.hpp>
 #include <rdmacoro/service/detail/thread_wait.hpp>
 
 #include <algorithm>

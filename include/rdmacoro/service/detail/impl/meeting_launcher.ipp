@@ -53,7 +53,7 @@ RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) con
     throw error(code, url_ + ": " + why);
 }
 RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks,
-                                                     std::uint64_t count) const {
+                                                  std::uint64_t count) const {
     fail(errc::timed_out, (count == 1 ? "rank " : "ranks ") + list_of_ranks(ranks, count) + " of " +
                               std::to_string(size_) + (count == 1 ? " has" : " have") +
                               " not come within the limit");
@@ -134,8 +134,7 @@ RDMACORO_COLD bool meeting_launcher::try_connect(const inet_endpoint& to, const 
 
 RDMACORO_COLD void meeting_launcher::greet(const patience& limit) {
     const meeting_frame first = read(longest_meeting_message, limit);
-    const auto greeting =
-        first.kind == meeting_kind::greeting ? first.as<meeting_greeting>() : std::nullopt;
+    const auto greeting = first.kind == meeting_kind::greeting ? first.as<meeting_greeting>() : std::nullopt;
     if (!greeting || greeting->mark != meeting_mark)
         fail(errc::protocol_violation, "what listens there is no rendezvous of a job");
     if (greeting->version != meeting_version)
@@ -143,14 +142,13 @@ RDMACORO_COLD void meeting_launcher::greet(const patience& limit) {
                                          ", this program version " + std::to_string(meeting_version));
     const meeting_nonce nonce = new_meeting_nonce();
     write(meeting_message(meeting_kind::hello,
-                             meeting_hello{.rank = rank_,
-                                              .size = size_,
-                                              .nonce = nonce,
-                                              .proof = key_.prove("rank", greeting->nonce, rank_)}),
+                          meeting_hello{.rank = rank_,
+                                        .size = size_,
+                                        .nonce = nonce,
+                                        .proof = key_.prove("rank", greeting->nonce, rank_)}),
           limit);
     const meeting_frame answer = read(longest_meeting_message, limit);
-    const auto welcome =
-        answer.kind == meeting_kind::welcome ? answer.as<meeting_welcome>() : std::nullopt;
+    const auto welcome = answer.kind == meeting_kind::welcome ? answer.as<meeting_welcome>() : std::nullopt;
     if (!welcome) fail(errc::protocol_violation, "the rendezvous does not speak as one");
     if (welcome->proof != key_.prove("rendezvous", nonce, rank_))
         fail(errc::permission_denied, "the rendezvous does not have the key of this job");
@@ -179,8 +177,7 @@ RDMACORO_COLD meeting_frame meeting_launcher::read(std::size_t longest, const pa
         }
         if (frame) {
             taken_ = frame->bytes();
-            if (frame->kind != meeting_kind::refusal && frame->kind != meeting_kind::lost)
-                return *frame;
+            if (frame->kind != meeting_kind::refusal && frame->kind != meeting_kind::lost) return *frame;
             const std::string why = frame->as<std::string>().value_or("no reason").substr(0, 400);
             if (frame->kind == meeting_kind::lost) fail(errc::peer_lost, why);
             fail(errc::permission_denied, "refused: " + why);
@@ -196,7 +193,7 @@ RDMACORO_COLD meeting_frame meeting_launcher::read(std::size_t longest, const pa
 }
 
 RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange(const blob& mine,
-                                                                        const patience& limit) {
+                                                                     const patience& limit) {
     if (mine.size() > most_bytes || mine.empty())
         throw_error(errc::invalid_argument, "a launcher carries 1 to 16384 bytes a rank");
     std::vector<blob> all = serves_ ? exchange_here(mine, limit) : exchange_there(mine, limit);
@@ -205,7 +202,7 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange(const blob&
 }
 
 RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_here(const blob& mine,
-                                                                             const patience& limit) {
+                                                                          const patience& limit) {
     server_->put_own(mine);
     try {
         while (!server_->complete(exchanges_)) {
@@ -224,7 +221,7 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_here(const 
 }
 
 RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_there(const blob& mine,
-                                                                              const patience& limit) {
+                                                                           const patience& limit) {
     write(meeting_message(meeting_kind::put, meeting_put{exchanges_, mine}), limit);
     const std::size_t longest = std::size_t{size_} * (most_bytes + 16) + 64;
     std::optional<meeting_missing> news;

@@ -14,8 +14,8 @@
 
 namespace rdmacoro::detail {
 
-RDMACORO_COLD meeting_server::meeting_server(const inet_endpoint& at, std::uint32_t size,
-                                                   const job_key& key, bool own)
+RDMACORO_COLD meeting_server::meeting_server(const inet_endpoint& at, std::uint32_t size, const job_key& key,
+                                             bool own)
     : size_(size), key_(key), stages_(size, stage::absent), now_(size), own_(own) {
     if (own) stages_[0] = stage::here;
     fd_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -165,8 +165,8 @@ RDMACORO_COLD void meeting_server::take(guest& from, const meeting_frame& frame)
 RDMACORO_COLD void meeting_server::take_hello(guest& from, const meeting_hello& hello) {
     const std::string rank = "rank " + std::to_string(hello.rank);
     if (hello.version != meeting_version)
-        return refuse(from, "the rendezvous speaks version " + std::to_string(meeting_version) + ", " +
-                                rank + " version " + std::to_string(hello.version));
+        return refuse(from, "the rendezvous speaks version " + std::to_string(meeting_version) + ", " + rank +
+                                " version " + std::to_string(hello.version));
     if (hello.proof != key_.prove("rank", from.nonce, hello.rank))
         return refuse(from, rank + (key_.given() ? " does not have the key of this job in RDMACORO_KEY"
                                                  : " has a key in RDMACORO_KEY, the rendezvous has none"));
@@ -180,12 +180,11 @@ RDMACORO_COLD void meeting_server::take_hello(guest& from, const meeting_hello& 
         return refuse(from, rank + " was there before and has gone: a process joins once");
     stages_[hello.rank] = stage::here;
     from.rank = hello.rank;
-    say(from, std::make_shared<const std::vector<std::byte>>(
-                  meeting_message(meeting_kind::welcome,
-                                     meeting_welcome{key_.prove("rendezvous", hello.nonce, hello.rank)})));
+    say(from,
+        std::make_shared<const std::vector<std::byte>>(meeting_message(
+            meeting_kind::welcome, meeting_welcome{key_.prove("rendezvous", hello.nonce, hello.rank)})));
     if (!lost_.empty())
-        say(from,
-            std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::lost, lost_)));
+        say(from, std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::lost, lost_)));
 }
 
 RDMACORO_COLD void meeting_server::put_own(std::vector<std::byte> bytes) {
@@ -239,8 +238,7 @@ RDMACORO_COLD void meeting_server::tell_missing(guest& to) {
     news.count = static_cast<std::uint32_t>(news.ranks.size());
     constexpr std::size_t most = 64;
     if (news.ranks.size() > most) news.ranks.resize(most);
-    say(to,
-        std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::missing, news)));
+    say(to, std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::missing, news)));
 }
 
 RDMACORO_COLD void meeting_server::say(guest& to, shared_bytes what) {
@@ -266,8 +264,7 @@ RDMACORO_COLD void meeting_server::flush(guest& to) noexcept {
 RDMACORO_COLD void meeting_server::refuse(guest& to, const std::string& why) {
     to.until = monotonic_now() + hello_limit;  // to take the answer
     to.ends = true;
-    say(to,
-        std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::refusal, why)));
+    say(to, std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::refusal, why)));
 }
 RDMACORO_COLD void meeting_server::close(guest& which) noexcept {
     ::shutdown(which.fd, SHUT_WR);

@@ -12,7 +12,7 @@
 namespace rdmacoro::detail {
 
 RDMACORO_COLD std::optional<meeting_frame> next_meeting_frame(std::span<const std::byte> from,
-                                                                    std::size_t longest) {
+                                                              std::size_t longest) {
     if (from.size() < meeting_head) return {};
     std::size_t bytes = 0;
     for (std::size_t n = 0; n < 4; ++n) bytes |= std::to_integer<std::size_t>(from[n]) << (8 * n);
