@@ -32,6 +32,8 @@ public:
 
     /// What rank 0 gives, which needs no connection.
     void put_own(std::vector<std::byte> bytes);
+    /// The process of this rank has ended, as the program that started it knows.
+    void ended(std::uint32_t rank);
     /// Tells all ranks why they wait in vain.
     void give_up(const std::string& why);
     /// Whether the exchange of this number has ended, and all ranks have been told; from then on `last` has it.

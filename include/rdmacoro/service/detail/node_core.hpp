@@ -97,6 +97,13 @@ public:
         std::erase_if(leftovers, [](const auto& one) { return one->unread() == 0; });
         return leftovers.size() >= most_leftovers;
     }
+    /// The first former connection with messages that has a number above this one; nullptr: there is none.
+    [[nodiscard]] node_record* leftover_above(std::uint64_t number) const noexcept {
+        for (const auto& one : leftovers) {
+            if (one->number > number) return one.get();
+        }
+        return nullptr;
+    }
     /// A receive may go to the connection as it is.
     void see_receives() noexcept { plain_receives = leftovers.empty() && !lost; }
 

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/detail/meeting_launcher.hpp>
 #include <rdmacoro/service/detail/thread_wait.hpp>
+#include <rdmacoro/transport/detail/connect_info_exchange.hpp>
 
 #include <algorithm>
 #include <array>
@@ -127,7 +128,10 @@ RDMACORO_COLD bool meeting_launcher::try_connect(const inet_endpoint& to, const 
     // A free port of this host may have been connected with itself.
     if (refused_ == 0 && inet_endpoint::local(fd_).text() == inet_endpoint::peer(fd_).text())
         refused_ = ECONNREFUSED;
-    if (refused_ == 0) return true;
+    if (refused_ == 0) {
+        set_exchange_options(fd_);
+        return true;
+    }
     ::close(std::exchange(fd_, -1));
     return false;
 }

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/detail/meeting_server.hpp>
 #include <rdmacoro/service/detail/thread_wait.hpp>
+#include <rdmacoro/transport/detail/connect_info_exchange.hpp>
 
 #include <algorithm>
 #include <array>
@@ -102,6 +103,7 @@ RDMACORO_COLD void meeting_server::accept() {
             if (errno == EMFILE || errno == ENFILE) accepts_ = false;
             return;
         }
+        set_exchange_options(fd);
         std::size_t strangers = 0;
         guest* first = nullptr;
         for (const auto& one : guests_) {
@@ -218,11 +220,18 @@ RDMACORO_COLD void meeting_server::judge_gone() {
         if (stages_[rank] == stage::absent) absent.push_back(rank);
     }
     std::string why = (gone.size() == 1 ? "rank " : "ranks ") + list_of_ranks(gone, gone.size()) + " of " +
-                      std::to_string(size_) + " came and went before all had joined";
+                      std::to_string(size_) + (gone.size() == 1 ? " has" : " have") +
+                      " gone before all had joined";
     if (!absent.empty())
         why += absent.size() == 1 ? "; rank " + list_of_ranks(absent, 1) + " has not come"
                                   : "; ranks " + list_of_ranks(absent, absent.size()) + " have not come";
     give_up(why);
+}
+RDMACORO_COLD void meeting_server::ended(std::uint32_t rank) {
+    if (stages_[rank] != stage::absent) return;  // its connection tells more
+    stages_[rank] = stage::gone;
+    ++gone_;
+    judge_gone();
 }
 RDMACORO_COLD void meeting_server::give_up(const std::string& why) {
     lost_ = why;

@@ -269,9 +269,7 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         if (self->stopped) self->throw_stopped();
         static_cast<void>(to->is_behind());
         if (receives) {
-            for (const counted_ptr<node_record>& one : to->leftovers) {
-                if (one->number > after) co_return one;
-            }
+            if (node_record* const left = to->leftover_above(after)) co_return counted_ptr<node_record>(left);
         }
         if (receives && to->lost) {
             const std::error_code why = std::exchange(to->lost, {});
@@ -309,6 +307,7 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         if (self->stopped) self->throw_stopped();
         if (to->open() != nullptr) continue;
         if (never_met || quiet || closing || (receives && !over && self->is_closing(*to))) continue;
+        if (receives && to->leftover_above(after) != nullptr) continue;
         if (failures != to->failures || !waited) {
             const std::error_code why = to->failure ? to->failure : make_error_code(errc::timed_out);
             throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);
