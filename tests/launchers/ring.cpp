@@ -46,7 +46,7 @@ rc::task<int> ring(rc::job_options options, long leaves) {
     std::fflush(stdout);
     if (leaves == static_cast<long>(ranks.rank())) co_return 3;
     if (ranks.size() == 1) {
-        std::printf("sum 0\n");
+        std::printf("sum 0\n%s", ranks.explain().c_str());
         co_return 0;
     }
     auto next = here.peer(ranks.node_of((ranks.rank() + 1) % ranks.size()));

@@ -28,7 +28,8 @@ private:
     std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-/// Messages over the descriptor that the launcher has left open. Owns it.
+/// Messages over the descriptor that the launcher has left open. Without `close` it stays open: the launcher ends processes that close it
+/// unasked, and this one may have to say first what went wrong.
 class pmi_lines {
 public:
     /// Longer ones are refused.
@@ -38,8 +39,10 @@ public:
     explicit pmi_lines(int fd);
     pmi_lines(const pmi_lines&) = delete;
     pmi_lines& operator=(const pmi_lines&) = delete;
-    ~pmi_lines();
+    ~pmi_lines() = default;
 
+    /// After the last words.
+    void close() noexcept;
     /// In version 2 a message is a number of six digits and so many bytes, in version 1 a line.
     void use_version(int version) noexcept { version_ = version; }
     /// Sends `text` and returns the answer, the command of which must be `answer`. Throws, with both in the text, `errc::peer_lost`,

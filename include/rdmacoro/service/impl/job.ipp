@@ -70,8 +70,8 @@ RDMACORO_COLD task<> job_join::call(std::function<void(const patience&)> work) {
     try {
         co_await timeout(one, left);
     } catch (const error& failed) {
-        // Of its own it has a text.
-        if (failed.code() != errc::timed_out || !failed.context().empty()) throw;
+        // The launcher's own say of which it is.
+        if (failed.code() != errc::timed_out || failed.context().starts_with(from_->name())) throw;
         late = true;
     }
     if (late)

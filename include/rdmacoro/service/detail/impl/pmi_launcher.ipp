@@ -228,6 +228,7 @@ RDMACORO_COLD launcher::blob pmi_launcher::collect(std::uint32_t rank, const pat
 RDMACORO_COLD void pmi_launcher::leave(const patience& limit) {
     static_cast<void>(version_ == 1 ? lines_.ask("cmd=finalize", "finalize_ack", limit)
                                     : lines_.ask("cmd=finalize;", "finalize-response", limit));
+    lines_.close();
 }
 
 }  // namespace rdmacoro::detail

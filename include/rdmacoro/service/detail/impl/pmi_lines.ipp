@@ -50,7 +50,7 @@ RDMACORO_COLD pmi_lines::pmi_lines(int fd) : fd_(fd) {
                         "this one may have closed it");
     static_cast<void>(::fcntl(fd, F_SETFD, flags | FD_CLOEXEC));
 }
-RDMACORO_COLD pmi_lines::~pmi_lines() { ::close(fd_); }
+RDMACORO_COLD void pmi_lines::close() noexcept { ::close(std::exchange(fd_, -1)); }
 
 RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view answer,
                                          const patience& limit) {
