@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 
@@ -123,17 +124,14 @@ RDMACORO_COLD std::string pmi_lines::read(const patience& limit) {
     }
     constexpr std::size_t head = 6;
     while (unread_.size() < head) fill(limit);
+    // Spaces are before the number (Hydra) or behind it (Slurm).
+    std::string_view number = std::string_view(unread_).substr(0, head);
+    number.remove_prefix(std::min(number.find_first_not_of(' '), head));
+    number = number.substr(0, number.find_last_not_of(' ') + 1);
     std::size_t bytes = 0;
-    bool begun = false;
-    for (const char c : std::string_view(unread_).substr(0, head)) {
-        const bool digit = c >= '0' && c <= '9';
-        if (!digit && (begun || c != ' '))
-            throw error(errc::protocol_violation,
-                        "its answer does not begin with a length: " + quoted(unread_));
-        if (digit) bytes = 10 * bytes + static_cast<std::size_t>(c - '0');
-        begun = digit;
-    }
-    if (!begun || bytes > most_bytes)
+    const char* const end = number.data() + number.size();
+    const auto counted = std::from_chars(number.data(), end, bytes);
+    if (counted.ec != std::errc() || counted.ptr != end || bytes > most_bytes)
         throw error(errc::protocol_violation, "its answer does not begin with a length: " + quoted(unread_));
     while (unread_.size() < head + bytes) fill(limit);
     return take(head, bytes, head + bytes);
