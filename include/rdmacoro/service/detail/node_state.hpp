@@ -285,6 +285,7 @@ private:
             }
             if (peer.open() != nullptr || self->stopped) break;
             if (last.why == errc::canceled) continue;  // the other node's connection is preferred
+            if (!last.why) break;                      // it was made, and has been closed since
             ++peer.tries;
             peer.next_try = self->owner.now() + self->pause_after(peer.tries);
             peer.failure = last.why;
