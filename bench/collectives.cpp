@@ -199,12 +199,13 @@ rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, co
     std::vector<packed_card> cards(size);
     move_all(to_hub, cards.data(), size * sizeof own, false);
     std::vector<unsigned> members;
+    std::vector<rc::node_card> known;
     for (unsigned at = 0; at < size; ++at) {
         members.push_back(at);
-        if (at != rank)
-            links->over().add(
-                rc::decode_card(std::span<const std::byte>(cards[at].bytes).first(cards[at].length)).value());
+        known.push_back(
+            rc::decode_card(std::span<const std::byte>(cards[at].bytes).first(cards[at].length)).value());
     }
+    links->open(known);
     rc::group g(rc::detail::counted_ptr<rc::detail::group_state>(new rc::detail::group_state(
         rc::detail::counted_ptr<rc::detail::rank_links>(links.get()), members, 1, &rc::default_collectives::choose)));
     co_await measure<T>(g, links->over(), asked, found);

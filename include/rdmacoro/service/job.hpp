@@ -4,6 +4,8 @@
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/detail/job_blob.hpp>
 #include <rdmacoro/service/detail/launcher.hpp>
+#include <rdmacoro/service/detail/rank_links_over.hpp>
+#include <rdmacoro/service/group.hpp>
 #include <rdmacoro/service/node.hpp>
 
 #include <chrono>
@@ -30,6 +32,9 @@ struct job_options {
     /// The address of this host, a name or numbers, at which the node listens. Empty: the variable RDMACORO_ADDRESS, and without it
     /// 127.0.0.1 where all ranks are on this host, else the address towards the launcher, or that of the first network interface.
     std::string address{};
+    /// Whether `job::world` is wanted: collectives have connections of their own, for which the process listens once more. The same at all
+    /// ranks.
+    bool groups = true;
     /// `pmix_launcher` of adapters/pmix.hpp, in programs that are linked with PMIx.
     detail::launcher_maker pmix = nullptr;
 };
@@ -38,7 +43,8 @@ namespace detail {
 class job_join;
 }
 
-/// The ranks of a job: processes that one launcher started. A value, independent of the node that joined.
+/// The ranks of a job: processes that one launcher started. A value, independent of the node that joined. Copies and groups share the
+/// connections of collectives, which end with the last of them, and before their scheduler.
 class job {
 public:
     /// Of this process, from 0.
@@ -69,6 +75,20 @@ public:
     /// A line for each rank: its host, its node, where that listens; and what of this process's transports does not listen. For people.
     [[nodiscard]] std::string explain() const;
 
+    /// The group of all ranks, in their order. Throws `errc::invalid_argument` where the job was joined without groups.
+    [[nodiscard]] group world() const;
+
+    /// Awaitable.
+    /// Completes: when what collectives of this rank have sent has arrived, and their connections are closed in good order. Without it, a rank that
+    /// ends may take messages with it that others wait for.
+    /// Buffers: none.
+    /// Concurrency: once, after the last collective; no rank may begin one that this one does not take part in.
+    /// Errors: none. It takes `node_options::close_limit` twice at most.
+    /// Cancellation: closes at once.
+    /// Example:
+    ///     co_await ranks.leave();
+    [[nodiscard]] task<> leave();
+
 private:
     friend class detail::job_join;
 
@@ -83,6 +103,8 @@ private:
     std::vector<std::vector<node_card>> cards_;  // by rank
     std::string launcher_;
     std::string silent_;  // transports that do not listen, a line each
+    detail::counted_ptr<detail::rank_links> links_;
+    group world_;
 };
 
 /// An id for the node of this process, which needs one before it joins: its rank + 1, as the launcher's variables say it (RDMACORO_RANK,
@@ -108,6 +130,11 @@ public:
     void check_reachable(const node_card& card) const;
     /// Gives the cards of this process to all ranks. Ends with the job.
     [[nodiscard]] task<job> exchange(std::vector<node_card> cards);
+    [[nodiscard]] bool wants_groups() const noexcept { return options_.groups; }
+    [[nodiscard]] unsigned rank() const noexcept { return from_->rank(); }
+    [[nodiscard]] unsigned size() const noexcept { return from_->size(); }
+    /// Gives the job its collectives.
+    static void open_world(job& of, counted_ptr<rank_links> links);
     /// The card under which this process knows the rank's node: without shared memory where the launcher speaks of another host.
     [[nodiscard]] node_card reachable_card(const job& of, std::uint32_t rank, std::size_t place = 0) const;
 
@@ -150,9 +177,23 @@ template <transport... Ts>
         with.check_reachable(here.card());
     }
     std::vector<node_card> cards{here.card()};
+    counted_ptr<rank_links_over<Ts...>> links;
+    if (with.wants_groups()) {
+        links = counted_ptr<rank_links_over<Ts...>>(new rank_links_over<Ts...>(with.rank(), with.size(), here));
+        co_await listen_for_job<Ts...>(with, links->over());
+        with.check_reachable(links->over().card());
+        cards.push_back(links->over().card());
+    }
     job made = co_await with.exchange(std::move(cards));
     for (std::uint32_t rank = 0; rank < made.size(); ++rank) {
         if (rank != made.rank()) here.add(with.reachable_card(made, rank));
+    }
+    if (links) {
+        std::vector<node_card> others;
+        for (std::uint32_t rank = 0; rank < made.size(); ++rank)
+            others.push_back(with.reachable_card(made, rank, 1));
+        links->open(others);
+        job_join::open_world(made, counted_ptr<rank_links>(links.get()));
     }
     co_return made;
 }
@@ -184,6 +225,7 @@ template <transport... Ts>
 ///     rdmacoro::node<rdmacoro::shm, rdmacoro::tcp> here(rdmacoro::job_node_id());
 ///     rdmacoro::job ranks = co_await rdmacoro::join_job(here);
 ///     co_await here.peer(ranks.node_of((ranks.rank() + 1) % ranks.size())).send(text);
+///     co_await ranks.world().allreduce(rdmacoro::in_place, numbers, std::plus<>{});
 template <transport... Ts>
 [[nodiscard]] task<job> join_job(node<Ts...>& here, job_options options = {}) {
     detail::launch_environment from = detail::launch_environment::own();

@@ -74,6 +74,8 @@ public:
         return f(static_cast<node_record_over<T>&>(of).end);
     }
 
+    [[nodiscard]] const domains& in() const noexcept { return in_; }
+
     template <class F>
     void handle(F f) {
         const auto shared = std::make_shared<F>(std::move(f));

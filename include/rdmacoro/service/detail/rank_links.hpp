@@ -37,6 +37,8 @@ public:
 
     // ---- connections
 
+    /// Awaits that what was sent has arrived, and closes all connections.
+    [[nodiscard]] virtual task<> close() = 0;
     /// Begins to connect; `attached` or `lost` follows.
     virtual void begin_connect(unsigned rank) = 0;
     /// How the connection to a rank came about, for people.
@@ -49,6 +51,9 @@ public:
     void attached(unsigned rank, rank_link& link) noexcept;
     /// The connection has ended, or could not be made. What waits for it fails.
     void ended(unsigned rank, std::error_code why) noexcept;
+
+    /// The rank has closed the connection in good order: what it sent before can still be received.
+    void left(unsigned rank) noexcept;
 
     // ---- groups
 

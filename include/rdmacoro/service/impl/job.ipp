@@ -19,6 +19,16 @@ RDMACORO_COLD std::size_t job::checked(std::uint32_t rank) const {
     return rank;
 }
 
+RDMACORO_COLD group job::world() const {
+    if (!world_) throw error(errc::invalid_argument, "job: it was joined without groups (job_options::groups)");
+    return world_;
+}
+
+RDMACORO_COLD task<> job::leave() {
+    const detail::counted_ptr<detail::rank_links> links = links_;
+    if (links) co_await links->close();
+}
+
 RDMACORO_COLD std::string job::explain() const {
     std::string text = std::to_string(size()) + (size() == 1 ? " rank" : " ranks") + " on " +
                        std::to_string(host_count_) + (host_count_ == 1 ? " host" : " hosts") +
@@ -178,6 +188,14 @@ RDMACORO_COLD node_card job_join::reachable_card(const job& of, std::uint32_t ra
     if (of.host_of(rank) != of.host_of(of.rank()))
         std::erase_if(card.urls, [](const std::string& url) { return url.starts_with("shm://"); });
     return card;
+}
+
+RDMACORO_COLD void job_join::open_world(job& of, counted_ptr<rank_links> links) {
+    links->set_hosts({of.hosts_.begin(), of.hosts_.end()});
+    std::vector<unsigned> all(of.size());
+    for (unsigned rank = 0; rank < of.size(); ++rank) all[rank] = rank;
+    of.world_ = group(counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
+    of.links_ = std::move(links);
 }
 
 }  // namespace detail
