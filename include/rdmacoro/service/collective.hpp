@@ -68,7 +68,7 @@ private:
 
 }  // namespace detail
 
-/// One rank's part of a running collective: who it is, where its memory lies, and transfers with the other ranks. Made by `group`; an
+/// One rank's part of a running collective: its rank, where its memory lies, and transfers with the other ranks. Made by `group`; an
 /// algorithm gets it as its argument.
 ///
 /// Memory. `data()` is the whole of `broadcast`, `reduce` (at every rank), `allreduce`, `scan` and `exscan`, with this rank's contribution in
@@ -205,7 +205,7 @@ private:
     local_stop_source& stop_;
 };
 
-/// A transfer that has begun.
+/// A transfer that has begun. See `collective::sending`.
 template <class Operation>
 class collective::transfer {
 public:
@@ -235,7 +235,7 @@ protected:
     Operation operation_;
 
 private:
-    /// An exception unwinds the algorithm: waits until nobody uses its memory.
+    /// An exception unwinds the algorithm: waits until neither a device nor a peer uses its memory.
     [[gnu::cold]] void abandon() {
         local_stop_source stopped;
         stopped.request_stop();

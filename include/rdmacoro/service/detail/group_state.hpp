@@ -67,7 +67,7 @@ public:
     void revoke(const group_failure& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
-    /// Awaits the agreement on who is left. Ends with them, as ranks of the job, and the context of their group.
+    /// Awaits the agreement on the ranks that are left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;
         std::uint32_t context = 0;
@@ -127,9 +127,9 @@ private:
     std::uint32_t entered_ = 0;
     intrusive_list<running_collective> running_;
     std::optional<group_failure> failure_;
-    std::vector<unsigned> gone_;  // whose connection has ended, for whatever reason; sorted
+    std::vector<unsigned> gone_;  // ranks without a connection any more, for whatever reason; sorted
 
-    // Who answered `ask`, with the number of its last collective.
+    // The answers to `ask`: the number of the rank's last collective.
     struct progress {
         bool known = false;
         std::uint64_t entered = 0;

@@ -101,7 +101,7 @@ private:
 
     std::vector<generation> born_ = std::vector<generation>(this->size());
     event opened_;
-    event never_;  // set by nobody: a wait ends when the node stops
+    event never_;  // never set: a wait ends when the node stops
     node<Ts...> node_;
     task_group connecting_;
 };
