@@ -3,7 +3,9 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +16,11 @@
 #include <vector>
 
 namespace rc = rdmacoro;
+#if RDMACORO_WITH_TCP
 using node = rc::node<rc::shm, rc::tcp>;
+#else
+using node = rc::node<rc::shm>;
+#endif
 
 /// The rows of one rank, and one more at both ends that belong to its neighbours.
 struct strip {
