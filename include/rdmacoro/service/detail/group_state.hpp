@@ -67,6 +67,8 @@ public:
     void revoke(const group_failure& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
+    /// Another rank has given a collective up: awaits, for a short time, the word that says why.
+    [[nodiscard]] static task<> find_failure(group_state* self);
     /// Awaits the agreement on who is left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;
@@ -79,6 +81,8 @@ public:
     [[nodiscard]] const algorithm* forced(collective_kind kind) const noexcept {
         return forced_[static_cast<std::size_t>(kind)];
     }
+
+    void choose_by(algorithm_choice by) noexcept { choice = by; }
 
     algorithm_choice choice;
     bool checks;  ///< whether ranks compare what they ask for before each collective
@@ -100,6 +104,10 @@ private:
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);
     }
+    /// What a rank that asks for the decision is told.
+    [[nodiscard]] group_word decision_word() const;
+    void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
+    void decide(agreement found);
     void answer_entered(unsigned to) { send(to, word_kind::entered, entered_); }
 
     counted_ptr<rank_links> links_;

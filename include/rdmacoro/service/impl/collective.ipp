@@ -53,7 +53,8 @@ RDMACORO_COLD void collective::transfer_failed(const detail::rank_peer& with, st
         if (first && !of_.failure()) canceled_ = true;
         return;
     }
-    of_.transfer_failed(of_.rank_of(with.rank), why);
+    // The sender is alive: its own collective has failed, and it says why by a word that may come later than this.
+    if (why != errc::peer_canceled) of_.transfer_failed(of_.rank_of(with.rank), why);
     own_stop_.request_stop();
 }
 

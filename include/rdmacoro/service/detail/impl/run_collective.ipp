@@ -145,6 +145,11 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         }
         of->revoke(why);
     }
+    if (c.has_failed() && !of->failure()) {
+        co_await without_stop(group_state::find_failure(of));
+        failed = nullptr;
+        c.check();
+    }
     std::rethrow_exception(failed);
     co_return;  // makes it a coroutine where the branch above is left out
 }
@@ -163,16 +168,21 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
                           call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type};
-    std::vector<collective_claim> all(size);
-    all[of->rank()] = mine;
+    std::vector<collective_claim> all;
+    std::exception_ptr failed;
+    try {
+        all.resize(size);
+        all[of->rank()] = mine;
+    } catch (...) {
+        failed = std::current_exception();
+    }
     collective_call exchange;
     exchange.kind = collective_kind::allgather;
     exchange.out = reinterpret_cast<std::byte*>(all.data());
     exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
     collective c(*of, exchange, around);
-    std::exception_ptr failed;
     try {
-        co_await bruck_allgather(c);
+        if (!failed) co_await bruck_allgather(c);
     } catch (...) {
         failed = std::current_exception();
     }
@@ -216,13 +226,17 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
     call.bind_operation();
     std::optional<scratch> offsets;
     std::optional<scratch> work;
-    prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
-    const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
-    collective c(*of, call, around);
     std::exception_ptr failed;
     try {
+        prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
+    } catch (...) {
+        failed = std::current_exception();  // entered all the same: the other ranks are told
+    }
+    const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
+    collective c(*of, call, around);
+    try {
         c.check();
-        if (how != nullptr) co_await how->run(c);
+        if (how != nullptr && !failed) co_await how->run(c);
     } catch (...) {
         failed = std::current_exception();
     }
