@@ -50,11 +50,9 @@ public:
 
     // ---- collectives
 
-    /// The number of the next collective, which begins now.
-    [[nodiscard]] std::uint32_t enter(running_collective& begins) {
-        running_.push_back(begins);
-        return ++entered_;
-    }
+    /// The number of the next collective, which begins now: taken before anything is awaited, so that all ranks number alike.
+    [[nodiscard]] std::uint32_t next_number() noexcept { return ++entered_; }
+    void enter(running_collective& begins) noexcept { running_.push_back(begins); }
     [[nodiscard]] const std::optional<group_failure>& failure() const noexcept { return failure_; }
 
     // ---- the end

@@ -8,11 +8,16 @@
 namespace rdmacoro {
 
 RDMACORO_DECL collective::collective(detail::group_state& of, const detail::collective_call& call,
-                                     local_stop_token around) noexcept
-    : of_(of), call_(call), rank_(of.rank()), size_(of.size()), stop_(own_stop_) {
+                                     local_stop_token around, std::uint32_t number, unsigned phase) noexcept
+    : of_(of),
+      call_(call),
+      rank_(of.rank()),
+      size_(of.size()),
+      number_(number),
+      tag_(detail::group_tag(of.context(), number, phase)),
+      stop_(own_stop_) {
     call_.bind_operation();
-    number_ = of.enter(*this);
-    tag_ = detail::group_tag(of.context(), number_, 0);
+    of.enter(*this);
     own_stop_.follow(around);
     if (own_stop_.stop_requested()) canceled_ = failed_ = true;
     if (of.failure()) {

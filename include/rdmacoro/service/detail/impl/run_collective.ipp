@@ -163,7 +163,7 @@ RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
 }
 
 /// Every rank tells every other one what it was asked for. Throws where they differ.
-RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around) {
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around, std::uint32_t number) {
     const unsigned size = of->size();
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
@@ -180,7 +180,7 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     exchange.kind = collective_kind::allgather;
     exchange.out = reinterpret_cast<std::byte*>(all.data());
     exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
-    collective c(*of, exchange, around);
+    collective c(*of, exchange, around, number, 1);
     try {
         if (!failed) co_await bruck_allgather(c);
     } catch (...) {
@@ -220,9 +220,10 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
     if (call.root >= size)
         throw error(errc::invalid_argument, "group: root " + std::to_string(call.root) + " of " +
                                                 std::to_string(size) + " ranks");
+    const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
     if (of->checks && size > 1) [[unlikely]]
-        co_await compare_calls(of.get(), call, around);
+        co_await compare_calls(of.get(), call, around, number);
     call.bind_operation();
     std::optional<scratch> offsets;
     std::optional<scratch> work;
@@ -233,7 +234,7 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
         failed = std::current_exception();  // entered all the same: the other ranks are told
     }
     const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
-    collective c(*of, call, around);
+    collective c(*of, call, around, number, 0);
     try {
         c.check();
         if (how != nullptr && !failed) co_await how->run(c);
