@@ -3,6 +3,7 @@
 // The ranks of a job in one process, on one scheduler, for tests of collectives.
 
 #include "support/nodes.hpp"
+#include "support/run.hpp"
 
 #include <rdmacoro/service/detail/rank_links_over.hpp>
 #include <rdmacoro/service/group.hpp>
@@ -21,15 +22,16 @@ class ranks {
 public:
     using links_type = detail::rank_links_over<T>;
 
-    /// `hosts[r]`: the host that rank `r` is taken to be on; empty: all on one.
-    explicit ranks(unsigned size, std::vector<unsigned> hosts = {}, const node_options& options = usual())
+    /// `hosts[r]`: the host that rank `r` is taken to be on; empty: all on one. `network`: how each rank's domain behaves, over `sim`.
+    explicit ranks(unsigned size, std::vector<unsigned> hosts = {}, const node_options& options = usual(),
+                   const sim_options& network = {})
         : hosts_(std::move(hosts)) {
         scheduler& on = detail::running_scheduler();
         for (unsigned rank = 0; rank < size; ++rank) {
             node_options own = options;
             own.born = static_cast<generation>(1000 + rank);
             if constexpr (std::is_same_v<T, sim>) {
-                domains_.push_back(std::make_unique<sim::domain>(on));
+                domains_.push_back(std::make_unique<sim::domain>(on, network));
                 links_.emplace_back(new links_type(on, rank, size, own, *domains_.back()));
             } else {
                 links_.emplace_back(new links_type(on, rank, size, own));
@@ -53,14 +55,17 @@ public:
         for (auto& one : links_) {
             std::vector<unsigned> members;
             for (unsigned rank = 0; rank < links_.size(); ++rank) members.push_back(rank);
-            groups_.emplace_back(detail::counted_ptr<detail::group_state>(
-                new detail::group_state(detail::counted_ptr<detail::rank_links>(one.get()), std::move(members),
-                                        1, &default_collectives::choose)));
+            states_.push_back(new detail::group_state(detail::counted_ptr<detail::rank_links>(one.get()),
+                                                      std::move(members), 1, &default_collectives::choose));
+            groups_.emplace_back(detail::counted_ptr<detail::group_state>(states_.back()));
         }
     }
 
     [[nodiscard]] group& at(unsigned rank) { return groups_[rank]; }
     [[nodiscard]] links_type& links(unsigned rank) { return *links_[rank]; }
+    /// Of its group, which must be there still.
+    [[nodiscard]] detail::group_state& state(unsigned rank) { return *states_[rank]; }
+    [[nodiscard]] sim::domain& network_of(unsigned rank) { return *domains_[rank]; }
     [[nodiscard]] unsigned size() const { return static_cast<unsigned>(links_.size()); }
 
     /// `body(group)` at every rank at a time.
@@ -70,9 +75,24 @@ public:
         for (group& one : groups_) all.spawn([&body, &one] { return body(one); });
         co_await all.join();
     }
-    /// This rank dies: its connections end at once.
-    void kill(unsigned rank) {
-        groups_[rank] = group();
+    /// This rank dies, over `sim`: its connections end at once, and later nothing reaches it any more. The peers of a node that is
+    /// silent already are told nothing.
+    task<> kill(unsigned rank) {
+        for (int times = 0; times < 3; ++times) {
+            for (unsigned other = 0; other < size(); ++other) {
+                if (other != rank) domains_[rank]->drop_links_to(*domains_[other]);
+            }
+            co_await sleep_for(std::chrono::microseconds(times == 0 ? 5 : 50));
+        }
+        domains_[rank]->set_silent(true);
+    }
+    /// This rank's program lets go of its group.
+    void leave(unsigned rank) { groups_[rank] = group(); }
+    /// This rank's program ends, in good order. Groups that it has let go are gone; others go on and fail.
+    task<> end(unsigned rank) {
+        leave(rank);
+        links_[rank]->stop();
+        co_await links_[rank]->over().close();
         links_[rank].reset();
     }
 
@@ -80,7 +100,18 @@ private:
     std::vector<unsigned> hosts_;
     std::vector<std::unique_ptr<sim::domain>> domains_;
     std::vector<detail::counted_ptr<links_type>> links_;
+    std::vector<detail::group_state*> states_;
     std::vector<group> groups_;
 };
+
+/// Runs `body(world)` in a simulated network, in virtual time: what waits in vain ends with an error.
+template <class F>
+void run_simulated(const sim_world_options& options, F body) {
+    sim_world world(options);
+    scheduler on{impatient{}, world.time()};
+    on.run([](sim_world& in, F& run) -> task<> {
+        co_await timeout(run(in), std::chrono::minutes(10));
+    }(world, body));
+}
 
 }  // namespace rdmacoro::test

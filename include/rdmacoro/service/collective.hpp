@@ -82,7 +82,9 @@ private:
 class collective final : private detail::running_collective {
 public:
     /// For `group`. `around`: the token of the task that waits for it. The call is borrowed.
-    collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around) noexcept;
+    /// `number`: in the group; `phase`: tells its messages from those of others of that number.
+    collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around,
+               std::uint32_t number, unsigned phase) noexcept;
     /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in
     /// `whole`, this one among them, in order; empty: all. Both are borrowed. The messages of steps at the same pair of ranks keep their order.
     collective(collective& whole, std::span<const unsigned> members, const detail::collective_call& call) noexcept;
@@ -197,7 +199,6 @@ private:
     unsigned rank_;
     unsigned size_;
     std::uint32_t number_ = 0;
-    unsigned phase_ = 0;
     tag_type tag_ = 0;
     bool failed_ = false;
     bool canceled_ = false;

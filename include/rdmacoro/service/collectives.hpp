@@ -203,7 +203,7 @@ struct recursive_doubling {
     }
 };
 
-/// With ranks at halving distances, each step half of what is left.
+/// With ranks at halving distances, each step half of what is left. Not in the order of ranks: the most distant ones combine first.
 template <class Limit = any_length>
 struct recursive_halving {
     /// As `flat_tree::of`.
@@ -211,7 +211,7 @@ struct recursive_halving {
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using namespace detail;
         if constexpr (K == collective_kind::reduce_scatter)
-            return make_algorithm<Limit, can::order | can::repeat | can::one_host | can::no_part>(
+            return make_algorithm<Limit, can::repeat | can::one_host | can::no_part>(
                 "recursive_halving", &halving_reduce_scatter);
         return {};
     }

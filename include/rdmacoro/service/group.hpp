@@ -166,6 +166,7 @@ public:
         call.uneven = true;
         if (rank() == from.rank) {
             need_counts(counts, std::ranges::size(all), "scatterv");
+            need(std::ranges::size(mine), counts[rank()], "scatterv");
             call.in_counts = counts;
         }
         return run(call);
@@ -204,6 +205,7 @@ public:
         call.uneven = true;
         if (rank() == to.rank) {
             need_counts(counts, std::ranges::size(all), "gatherv");
+            need(std::ranges::size(mine), counts[rank()], "gatherv");
             call.out_counts = counts;
         }
         return run(call);

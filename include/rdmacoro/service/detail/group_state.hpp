@@ -50,11 +50,9 @@ public:
 
     // ---- collectives
 
-    /// The number of the next collective, which begins now.
-    [[nodiscard]] std::uint32_t enter(running_collective& begins) {
-        running_.push_back(begins);
-        return ++entered_;
-    }
+    /// The number of the next collective, which begins now: taken before anything is awaited, so that all ranks number alike.
+    [[nodiscard]] std::uint32_t next_number() noexcept { return ++entered_; }
+    void enter(running_collective& begins) noexcept { running_.push_back(begins); }
     [[nodiscard]] const std::optional<group_failure>& failure() const noexcept { return failure_; }
 
     // ---- the end
@@ -67,6 +65,8 @@ public:
     void revoke(const group_failure& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
+    /// Another rank has given a collective up: awaits, for a short time, the word that says why.
+    [[nodiscard]] static task<> find_failure(group_state* self);
     /// Awaits the agreement on the ranks that are left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;
@@ -114,6 +114,10 @@ private:
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);
     }
+    /// What a rank that asks for the decision is told.
+    [[nodiscard]] group_word decision_word() const;
+    void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
+    void decide(agreement found);
     void answer_entered(unsigned to) { send(to, word_kind::entered, entered_); }
 
     counted_ptr<rank_links> links_;

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/protocol/requests.hpp>
 
 #include <cstddef>
 #include <span>
 #include <system_error>
 
 namespace rdmacoro::detail {
+
+class rank_links;
 
 /// A connection that sends and receives for another rank. One virtual call for each message.
 class rank_link {
@@ -20,14 +23,17 @@ public:
     virtual void cancel_send(send_request& r) noexcept = 0;
     virtual void receive(receive_request& r) noexcept = 0;
     virtual void cancel_receive(receive_request& r) noexcept = 0;
-    /// Drops the stored messages that match. Answers how many; throws `std::bad_alloc`.
-    virtual std::size_t discard(tag_match which) = 0;
+    /// Drops the stored messages of groups that are revoked or were left. Throws `std::bad_alloc`.
+    virtual void drop_stale(const rank_links& of) = 0;
     /// How many messages wait for a receive.
     [[nodiscard]] virtual std::size_t unread() noexcept = 0;
 
 protected:
     ~rank_link() = default;
 };
+
+/// Whether a message with that tag will never be received. By `rank_links`.
+[[nodiscard]] bool is_stale(const rank_links& at, tag_type tag) noexcept;
 
 /// Over an endpoint, which outlives it.
 template <class Endpoint>
@@ -39,14 +45,26 @@ public:
     void cancel_send(send_request& r) noexcept override { link_.cancel_send(r); }
     void receive(receive_request& r) noexcept override { begin_receive(link_, r); }
     void cancel_receive(receive_request& r) noexcept override { detail::cancel_receive(link_, r); }
-    std::size_t discard(tag_match which) override { return link_.mailbox().discard(link_.source(), which); }
+    void drop_stale(const rank_links& of) override {
+        mailbox_base& box = link_.mailbox();
+        bool found = true;
+        while (found) {
+            tag_type stale = 0;
+            found = false;
+            box.matching().each_stored(link_.source(), [&](const unexpected_message& m) {
+                if (found || !is_stale(of, m.tag)) return;
+                found = true;
+                stale = m.tag;
+            });
+            if (found) static_cast<void>(box.discard(link_.source(), stale));
+        }
+    }
     [[nodiscard]] std::size_t unread() noexcept override { return link_.mailbox().matching().unexpected(); }
 
 private:
     typename Endpoint::connection_type& link_;
 };
 
-class rank_links;
 class rank_send;
 class rank_receive;
 
@@ -95,13 +113,11 @@ private:
     rank_peer* peer_;
 };
 
-/// A receive from another rank. If it is canceled its message is dropped when it comes.
+/// A receive from another rank. If it is canceled its group is revoked, and its message is dropped with all others of that group.
 class rank_receive final : public basic_operation<rank_receive, received, receive_request> {
 public:
     rank_receive(rank_peer& from, scheduler& on, std::span<std::byte> into, tag_type tag) noexcept
-        : basic_operation(&on, tag_match(tag), peer_id{0}, mutable_buffers(into), nullptr), peer_(&from) {
-        this->discards_ = true;
-    }
+        : basic_operation(&on, tag_match(tag), peer_id{0}, mutable_buffers(into), nullptr), peer_(&from) {}
     rank_receive(rank_receive&& other) noexcept
         : basic_operation(std::move(other), nullptr), peer_(other.peer_) {}
 

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,13 +62,20 @@ public:
     [[nodiscard]] std::uint32_t next_context() const noexcept { return next_context_; }
     /// That context has been given away, to a group that this process is perhaps not in.
     void reserve_context(std::uint64_t context) noexcept {
-        if (context >= next_context_) next_context_ = static_cast<std::uint32_t>(context + 1);
+        if (context < next_context_) return;
+        next_context_ = static_cast<std::uint32_t>(context + 1);
+        // Groups that this process is not in have nothing to tell it.
+        std::erase_if(revoked_, [this](const auto& one) { return one.first < next_context_; });
     }
     /// From now on words about its context go to it. Throws `errc::no_resources` when there are no contexts left.
     void enter(group_state& group);
     void leave(group_state& group) noexcept;
-    /// Drops what has come for contexts that are revoked.
-    void drop_stale();
+    /// Drops what has come for groups that are revoked or were left.
+    void drop_stale() noexcept;
+    /// Whether a message of that context will never be received.
+    [[nodiscard]] bool is_stale(std::uint32_t context) const noexcept;
+    /// Of a group that is left with its decision on who shrinks: ranks that ask later are answered, as far as the last few of them go.
+    void keep_decision(group_word done) noexcept;
 
     // ---- words
 
@@ -88,9 +96,13 @@ private:
     std::vector<unsigned> hosts_;
     std::uint32_t next_context_ = 1;
     std::unordered_map<std::uint32_t, group_state*> groups_;
-    /// Failures of contexts that this process has not entered yet, or has left.
-    std::unordered_map<std::uint32_t, group_failure> revoked_;
-    bool stale_ = false;  // messages of revoked contexts may be stored
+    /// Failures of contexts that this process has not entered yet.
+    struct early_failure {
+        unsigned from = 0;  // a rank of the job
+        group_failure why;
+    };
+    std::unordered_map<std::uint32_t, early_failure> revoked_;
+    std::deque<group_word> decisions_;
     struct outgoing {
         std::vector<group_word> words;
         bool sending = false;

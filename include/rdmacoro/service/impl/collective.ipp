@@ -8,10 +8,15 @@
 namespace rdmacoro {
 
 RDMACORO_DECL collective::collective(detail::group_state& of, const detail::collective_call& call,
-                                     local_stop_token around) noexcept
-    : of_(of), call_(call), rank_(of.rank()), size_(of.size()), stop_(own_stop_) {
-    number_ = of.enter(*this);
-    tag_ = detail::group_tag(of.context(), number_, 0);
+                                     local_stop_token around, std::uint32_t number, unsigned phase) noexcept
+    : of_(of),
+      call_(call),
+      rank_(of.rank()),
+      size_(of.size()),
+      number_(number),
+      tag_(detail::group_tag(of.context(), number, phase)),
+      stop_(own_stop_) {
+    of.enter(*this);
     own_stop_.follow(around);
     if (own_stop_.stop_requested()) canceled_ = failed_ = true;
     if (of.failure()) {
@@ -52,7 +57,8 @@ RDMACORO_COLD void collective::transfer_failed(const detail::rank_peer& with, st
         if (first && !of_.failure()) canceled_ = true;
         return;
     }
-    of_.transfer_failed(of_.rank_of(with.rank), why);
+    // The sender is alive: its own collective has failed, and it says why by a word that may come later than this.
+    if (why != errc::peer_canceled) of_.transfer_failed(of_.rank_of(with.rank), why);
     own_stop_.request_stop();
 }
 

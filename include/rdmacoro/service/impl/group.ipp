@@ -49,8 +49,9 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     }
     whole.state().links().reserve_context(context);
     if (color == no_color) co_return group();
-    std::stable_sort(members.begin(), members.end(),
-                     [&](unsigned a, unsigned b) { return all[a].key < all[b].key; });
+    std::sort(members.begin(), members.end(), [&](unsigned a, unsigned b) {
+        return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
+    });
     for (unsigned& member : members) member = whole.rank_in_job(member);
     co_return group(detail::counted_ptr<detail::group_state>(
         new detail::group_state(whole.state().shared_links(), std::move(members),

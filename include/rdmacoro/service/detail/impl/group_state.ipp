@@ -48,7 +48,10 @@ RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vecto
     }
 }
 
-RDMACORO_COLD group_state::~group_state() { links_->leave(*this); }
+RDMACORO_COLD group_state::~group_state() {
+    if (decision_) links_->keep_decision(decision_word());
+    links_->leave(*this);
+}
 
 RDMACORO_COLD unsigned group_state::rank_of(unsigned of_job) const noexcept {
     if (of_job < size() && members_[of_job] == of_job) return of_job;
@@ -99,6 +102,7 @@ RDMACORO_COLD void group_state::revoke(const group_failure& why) {
     });
     if (!first) return;
     for (running_collective* at = running_.front(); at != nullptr; at = running_.next(*at)) at->revoked();
+    links_->drop_stale();
     changed_.set();
     changed_.reset();
 }
@@ -116,18 +120,17 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             break;
         case word_kind::shrink_ask:
             if (decision_) {
-                std::vector<unsigned> without;
-                for (unsigned at = 0; at < size(); ++at) {
-                    if (!std::binary_search(decision_->left.begin(), decision_->left.end(), at))
-                        without.push_back(at);
-                }
-                send(from, word_kind::shrink_done, decision_->context, without);
+                tell_decision(from);
                 break;
             }
             asked_by_.resize(size());
             asked_by_[from] = true;
             break;
         case word_kind::shrink_ready:
+            if (decision_) {
+                tell_decision(from);
+                break;
+            }
             ready_.resize(size());
             ready_[from] = true;
             context_wanted_ = std::max(context_wanted_, static_cast<std::uint32_t>(word.number));
@@ -138,17 +141,39 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             break;
         case word_kind::shrink_done:
             if (!decision_ && word.number != 0 && word.number >> context_bits == 0) {
-                decision_.emplace();
-                decision_->context = static_cast<std::uint32_t>(word.number);
+                agreement found;
+                found.context = static_cast<std::uint32_t>(word.number);
                 for (unsigned at = 0; at < size(); ++at) {
-                    if (!std::binary_search(word.lost.begin(), word.lost.end(), at))
-                        decision_->left.push_back(at);
+                    if (!std::binary_search(word.lost.begin(), word.lost.end(), at)) found.left.push_back(at);
                 }
+                decide(std::move(found));
             }
             break;
     }
     changed_.set();
     changed_.reset();
+}
+
+RDMACORO_COLD group_word group_state::decision_word() const {
+    group_word word;
+    word.kind = static_cast<std::uint8_t>(word_kind::shrink_done);
+    word.context = context_;
+    word.number = decision_->context;
+    word.by = rank_;
+    for (unsigned at = 0; at < size(); ++at) {
+        if (!std::binary_search(decision_->left.begin(), decision_->left.end(), at)) word.lost.push_back(at);
+    }
+    return word;
+}
+
+/// Tells it to the ranks that have asked for it, or were asked by this one; to those that ask later, then.
+RDMACORO_COLD void group_state::decide(agreement found) {
+    decision_ = std::move(found);
+    ready_.resize(size());
+    asked_by_.resize(size());
+    for (unsigned at = 0; at < size(); ++at) {
+        if (at != rank_ && (ready_[at] || asked_by_[at])) tell_decision(at);
+    }
 }
 
 RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
@@ -172,14 +197,35 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
         static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
     }
     std::vector<unsigned> absent;
+    // Of ranks that did not answer yet when the group was revoked by another one nothing is known.
+    const bool asked_all = !self->failure_;
     for (unsigned at = 0; at < self->size(); ++at) {
-        if (!self->progress_[at].known || self->progress_[at].entered < number) absent.push_back(at);
+        const progress& of = self->progress_[at];
+        if (of.known ? of.entered < number : asked_all) absent.push_back(at);
     }
     co_return absent;
 }
 
-/// The lowest rank that is left decides. It asks every other one, which answers once its caller wants to know; a rank that has been told a
-/// decision repeats it to the next one that asks, so that all that are left agree even if the deciding rank dies after it has told some.
+RDMACORO_COLD task<> group_state::find_failure(group_state* self) {
+    constexpr duration patience = std::chrono::seconds(1);
+    const time_point until = self->links_->owner().now() + patience;
+    while (!self->failure_) {
+        const duration left = until - self->links_->owner().now();
+        if (left > duration::zero()) {
+            static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
+            continue;
+        }
+        group_failure why;
+        why.why = make_error_code(group_errc::revoked);
+        why.by = self->rank_;
+        why.text = "another rank has canceled its message";
+        self->revoke(why);
+    }
+}
+
+/// The lowest rank that is left decides. It asks every other one, which answers once its caller wants to know. A rank that knows a
+/// decision tells it to all that have asked, were asked or ask later, also when it has let the group go: all that are left agree even if the
+/// deciding rank dies after it has told some, and a rank that another one has lost hears that it is left out.
 RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self) {
     if (!self->failure_) {
         group_failure why;
@@ -210,17 +256,11 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
-                self->decision_ = std::move(found);
-                for (const unsigned to : self->decision_->left) {
-                    if (to != self->rank_)
-                        self->send(to, word_kind::shrink_done, self->decision_->context, self->gone_);
-                }
+                self->decide(std::move(found));
                 break;
             }
-        } else if (told != decides && (self->asked_by_[decides] || told == self->size())) {
+        } else if (told != decides || self->asked_by_[decides]) {
             told = decides;
-            self->send(decides, word_kind::shrink_ready, self->links_->next_context(), self->gone_);
-        } else if (self->asked_by_[decides]) {
             self->asked_by_[decides] = false;
             self->send(decides, word_kind::shrink_ready, self->links_->next_context(), self->gone_);
         }

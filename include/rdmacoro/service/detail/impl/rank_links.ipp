@@ -5,6 +5,8 @@
 #include <rdmacoro/service/detail/group_state.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -84,27 +86,53 @@ RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (group.context() >> context_bits != 0)
         throw error(errc::no_resources, "group: a job has at most " +
                                             std::to_string((1u << context_bits) - 1) + " groups");
-    groups_.emplace(group.context(), &group);
-    next_context_ = std::max(next_context_, group.context() + 1);
+    if (!groups_.emplace(group.context(), &group).second)
+        throw error(errc::invalid_argument, "group: this rank has two groups of one number: it split or shrank two "
+                                            "at a time");
     const auto early = revoked_.find(group.context());
-    if (early == revoked_.end()) return;
-    const group_failure why = std::move(early->second);
-    revoked_.erase(early);
-    group.revoke(why);
+    std::optional<group_failure> why;
+    if (early != revoked_.end() && group.rank_of(early->second.from) != group.size())
+        why = std::move(early->second.why);
+    reserve_context(group.context());
+    drop_stale();
+    if (why) group.revoke(*why);
 }
 
 RDMACORO_COLD void rank_links::leave(group_state& group) noexcept {
     const auto at = groups_.find(group.context());
-    if (at != groups_.end() && at->second == &group) groups_.erase(at);
+    if (at == groups_.end() || at->second != &group) return;
+    groups_.erase(at);
+    if (group.failure()) drop_stale();
 }
 
-RDMACORO_COLD void rank_links::drop_stale() {
+RDMACORO_COLD bool rank_links::is_stale(std::uint32_t context) const noexcept {
+    if (context == 0) return false;  // a word
+    const auto at = groups_.find(context);
+    return at != groups_.end() ? at->second->failure().has_value() : context < next_context_;
+}
+RDMACORO_COLD bool is_stale(const rank_links& at, tag_type tag) noexcept {
+    return at.is_stale(static_cast<std::uint32_t>(tag >> (64 - context_bits)));
+}
+
+RDMACORO_COLD void rank_links::drop_stale() noexcept {
     for (unsigned at = 0; at < size_; ++at) {
         rank_link* const link = peers_[at].link;
         if (link == nullptr || link->unread() == 0) continue;
-        for (const auto& [context, of] : groups_) {
-            if (of->failure()) static_cast<void>(link->discard(of_context(context)));
+        try {
+            link->drop_stale(*this);
+        } catch (const std::bad_alloc&) {
+            return;  // they wait for the next time
         }
+    }
+}
+
+RDMACORO_COLD void rank_links::keep_decision(group_word done) noexcept {
+    constexpr std::size_t most = 64;
+    try {
+        if (decisions_.size() == most) decisions_.pop_front();
+        decisions_.push_back(std::move(done));
+    } catch (const std::bad_alloc&) {
+        return;  // a rank that asks for it waits until it loses this one
     }
 }
 
@@ -142,9 +170,14 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
     }
     // Of a group that this process has not entered yet, or has left.
     constexpr std::size_t most_early = 1024;
-    if (word->kind == static_cast<std::uint8_t>(word_kind::revoke) && word->context >= next_context_ &&
-        revoked_.size() < most_early)
-        revoked_.emplace(word->context, failure_of(*word));
+    const auto kind = static_cast<word_kind>(word->kind);
+    if (kind == word_kind::revoke && word->context >= next_context_ && revoked_.size() < most_early) {
+        revoked_.emplace(word->context, early_failure{from, failure_of(*word)});
+    } else if (kind == word_kind::shrink_ask || kind == word_kind::shrink_ready) {
+        for (const group_word& done : decisions_) {
+            if (done.context == word->context) send_word(from, done);
+        }
+    }
     return true;
 }
 

@@ -154,6 +154,11 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         }
         of->revoke(why);
     }
+    if (c.has_failed() && !of->failure()) {
+        co_await without_stop(group_state::find_failure(of));
+        failed = nullptr;
+        c.check();
+    }
     std::rethrow_exception(failed);
     co_return;  // makes it a coroutine where the branch above is left out
 }
@@ -167,21 +172,26 @@ RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
 }
 
 /// Every rank tells every other one what it was asked for. Throws where they differ.
-RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around) {
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around, std::uint32_t number) {
     const unsigned size = of->size();
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
                           call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type};
-    std::vector<collective_claim> all(size);
-    all[of->rank()] = mine;
+    std::vector<collective_claim> all;
+    std::exception_ptr failed;
+    try {
+        all.resize(size);
+        all[of->rank()] = mine;
+    } catch (...) {
+        failed = std::current_exception();
+    }
     collective_call exchange;
     exchange.kind = collective_kind::allgather;
     exchange.out = reinterpret_cast<std::byte*>(all.data());
     exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
-    collective c(*of, exchange, around);
-    std::exception_ptr failed;
+    collective c(*of, exchange, around, number, 1);
     try {
-        co_await bruck_allgather(c);
+        if (!failed) co_await bruck_allgather(c);
     } catch (...) {
         failed = std::current_exception();
     }
@@ -220,18 +230,24 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (call.root >= size)
         throw error(errc::invalid_argument, "group: root " + std::to_string(call.root) + " of " +
                                                 std::to_string(size) + " ranks");
+    const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
-    if (of->checks && size > 1) co_await compare_calls(of.get(), call, around);
+    if (of->checks && size > 1)
+        co_await compare_calls(of.get(), call, around, number);
     call.bind_operation();
     std::optional<scratch> offsets;
     std::optional<scratch> work;
-    prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
-    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
-    collective c(*of, call, around);
     std::exception_ptr failed;
     try {
+        prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
+    } catch (...) {
+        failed = std::current_exception();  // entered all the same: the other ranks are told
+    }
+    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
+    collective c(*of, call, around, number, 0);
+    try {
         c.check();
-        if (how != nullptr) co_await how->run(c);
+        if (how != nullptr && !failed) co_await how->run(c);
     } catch (...) {
         failed = std::current_exception();
     }
@@ -241,10 +257,11 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
 
 /// A call that needs nothing but the caller's memory.
 RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call call) {
+    const std::uint32_t number = of->next_number();
     call.bind_operation();
     if (call.in != nullptr && call.in != call.out && call.bytes != 0)
         std::memmove(call.out, call.in, call.bytes);
-    collective c(*of, call, co_await own_token{});
+    collective c(*of, call, co_await own_token{}, number, 0);
     std::exception_ptr failed;
     try {
         c.check();

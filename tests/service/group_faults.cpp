@@ -1,0 +1,619 @@
+// Groups whose ranks are lost, give up, or leave: nothing hangs, and what ends tells why.
+
+#include <rdmacoro/service/group.hpp>
+
+#include "support/catch.hpp"
+#include "support/collective_cases.hpp"
+#include "support/ranks.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A simulated network without chance, and the ranks in it.
+sim_options in(sim_world& world) {
+    sim_options o;
+    o.world = &world;
+    return o;
+}
+task<> open(ranks<sim>& all) {
+    co_await all.open();
+    for (unsigned rank = 0; rank < all.size(); ++rank) all.state(rank).checks = false;
+}
+/// Every rank has a connection to every other one.
+task<> connect_all(ranks<sim>& all) {
+    static const algorithm* const with_all =
+        find_algorithm(collective_kind::alltoall, "overlapped_flat_tree");
+    forced_algorithm = with_all;
+    forced_kind = collective_kind::alltoall;
+    for (unsigned rank = 0; rank < all.size(); ++rank) all.state(rank).choose_by(&by_force);
+    const auto body = [](group& g) -> task<> {
+        std::vector<std::uint8_t> x(g.size());
+        co_await g.alltoall(in_place, x);
+    };
+    co_await all.each(body);
+}
+
+task<> within(task<> what, duration most) { co_await timeout(std::move(what), most); }
+task<> stopped_by(task<> what, local_stop_token token) { co_await with_stop(std::move(what), token); }
+
+/// How a collective ended at the ranks when one of them was lost.
+struct loss {
+    bool too_late = false;  // all had ended
+    unsigned failed = 0;
+    std::string wrong{};
+};
+
+/// The victim dies `after` the beginning.
+loss lose(const collective_case& of, const algorithm& by, unsigned size, unsigned victim, duration after,
+          bool connected, const node_options& options = ranks<sim>::usual(),
+          std::vector<unsigned> hosts = {}) {
+    loss found;
+    const auto note = [&](const std::string& text) {
+        if (found.wrong.empty())
+            found.wrong = of.text(by.name, size) + ", rank " + std::to_string(victim) + " lost after " +
+                          std::to_string(after.count()) + " ns: " + text + "\n";
+    };
+    try {
+        run_simulated({}, [&](sim_world& world) -> task<> {
+            ranks<sim> all(size, hosts, options, in(world));
+            co_await open(all);
+            if (connected) co_await connect_all(all);
+            forced_algorithm = &by;
+            forced_kind = of.kind;
+            for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
+            unsigned entered = 0;
+            unsigned ended = 0;
+            const auto part = [&](unsigned rank) -> task<> {
+                group g = all.at(rank);
+                std::error_code code;
+                std::string text;
+                try {
+                    text = co_await perform<std::uint32_t>(g, of, std::plus<>{}, entered);
+                } catch (const std::system_error& e) {
+                    code = e.code();
+                    text = e.what();
+                }
+                ++ended;
+                if (rank == victim) co_return;
+                if (!code) {
+                    if (!text.empty()) note("rank " + std::to_string(rank) + ": " + text);
+                    co_return;
+                }
+                ++found.failed;
+                if (text.find("rank " + std::to_string(victim)) == std::string::npos)
+                    note("rank " + std::to_string(rank) + " says " + text);
+                // One that has lost its first connections may make others until it is silent, and blames those that it lost.
+                const bool by_itself = !connected && g.failure() && g.failure()->by == victim;
+                if (!by_itself && (!g.failure() || g.failure()->lost != std::vector<unsigned>{victim}))
+                    note("rank " + std::to_string(rank) +
+                         " blames others: " + (g.failure() ? g.failure()->describe() : std::string()));
+            };
+            const auto kill = [&]() -> task<> {
+                co_await sleep_for(after);
+                found.too_late = ended == size;
+                if (!found.too_late) co_await all.kill(victim);
+            };
+            task_group parts;
+            parts.spawn([&] { return kill(); });
+            for (unsigned rank = 0; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+            co_await parts.join();
+        });
+    } catch (const std::exception& e) {
+        note(std::string("thrown: ") + e.what());
+    }
+    return found;
+}
+
+struct losses {
+    std::string wrong;
+    std::size_t tried = 0;
+    std::size_t felt = 0;  // where a rank that was left ended with an error
+    std::map<std::string, std::size_t> by_algorithm;
+};
+
+/// Each algorithm, each of these ranks lost at each of these moments until the collective ends first.
+void lose_each(unsigned size, const std::vector<unsigned>& victims, duration step, bool connected,
+               losses& all, const node_options& options = ranks<sim>::usual(), std::size_t elements = 0,
+               std::vector<unsigned> hosts = {}) {
+    const unsigned on = hosts.empty() ? 1 : 2;
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        collective_case of;
+        of.kind = static_cast<collective_kind>(which);
+        of.elements = elements != 0 ? elements : size + 1;
+        if (has_root(of.kind)) of.root = size / 2;
+        for (const algorithm& by : algorithms_of(of.kind)) {
+            if (!by.admits(of.shape(sizeof(std::uint32_t), size, on, false))) continue;
+            if (!hosts.empty() && by.name != "hierarchical") continue;
+            for (const unsigned victim : victims) {
+                for (duration after{1};; after += step) {
+                    const loss one = lose(of, by, size, victim, after, connected, options, hosts);
+                    if (all.wrong.size() < 4000) all.wrong += one.wrong;
+                    if (!one.wrong.empty() || one.too_late) break;
+                    ++all.tried;
+                    if (one.failed == 0) continue;
+                    ++all.felt;
+                    ++all.by_algorithm[std::string(name_of(of.kind)) + " by " + std::string(by.name)];
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is lost at any step of any algorithm ends it everywhere, with an error that names the "
+          "rank") {
+    losses all;
+    for (const unsigned size : {2u, 3u, 5u, 8u}) {
+        std::vector<unsigned> victims{0, size - 1};
+        if (size > 3) victims.push_back(size / 2 - 1);
+        lose_each(size, victims, 900ns, true, all);
+    }
+    CHECK(all.wrong == "");
+    CHECK(all.felt > 1000);
+    std::string unharmed;
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        const auto kind = static_cast<collective_kind>(which);
+        for (const algorithm& by : algorithms_of(kind)) {
+            const std::string name = std::string(name_of(kind)) + " by " + std::string(by.name);
+            if (by.name != "hierarchical" && all.by_algorithm[name] == 0) unharmed += name + "\n";
+        }
+    }
+    CHECK(unharmed == "");
+}
+TEST_CASE("the same while connections are made, by rendezvous, and on several hosts") {
+    losses all;
+    lose_each(4, {0, 3}, 2500ns, false, all);
+    node_options options = ranks<sim>::usual();
+    options.mailbox.limits.eager_limit = 0;
+    options.mailbox.limits.rendezvous_limit = 0;
+    lose_each(4, {1, 2}, 1700ns, true, all, options, 300);
+    lose_each(6, {0, 1, 3, 5}, 900ns, true, all, ranks<sim>::usual(), 7, {0, 0, 0, 1, 1, 1});
+    CHECK(all.wrong == "");
+    CHECK(all.felt > 500);
+}
+TEST_CASE("each of up to eight ranks lost at each step of each algorithm", "[nightly]") {
+    losses all;
+    for (unsigned size = 2; size <= 8; ++size) {
+        std::vector<unsigned> victims;
+        for (unsigned rank = 0; rank < size; ++rank) victims.push_back(rank);
+        lose_each(size, victims, 200ns, true, all);
+        lose_each(size, victims, 1000ns, false, all);
+    }
+    CHECK(all.wrong == "");
+    CHECK(all.felt > 10'000);
+}
+
+namespace {
+
+/// How a collective of a rank ended.
+struct end_of_rank {
+    std::error_code code{};
+    std::string text{};
+};
+task<> ends(task<> what, end_of_rank& how) {
+    const failure of = co_await failing(std::move(what));
+    how = {of.code, of.text};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a rank that loses patience ends the collective everywhere, and the rank that had not entered is named") {
+    const bool by_timeout = GENERATE(true, false);
+    run_simulated({}, [by_timeout](sim_world& world) -> task<> {
+        constexpr unsigned size = 5;
+        constexpr unsigned late = 3;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        std::vector<end_of_rank> how(size);
+        local_stop_source stop;
+        const auto part = [&](unsigned rank) -> task<> {
+            if (rank == 1 && by_timeout) {
+                co_await ends(within(all.at(rank).barrier(), 5ms), how[rank]);
+            } else if (rank == 1) {
+                co_await ends(stopped_by(all.at(rank).barrier(), stop.get_token()), how[rank]);
+            } else {
+                co_await ends(all.at(rank).barrier(), how[rank]);
+            }
+        };
+        task_group parts;
+        for (unsigned rank = 0; rank < size; ++rank) {
+            if (rank != late) parts.spawn([&part, rank] { return part(rank); });
+        }
+        if (!by_timeout) {
+            co_await sleep_for(5ms);
+            stop.request_stop();
+        }
+        co_await parts.join();
+        CHECK(how[1].code ==
+              (by_timeout ? make_error_code(errc::timed_out) : make_error_code(errc::canceled)));
+        for (const unsigned rank : {0u, 2u, 4u}) {
+            INFO(how[rank].text);
+            CHECK(how[rank].code == group_errc::revoked);
+            CHECK(how[rank].text.find("not entered: rank 3") != std::string::npos);
+        }
+        // The late one hears it, too.
+        co_await part(late);
+        CHECK(how[late].code == group_errc::revoked);
+        for (unsigned rank = 0; rank < size; ++rank) {
+            REQUIRE(all.at(rank).failure());
+            CHECK(all.at(rank).failure()->absent == std::vector<unsigned>{late});
+            CHECK(all.at(rank).failure()->by == 1);
+            CHECK(all.at(rank).failure()->lost.empty());
+        }
+    });
+}
+
+TEST_CASE("a group that several ranks give up at a time names the ranks that had not entered, and no other") {
+    for (unsigned apart = 0; apart < 40; ++apart) {
+        run_simulated({}, [apart](sim_world& world) -> task<> {
+            constexpr unsigned size = 6;
+            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+            co_await open(all);
+            co_await connect_all(all);
+            const auto part = [&](unsigned rank) -> task<> {
+                const duration patience = 1ms + rank * apart * 100ns;
+                const failure of = co_await failing(within(all.at(rank).barrier(), patience));
+                CHECK(of.code);
+            };
+            task_group parts;
+            for (unsigned rank = 0; rank < size; ++rank) {
+                if (rank != 2) parts.spawn([&part, rank] { return part(rank); });
+            }
+            co_await parts.join();
+            co_await sleep_for(1ms);
+            for (unsigned rank = 0; rank < size; ++rank) {
+                INFO(rank);
+                REQUIRE(all.at(rank).failure());
+                CHECK(all.at(rank).failure()->absent == std::vector<unsigned>{2});
+            }
+        });
+    }
+}
+
+namespace {
+
+using members = std::vector<unsigned>;
+members of_job(const group& g) {
+    members all;
+    for (unsigned rank = 0; rank < g.size(); ++rank) all.push_back(g.rank_in_job(rank));
+    return all;
+}
+task<> sums_up(group g) {
+    std::uint64_t sum = std::uint64_t{1} << g.rank_in_job(g.rank());
+    co_await g.allreduce(in_place, std::span(&sum, 1), std::plus<>{});
+    std::uint64_t wanted = 0;
+    for (const unsigned rank : of_job(g)) wanted += std::uint64_t{1} << rank;
+    CHECK(sum == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("those that are left after a loss shrink to a group that works") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(5, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        unsigned done = 0;
+        const auto part = [&](unsigned rank) -> task<> {
+            const failure of = co_await failing(all.at(rank).barrier());
+            if (rank == 2) co_return;
+            CHECK(of.code);
+            group left = co_await all.at(rank).shrink();
+            CHECK(of_job(left) == members{0, 1, 3, 4});
+            co_await sums_up(left);
+            // The old one stays as it is.
+            const failure again = co_await failing(all.at(rank).barrier());
+            CHECK(again.code);
+            ++done;
+        };
+        task_group parts;
+        for (const unsigned rank : {0u, 1u, 3u, 4u}) parts.spawn([&part, rank] { return part(rank); });
+        co_await sleep_for(1ms);
+        co_await all.kill(2);
+        co_await parts.join();
+        CHECK(done == 4);
+    });
+}
+
+TEST_CASE("ranks agree on who is left although those that decide die at any moment of it") {
+    std::size_t tried = 0;
+    std::size_t meanwhile = 0;
+    std::string wrong;
+    // The programs keep the old group, or let it go at once, as `g = co_await g.shrink()` does.
+    for (const bool keeps : {true, false}) {
+        for (const bool at_once : {true, false}) {
+            for (const members& dying : {members{0}, members{0, 1}, members{3}, members{1, 2}}) {
+                for (duration after{1}; after < 30us; after += 300ns) {
+                    ++tried;
+                    try {
+                        run_simulated({}, [&](sim_world& world) -> task<> {
+                            constexpr unsigned size = 6;
+                            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                            co_await open(all);
+                            co_await connect_all(all);
+                            co_await all.kill(4);
+                            co_await sleep_for(10us);
+                            bool killed = false;
+                            unsigned first_ended = 0;
+                            std::vector<members> first(size);
+                            const auto part = [&](unsigned rank) -> task<> {
+                                const bool dies = std::find(dying.begin(), dying.end(), rank) != dying.end();
+                                if (!at_once) co_await sleep_for(rank * 2us);
+                                group g = all.at(rank);
+                                if (!keeps) all.leave(rank);
+                                const auto steps = [&]() -> task<> {
+                                    group once = co_await g.shrink();
+                                    ++first_ended;
+                                    first[rank] = of_job(once);
+                                    if (!keeps) g = group();
+                                    co_await until([&] { return killed; });
+                                    group twice = co_await once.shrink();
+                                    if (dies) co_return;
+                                    members left;
+                                    for (unsigned other = 0; other < size; ++other) {
+                                        if (other != 4 &&
+                                            std::find(dying.begin(), dying.end(), other) == dying.end())
+                                            left.push_back(other);
+                                    }
+                                    if (of_job(twice) != left) throw std::runtime_error("left are others");
+                                    co_await sums_up(twice);
+                                };
+                                if (dies) {
+                                    static_cast<void>(co_await as_result(timeout(steps(), 1s)));
+                                } else {
+                                    co_await timeout(steps(), 60s);
+                                }
+                            };
+                            task_group parts(on_child_error::stop_others);
+                            for (unsigned rank = 0; rank < size; ++rank) {
+                                if (rank != 4) parts.spawn([&part, rank] { return part(rank); });
+                            }
+                            co_await sleep_for(after);
+                            if (first_ended == 0) ++meanwhile;
+                            task_group killing;
+                            for (const unsigned rank : dying)
+                                killing.spawn([&all, rank] { return all.kill(rank); });
+                            co_await killing.join();
+                            killed = true;
+                            co_await parts.join();
+                            // All that are left had the same.
+                            const unsigned any = dying == members{3} || dying == members{0} ? 1 : 5;
+                            for (unsigned rank = 0; rank < size; ++rank) {
+                                if (rank == 4 || std::find(dying.begin(), dying.end(), rank) != dying.end())
+                                    continue;
+                                if (first[rank] != first[any]) throw std::runtime_error("they disagree");
+                            }
+                        });
+                    } catch (const std::exception& e) {
+                        if (wrong.size() < 2000)
+                            wrong += "first dying " + std::to_string(dying[0]) + " of " +
+                                     std::to_string(dying.size()) + ", after " +
+                                     std::to_string(after.count()) + (keeps ? ", kept" : ", let go") +
+                                     (at_once ? ", at once" : ", in turn") + ": " + e.what() + "\n";
+                    }
+                }
+            }
+        }
+    }
+    CHECK(wrong == "");
+    CHECK(tried > 1000);
+    CHECK(meanwhile > 200);
+}
+
+TEST_CASE("a rank that two others cannot reach is told that it is left out, and the rest goes on") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(4, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        // Ranks 2 and 3 lose each other; ranks 0 and 1 lose neither.
+        all.network_of(3).drop_links_to(all.network_of(2));
+        co_await sleep_for(10us);
+        std::vector<failure> how(4);
+        std::vector<members> left(4);
+        const auto part = [&](unsigned rank) -> task<> {
+            const auto steps = [&]() -> task<> {
+                group now = co_await all.at(rank).shrink();
+                left[rank] = of_job(now);
+                co_await sums_up(now);
+            };
+            how[rank] = co_await failing(within(steps(), 10s));
+        };
+        task_group parts;
+        for (unsigned rank = 0; rank < 4; ++rank) parts.spawn([&part, rank] { return part(rank); });
+        co_await parts.join();
+        for (unsigned rank = 0; rank < 4; ++rank) {
+            INFO(rank << ": " << how[rank].text);
+            const bool out =
+                left[0].size() < 4 && std::find(left[0].begin(), left[0].end(), rank) == left[0].end();
+            CHECK(how[rank].code == (out ? make_error_code(group_errc::not_member) : std::error_code()));
+        }
+        CHECK(left[0] == left[1]);
+        CHECK(left[0].size() < 4);
+    });
+}
+
+TEST_CASE("messages of revoked groups are matched by nothing and take no memory, over a thousand groups") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 3;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        const auto stored = [&] {
+            std::size_t count = 0;
+            for (unsigned a = 0; a < size; ++a) {
+                for (unsigned b = 0; b < size; ++b) {
+                    if (auto* link = all.links(a).peer(b).link) count += link->unread();
+                }
+            }
+            return count;
+        };
+        std::size_t stale_seen = 0;
+        std::size_t early = 0;
+        const auto in_use = []() -> std::size_t {
+#if defined(__GLIBC__)
+            return mallinfo2().uordblks;
+#else
+            return 0;
+#endif
+        };
+        std::size_t round = 0;
+        std::vector<group> now;
+        for (unsigned rank = 0; rank < size; ++rank) {
+            now.push_back(all.at(rank));
+            all.leave(rank);
+        }
+        for (; round < 1000; ++round) {
+            const int old_value = static_cast<int>(round);
+            const auto part = [&](unsigned rank) -> task<> {
+                group& g = now[rank];
+                if (rank == 0) {
+                    std::vector<int> x(300, old_value);
+                    static_cast<void>(co_await failing(g.broadcast(x, root(0))));
+                } else if (rank == 1) {
+                    // Its receive is canceled and its message never comes.
+                    std::vector<int> x(300, -1);
+                    static_cast<void>(co_await failing(g.broadcast(x, root(2))));
+                    CHECK(x == std::vector<int>(300, -1));
+                } else {
+                    co_await sleep_for(20us);
+                    if (stored() != 0) ++stale_seen;
+                }
+                g = co_await g.shrink();
+                std::vector<int> y(100, rank == 2 ? 7 : 0);
+                co_await g.broadcast(y, root(2));
+                CHECK(y == std::vector<int>(100, 7));
+            };
+            task_group parts(on_child_error::stop_others);
+            for (unsigned rank = 0; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+            co_await parts.join();
+            if (round == 200) early = in_use();
+        }
+        CHECK(stale_seen > 900);
+        CHECK(stored() < 20);
+        const std::size_t end = in_use();
+        INFO("from " << early << " to " << end << " bytes in use");
+        CHECK(end < early + 100'000);
+    });
+}
+
+TEST_CASE("a group that was revoked before it exists here begins revoked") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        const auto make = [&](unsigned rank) {
+            return group(detail::counted_ptr<detail::group_state>(
+                new detail::group_state(detail::counted_ptr<detail::rank_links>(&all.links(rank)), {0, 1}, 5,
+                                        &default_collectives::choose)));
+        };
+        {
+            group first = make(0);
+            const failure gave_up = co_await failing(within(first.barrier(), 1ms));
+            CHECK(gave_up.code == errc::timed_out);
+            co_await sleep_for(1ms);
+            group second = make(1);
+            REQUIRE(second.failure());
+            CHECK(second.failure()->absent == std::vector<unsigned>{1});
+            const failure of = co_await failing(second.barrier());
+            CHECK(of.code == group_errc::revoked);
+            CHECK(of.text.find("not entered: rank 1") != std::string::npos);
+        }
+    });
+}
+
+TEST_CASE("a rank that leaves in good order after its last barrier does not end the barrier of the others") {
+    for (duration after{0}; after < 12us; after += 400ns) {
+        for (const unsigned leaves : {0u, 2u, 4u}) {
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                constexpr unsigned size = 5;
+                ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                co_await open(all);
+                co_await connect_all(all);
+                const auto part = [&](unsigned rank) -> task<> {
+                    co_await sleep_for(rank * after / 4);
+                    co_await all.at(rank).barrier();
+                    if (rank == leaves) co_await all.end(rank);
+                };
+                task_group parts(on_child_error::stop_others);
+                for (unsigned rank = 0; rank < size; ++rank)
+                    parts.spawn([&part, rank] { return part(rank); });
+                const failure of =
+                    co_await failing([](task_group& g) -> task<> { co_await g.join(); }(parts));
+                INFO(of.text);
+                CHECK(!of.code);
+            });
+        }
+    }
+}
+
+TEST_CASE("a rank that left without entering ends the collective of the others") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 4;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        co_await all.end(3);
+        std::vector<failure> how(size);
+        const auto part = [&](unsigned rank) -> task<> {
+            how[rank] = co_await failing(all.at(rank).barrier());
+        };
+        task_group parts;
+        for (unsigned rank = 0; rank < 3; ++rank) parts.spawn([&part, rank] { return part(rank); });
+        co_await parts.join();
+        for (unsigned rank = 0; rank < 3; ++rank) {
+            INFO(how[rank].text);
+            CHECK(how[rank].code);
+            CHECK(how[rank].text.find("rank 3") != std::string::npos);
+        }
+    });
+}
+
+TEST_CASE("groups, connections and collectives end in any order while all is pending") {
+    std::vector<int> order{0, 1, 2, 3};
+    do {
+        for (const duration after : {duration(1ns), duration(3us), duration(1ms)}) {
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
+                co_await open(all);
+                std::vector<std::uint32_t> x(5000), y(5000);
+                local_stop_source stop;
+                failure how;
+                const auto part = [&](group g) -> task<> {
+                    how = co_await failing(stopped_by(g.allreduce(x, y, std::plus<>{}), stop.get_token()));
+                };
+                {
+                    task_group pending;
+                    pending.spawn([&] { return part(all.at(1)); });
+                    // Rank 0 takes part for a while, and rank 2 never.
+                    pending.spawn(
+                        [](group g) -> task<> {
+                            std::vector<std::uint32_t> mine(5000);
+                            static_cast<void>(co_await failing(g.allreduce(in_place, mine, std::plus<>{})));
+                        },
+                        all.at(0));
+                    co_await sleep_for(after);
+                    for (const int what : order) {
+                        if (what == 0) all.leave(1);
+                        if (what == 1) co_await all.end(2);
+                        if (what == 2) stop.request_stop();
+                        if (what == 3) co_await all.kill(0);
+                    }
+                    co_await pending.join();
+                }
+                CHECK(how.code);
+            });
+        }
+    } while (std::next_permutation(order.begin(), order.end()));
+}
