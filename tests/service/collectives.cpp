@@ -84,7 +84,7 @@ TEST_CASE("after a failure those that are left go on with a smaller group") {
     run_nodes([]() -> task<> {
         ranks<shm> all(3);
         co_await all.open();
-        all.kill(2);
+        co_await all.kill(2);
         int ended = 0;
         const auto body = [&ended](group& g) -> task<> {
             if (!g) co_return;
