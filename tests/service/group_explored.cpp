@@ -27,10 +27,13 @@ task<> take_part(ranks<sim>& all, unsigned rank, const collective_case& of, expl
     x.check(wrong.empty(), "rank " + std::to_string(rank) + ": " + wrong);
 }
 
-task<> all_take_part(exploration& x, unsigned size, const collective_case& of, const algorithm& by) {
+task<> all_take_part(exploration& x, unsigned size, const collective_case& of, const algorithm& by,
+                     bool by_rendezvous) {
     sim_options network;
     network.world = &x.world();
-    ranks<sim> all(size, {}, ranks<sim>::usual(), network);
+    node_options options = ranks<sim>::usual();
+    if (by_rendezvous) options.mailbox.limits.eager_limit = options.mailbox.limits.rendezvous_limit = 0;
+    ranks<sim> all(size, {}, options, network);
     co_await all.open();
     for (unsigned rank = 0; rank < size; ++rank) all.state(rank).checks = false;
     const auto connect = [](group& g) -> task<> {
@@ -59,7 +62,8 @@ struct explored {
     std::size_t algorithms = 0;
     std::string wrong{};
 };
-explored explore_kinds(unsigned size, const explore_options& how, bool wants_complete) {
+explored explore_kinds(unsigned size, const explore_options& how, bool wants_complete,
+                       bool by_rendezvous = false) {
     explored found;
     for (const collective_kind kind :
          {collective_kind::barrier, collective_kind::broadcast, collective_kind::allreduce}) {
@@ -69,8 +73,9 @@ explored explore_kinds(unsigned size, const explore_options& how, bool wants_com
         of.root = has_root(kind) ? size - 1 : 0;
         for (const algorithm& by : algorithms_of(kind)) {
             if (!by.admits(of.shape(sizeof(std::uint32_t), size, 1, false))) continue;
-            const explore_report report =
-                explore([&](exploration& x) -> task<> { co_await all_take_part(x, size, of, by); }, how);
+            const explore_report report = explore(
+                [&](exploration& x) -> task<> { co_await all_take_part(x, size, of, by, by_rendezvous); },
+                how);
             found.executions += report.executions;
             ++found.algorithms;
             if (report.failed || (wants_complete && !report.complete))
@@ -91,28 +96,42 @@ TEST_CASE("two ranks end their barriers, broadcasts and sums in every order of e
     CHECK(found.executions >= found.algorithms);
 }
 
-TEST_CASE(
-    "three ranks end their barriers, broadcasts and sums in every order of events that there is time for") {
+TEST_CASE("three ranks end their barriers, broadcasts and sums in every order of events") {
     explore_options how;
-    how.most_executions = 400;
-    const explored found = explore_kinds(3, how, false);
-    CHECK(found.wrong == "");
-    CHECK(found.algorithms >= 10);
-    CHECK(found.executions > 300);
-}
-
-TEST_CASE("three ranks end their barriers, broadcasts and sums in every order of events", "[nightly]") {
-    explore_options how;
-    how.most_executions = 10'000'000;
+    how.most_executions = 20'000;
     const explored found = explore_kinds(3, how, true);
     CHECK(found.wrong == "");
-    CHECK(found.executions > 1000);
+    CHECK(found.algorithms >= 10);
+    CHECK(found.executions > 50);
+}
+
+TEST_CASE("two and three ranks end them in every order of events by rendezvous that there is time for") {
+    explore_options how;
+    how.most_executions = 300;
+    const explored two = explore_kinds(2, how, false, true);
+    CHECK(two.wrong == "");
+    CHECK(two.executions > 50);
+    const explored three = explore_kinds(3, how, false, true);
+    CHECK(three.wrong == "");
+    CHECK(three.executions > 300);
+}
+
+TEST_CASE("they end them in every order of events by rendezvous, and four ranks by short messages",
+          "[nightly]") {
+    explore_options how;
+    how.most_executions = 1'000'000;
+    CHECK(explore_kinds(2, how, true, true).wrong == "");
+    how.most_executions = 30'000;
+    CHECK(explore_kinds(3, how, false, true).wrong == "");
+    CHECK(explore_kinds(4, how, false).wrong == "");
 }
 
 TEST_CASE("three ranks end them in random orders") {
     explore_options how;
     how.random_executions = 100;
-    const explored found = explore_kinds(3, how, false);
-    CHECK(found.wrong == "");
-    CHECK(found.executions >= 1000);
+    for (const bool by_rendezvous : {false, true}) {
+        const explored found = explore_kinds(3, how, false, by_rendezvous);
+        CHECK(found.wrong == "");
+        CHECK(found.executions >= 1000);
+    }
 }
