@@ -54,6 +54,7 @@
 #include <rdmacoro/transport/detail/impl/inet_address.ipp>
 #include <rdmacoro/transport/detail/impl/link_timer.ipp>
 #include <rdmacoro/transport/detail/impl/opening.ipp>
+#include <rdmacoro/transport/detail/impl/own_address.ipp>
 #include <rdmacoro/transport/detail/impl/recycled_pool.ipp>
 #include <rdmacoro/transport/detail/impl/scheme.ipp>
 #include <rdmacoro/transport/detail/impl/watcher.ipp>
@@ -131,8 +132,16 @@
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
+#include <rdmacoro/service/detail/impl/helper_call.ipp>
+#include <rdmacoro/service/detail/impl/job_blob.ipp>
+#include <rdmacoro/service/detail/impl/launcher.ipp>
+#include <rdmacoro/service/detail/impl/meeting_launcher.ipp>
+#include <rdmacoro/service/detail/impl/meeting_server.ipp>
+#include <rdmacoro/service/detail/impl/meeting_wire.ipp>
 #include <rdmacoro/service/detail/impl/node_core.ipp>
 #include <rdmacoro/service/detail/impl/node_wire.ipp>
+#include <rdmacoro/service/detail/impl/pmi_launcher.ipp>
+#include <rdmacoro/service/detail/impl/pmi_lines.ipp>
 #include <rdmacoro/service/detail/impl/rank_links.ipp>
 #include <rdmacoro/service/detail/impl/run_collective.ipp>
 #include <rdmacoro/service/detail/impl/scratch.ipp>
@@ -145,6 +154,7 @@
 #include <rdmacoro/service/impl/collectives.ipp>
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
+#include <rdmacoro/service/impl/job.ipp>
 #include <rdmacoro/service/impl/node_card.ipp>
 #include <rdmacoro/service/impl/node_discovery.ipp>
 #include <rdmacoro/service/impl/node_watch.ipp>

@@ -49,11 +49,9 @@ public:
     /// All listen, and know each other.
     task<> open() {
         for (auto& one : links_) co_await one->over().listen(fresh_url<T>());
-        for (auto& one : links_) {
-            for (auto& other : links_) {
-                if (one.get() != other.get()) one->over().add(other->over().card());
-            }
-        }
+        std::vector<node_card> cards;
+        for (auto& one : links_) cards.push_back(one->over().card());
+        for (auto& one : links_) one->open(cards);
         for (auto& one : links_) {
             std::vector<unsigned> members;
             for (unsigned rank = 0; rank < links_.size(); ++rank) members.push_back(rank);
@@ -87,6 +85,11 @@ public:
             co_await sleep_for(std::chrono::microseconds(times == 0 ? 5 : 50));
         }
         domains_[rank]->set_silent(true);
+    }
+    /// This rank's program ends without a word, over any transport. Nothing of the rank may run.
+    void vanish(unsigned rank) {
+        leave(rank);
+        links_[rank].reset();
     }
     /// This rank's program lets go of its group.
     void leave(unsigned rank) { groups_[rank] = group(); }

@@ -68,7 +68,7 @@ private:
 
 }  // namespace detail
 
-/// One rank's part of a running collective: who it is, where its memory lies, and transfers with the other ranks. Made by `group`; an
+/// One rank's part of a running collective: its rank, where its memory lies, and transfers with the other ranks. Made by `group`; an
 /// algorithm gets it as its argument.
 ///
 /// Memory. `data()` is the whole of `broadcast`, `reduce` (at every rank), `allreduce`, `scan` and `exscan`, with this rank's contribution in
@@ -81,12 +81,12 @@ private:
 /// messages from one rank to another are received in the order in which they were sent.
 class collective final : private detail::running_collective {
 public:
-    /// For `group`. `around`: the token of the task that waits for it.
+    /// For `group`. `around`: the token of the task that waits for it. The call is borrowed.
     /// `number`: in the group; `phase`: tells its messages from those of others of that number.
     collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around,
                std::uint32_t number, unsigned phase) noexcept;
     /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in
-    /// `whole`, this one among them, in order; borrowed; empty: all. The messages of steps at the same pair of ranks keep their order.
+    /// `whole`, this one among them, in order; empty: all. Both are borrowed. The messages of steps at the same pair of ranks keep their order.
     collective(collective& whole, std::span<const unsigned> members, const detail::collective_call& call) noexcept;
     collective(const collective&) = delete;
     collective& operator=(const collective&) = delete;
@@ -147,7 +147,10 @@ public:
     /// Memory for partial results, for as long as the object lives.
     using scratch = detail::scratch;
     /// Takes `bytes` of it. Throws `std::bad_alloc`: before the step's transfers begin.
-    [[nodiscard]] scratch take_scratch(std::size_t bytes) { return scratch(of_.links().scratch(), bytes); }
+    [[nodiscard]] scratch take_scratch(std::size_t bytes) { return {of_.links().scratch(), bytes}; }
+
+    /// For a `scratch` that is made later.
+    [[nodiscard]] detail::scratch_pool& scratch_memory() noexcept { return of_.links().scratch(); }
 
     class sending;
     class receiving;
@@ -190,7 +193,7 @@ private:
     [[noreturn, gnu::cold]] void throw_failure() const;
 
     detail::group_state& of_;
-    detail::collective_call call_;
+    const detail::collective_call& call_;
     collective* whole_ = nullptr;
     std::span<const unsigned> members_{};
     unsigned rank_;
@@ -203,7 +206,7 @@ private:
     local_stop_source& stop_;
 };
 
-/// A transfer that has begun.
+/// A transfer that has begun. See `collective::sending`.
 template <class Operation>
 class collective::transfer {
 public:
@@ -233,7 +236,7 @@ protected:
     Operation operation_;
 
 private:
-    /// An exception unwinds the algorithm: waits until nobody uses its memory.
+    /// An exception unwinds the algorithm: waits until neither a device nor a peer uses its memory.
     [[gnu::cold]] void abandon() {
         local_stop_source stopped;
         stopped.request_stop();

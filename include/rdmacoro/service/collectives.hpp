@@ -325,6 +325,25 @@ struct hierarchical {
     }
 };
 
+/// An algorithm for groups of at most `Ranks` ranks.
+template <unsigned Ranks, class Algorithm>
+struct ranks_up_to {
+    /// As `flat_tree::of`.
+    template <collective_kind K>
+    [[nodiscard]] static constexpr algorithm of() noexcept {
+        constexpr algorithm all = Algorithm::template of<K>();
+        if constexpr (all.run == nullptr) {
+            return {};
+        } else {
+            return {all.name,
+                    [](const collective_shape& s) {
+                        return s.ranks <= Ranks && Algorithm::template of<K>().admits(s);
+                    },
+                    all.run};
+        }
+    }
+};
+
 /// An algorithm of the user's own: a type with `static constexpr std::string_view name`, `static bool admits(const
 /// collective_shape&)` and `static task<> run(collective&)`. `docs/collectives.md` shows one.
 template <class A>
@@ -417,7 +436,8 @@ using default_collectives = collectives<
     allgather<recursive_doubling<up_to<(8u << 10)>>, bruck<up_to<(2u << 10)>>, ring<>>,
     alltoall<bruck<up_to<64>>, overlapped_flat_tree<up_to<(8u << 10)>>, pairwise<>>,
     reduce<hierarchical<up_to<(64u << 10)>>, spanning_tree<up_to<(64u << 10)>>, ring<>, spanning_tree<>>,
-    allreduce<hierarchical<up_to<(16u << 10)>>, recursive_doubling<up_to<(8u << 10)>>, rabenseifner<>,
+    allreduce<hierarchical<up_to<(16u << 10)>>, ranks_up_to<2, recursive_doubling<up_to<(128u << 10)>>>,
+              recursive_doubling<up_to<(8u << 10)>>, rabenseifner<>,
               recursive_doubling<>>,
     reduce_scatter<recursive_halving<up_to<(64u << 10)>>, pairwise<up_to<512>>, ring<>, by_root<>>,
     scan<log_step<>>, exscan<log_step<>>>;

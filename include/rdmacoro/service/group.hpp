@@ -73,7 +73,7 @@ template <class R>
 /// `group_errc::mismatch` and the ranks that differ.
 ///
 /// Errors. When a rank is lost, or a collective is canceled or times out at one rank, the group is revoked: what is pending at every rank, and what is asked
-/// later, ends with an error whose text names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
+/// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
 /// caller's own token stopped it, that of the loss (`errc::peer_lost`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
 ///
@@ -100,7 +100,7 @@ public:
     /// From now on algorithms are chosen by `Collectives`, a `collectives<...>`, at every rank alike.
     template <class Collectives>
     void use() {
-        state().choice = &Collectives::choose;
+        state().choose_by(&Collectives::choose);
     }
 
     /// Awaitable.
@@ -108,7 +108,7 @@ public:
     /// Buffers: none.
     /// Concurrency: as described for the class.
     /// Errors: as described for the class.
-    /// Cancellation: at any time; the group is revoked, after at most 100 ms in which it is found out who had not entered.
+    /// Cancellation: at any time; the group is revoked, after at most 100 ms in which the others are asked whether they had entered it.
     /// Example:
     ///     co_await g.barrier();
     [[nodiscard]] task<> barrier() const {

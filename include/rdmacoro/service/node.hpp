@@ -199,6 +199,9 @@ public:
     /// The same over domains of the caller's, one of each transport in their order. They outlive the node.
     node(node_id id, const node_options& options, typename Ts::domain&... in)
         : state_(new state(detail::running_scheduler(), id, options, typename state::domains{&in...})) {}
+    /// The same over the domains of another node on its scheduler.
+    node(node_id id, const node_options& options, const node& beside)
+        : state_(new state(beside.state_->owner, id, options, beside.state_->in())) {}
     node(const node&) = delete;
     node& operator=(const node&) = delete;
     ~node() { state_->stop(); }

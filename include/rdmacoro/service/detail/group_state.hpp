@@ -67,7 +67,7 @@ public:
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
     /// Another rank has given a collective up: awaits, for a short time, the word that says why.
     [[nodiscard]] static task<> find_failure(group_state* self);
-    /// Awaits the agreement on who is left. Ends with them, as ranks of the job, and the context of their group.
+    /// Awaits the agreement on the ranks that are left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;
         std::uint32_t context = 0;
@@ -80,7 +80,19 @@ public:
         return forced_[static_cast<std::size_t>(kind)];
     }
 
-    void choose_by(algorithm_choice by) noexcept { choice = by; }
+    /// What was chosen last for each kind: a program asks for the same again and again.
+    struct chosen {
+        std::size_t bytes = 0;
+        unsigned flags = 0;
+        const algorithm* how = nullptr;  // nullptr: nothing yet
+    };
+    [[nodiscard]] chosen& last_choice(collective_kind kind) noexcept {
+        return chosen_[static_cast<std::size_t>(kind)];
+    }
+    void choose_by(algorithm_choice by) noexcept {
+        choice = by;
+        chosen_ = {};
+    }
 
     algorithm_choice choice;
     bool checks;  ///< whether ranks compare what they ask for before each collective
@@ -110,6 +122,7 @@ private:
 
     counted_ptr<rank_links> links_;
     std::array<const algorithm*, collective_kinds> forced_{};
+    std::array<chosen, collective_kinds> chosen_{};
     std::vector<unsigned> members_;
     std::vector<bool> first_on_host_;
     unsigned hosts_ = 0;
@@ -118,9 +131,9 @@ private:
     std::uint32_t entered_ = 0;
     intrusive_list<running_collective> running_;
     std::optional<group_failure> failure_;
-    std::vector<unsigned> gone_;  // whose connection has ended, for whatever reason; sorted
+    std::vector<unsigned> gone_;  // ranks without a connection any more, for whatever reason; sorted
 
-    // Who answered `ask`, with the number of its last collective.
+    // The answers to `ask`: the number of the rank's last collective.
     struct progress {
         bool known = false;
         std::uint64_t entered = 0;

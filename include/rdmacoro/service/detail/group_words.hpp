@@ -1,4 +1,4 @@
-// group_words: what ranks tell each other about a group beside its collectives: that it is revoked, how far they are, and who is left.
+// group_words: what ranks tell each other about a group beside its collectives: that it is revoked, how far they are, and which ranks are left.
 #pragma once
 
 #include <rdmacoro/coro/result.hpp>
@@ -17,8 +17,8 @@ enum class word_kind : std::uint8_t {
     revoke,        ///< the group is given up; `why`, `by`, `lost`, `absent`, `text`
     ask,           ///< which collective has this rank entered last?
     entered,       ///< `number`: that one
-    shrink_ask,    ///< the sender decides who is left: is the receiver?
-    shrink_ready,  ///< it is; `lost`: whom it has lost, `number`: its next context
+    shrink_ask,    ///< the sender decides which ranks are left: is the receiver ready?
+    shrink_ready,  ///< it is; `lost`: the ranks it has lost, `number`: its next context
     shrink_done,   ///< decided; `lost`: all others are left, `number`: the new group's context
 };
 inline constexpr std::uint8_t word_kinds = 6;

@@ -97,6 +97,13 @@ public:
         std::erase_if(leftovers, [](const auto& one) { return one->unread() == 0; });
         return leftovers.size() >= most_leftovers;
     }
+    /// The first former connection with messages that has a number above this one; nullptr: there is none.
+    [[nodiscard]] node_record* leftover_above(std::uint64_t number) const noexcept {
+        for (const auto& one : leftovers) {
+            if (one->number > number) return one.get();
+        }
+        return nullptr;
+    }
     /// A receive may go to the connection as it is.
     void see_receives() noexcept { plain_receives = leftovers.empty() && !lost; }
 
@@ -174,6 +181,8 @@ public:
     [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
     /// It carries the messages of its peer from now on.
     void publish(node_record& made, const node_card& theirs);
+    /// Whether a former connection with it has not ended yet: messages of it may not be received.
+    [[nodiscard]] bool is_closing(const node_peer& of) noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.

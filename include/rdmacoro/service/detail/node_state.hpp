@@ -74,6 +74,8 @@ public:
         return f(static_cast<node_record_over<T>&>(of).end);
     }
 
+    [[nodiscard]] const domains& in() const noexcept { return in_; }
+
     template <class F>
     void handle(F f) {
         const auto shared = std::make_shared<F>(std::move(f));
@@ -285,6 +287,7 @@ private:
             }
             if (peer.open() != nullptr || self->stopped) break;
             if (last.why == errc::canceled) continue;  // the other node's connection is preferred
+            if (!last.why) break;                      // it was made, and has been closed since
             ++peer.tries;
             peer.next_try = self->owner.now() + self->pause_after(peer.tries);
             peer.failure = last.why;

@@ -38,6 +38,8 @@ public:
 
     // ---- connections
 
+    /// Awaits that what was sent has arrived, and closes all connections.
+    [[nodiscard]] virtual task<> close() = 0;
     /// Begins to connect; `attached` or `lost` follows.
     virtual void begin_connect(unsigned rank) = 0;
     /// How the connection to a rank came about, for people.
@@ -50,6 +52,9 @@ public:
     void attached(unsigned rank, rank_link& link) noexcept;
     /// The connection has ended, or could not be made. What waits for it fails.
     void ended(unsigned rank, std::error_code why) noexcept;
+
+    /// The rank has closed the connection in good order: what it sent before can still be received.
+    void left(unsigned rank) noexcept;
 
     // ---- groups
 
@@ -69,7 +74,7 @@ public:
     void drop_stale() noexcept;
     /// Whether a message of that context will never be received.
     [[nodiscard]] bool is_stale(std::uint32_t context) const noexcept;
-    /// Of a group that is left with its decision on who shrinks: ranks that ask later are answered, as far as the last few of them go.
+    /// Of a group that is left with its decision of a shrink: ranks that ask later are answered, as far as the last few of them go.
     void keep_decision(group_word done) noexcept;
 
     // ---- words

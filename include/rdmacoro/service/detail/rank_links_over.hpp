@@ -6,6 +6,7 @@
 #include <rdmacoro/service/node.hpp>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,23 +26,40 @@ public:
         : rank_links(on, rank, size), node_(rank + 1, for_all(options, size), in...) {
         attend_all();
     }
+    /// Over the domains of another node of this process.
+    rank_links_over(unsigned rank, unsigned size, node<Ts...>& beside)
+        : rank_links(beside.owner(), rank, size), node_(rank + 1, for_all({}, size), beside) {
+        attend_all();
+    }
     ~rank_links_over() override { stop(); }
 
-    /// Listens, and is given the cards of the others, before the first collective.
+    /// Listens before `open`.
     [[nodiscard]] node<Ts...>& over() noexcept { return node_; }
+    /// The cards of all ranks, by which their nodes are known; this rank's counts for nothing. Connections of other ranks wait for it.
+    void open(std::span<const node_card> cards) {
+        for (unsigned rank = 0; rank < size(); ++rank) {
+            if (rank == this->rank()) continue;
+            born_[rank] = cards[rank].born;
+            node_.add(cards[rank]);
+        }
+        opened_.set();
+    }
 
+    [[nodiscard]] task<> close() override { return node_.close(); }
     void begin_connect(unsigned rank) override { connecting_.spawn(connect, this, rank); }
     [[nodiscard]] std::string explain(unsigned rank) const override { return node_.explain(rank + 1); }
 
 private:
     [[nodiscard]] static node_options for_all(node_options options, unsigned size) {
         options.connections = std::max<std::size_t>(options.connections, 2 * std::size_t{size});
-        options.admits_strangers = false;
+        // A rank may connect before this one has the cards; `attend` compares.
+        options.admits_strangers = true;
         return options;
     }
     void attend_all() {
         connecting_.on_error([](const std::exception_ptr&) {});
-        node_.on_connection([this](auto& end, node_id id, generation) { return attend(this, end, id); });
+        node_.on_connection(
+            [this](auto& end, node_id id, generation born) { return attend(this, end, id, born); });
     }
     [[gnu::cold]] static task<> connect(rank_links_over* self, unsigned rank) {
         auto to = self->node_.peer(rank + 1);
@@ -50,9 +68,10 @@ private:
         if (!held && self->peer(rank).link == nullptr) self->ended(rank, held.error());
     }
     template <class Endpoint>
-    [[gnu::cold]] static task<> attend(rank_links_over* self, Endpoint& end, node_id id) {
+    [[gnu::cold]] static task<> attend(rank_links_over* self, Endpoint& end, node_id id, generation born) {
         const unsigned rank = id - 1;
-        if (rank >= self->size() || rank == self->rank())
+        co_await self->opened_.wait();
+        if (rank >= self->size() || rank == self->rank() || self->born_[rank] != born)
             throw error(errc::protocol_violation, "group: a connection from no rank of this job");
         // What was lost stays lost: the groups have gone on without it.
         if (self->peer(rank).lost) throw error(errc::closed, "group: the connection to this rank was lost before");
@@ -67,10 +86,22 @@ private:
                 why = make_error_code(errc::protocol_violation);
             }
         }
-        self->ended(rank, why == errc::canceled ? make_error_code(errc::closed) : why);
-        if (why == errc::protocol_violation) throw error(why);
+        if (why == errc::protocol_violation) {
+            self->ended(rank, why);
+            throw error(why);
+        }
+        // A rank that has left in good order may have sent what is not received yet: the endpoint stays until this node stops.
+        const bool has_left = why == errc::closed;
+        if (has_left) {
+            self->left(rank);
+            static_cast<void>(co_await as_result(self->never_.wait()));
+        }
+        self->ended(rank, has_left || why == errc::canceled ? make_error_code(errc::closed) : why);
     }
 
+    std::vector<generation> born_ = std::vector<generation>(this->size());
+    event opened_;
+    event never_;  // never set: a wait ends when the node stops
     node<Ts...> node_;
     task_group connecting_;
 };

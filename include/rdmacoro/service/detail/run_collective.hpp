@@ -22,7 +22,7 @@ template <class Element, class Op>
 }
 
 /// This rank's part of a collective of the group.
-[[nodiscard]] task<> run_collective(counted_ptr<group_state> of, collective_call call);
+[[nodiscard]] task<> run_collective(const counted_ptr<group_state>& of, const collective_call& call);
 
 }  // namespace rdmacoro::detail
 

@@ -38,23 +38,29 @@ private:
     std::size_t bytes_ = 0;
 };
 
-/// Memory of a pool, as long as it lives.
+/// Memory of a pool, as long as it lives; a few bytes are in the object itself.
 class scratch {
 public:
-    scratch(scratch_pool& from, std::size_t bytes)
-        : from_(&from), block_(bytes != 0 ? from.take(bytes) : scratch_pool::block{}), bytes_(bytes) {}
-    scratch(scratch&& other) noexcept = default;
-    scratch& operator=(scratch&&) = delete;
+    static constexpr std::size_t most_within = 128;
+
+    scratch(scratch_pool& from, std::size_t bytes) : from_(&from), bytes_(bytes) {
+        if (bytes > most_within) block_ = from.take(bytes);
+    }
+    scratch(const scratch&) = delete;
+    scratch& operator=(const scratch&) = delete;
     ~scratch() {
         if (block_.memory) from_->give_back(std::move(block_));
     }
 
-    [[nodiscard]] std::byte* data() const noexcept { return block_.memory.get(); }
+    [[nodiscard]] std::byte* data() const noexcept {
+        return block_.memory ? block_.memory.get() : const_cast<std::byte*>(within_);
+    }
     [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), bytes_}; }
 
 private:
+    alignas(std::max_align_t) std::byte within_[most_within];
     scratch_pool* from_;
-    scratch_pool::block block_;
+    scratch_pool::block block_{};
     std::size_t bytes_;
 };
 

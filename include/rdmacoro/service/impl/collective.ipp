@@ -16,7 +16,6 @@ RDMACORO_DECL collective::collective(detail::group_state& of, const detail::coll
       number_(number),
       tag_(detail::group_tag(of.context(), number, phase)),
       stop_(own_stop_) {
-    call_.bind_operation();
     of.enter(*this);
     own_stop_.follow(around);
     if (own_stop_.stop_requested()) canceled_ = failed_ = true;

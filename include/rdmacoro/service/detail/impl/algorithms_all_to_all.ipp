@@ -127,8 +127,8 @@ RDMACORO_DECL task<> pairwise_alltoall(collective& c) {
     }
 }
 
-/// Blocks of one length, in as many steps as the distance between ranks has bits: in step k all blocks go 2^k ranks on whose way to their
-/// rank has that bit.
+/// Blocks of one length, in as many steps as the distance between ranks has bits: in step k those blocks go 2^k ranks on that
+/// have that bit in the distance to their rank.
 RDMACORO_DECL task<> bruck_alltoall(collective& c) {
     const unsigned size = c.size();
     const std::size_t each = c.block(0).size();
@@ -136,7 +136,7 @@ RDMACORO_DECL task<> bruck_alltoall(collective& c) {
     const collective::scratch memory = c.take_scratch(size * each);
     const collective::scratch packed = c.take_scratch(std::max(most, each));
     const collective::scratch got = c.take_scratch(std::max(most, each));
-    // Place d has the block whose rank is d behind this one.
+    // Place d has the block of the rank d behind this one.
     const in_bytes places = memory.bytes();
     for (unsigned distance = 0; distance < size; ++distance)
         copy_bytes(block_at(places, each, distance), c.given((c.rank() + distance) % size));

@@ -253,7 +253,7 @@ RDMACORO_DECL task<> spanning_tree_scatter(collective& c) {
         } else if (c.rank() == at.to) {
             in_bytes into = c.own();
             if (first != last) {
-                memory.emplace(c.take_scratch(c.blocks_bytes(first, last)));
+                memory.emplace(c.scratch_memory(), c.blocks_bytes(first, last));
                 into = memory->bytes();
             }
             receive_step in(c, at.from, into);

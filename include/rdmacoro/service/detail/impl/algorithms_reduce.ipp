@@ -1,4 +1,4 @@
-// Algorithms of collectives: reductions whose result all ranks get, or a part of it.
+// Algorithms of collectives: reductions with a result for all ranks, or a part of it.
 #pragma once
 
 #include <rdmacoro/service/detail/algorithm_steps.hpp>

@@ -64,7 +64,7 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
     std::optional<collective::scratch> memory;
     in_bytes held = is_root ? (c.size() > 1 ? c.blocks(0, c.size() - 1) : in_bytes()) : c.own();
     if (!is_root && first != last) {
-        memory.emplace(c.take_scratch(c.blocks_bytes(first, last)));
+        memory.emplace(c.scratch_memory(), c.blocks_bytes(first, last));
         held = memory->bytes();
         copy_bytes(gathered_part(c, held, first, c.rank(), c.rank()), c.own());
     }
@@ -146,7 +146,7 @@ RDMACORO_DECL task<> spanning_tree_reduce(collective& c) {
             co_return;
         }
         if (c.rank() != at.from) continue;
-        if (!other) other.emplace(c.take_scratch(c.data().size()));
+        if (!other) other.emplace(c.scratch_memory(), c.data().size());
         receive_step in(c, at.to, other->bytes());
         co_await in;
         c.check();

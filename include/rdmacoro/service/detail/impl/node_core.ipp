@@ -169,6 +169,13 @@ RDMACORO_COLD void node_core::publish(node_record& made, const node_card& theirs
     of.change();
 }
 
+RDMACORO_COLD bool node_core::is_closing(const node_peer& of) noexcept {
+    for (node_record* at = records.front(); at != nullptr; at = records.next(*at)) {
+        if (at->peer.get() == &of && at != of.open()) return true;
+    }
+    return false;
+}
+
 RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     if (std::exchange(ended.retired, true)) return;
     ended.unlink();
@@ -262,9 +269,7 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         if (self->stopped) self->throw_stopped();
         static_cast<void>(to->is_behind());
         if (receives) {
-            for (const counted_ptr<node_record>& one : to->leftovers) {
-                if (one->number > after) co_return one;
-            }
+            if (node_record* const left = to->leftover_above(after)) co_return counted_ptr<node_record>(left);
         }
         if (receives && to->lost) {
             const std::error_code why = std::exchange(to->lost, {});
@@ -292,14 +297,17 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         const bool quiet = receives && to->closed_idle && !to->connecting && !over;
         if (receives && to->closed_idle && over)
             until = deadline_after(self->owner.now(), self->options.connect_limit);
-        if (!never_met && !quiet) self->begin_connect(*to);
+        // What the node said before it left is received first; it may be gone by now.
+        const bool closing = receives && !over && self->is_closing(*to);
+        if (!never_met && !quiet && !closing) self->begin_connect(*to);
         const duration left = until - self->owner.now();
         const result<void> waited =
             co_await as_result(timeout(to->changed.wait(), std::max(left, duration::zero())));
         if (!waited && waited.error() != errc::timed_out) throw error(waited.error());
         if (self->stopped) self->throw_stopped();
         if (to->open() != nullptr) continue;
-        if (never_met || quiet) continue;
+        if (never_met || quiet || closing || (receives && !over && self->is_closing(*to))) continue;
+        if (receives && to->leftover_above(after) != nullptr) continue;
         if (failures != to->failures || !waited) {
             const std::error_code why = to->failure ? to->failure : make_error_code(errc::timed_out);
             throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);

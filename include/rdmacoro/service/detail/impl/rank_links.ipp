@@ -78,6 +78,10 @@ RDMACORO_COLD void rank_links::ended(unsigned rank, std::error_code why) noexcep
     for (auto& [context, of] : groups_) of->rank_ended(rank, why);
 }
 
+RDMACORO_COLD void rank_links::left(unsigned rank) noexcept {
+    for (auto& [context, of] : groups_) of->rank_ended(rank, make_error_code(errc::closed));
+}
+
 RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (group.context() >> context_bits != 0)
         throw error(errc::no_resources, "group: a job has at most " +

@@ -115,11 +115,20 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
 }
 
 /// By the environment, the group's choice, the default.
-[[nodiscard]] inline const algorithm* choose_algorithm(const collective_shape& shape, const group_state& of) {
+[[nodiscard]] inline const algorithm* choose_anew(const collective_shape& shape, const group_state& of) {
     if (const algorithm* const forced = of.forced(shape.kind); forced != nullptr && forced->admits(shape))
         return forced;
     if (const algorithm* const chosen = of.choice(shape)) return chosen;
     return default_collectives::choose(shape);
+}
+[[nodiscard, gnu::always_inline]] inline const algorithm* choose_algorithm(const collective_call& call, group_state& of) {
+    group_state::chosen& last = of.last_choice(call.kind);
+    const bool in_order = call.with.apply != nullptr && !call.with.commutative;
+    const unsigned flags = static_cast<unsigned>(call.element) << 3 | (call.uneven ? 4u : 0u) |
+                           (call.reproducible ? 2u : 0u) | (in_order ? 1u : 0u);
+    if (last.how != nullptr && last.bytes == call.bytes && last.flags == flags) return last.how;
+    last = {call.bytes, flags, choose_anew(shape_of(call, of), of)};
+    return last.how;
 }
 
 /// A collective has failed here: finds out what the others are to be told, tells them, and throws.
@@ -214,7 +223,8 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     throw error(group_errc::mismatch, "group: " + differs);
 }
 
-RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call call) {
+/// With all that a call may need: memory beside the caller's, the comparison between ranks.
+RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
     if (call.root >= size)
@@ -222,7 +232,7 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
                                                 std::to_string(size) + " ranks");
     const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
-    if (of->checks && size > 1) [[unlikely]]
+    if (of->checks && size > 1)
         co_await compare_calls(of.get(), call, around, number);
     call.bind_operation();
     std::optional<scratch> offsets;
@@ -233,7 +243,7 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
     } catch (...) {
         failed = std::current_exception();  // entered all the same: the other ranks are told
     }
-    const algorithm* const how = size > 1 ? choose_algorithm(shape_of(call, *of), *of) : nullptr;
+    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
     collective c(*of, call, around, number, 0);
     try {
         c.check();
@@ -243,6 +253,33 @@ RDMACORO_DECL task<> run_collective(counted_ptr<group_state> of, collective_call
     }
     if (failed) [[unlikely]]
         co_await give_up(of.get(), c, std::move(failed));
+}
+
+/// A call that needs nothing but the caller's memory.
+RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call call) {
+    const std::uint32_t number = of->next_number();
+    call.bind_operation();
+    if (call.in != nullptr && call.in != call.out && call.bytes != 0)
+        std::memmove(call.out, call.in, call.bytes);
+    collective c(*of, call, co_await own_token{}, number, 0);
+    std::exception_ptr failed;
+    try {
+        c.check();
+        co_await choose_algorithm(call, *of)->run(c);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (failed) [[unlikely]]
+        co_await give_up(of.get(), c, std::move(failed));
+}
+
+RDMACORO_DECL task<> run_collective(const counted_ptr<group_state>& of, const collective_call& call) {
+    const bool plain = call.kind == collective_kind::barrier || call.kind == collective_kind::broadcast ||
+                       call.kind == collective_kind::allreduce || call.kind == collective_kind::scan ||
+                       call.kind == collective_kind::exscan;
+    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size()) [[likely]]
+        return run_plainly(of, call);
+    return run_carefully(of, call);
 }
 
 }  // namespace rdmacoro::detail

@@ -1,0 +1,423 @@
+// collectives: what collectives of processes on one machine take, beside one matched exchange of messages, and beside MPI.
+//
+// Each rank is a process. A round of an operation is a barrier and a loop of it; a rank's figure is the loop's time for one. As in the Intel MPI
+// Benchmarks the smallest, the middle and the largest of the ranks are reported; here each is the median over the rounds. Operations, sizes
+// and libraries take turns, so that the machine's moods meet all of them.
+
+#include "common/child.hpp"
+#include "common/report.hpp"
+#include "common/statistics.hpp"
+
+#include "../tools/pingpong/cpus.hpp"
+#include "../tools/pingpong/idle_choice.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/service/detail/rank_links_over.hpp>
+#include <rdmacoro/service/group.hpp>
+#include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace bench;
+using namespace std::chrono_literals;
+using steady = std::chrono::steady_clock;
+
+struct plan {
+    std::vector<std::string> operations{"exchange", "barrier",   "allreduce",      "started", "broadcast", "reduce",
+                                        "gather",   "allgather", "reduce_scatter", "alltoall", "scan"};
+    std::vector<std::size_t> sizes{8, 1024, 65536, 1u << 20};
+    std::size_t rounds = 9;
+    double seconds = 0.02;  // of a loop, about
+};
+
+/// The middle one of several ranks' figures, in nanoseconds, and the extremes.
+struct figure {
+    double least = 0;
+    double middle = 0;
+    double most = 0;
+};
+
+/// One operation in a loop.
+class workload {
+public:
+    workload(rc::group& g, std::size_t bytes)
+        : g_(g), in_(std::max<std::size_t>(1, bytes / 8)), out_(in_.size()) {
+        for (std::size_t at = 0; at < in_.size(); ++at) in_[at] = static_cast<double>(at);
+        const std::size_t block = std::max<std::size_t>(1, in_.size() / g.size());
+        wide_.resize(block * g.size());
+        wider_.resize(block * g.size());
+        block_ = block;
+    }
+
+    /// Throws for a name that is none.
+    rc::task<> once(const std::string& what) {
+        const std::span<double> part(out_.data(), block_);
+        if (what == "barrier") return g_.barrier();
+        if (what == "broadcast") return g_.broadcast(out_, rc::root{0});
+        if (what == "allreduce") return g_.allreduce(in_, out_, std::plus<>{});
+        if (what == "reduce") return g_.reduce(in_, out_, std::plus<>{}, rc::root{0});
+        if (what == "scan") return g_.scan(in_, out_, std::plus<>{});
+        if (what == "gather") return g_.gather(std::span<const double>(part), wide_, rc::root{0});
+        if (what == "allgather") return g_.allgather(std::span<const double>(part), wide_);
+        if (what == "reduce_scatter") return g_.reduce_scatter(wide_, part, std::plus<>{});
+        if (what == "alltoall") return g_.alltoall(wide_, wider_);
+        throw usage_error("no operation is called " + what);
+    }
+    rc::task<> loop(const std::string& what, std::size_t count) {
+        if (what == "started") {
+            for (std::size_t n = 0; n < count; ++n) {
+                auto sum = rc::start(g_.allreduce(in_, out_, std::plus<>{}));
+                co_await sum;
+            }
+        } else {
+            for (std::size_t n = 0; n < count; ++n) co_await once(what);
+        }
+    }
+
+private:
+    rc::group& g_;
+    std::vector<double> in_;
+    std::vector<double> out_;
+    std::vector<double> wide_;
+    std::vector<double> wider_;
+    std::size_t block_ = 1;
+};
+
+/// What the two ranks of a group can do at best: each sends the other a message, and receives one.
+template <class Peer>
+rc::task<> exchange(Peer& with, std::size_t bytes, std::size_t count) {
+    std::vector<std::byte> out(bytes);
+    std::vector<std::byte> in(bytes);
+    for (std::size_t n = 0; n < count; ++n)
+        static_cast<void>(co_await rc::when_all(with.send(out, 7), with.recv(in, 7)));
+}
+
+template <class T>
+rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type* other, std::string what,
+                   std::size_t bytes, std::size_t count) {
+    if (what != "exchange") {
+        co_await work.loop(what, count);
+        co_return;
+    }
+    auto held = co_await other->connect();
+    static_cast<void>(g);
+    rc::task<> run = other->visit([&](auto& end) { return exchange(end, bytes, count); });
+    co_await std::move(run);
+}
+
+std::string key_of(const std::string& what, std::size_t bytes) { return what + ' ' + std::to_string(bytes); }
+bool has_sizes(const std::string& what) { return what != "barrier"; }
+
+/// One rank of the program: everything of the plan, `rounds` times. Ends with the figures of each round, at rank 0.
+template <class T>
+rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
+                   std::map<std::string, std::vector<figure>>& found) {
+    typename rc::node<T>::peer_type other;
+    if (g.size() == 2) other = over.peer(2 - g.rank());
+    std::map<std::string, std::size_t> counts;
+    for (std::size_t round = 0; round <= asked.rounds; ++round) {
+        for (const std::string& what : asked.operations) {
+            if (what == "exchange" && g.size() != 2) continue;
+            for (const std::size_t bytes : asked.sizes) {
+                if (!has_sizes(what) && bytes != asked.sizes.front()) continue;
+                workload work(g, bytes);
+                std::size_t& count = counts[key_of(what, bytes)];
+                if (round == 0) {
+                    // How many fit into the time, as rank 0 sees it.
+                    for (count = 4;; count *= 4) {
+                        co_await g.barrier();
+                        const auto begin = steady::now();
+                        co_await loop_of<T>(g, work, &other, what, bytes, count);
+                        double took = std::chrono::duration<double>(steady::now() - begin).count();
+                        co_await g.broadcast(std::span(&took, 1), rc::root{0});
+                        if (took < asked.seconds / 4) continue;
+                        count = std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(count) *
+                                                                                 asked.seconds / took));
+                        break;
+                    }
+                    continue;
+                }
+                co_await g.barrier();
+                const auto begin = steady::now();
+                co_await loop_of<T>(g, work, &other, what, bytes, count);
+                const double took = std::chrono::duration<double, std::nano>(steady::now() - begin).count() /
+                                    static_cast<double>(count);
+                std::vector<double> all(g.size());
+                co_await g.gather(std::span(&took, 1), all, rc::root{0});
+                if (g.rank() != 0) continue;
+                found[key_of(what, bytes)].push_back({*std::min_element(all.begin(), all.end()), median(all),
+                                                      *std::max_element(all.begin(), all.end())});
+            }
+        }
+    }
+}
+
+/// Reads or writes all of it.
+void move_all(int at, void* data, std::size_t bytes, bool write) {
+    auto* byte = static_cast<char*>(data);
+    while (bytes != 0) {
+        const ssize_t moved = write ? ::write(at, byte, bytes) : ::read(at, byte, bytes);
+        if (moved <= 0) throw run_error("a rank has ended too early");
+        byte += moved;
+        bytes -= static_cast<std::size_t>(moved);
+    }
+}
+struct packed_card {
+    std::array<std::byte, rc::node_card::most_bytes> bytes{};
+    std::size_t length = 0;
+};
+
+/// One rank: exchanges cards over `to_hub`, and measures.
+template <class T>
+rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, const plan& asked,
+                   std::map<std::string, std::vector<figure>>& found) {
+    rc::detail::counted_ptr<rc::detail::rank_links_over<T>> links(
+        new rc::detail::rank_links_over<T>(*rc::scheduler::current(), rank, size, {}));
+    co_await links->over().listen(url);
+    const std::vector<std::byte> encoded = rc::encode_card(links->over().card());
+    packed_card own;
+    own.length = encoded.size();
+    std::copy(encoded.begin(), encoded.end(), own.bytes.begin());
+    move_all(to_hub, &own, sizeof own, true);
+    std::vector<packed_card> cards(size);
+    move_all(to_hub, cards.data(), size * sizeof own, false);
+    std::vector<unsigned> members;
+    std::vector<rc::node_card> known;
+    for (unsigned at = 0; at < size; ++at) {
+        members.push_back(at);
+        known.push_back(
+            rc::decode_card(std::span<const std::byte>(cards[at].bytes).first(cards[at].length)).value());
+    }
+    links->open(known);
+    rc::group g(rc::detail::counted_ptr<rc::detail::group_state>(new rc::detail::group_state(
+        rc::detail::counted_ptr<rc::detail::rank_links>(links.get()), members, 1, &rc::default_collectives::choose)));
+    co_await measure<T>(g, links->over(), asked, found);
+    co_await g.barrier();
+    co_await links->over().close();
+}
+
+/// All ranks but the first are processes of their own; the cards go through this one.
+template <class T>
+std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::vector<int>& cpus, bool spins,
+                                                     const plan& asked) {
+    std::map<std::string, std::vector<figure>> found;
+    const auto url = [](unsigned rank) {
+        return std::string(std::string_view(T::name)) +
+               (std::string_view(T::name) == "tcp"
+                    ? std::string("://127.0.0.1:0")
+                    : "://collectives-" + std::to_string(::getpid()) + "-" + std::to_string(rank));
+    };
+    const auto work = [&](unsigned rank, int to_hub) {
+        pingpong::pin_to(cpus[rank % cpus.size()]);
+        const pingpong::idle_kind idle = spins ? pingpong::idle_kind::spin : pingpong::idle_kind::adaptive;
+        rc::scheduler on{pingpong::chosen_idle(&idle)};
+        on.run(be_rank<T>(rank, size, url(rank), to_hub, asked, found));
+    };
+    std::vector<std::array<int, 2>> pipes(size);
+    for (auto& one : pipes) {
+        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, one.data()) != 0) throw run_error("socketpair failed");
+    }
+    const auto hub = [&] {
+        std::vector<packed_card> cards(size);
+        for (unsigned rank = 0; rank < size; ++rank)
+            move_all(pipes[rank][0], &cards[rank], sizeof(packed_card), false);
+        for (unsigned rank = 0; rank < size; ++rank)
+            move_all(pipes[rank][0], cards.data(), size * sizeof(packed_card), true);
+    };
+    const auto as_child = [&](unsigned rank) {
+        try {
+            rank == size ? hub() : work(rank, pipes[rank][1]);
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "collectives: rank %u: %s\n", rank, e.what());
+            ::_exit(1);
+        }
+    };
+    using process = child<std::function<void()>>;
+    std::vector<std::unique_ptr<process>> others;
+    for (unsigned rank = 1; rank <= size; ++rank)
+        others.push_back(std::make_unique<process>([&, rank] { as_child(rank); }));
+    work(0, pipes[0][1]);
+    for (auto& one : others) {
+        if (one->end(false) != 0) throw run_error("a rank has failed");
+    }
+    for (auto& one : pipes) {
+        ::close(one[0]);
+        ::close(one[1]);
+    }
+    return found;
+}
+
+/// What a peer's program prints for the same plan: lines of "operation bytes least middle most".
+std::map<std::string, std::vector<figure>> run_peer(const std::string& command, const plan& asked) {
+    std::string line = command + " --seconds " + std::to_string(asked.seconds) + " --rounds " +
+                       std::to_string(asked.rounds) + " --op";
+    for (std::size_t at = 0; at < asked.operations.size(); ++at)
+        line += (at == 0 ? " " : ",") + asked.operations[at];
+    line += " --sizes";
+    for (std::size_t at = 0; at < asked.sizes.size(); ++at)
+        line += (at == 0 ? " " : ",") + std::to_string(asked.sizes[at]);
+    std::FILE* const output = ::popen(line.c_str(), "r");
+    if (output == nullptr) throw run_error("cannot run " + line);
+    std::map<std::string, std::vector<figure>> found;
+    std::array<char, 512> text{};
+    while (std::fgets(text.data(), text.size(), output) != nullptr) {
+        std::istringstream words(text.data());
+        std::string what;
+        std::size_t bytes = 0;
+        figure one;
+        if (words >> what >> bytes >> one.least >> one.middle >> one.most)
+            found[key_of(what, bytes)].push_back(one);
+    }
+    if (::pclose(output) != 0) throw run_error("failed: " + line);
+    return found;
+}
+
+std::size_t parse_size(const std::string& text) {
+    std::size_t used = 0;
+    const std::size_t number = std::stoul(text, &used);
+    const std::string unit = text.substr(used);
+    if (unit.empty()) return number;
+    if (unit == "K" || unit == "k") return number << 10;
+    if (unit == "M" || unit == "m") return number << 20;
+    throw usage_error("no size: " + text);
+}
+
+std::vector<std::string> split_list(const std::string& list) {
+    std::vector<std::string> parts;
+    std::istringstream from(list);
+    for (std::string one; std::getline(from, one, ',');) parts.push_back(one);
+    return parts;
+}
+
+void run(int argc, char** argv) {
+    settings asked;
+    asked.name = "collectives";
+    plan todo;
+    std::string operations;
+    std::string sizes;
+    std::string ranks = "2";
+    std::string transports = "shm";
+#if RDMACORO_WITH_TCP
+    transports += ",tcp";
+#endif
+    std::string cpus;
+    std::vector<std::string> peers;
+    bool spins = false;
+    CLI::App app("Measures collectives among processes of this machine.");
+    app.add_option("--op", operations,
+                   "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, gather, allgather, "
+                   "reduce_scatter, alltoall, scan; by default all");
+    app.add_option("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
+    app.add_option("--ranks", ranks, "how many: 2,4")->capture_default_str();
+    app.add_option("--transport", transports, "shm, tcp")->capture_default_str();
+    app.add_option("--rounds", todo.rounds, "of each figure")->check(CLI::Range(1U, 10000U))->capture_default_str();
+    app.add_option("--seconds", todo.seconds, "of an operation's loop in a round")->capture_default_str();
+    app.add_option("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
+    app.add_option("--peer", peers,
+                   "LIBRARY=COMMAND: another library's program, which takes the same turns: openmpi=\"mpirun -n 2 peer_collectives\"");
+    app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
+    app.add_option("--json", asked.json, "a file for the results; - for standard output");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& answered) {
+        app.exit(answered);
+        return;
+    } catch (const CLI::Error& wrong) {
+        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
+    }
+    asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
+    if (!operations.empty()) todo.operations = split_list(operations);
+    if (!sizes.empty()) {
+        todo.sizes.clear();
+        for (const std::string& one : split_list(sizes)) todo.sizes.push_back(parse_size(one));
+    }
+    report out(asked, {{"operation", 16}, {"bytes", 10}, {"library", 12}, {"median", 12}, {"min", 12}, {"max", 12}, {"of ours", 8}});
+    for (const std::string& over : split_list(transports)) {
+        for (const std::string& count : split_list(ranks)) {
+            const auto size = static_cast<unsigned>(std::stoul(count));
+            if (size < 1 || size > 1024) throw usage_error("from 1 to 1024 ranks");
+            out.section(count + " ranks over " + over);
+            const bool busy = spins || size <= asked.cpus.size();
+            std::map<std::string, std::map<std::string, std::vector<figure>>> all;
+            const std::size_t turns = peers.empty() ? 1 : 3;
+            for (std::size_t turn = 0; turn < turns; ++turn) {
+                std::map<std::string, std::vector<figure>> ours;
+                if (over == "shm") {
+                    ours = run_ranks<rc::shm>(size, asked.cpus, busy, todo);
+#if RDMACORO_WITH_TCP
+                } else if (over == "tcp") {
+                    ours = run_ranks<rc::tcp>(size, asked.cpus, busy, todo);
+#endif
+                } else {
+                    throw usage_error("no transport here is called " + over);
+                }
+                for (auto& [key, figures] : ours)
+                    all[key]["rdmacoro"].insert(all[key]["rdmacoro"].end(), figures.begin(), figures.end());
+                for (const std::string& peer : peers) {
+                    const std::size_t equals = peer.find('=');
+                    if (equals == std::string::npos) throw usage_error("--peer is LIBRARY=COMMAND");
+                    for (auto& [key, figures] : run_peer(peer.substr(equals + 1), todo))
+                        all[key][peer.substr(0, equals)].insert(all[key][peer.substr(0, equals)].end(), figures.begin(),
+                                                                figures.end());
+                }
+            }
+            for (const std::string& what : todo.operations) {
+                for (const std::size_t bytes : todo.sizes) {
+                    const auto found = all.find(key_of(what, bytes));
+                    if (found == all.end()) continue;
+                    double ours = 0;
+                    std::vector<std::string> libraries{"rdmacoro"};
+                    for (const auto& [library, figures] : found->second) {
+                        if (library != "rdmacoro") libraries.push_back(library);
+                    }
+                    for (const std::string& library : libraries) {
+                        const std::vector<figure>& figures = found->second[library];
+                        if (figures.empty()) continue;
+                        std::vector<double> least;
+                        std::vector<double> middle;
+                        std::vector<double> most;
+                        for (const figure& one : figures) {
+                            least.push_back(one.least);
+                            middle.push_back(one.middle);
+                            most.push_back(one.most);
+                        }
+                        const double typical = median(middle);
+                        if (library == "rdmacoro") ours = typical;
+                        out.row({what, has_sizes(what) ? size_text(bytes) : "", library, time_text(typical), time_text(median(least)),
+                                 time_text(median(most)), library == "rdmacoro" ? "" : number_text(typical / ours, 2) + " x"},
+                                {{"op", what},
+                                 {"bytes", has_sizes(what) ? bytes : 0},
+                                 {"ranks", size},
+                                 {"transport", over},
+                                 {"library", library},
+                                 {"median_ns", rounded(typical)},
+                                 {"min_ns", rounded(median(least))},
+                                 {"max_ns", rounded(median(most))}});
+                    }
+                }
+            }
+        }
+    }
+    out.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return bench::run_program("collectives", argc, argv, run); }

@@ -1,0 +1,142 @@
+// pmix: jobs of launchers that speak PMIx, such as mpirun of Open MPI and srun --mpi=pmix. Needs libpmix, 3 or newer.
+#pragma once
+
+#include <rdmacoro/service/detail/launcher.hpp>
+#include <rdmacoro/service/detail/thread_wait.hpp>
+
+#include <pmix.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rdmacoro {
+
+namespace detail {
+
+/// A job through libpmix. Its calls block, and some have no limit of time: they run on a thread that is left to itself where they hang.
+class pmix_conversation final : public launcher {
+public:
+    [[nodiscard]] std::string name() const override { return "PMIx"; }
+    [[nodiscard]] bool may_hang() const noexcept override { return true; }
+
+    void open(const patience& limit) override {
+        check("PMIx_Init", PMIx_Init(&own_, nullptr, 0));
+        size_ = number(PMIX_JOB_SIZE, limit).value_or(0);
+        rank_ = own_.rank;
+        if (size_ == 0 || size_ > most_ranks || rank_ >= size_)
+            throw error(errc::protocol_violation, "PMIx: the launcher says that this is rank " +
+                                                      std::to_string(rank_) + " of " + std::to_string(size_));
+        if (const auto here = number(PMIX_LOCAL_SIZE, limit)) on_one_host_ = *here == size_;
+    }
+
+    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override {
+        if (mine.size() > most_bytes)
+            throw_error(errc::invalid_argument, "a launcher carries 16384 bytes a rank at most");
+        const std::string key = "rdmacoro-" + std::to_string(exchanges_++);
+        blob copy = mine;  // the interface has no const
+        pmix_value_t value{};
+        value.type = PMIX_BYTE_OBJECT;
+        value.data.bo.bytes = reinterpret_cast<char*>(copy.data());
+        value.data.bo.size = copy.size();
+        check("PMIx_Put", PMIx_Put(PMIX_GLOBAL, key.c_str(), &value));
+        check("PMIx_Commit", PMIx_Commit());
+        bool collect = true;
+        int seconds = seconds_of(limit);
+        pmix_info_t infos[2];
+        load(infos[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+        load(infos[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
+        const pmix_status_t fenced = PMIx_Fence(nullptr, 0, infos, 2);
+        if (fenced == PMIX_ERR_TIMEOUT)
+            throw error(errc::timed_out, "PMIx: not all of the " + std::to_string(size_) +
+                                             " ranks have come within the limit; rank " +
+                                             std::to_string(rank_) +
+                                             " has; which are missing the launcher does not say");
+        check("PMIx_Fence", fenced);
+        std::vector<blob> all(size_);
+        std::vector<std::uint32_t> missing;
+        for (std::uint32_t rank = 0; rank < size_; ++rank) {
+            all[rank] = rank == rank_ ? mine : bytes_of(rank, key, limit);
+            if (all[rank].empty()) missing.push_back(rank);
+        }
+        if (!missing.empty())
+            throw error(errc::peer_lost, "PMIx: the launcher has nothing of rank " +
+                                             list_of_ranks(missing, missing.size()) + " of " +
+                                             std::to_string(size_));
+        return all;
+    }
+
+    /// libpmix counts: where the program has initialized it, too, it goes on.
+    void leave(const patience&) override { check("PMIx_Finalize", PMIx_Finalize(nullptr, 0)); }
+
+private:
+    static void load(pmix_info_t& into, const char* key, const void* value, pmix_data_type_t type) {
+        std::memset(&into, 0, sizeof into);
+        std::strncpy(into.key, key, PMIX_MAX_KEYLEN);
+        into.value.type = type;
+        if (type == PMIX_BOOL) {
+            std::memcpy(&into.value.data.flag, value, sizeof into.value.data.flag);
+        } else {
+            std::memcpy(&into.value.data.integer, value, sizeof into.value.data.integer);
+        }
+    }
+    /// At least 1: 0 is no limit.
+    [[nodiscard]] static int seconds_of(const patience& limit) noexcept {
+        const auto left = std::chrono::ceil<std::chrono::seconds>(limit.until() - monotonic_now()).count();
+        return static_cast<int>(std::clamp<std::int64_t>(left, 1, std::numeric_limits<int>::max()));
+    }
+    static void check(const char* call, pmix_status_t ended) {
+        if (ended == PMIX_SUCCESS) return;
+        errc code = errc::unsupported;
+        if (ended == PMIX_ERR_TIMEOUT) code = errc::timed_out;
+        if (ended == PMIX_ERR_UNREACH || ended == PMIX_ERR_LOST_CONNECTION) code = errc::peer_lost;
+        throw error(code, std::string("PMIx: the launcher cannot be spoken to: ") + call + ": " +
+                              PMIx_Error_string(ended));
+    }
+    struct value_end {
+        void operator()(pmix_value_t* value) const noexcept { PMIX_VALUE_RELEASE(value); }
+    };
+    using value_pointer = std::unique_ptr<pmix_value_t, value_end>;
+    [[nodiscard]] value_pointer get(pmix_rank_t rank, const char* key, const patience& limit) const {
+        pmix_proc_t of{};
+        std::memcpy(of.nspace, own_.nspace, sizeof of.nspace);
+        of.rank = rank;
+        int seconds = seconds_of(limit);
+        pmix_info_t info;
+        load(info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+        pmix_value_t* found = nullptr;
+        if (PMIx_Get(&of, key, &info, 1, &found) != PMIX_SUCCESS) return {};
+        return value_pointer(found);
+    }
+    [[nodiscard]] std::optional<std::uint32_t> number(const char* key, const patience& limit) const {
+        const value_pointer found = get(PMIX_RANK_WILDCARD, key, limit);
+        if (!found || found->type != PMIX_UINT32) return {};
+        return found->data.uint32;
+    }
+    [[nodiscard]] blob bytes_of(std::uint32_t rank, const std::string& key, const patience& limit) const {
+        const value_pointer found = get(rank, key.c_str(), limit);
+        if (!found || found->type != PMIX_BYTE_OBJECT || found->data.bo.size > most_bytes) return {};
+        const auto* const first = reinterpret_cast<const std::byte*>(found->data.bo.bytes);
+        return {first, first + found->data.bo.size};
+    }
+
+    pmix_proc_t own_{};
+    std::uint32_t exchanges_ = 0;
+};
+
+}  // namespace detail
+
+/// For `job_options::pmix`: the program can join jobs of launchers that speak PMIx. Example:
+///
+///     rdmacoro::job ranks = co_await rdmacoro::join_job(here, {.pmix = rdmacoro::pmix_launcher});
+[[nodiscard]] inline std::unique_ptr<detail::launcher> pmix_launcher(const detail::launch_environment&) {
+    return std::make_unique<detail::pmix_conversation>();
+}
+
+}  // namespace rdmacoro

@@ -1,0 +1,140 @@
+// Messages of PMI, cut from what came.
+#pragma once
+
+#include <rdmacoro/service/detail/pmi_lines.hpp>
+#include <rdmacoro/transport/detail/inet_address.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+namespace rdmacoro::detail {
+
+RDMACORO_COLD pmi_message::pmi_message(std::string_view text, char between) : text_(text) {
+    std::string one;
+    const auto take = [&] {
+        const std::size_t equals = one.find('=');
+        if (equals != std::string::npos && equals != 0)
+            fields_.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+        one.clear();
+    };
+    for (std::size_t n = 0; n < text.size(); ++n) {
+        if (text[n] != between) {
+            one += text[n];
+        } else if (between == ';' && n + 1 < text.size() && text[n + 1] == ';') {
+            one += text[n++];
+        } else {
+            take();
+        }
+    }
+    take();
+}
+RDMACORO_COLD const std::string* pmi_message::find(std::string_view key) const noexcept {
+    const auto found =
+        std::find_if(fields_.begin(), fields_.end(), [&](const auto& field) { return field.first == key; });
+    return found == fields_.end() ? nullptr : &found->second;
+}
+
+RDMACORO_COLD pmi_lines::pmi_lines(int fd) : fd_(fd) {
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (flags < 0)
+        throw error(errc::unsupported,
+                    "PMI_FD is " + std::to_string(fd) +
+                        ", which is no open descriptor: a program between the launcher and "
+                        "this one may have closed it");
+    static_cast<void>(::fcntl(fd, F_SETFD, flags | FD_CLOEXEC));
+}
+RDMACORO_COLD void pmi_lines::close() noexcept { ::close(std::exchange(fd_, -1)); }
+
+RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view answer,
+                                         const patience& limit) {
+    pmi_message got = ask(text, limit);
+    const std::string* const command = got.find("cmd");
+    if (command == nullptr || *command != answer)
+        throw error(errc::protocol_violation,
+                    "PMI: the launcher answered " + quoted(got.text()) + " to " + quoted(text));
+    return got;
+}
+RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& limit) {
+    try {
+        write(text, limit);
+        return pmi_message(read(limit), version_ == 1 ? ' ' : ';');
+    } catch (const error& failed) {
+        const std::string context = failed.context();
+        throw error(failed.code(), "PMI: the launcher did not answer " + quoted(text) +
+                                       (context.empty() ? "" : ": " + context));
+    }
+}
+
+RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit) {
+    std::string all;
+    if (version_ == 1) {
+        all = std::string(text) + '\n';
+    } else {
+        std::array<char, 16> head{};
+        std::snprintf(head.data(), head.size(), "%6zu", text.size());
+        all = head.data() + std::string(text);
+    }
+    std::string_view left = all;
+    while (!left.empty()) {
+        limit.wait(fd_, POLLOUT);
+        ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == ENOTSOCK) sent = ::write(fd_, left.data(), left.size());
+        if (sent < 0 && errno != EAGAIN && errno != EINTR)
+            throw error(errc::peer_lost, std::string("it has closed PMI_FD: ") + std::strerror(errno));
+        if (sent > 0) left.remove_prefix(static_cast<std::size_t>(sent));
+    }
+}
+
+RDMACORO_COLD void pmi_lines::fill(const patience& limit) {
+    std::array<char, 4096> room;
+    for (;;) {
+        limit.wait(fd_, POLLIN);
+        const ssize_t got = ::read(fd_, room.data(), room.size());
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (got <= 0) throw error(errc::peer_lost, "it has closed PMI_FD");
+        unread_.append(room.data(), static_cast<std::size_t>(got));
+        return;
+    }
+}
+
+RDMACORO_COLD std::string pmi_lines::read(const patience& limit) {
+    const auto take = [this](std::size_t skip, std::size_t bytes, std::size_t end) {
+        std::string message = unread_.substr(skip, bytes);
+        unread_.erase(0, end);
+        if (std::any_of(message.begin(), message.end(), [](char c) { return c < ' ' || c > '~'; }))
+            throw error(errc::protocol_violation, "its answer is no text: " + quoted(message));
+        return message;
+    };
+    if (version_ == 1) {
+        std::size_t end = 0;
+        while ((end = unread_.find('\n')) == std::string::npos) {
+            if (unread_.size() > most_bytes)
+                throw error(errc::protocol_violation, "its answer has no end: " + quoted(unread_));
+            fill(limit);
+        }
+        return take(0, end, end + 1);
+    }
+    constexpr std::size_t head = 6;
+    while (unread_.size() < head) fill(limit);
+    // Spaces are before the number (Hydra) or behind it (Slurm).
+    std::string_view number = std::string_view(unread_).substr(0, head);
+    number.remove_prefix(std::min(number.find_first_not_of(' '), head));
+    number = number.substr(0, number.find_last_not_of(' ') + 1);
+    std::size_t bytes = 0;
+    const char* const end = number.data() + number.size();
+    const auto counted = std::from_chars(number.data(), end, bytes);
+    if (counted.ec != std::errc() || counted.ptr != end || bytes > most_bytes)
+        throw error(errc::protocol_violation, "its answer does not begin with a length: " + quoted(unread_));
+    while (unread_.size() < head + bytes) fill(limit);
+    return take(head, bytes, head + bytes);
+}
+
+}  // namespace rdmacoro::detail

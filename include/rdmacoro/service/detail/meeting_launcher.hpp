@@ -1,0 +1,61 @@
+// meeting_launcher: a job whose ranks meet at an address, RDMACORO_JOB=tcp://alpha:7470.
+#pragma once
+
+#include <rdmacoro/service/detail/launcher.hpp>
+#include <rdmacoro/service/detail/meeting_server.hpp>
+#include <rdmacoro/service/detail/meeting_wire.hpp>
+#include <rdmacoro/transport/detail/inet_address.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// Rank 0 listens there, unless RDMACORO_SERVED says that another program does. The others connect, again and again while it does not
+/// listen yet.
+class meeting_launcher final : public launcher {
+public:
+    /// Throws `errc::address_invalid` for RDMACORO_JOB, and `errc::invalid_argument` for RDMACORO_RANK, RDMACORO_SIZE and RDMACORO_KEY.
+    explicit meeting_launcher(const launch_environment& from);
+    RDMACORO_DECL ~meeting_launcher() override;
+
+    [[nodiscard]] RDMACORO_DECL std::string name() const override;
+    [[nodiscard]] RDMACORO_DECL bool may_hang() const noexcept override;
+    RDMACORO_DECL void open(const patience& limit) override;
+    [[nodiscard]] RDMACORO_DECL std::vector<blob> exchange(const blob& mine, const patience& limit) override;
+    RDMACORO_DECL void leave(const patience& limit) override;
+
+private:
+    [[nodiscard]] std::vector<inet_endpoint> resolve(int flags) const;
+    void serve();
+    void connect(const patience& limit);
+    [[nodiscard]] bool try_connect(const inet_endpoint& to, const patience& limit);
+    void greet(const patience& limit);
+    void write(std::vector<std::byte> message, const patience& limit);
+    /// The next message, which is valid until the next call.
+    [[nodiscard]] meeting_frame read(std::size_t longest, const patience& limit);
+    [[nodiscard]] std::vector<blob> exchange_here(const blob& mine, const patience& limit);
+    [[nodiscard]] std::vector<blob> exchange_there(const blob& mine, const patience& limit);
+    [[noreturn]] void fail(errc code, const std::string& why) const;
+    [[noreturn]] void fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count) const;
+
+    std::string url_;
+    inet_address at_;
+    job_key key_;
+    bool serves_ = false;
+    bool served_ = false;
+    std::unique_ptr<meeting_server> server_;
+    int fd_ = -1;
+    int refused_ = 0;  // why the last connection was
+    std::vector<std::byte> in_;
+    std::size_t taken_ = 0;  // of them, by the last message
+    std::uint32_t exchanges_ = 0;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/meeting_launcher.ipp>
+#endif

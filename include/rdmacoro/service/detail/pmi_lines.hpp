@@ -1,0 +1,68 @@
+// pmi_lines: the text of PMI, versions 1 and 2, over a descriptor.
+#pragma once
+
+#include <rdmacoro/service/detail/launcher.hpp>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// What a message of PMI says: `cmd=init rc=0`, or `cmd=init;rc=0;`.
+class pmi_message {
+public:
+    pmi_message() = default;
+    /// `between`: ' ' in version 1, ';' in version 2, where two of them stand for one within a value. What has no '=' is left out.
+    pmi_message(std::string_view text, char between);
+
+    /// nullptr: it does not say it.
+    [[nodiscard]] const std::string* find(std::string_view key) const noexcept;
+    /// As it came, for people.
+    [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+private:
+    std::string text_;
+    std::vector<std::pair<std::string, std::string>> fields_;
+};
+
+/// Messages over the descriptor that the launcher has left open. Without `close` it stays open: the launcher ends processes that close it
+/// unasked, and this one may have to say first what went wrong.
+class pmi_lines {
+public:
+    /// Longer ones are refused.
+    static constexpr std::size_t most_bytes = 65536;
+
+    /// Throws `errc::unsupported` where it is no open descriptor.
+    explicit pmi_lines(int fd);
+    pmi_lines(const pmi_lines&) = delete;
+    pmi_lines& operator=(const pmi_lines&) = delete;
+    ~pmi_lines() = default;
+
+    /// After the last words.
+    void close() noexcept;
+    /// In version 2 a message is a number of six digits and so many bytes, in version 1 a line.
+    void use_version(int version) noexcept { version_ = version; }
+    /// Sends `text` and returns the answer, the command of which must be `answer`. Throws, with both in the text, `errc::peer_lost`,
+    /// `errc::protocol_violation`, `errc::timed_out` and `errc::canceled`.
+    [[nodiscard]] pmi_message ask(std::string_view text, std::string_view answer, const patience& limit);
+    /// The same without a look at the command.
+    [[nodiscard]] pmi_message ask(std::string_view text, const patience& limit);
+
+private:
+    void write(std::string_view text, const patience& limit);
+    [[nodiscard]] std::string read(const patience& limit);
+    void fill(const patience& limit);
+
+    int fd_;
+    int version_ = 1;
+    std::string unread_;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/pmi_lines.ipp>
+#endif

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# A job joins under a real launcher, and messages go around it: launchers.sh hydra|openmpi|slurm PATH_OF_RING pmix|no-pmix. Ends with 77, and says
+# why, where the launcher is not installed.
+set -eu
+launcher=${1:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}
+ring=${2:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}
+pmix=${3:-no-pmix}
+work=$(mktemp -d)
+services=()
+finish() {
+    for one in "${services[@]}"; do kill "$one" 2>/dev/null || true; done
+    for one in "${services[@]}"; do wait "$one" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap finish EXIT
+# The traffic of tests stays on this machine.
+export RDMACORO_ADDRESS=127.0.0.1
+unset RDMACORO_JOB RDMACORO_RANK RDMACORO_SIZE PMI_FD PMI_RANK PMI_SIZE
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+fail() {
+    echo "FAILED: $*"
+    sed 's/^/  out: /' "$work/out"
+    sed 's/^/  err: /' "$work/err"
+    exit 1
+}
+# runs STATUS COMMAND...: ends within a minute with this status; `some` stands for any but 0 and 124, the time-out.
+runs() {
+    local wanted=$1 status=0
+    shift
+    timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    if [ "$wanted" = some ]; then
+        [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$*: status $status"
+    else
+        [ "$status" -eq "$wanted" ] || fail "$*: status $status, not $wanted"
+    fi
+}
+has() { grep -q -e "$1" "$work/out" || fail "\"$1\" is not printed"; }
+says() { grep -q -e "$1" "$work/out" "$work/err" || fail "\"$1\" is not said"; }
+# went_around RANKS BY: each rank has joined, and the sum of their numbers has come back to rank 0.
+went_around() {
+    [ "$(grep -c "of $1, .* joined by $2 in" "$work/out")" -eq "$1" ] || fail "not all of $1 ranks have joined by $2"
+    has "^sum $(($1 * ($1 - 1) / 2))\$"
+    grep -h 'joined by' "$work/out"
+}
+
+case $launcher in
+hydra)
+    hydra=$(command -v mpiexec.hydra) || skip "no mpiexec.hydra: install mpich"
+    for ranks in 1 2 4; do
+        runs 0 "$hydra" -n "$ranks" "$ring"
+        went_around "$ranks" PMI-1
+        has "on 1 host"
+    done
+    # Two hosts in name: what is between them goes over tcp.
+    runs 0 "$hydra" -n 4 -hosts a:2,b:2 -launcher fork "$ring"
+    went_around 4 PMI-1
+    has "4 ranks on 2 hosts"
+    # A launcher that speaks version 2 alone, as this one does after a first word of version 2.
+    runs 0 "$hydra" -n 3 env SLURM_STEP_ID=0 "$ring"
+    went_around 3 PMI-2
+    runs some "$hydra" -n 3 "$ring" --limit-ms 1500 --exit-before-joining 1
+    # A program between the launcher and the ranks that closes what it does not know.
+    runs some "$hydra" -n 2 env PMI_FD=99 "$ring"
+    says "PMI_FD is 99, which is no open descriptor"
+    # One that never comes: the others do not wait for longer than their limit.
+    runs some "$hydra" -n 3 sh -c '[ "$PMI_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
+    says "not all of the 3 ranks have come within the limit"
+    ;;
+openmpi)
+    mpirun=$(command -v mpirun.openmpi) || skip "no mpirun.openmpi: install openmpi-bin"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    if [ "$pmix" = no-pmix ]; then
+        # Never a job of one for each rank.
+        runs some "$mpirun" --oversubscribe -n 2 "$ring" --alone
+        says "speaks PMIx, and the program does not"
+        skip "no libpmix-dev: only that joining without it is refused was tested"
+    fi
+    for ranks in 1 2 4; do
+        runs 0 "$mpirun" --oversubscribe -n "$ranks" "$ring"
+        went_around "$ranks" PMIx
+    done
+    # A server that is not there any more.
+    runs some "$mpirun" --oversubscribe -n 2 sh -c 'env $(env | sed -n "s/^\(PMIX_SERVER_URI[^=]*\)=.*/-u \1/p") "$0" --alone' "$ring"
+    says "PMIx: the launcher cannot be spoken to"
+    runs some "$mpirun" --oversubscribe -n 3 sh -c '[ "$PMIX_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 2500' "$ring"
+    says "within the limit"
+    ;;
+slurm)
+    for one in slurmctld slurmd srun; do
+        command -v "$one" >/dev/null || skip "no $one: install slurmctld, slurmd and slurm-client"
+    done
+    [ "$(id -u)" -eq 0 ] || skip "slurmd has to be started as root"
+    name=$(hostname -s)
+    mkdir "$work/state" "$work/spool"
+    cat >"$work/slurm.conf" <<END
+ClusterName=test
+SlurmctldHost=$name(127.0.0.1)
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SlurmctldPort=26817
+SlurmdPort=26818
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+NodeName=$name NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=$name Default=YES OverSubscribe=FORCE:8 MaxTime=INFINITE State=UP
+END
+    export SLURM_CONF=$work/slurm.conf
+    slurmctld -D >"$work/slurmctld" 2>&1 &
+    services+=($!)
+    slurmd -D -N "$name" >"$work/slurmd" 2>&1 &
+    services+=($!)
+    for ((n = 0; n < 100; n++)); do
+        [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
+        for one in "${services[@]}"; do
+            kill -0 "$one" 2>/dev/null || skip "slurmctld or slurmd does not start here: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
+        done
+        sleep 0.2
+    done
+    [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] || skip "slurmctld and slurmd do not find each other here: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
+    for ranks in 1 2; do
+        runs 0 srun --mpi=pmi2 -n "$ranks" "$ring"
+        went_around "$ranks" PMI-2
+        if [ "$pmix" = pmix ] && srun --mpi=list 2>&1 | grep -q pmix; then
+            runs 0 srun --mpi=pmix -n "$ranks" "$ring"
+            went_around "$ranks" PMIx
+        fi
+    done
+    runs some srun --mpi=none -n 2 "$ring" --alone
+    says "srun started this process without PMI"
+    ;;
+*) fail "no such launcher: $launcher" ;;
+esac

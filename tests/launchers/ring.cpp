@@ -1,0 +1,99 @@
+// A job that sends a word around, for tests of launchers: each rank adds its number to the sum of those before it, over whichever transport leads to
+// the next one. Rank 0 prints the sum, what started the job, and how it reaches its neighbours; every rank prints how long joining took.
+// --exit-before-joining RANK, --exit-after-joining RANK: that rank ends with status 3.
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/service/job.hpp>
+#include <rdmacoro/transport/shm.hpp>
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp.hpp>
+#endif
+#if RDMACORO_WITH_PMIX
+#include <rdmacoro/adapters/pmix.hpp>
+#endif
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace rc = rdmacoro;
+
+#if RDMACORO_WITH_TCP
+using node = rc::node<rc::shm, rc::tcp>;
+#else
+using node = rc::node<rc::shm>;
+#endif
+
+rc::task<std::uint64_t> from_before(node::peer_type before) {
+    std::uint64_t sum = 0;
+    co_await before.recv(std::as_writable_bytes(std::span(&sum, 1)), 1);
+    co_return sum;
+}
+
+rc::task<int> ring(rc::job_options options, long leaves) {
+    node here(rc::job_node_id());
+    const auto began = std::chrono::steady_clock::now();
+    const rc::job ranks = co_await rc::join_job(here, std::move(options));
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+    std::printf("rank %u of %u, %u of %zu here, host %u of %u: joined by %s in %.2f ms\n", ranks.rank(),
+                ranks.size(), ranks.local_rank(), ranks.ranks_on_this_host().size(),
+                ranks.host_of(ranks.rank()), ranks.hosts(), std::string(ranks.launcher()).c_str(),
+                took.count());
+    std::fflush(stdout);
+    if (leaves == static_cast<long>(ranks.rank())) co_return 3;
+    if (ranks.size() == 1) {
+        std::printf("sum 0\n%s", ranks.explain().c_str());
+        co_return 0;
+    }
+    auto next = here.peer(ranks.node_of((ranks.rank() + 1) % ranks.size()));
+    auto before = here.peer(ranks.node_of((ranks.rank() + ranks.size() - 1) % ranks.size()));
+    std::uint64_t sum = 0;
+    if (ranks.rank() != 0) sum = co_await rc::timeout(from_before(before), std::chrono::seconds(20));
+    sum += ranks.rank();
+    co_await rc::timeout(next.send(std::as_bytes(std::span(&sum, 1)), 1), std::chrono::seconds(20));
+    if (ranks.rank() == 0) {
+        sum = co_await rc::timeout(from_before(before), std::chrono::seconds(20));
+        std::printf("sum %llu\n%s%s", static_cast<unsigned long long>(sum), ranks.explain().c_str(),
+                    here.explain(next.id()).c_str());
+    }
+    co_await here.close();
+    co_return 0;
+}
+
+int main(int argc, char** argv) {
+    rc::job_options options;
+    options.limit = std::chrono::seconds(20);
+    long leaves = -1;
+    for (int n = 1; n < argc; ++n) {
+        const std::string_view word(argv[n]);
+        const char* const value = n + 1 < argc ? argv[n + 1] : "";
+        if (word == "--alone") {
+            options.alone = true;
+        } else if (word == "--limit-ms") {
+            options.limit = std::chrono::milliseconds(std::atol(value));
+            ++n;
+        } else if (word == "--exit-before-joining") {
+            if (rc::job_node_id() == static_cast<rc::node_id>(std::atol(value) + 1)) return 3;
+            ++n;
+        } else if (word == "--exit-after-joining") {
+            leaves = std::atol(value);
+            ++n;
+        } else {
+            std::fprintf(stderr, "ring: unknown option %s\n", argv[n]);
+            return 2;
+        }
+    }
+#if RDMACORO_WITH_PMIX
+    options.pmix = rc::pmix_launcher;
+#endif
+    try {
+        return rc::scheduler{}.run(ring(std::move(options), leaves));
+    } catch (const std::exception& failed) {
+        std::fprintf(stderr, "ring: %s\n", failed.what());
+        return 1;
+    }
+}

@@ -1,0 +1,354 @@
+#include "jobs.hpp"
+
+#include "command.hpp"
+#include "guard.hpp"
+#include "meeting.hpp"
+#include "output.hpp"
+
+#include <rdmacoro/transport/detail/own_address.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace run {
+
+namespace {
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::system_category(), what); }
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+    return name.data();
+}
+
+struct rank_process {
+    pid_t process = -1;
+    std::string host;  ///< empty: this one, and by no name
+    bool by_ssh = false;
+    int words = -1;  ///< of one by ssh: its input
+};
+
+class job_run {
+public:
+    explicit job_run(const options& asked)
+        : asked_(asked),
+          places_(place_ranks(asked.hosts, asked.ranks)),
+          ranks_(asked.ranks),
+          key_(new_key()) {
+        for (std::uint32_t rank = 0; rank < asked_.ranks && !places_.empty(); ++rank) {
+            ranks_[rank].host = places_[rank];
+            ranks_[rank].by_ssh = places_[rank] != "localhost" && places_[rank] != host_name();
+            any_by_ssh_ = any_by_ssh_ || ranks_[rank].by_ssh;
+        }
+        if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");
+        block_signals();
+    }
+    job_run(const job_run&) = delete;
+    job_run& operator=(const job_run&) = delete;
+    ~job_run() {
+        for (const rank_process& one : ranks_) {
+            if (one.process > 0) ::kill(-one.process, SIGKILL);
+        }
+        end_orphans();
+        if (signals_ >= 0) ::close(signals_);
+    }
+
+    int run() {
+        meeting_.emplace(meeting_address(), asked_.ranks, key_);
+        for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) start(rank);
+        while (living_ != 0) turn();
+        end_orphans();
+        drain();
+        return status_;
+    }
+
+private:
+    using clock = std::chrono::steady_clock;
+
+    std::string meeting_address() const {
+        if (!asked_.address.empty()) return asked_.address;
+        if (!any_by_ssh_) return "127.0.0.1";
+        const char* const given = std::getenv("RDMACORO_ADDRESS");
+        std::string own = given != nullptr ? given : rdmacoro::detail::own_inet_address();
+        if (own.empty()) throw std::runtime_error("this host has no address of its own: give --address");
+        return own;
+    }
+
+    void block_signals() {
+        sigset_t awaited;
+        ::sigemptyset(&awaited);
+        for (const int one : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+            ::sigaddset(&awaited, one);
+        ::sigprocmask(SIG_BLOCK, &awaited, &before_);
+        signals_ = ::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (signals_ < 0) fail("signalfd");
+        std::signal(SIGPIPE, SIG_IGN);
+    }
+
+    // ---- the beginning
+
+    void start(std::uint32_t rank) {
+        rank_process& one = ranks_[rank];
+        const variables set = variables_of(asked_, meeting_->url(), rank, places_);
+        std::vector<std::string> words = asked_.command;
+        std::vector<std::string> environment;
+        if (one.by_ssh) {
+            std::array<char, 4096> folder{};
+            if (::getcwd(folder.data(), folder.size()) == nullptr) fail("getcwd");
+            words = {asked_.ssh, one.host, remote_command(asked_, set, folder.data())};
+            environment = environment_with({});
+        } else {
+            variables with_key = set;
+            with_key["RDMACORO_KEY"] = key_;
+            environment = environment_with(with_key);
+        }
+        // Of the pipes each child has its own end; all of them are closed by exec.
+        std::array<int, 2> in{-1, -1}, out{-1, -1}, err{-1, -1}, failed{-1, -1};
+        if (one.by_ssh && ::pipe2(in.data(), O_CLOEXEC) != 0) fail("pipe2");
+        if (asked_.tag_output && (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0))
+            fail("pipe2");
+        if (::pipe2(failed.data(), O_CLOEXEC) != 0) fail("pipe2");
+        // The input of run is rank 0's. A process group that is not a terminal's own is stopped when it reads from it.
+        const bool has_input = rank == 0 && !one.by_ssh && ::isatty(0) == 0;
+        if (!one.by_ssh && !has_input && (in[0] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+            fail("/dev/null");
+        std::vector<char*> arguments, variables;
+        for (std::string& word : words) arguments.push_back(word.data());
+        for (std::string& word : environment) variables.push_back(word.data());
+        arguments.push_back(nullptr);
+        variables.push_back(nullptr);
+
+        const pid_t parent = ::getpid();
+        one.process = ::fork();
+        if (one.process < 0) fail("fork");
+        if (one.process == 0) {
+            ::setpgid(0, 0);
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (::getppid() != parent) ::_exit(127);
+            std::signal(SIGPIPE, SIG_DFL);
+            if (in[0] >= 0) ::dup2(in[0], 0);
+            if (out[1] >= 0) ::dup2(out[1], 1);
+            if (err[1] >= 0) ::dup2(err[1], 2);
+            ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+            ::execvpe(arguments[0], arguments.data(), variables.data());
+            const int why = errno;
+            static_cast<void>(::write(failed[1], &why, sizeof why));
+            ::_exit(127);
+        }
+        ::setpgid(one.process, one.process);  // whichever of both is first
+        guard_.watch(one.process);
+        ++living_;
+        for (const int fd : {in[0], out[1], err[1], failed[1]}) {
+            if (fd >= 0) ::close(fd);
+        }
+        if (one.by_ssh) {
+            one.words = in[1];
+            say(one, key_);
+        }
+        if (asked_.tag_output) {
+            outputs_.emplace_back(rank, out[0], 1);
+            outputs_.emplace_back(rank, err[0], 2);
+        }
+        int why = 0;
+        const bool not_begun = ::read(failed[0], &why, sizeof why) == static_cast<ssize_t>(sizeof why);
+        ::close(failed[0]);
+        if (not_begun) throw std::runtime_error(words[0] + ": " + std::strerror(why));
+    }
+
+    // ---- while they run
+
+    void turn() {
+        std::vector<pollfd> on{{signals_, POLLIN, 0}};
+        for (const tagged_output& one : outputs_) on.push_back({one.descriptor(), POLLIN, 0});
+        int wait = -1;
+        if (const clock::time_point next = killed_ ? ssh_patience_ : kill_at_;
+            next != clock::time_point::max()) {
+            const auto left =
+                std::chrono::duration_cast<std::chrono::milliseconds>(next - clock::now()).count();
+            wait = static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 60'000));
+        }
+        if (::poll(on.data(), on.size(), wait) < 0 && errno != EINTR) fail("poll");
+        for (std::size_t n = 1; n < on.size(); ++n) {
+            if (on[n].revents != 0) outputs_[n - 1].forward();
+        }
+        signalfd_siginfo came{};
+        while (::read(signals_, &came, sizeof came) == static_cast<ssize_t>(sizeof came))
+            take_signal(static_cast<int>(came.ssi_signo));
+        if (!killed_ && clock::now() >= kill_at_) kill_all();
+        if (clock::now() >= ssh_patience_) kill_ssh();
+    }
+
+    void take_signal(int number) {
+        switch (number) {
+            case SIGCHLD: return reap();
+            case SIGTSTP:
+                tell_all(SIGTSTP);
+                ::kill(::getpid(), SIGSTOP);
+                return;
+            case SIGUSR1:
+            case SIGUSR2:
+            case SIGCONT: return tell_all(number);
+            default: break;
+        }
+        if (std::exchange(interrupted_, true)) return kill_all();  // again: at once
+        std::fprintf(stderr, "run: signal %d (%s): ending all ranks\n", number, strsignal(number));
+        end_all(number);
+    }
+
+    void reap() {
+        int status = 0;
+        for (pid_t process; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+            const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                            [&](const rank_process& one) { return one.process == process; });
+            if (found != ranks_.end()) ended(static_cast<std::uint32_t>(found - ranks_.begin()), status);
+        }
+    }
+
+    void ended(std::uint32_t rank, int status) {
+        rank_process& one = ranks_[rank];
+        // What it has started and left.
+        ::kill(-one.process, SIGKILL);
+        guard_.forget(one.process);
+        one.process = -1;
+        if (one.words >= 0) ::close(std::exchange(one.words, -1));
+        --living_;
+        meeting_->ended(rank);
+        if (status == 0) return;
+        const bool by_signal = WIFSIGNALED(status);
+        const int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
+        const int result = by_signal ? 128 + number : number;
+        if (status_ == 0) status_ = result;
+        if (ending_) return;  // it was told to
+        const std::string where = one.host.empty() ? "" : " on " + one.host;
+        const std::string how =
+            by_signal ? "was ended by signal " + std::to_string(number) + " (" + strsignal(number) + ')'
+                      : "ended with status " + std::to_string(number);
+        std::string others = ": ending the others";
+        if (living_ == 0) others.clear();
+        if (one.by_ssh && !by_signal && number == 255)
+            others += "; 255 is also what ssh says of its own failures";
+        std::fprintf(stderr, "run: rank %u%s %s%s\n", rank, where.c_str(), how.c_str(), others.c_str());
+        end_all(SIGTERM);
+    }
+
+    // ---- the end
+
+    void end_all(int first_signal) {
+        if (!ending_)
+            kill_at_ =
+                clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(asked_.grace * 1000));
+        ending_ = true;
+        tell_all(first_signal);
+        tell_all(SIGCONT);  // one that stands still hears nothing
+    }
+    void kill_all() {
+        killed_ = true;
+        for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) {
+            rank_process& one = ranks_[rank];
+            if (one.process < 0) continue;
+            std::fprintf(stderr, "run: rank %u does not end: SIGKILL\n", rank);
+            if (one.by_ssh) {
+                say(one, "KILL");
+                ::close(std::exchange(one.words, -1));
+            } else {
+                ::kill(-one.process, SIGKILL);
+            }
+        }
+        // Where the other host does not answer, what is here ends all the same.
+        if (any_by_ssh_) ssh_patience_ = clock::now() + std::chrono::seconds(5);
+    }
+    void kill_ssh() {
+        ssh_patience_ = clock::time_point::max();
+        for (const rank_process& one : ranks_) {
+            if (one.process < 0) continue;
+            std::fprintf(stderr, "run: %s does not answer: a rank may be left there\n", one.host.c_str());
+            ::kill(-one.process, SIGKILL);
+        }
+    }
+    void tell_all(int number) {
+        for (rank_process& one : ranks_) {
+            if (one.process < 0) continue;
+            if (!one.by_ssh) {
+                ::kill(-one.process, number);
+            } else if (const char* const name = sigabbrev_np(number)) {
+                say(one, name);
+            }
+        }
+    }
+    static void say(const rank_process& to, const std::string& line) {
+        if (to.words < 0) return;
+        const std::string all = line + '\n';
+        static_cast<void>(::write(to.words, all.data(), all.size()));  // less than a pipe holds
+    }
+
+    /// Processes that ranks have left, whichever group they are in: they have become children of this one.
+    void end_orphans() const {
+        for (;;) {
+            std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+            bool any = false;
+            for (pid_t one = 0; list >> one;) {
+                if (one == guard_.process()) continue;
+                any = true;
+                ::kill(one, SIGKILL);
+                ::waitpid(one, nullptr, 0);
+            }
+            if (!any) return;
+        }
+    }
+    /// What is in the pipes; what holds them open has ended.
+    void drain() {
+        for (tagged_output& one : outputs_) {
+            while (one.descriptor() >= 0) {
+                pollfd on{one.descriptor(), POLLIN, 0};
+                if (::poll(&on, 1, 1000) <= 0) break;
+                one.forward();
+            }
+            one.end();
+        }
+    }
+
+    const options& asked_;
+    std::vector<std::string> places_;
+    std::vector<rank_process> ranks_;
+    std::string key_;
+    bool any_by_ssh_ = false;
+    sigset_t before_{};
+    int signals_ = -1;
+    guard guard_;
+    std::optional<meeting> meeting_;
+    std::vector<tagged_output> outputs_;
+    std::size_t living_ = 0;
+    int status_ = 0;
+    bool ending_ = false;
+    bool interrupted_ = false;
+    bool killed_ = false;
+    clock::time_point kill_at_ = clock::time_point::max();
+    clock::time_point ssh_patience_ = clock::time_point::max();
+};
+
+}  // namespace
+
+int run_job(const options& asked) {
+    job_run all(asked);
+    return all.run();
+}
+
+}  // namespace run
