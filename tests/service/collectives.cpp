@@ -26,6 +26,14 @@ constexpr std::string_view chosen(algorithm_choice by, const collective_shape& o
     return found != nullptr ? found->name : std::string_view();
 }
 
+template <class Change>
+std::string_view changed(collective_kind kind, std::size_t bytes, unsigned ranks, Change change) {
+    collective_shape s = shape(kind, bytes, ranks);
+    change(s);
+    const algorithm* const found = default_collectives::choose(s);
+    return found != nullptr ? found->name : "none";
+}
+
 }  // namespace
 
 TEST_CASE("the first algorithm of a list that admits a shape carries it, and that is known to the compiler") {
@@ -84,7 +92,7 @@ TEST_CASE("after a failure those that are left go on with a smaller group") {
     run_nodes([]() -> task<> {
         ranks<shm> all(3);
         co_await all.open();
-        co_await all.kill(2);
+        co_await all.vanish(2);
         int ended = 0;
         const auto body = [&ended](group& g) -> task<> {
             if (!g) co_return;
@@ -99,4 +107,108 @@ TEST_CASE("after a failure those that are left go on with a smaller group") {
         co_await all.each(body);
         CHECK(ended == 2);
     });
+}
+
+TEST_CASE(
+    "an operation with an order, uneven blocks and reproducible sums get an algorithm that keeps them") {
+    const auto in_order = [](collective_shape& s) { s.in_order = true; };
+    const auto same_bits = [](collective_shape& s) { s.reproducible = true; };
+    CHECK(changed(collective_kind::allreduce, 1u << 20, 8, in_order) == "recursive_doubling");
+    CHECK(changed(collective_kind::allreduce, 1u << 20, 8, same_bits) == "recursive_doubling");
+    CHECK(changed(collective_kind::reduce, 1u << 20, 8, in_order) == "spanning_tree");
+    CHECK(changed(collective_kind::reduce_scatter, 1024, 8, in_order) == "by_root");
+    CHECK(changed(collective_kind::reduce_scatter, 1024, 8, same_bits) == "recursive_halving");
+    CHECK(changed(collective_kind::reduce_scatter, 1024, 7, same_bits) == "by_root");
+    const auto uneven = [](collective_shape& s) {
+        s.uneven = true;
+        s.bytes = s.elements = 0;
+    };
+    CHECK(changed(collective_kind::gather, 0, 8, uneven) == "overlapped_flat_tree");
+    CHECK(changed(collective_kind::scatter, 0, 8, uneven) == "overlapped_flat_tree");
+}
+
+TEST_CASE("an algorithm is found by its name, for the kinds that it carries") {
+    REQUIRE(find_algorithm(collective_kind::allreduce, "rabenseifner") != nullptr);
+    CHECK(find_algorithm(collective_kind::allreduce, "rabenseifner")->name == "rabenseifner");
+    CHECK(find_algorithm(collective_kind::barrier, "rabenseifner") == nullptr);
+    CHECK(find_algorithm(collective_kind::allreduce, "") == nullptr);
+}
+
+TEST_CASE("the table of eight ranks on one host") {
+    CHECK(explain_collectives(8) == R"(collectives of 8 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  131080       chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            recursive_doubling
+                  8200         ring
+  alltoall        0            bruck
+                  72           overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  65544        ring
+  allreduce       0            recursive_doubling
+                  8200         rabenseifner
+  reduce_scatter  0            recursive_halving
+                  65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+}
+
+TEST_CASE("the table of two ranks differs where a short way to the other rank is the best for longer") {
+    CHECK(explain_collectives(2) == R"(collectives of 2 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  131080       chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            recursive_doubling
+                  8200         ring
+  alltoall        0            bruck
+                  72           overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  65544        ring
+  allreduce       0            recursive_doubling
+                  131080       rabenseifner
+  reduce_scatter  0            recursive_halving
+                  65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+}
+
+TEST_CASE("the table of sixty-four ranks on four hosts") {
+    CHECK(explain_collectives(64, 4) == R"(collectives of 64 ranks on 4 hosts, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            hierarchical
+  broadcast       0            hierarchical
+                  65544        binomial
+                  131080       chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            recursive_doubling
+                  8200         ring
+  alltoall        0            bruck
+                  72           overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            hierarchical
+                  65544        ring
+  allreduce       0            hierarchical
+                  16392        rabenseifner
+  reduce_scatter  0            recursive_halving
+                  65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
 }

@@ -86,6 +86,11 @@ public:
         }
         domains_[rank]->set_silent(true);
     }
+    /// This rank's program ends without a word, over any transport. Nothing of the rank may run.
+    void vanish(unsigned rank) {
+        leave(rank);
+        links_[rank].reset();
+    }
     /// This rank's program lets go of its group.
     void leave(unsigned rank) { groups_[rank] = group(); }
     /// This rank's program ends, in good order. Groups that it has let go are gone; others go on and fail.

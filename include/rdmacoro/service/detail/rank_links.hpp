@@ -74,7 +74,7 @@ public:
     void drop_stale() noexcept;
     /// Whether a message of that context will never be received.
     [[nodiscard]] bool is_stale(std::uint32_t context) const noexcept;
-    /// Of a group that is left with its decision on who shrinks: ranks that ask later are answered, as far as the last few of them go.
+    /// Of a group that is left with its decision of a shrink: ranks that ask later are answered, as far as the last few of them go.
     void keep_decision(group_word done) noexcept;
 
     // ---- words

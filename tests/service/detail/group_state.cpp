@@ -1,0 +1,101 @@
+#include <rdmacoro/service/detail/group_state.hpp>
+
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using state_ptr = detail::counted_ptr<detail::group_state>;
+state_ptr make(ranks<sim>& all, unsigned rank, std::vector<unsigned> members, std::uint32_t context) {
+    return state_ptr(new detail::group_state(detail::counted_ptr<detail::rank_links>(&all.links(rank)),
+                                             std::move(members), context, &default_collectives::choose));
+}
+
+}  // namespace
+
+TEST_CASE("a group knows its members by both ranks, and the hosts that they are on") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(5, {0, 1, 1, 0, 2});
+        co_await all.open();
+        const state_ptr some = make(all, 3, {4, 3, 1, 2}, 9);
+        CHECK(some->size() == 4);
+        CHECK(some->rank() == 1);
+        CHECK(some->rank_of(4) == 0);
+        CHECK(some->rank_of(2) == 3);
+        CHECK(some->rank_of(0) == 4);  // no member
+        CHECK(some->hosts() == 3);
+        CHECK(some->host_of(0) == 2);
+        CHECK(some->is_first_on_host(2));
+        CHECK(!some->is_first_on_host(3));
+        CHECK(some->context() == 9);
+        CHECK(all.links(3).next_context() == 10);
+        CHECK(all.state(0).hosts() == 3);
+    });
+}
+
+TEST_CASE("two groups of one context at one rank are refused, and so is a context above the limit") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(2);
+        co_await all.open();
+        std::error_code code;
+        try {
+            make(all, 0, {0, 1}, 1);
+        } catch (const std::system_error& e) {
+            code = e.code();
+        }
+        CHECK(code == errc::invalid_argument);
+        code = {};
+        try {
+            make(all, 0, {0, 1}, 1u << detail::context_bits);
+        } catch (const std::system_error& e) {
+            code = e.code();
+        }
+        CHECK(code == errc::no_resources);
+        // The group that was there is still found by its words.
+        const auto body = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(body);
+    });
+}
+
+TEST_CASE("words that name ranks that the group has not change nothing") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(4);
+        co_await all.open();
+        const state_ptr pair = make(all, 0, {0, 1}, 9);
+        for (const auto kind :
+             {detail::word_kind::revoke, detail::word_kind::shrink_ready, detail::word_kind::shrink_done}) {
+            detail::group_word word;
+            word.kind = static_cast<std::uint8_t>(kind);
+            word.context = 9;
+            word.number = 12;
+            word.lost = {3};
+            pair->word_arrived(1, word);
+            word.lost.clear();
+            word.by = 2;
+            pair->word_arrived(1, word);
+            CHECK(!pair->failure());
+        }
+        co_return;
+    });
+}
+
+TEST_CASE("a rank that stopped in good order is gone for those that shrink, and revokes nothing before") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        all.state(0).rank_ended(2, make_error_code(errc::closed));
+        CHECK(!all.at(0).failure());
+        all.state(0).rank_ended(1, make_error_code(errc::peer_lost));
+        REQUIRE(all.at(0).failure());
+        CHECK(all.at(0).failure()->lost == std::vector<unsigned>{1});
+        group left = co_await all.at(0).shrink();
+        CHECK(left.size() == 1);
+        co_await left.barrier();
+    });
+}

@@ -1,0 +1,117 @@
+#include <rdmacoro/service/detail/rank_links.hpp>
+
+#include "support/catch.hpp"
+#include "support/ranks.hpp"
+
+#include <rdmacoro/coro/start.hpp>
+
+#include <array>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::vector<std::byte> revocation(std::uint32_t context, std::uint32_t by) {
+    group_word word;
+    word.kind = static_cast<std::uint8_t>(word_kind::revoke);
+    word.context = context;
+    word.by = by;
+    word.category = 1;
+    word.why = static_cast<int>(group_errc::revoked);
+    word.text = "said early";
+    return encode_word(word);
+}
+
+}  // namespace
+
+TEST_CASE("a word that is none, or of a rank that is not of its group, ends the connection; one of no group "
+          "here does not") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        rank_links& links = all.links(0);
+        const std::array<std::byte, 5> garbage{std::byte{9}};
+        CHECK(!links.word_arrived(1, garbage));
+        CHECK(!links.word_arrived(1, {}));
+        CHECK(!links.word_arrived(1, revocation(7, 3)));  // of four ranks or more
+        CHECK(links.word_arrived(1, revocation(7, 2)));
+        const counted_ptr<group_state> pair(
+            new group_state(counted_ptr<rank_links>(&links), {0, 1}, 9, &default_collectives::choose));
+        CHECK(!links.word_arrived(2, revocation(9, 0)));
+        CHECK(!pair->failure());
+        CHECK(links.word_arrived(1, revocation(9, 1)));
+        CHECK(pair->failure());
+        CHECK(!all.at(0).failure());
+    });
+}
+
+TEST_CASE("what was said early of a group counts when it begins, if one of its ranks said it") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        counted_ptr<rank_links> links(&all.links(0));
+        CHECK(links->word_arrived(2, revocation(4, 0)));
+        CHECK(links->word_arrived(1, revocation(5, 1)));
+        const counted_ptr<group_state> of_others(
+            new group_state(links, {0, 1}, 4, &default_collectives::choose));
+        CHECK(!of_others->failure());
+        const counted_ptr<group_state> revoked(
+            new group_state(links, {0, 1}, 5, &default_collectives::choose));
+        REQUIRE(revoked->failure());
+        CHECK(revoked->failure()->text == "said early");
+        // Of numbers that were given away nothing is kept.
+        CHECK(links->word_arrived(1, revocation(3, 1)));
+        co_return;
+    });
+}
+
+TEST_CASE("messages of a group are stale once it is revoked or was left, and never before it begins") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(2);
+        co_await all.open();
+        counted_ptr<rank_links> links(&all.links(0));
+        CHECK(!links->is_stale(0));
+        CHECK(!links->is_stale(1));
+        CHECK(!links->is_stale(6));
+        {
+            const counted_ptr<group_state> later(
+                new group_state(links, {0, 1}, 6, &default_collectives::choose));
+            CHECK(!links->is_stale(6));
+            CHECK(links->is_stale(5));
+            later->transfer_failed(1, make_error_code(errc::peer_lost));
+            CHECK(links->is_stale(6));
+        }
+        CHECK(links->is_stale(6));
+        CHECK(!links->is_stale(7));
+        CHECK(!links->is_stale(1));
+        links->reserve_context(8);
+        CHECK(links->next_context() == 9);
+        CHECK(links->is_stale(7));
+        co_return;
+    });
+}
+
+TEST_CASE("what waits for connections when all ends, ends with them") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(2);
+        co_await all.open();
+        rank_links& links = all.links(0);
+        links.peer(1).connecting = true;
+        std::array<std::byte, 4> memory{};
+        auto waits = start(rank_send(links.peer(1), running_scheduler(), memory, group_tag(1, 1, 0)));
+        group_word word;
+        word.context = 1;
+        links.send_word(1, word);
+        links.stop();
+        const auto ended = co_await as_result(waits);
+        REQUIRE(!ended);
+        CHECK(ended.error() == errc::closed);
+        links.send_word(1, word);  // to nowhere
+        const failure of = co_await failing(all.at(0).barrier());
+        CHECK(of.code);
+    });
+}

@@ -1,0 +1,55 @@
+#include <rdmacoro/service/detail/scratch.hpp>
+
+#include "support/catch.hpp"
+#include "support/counting_new.hpp"
+
+#include <cstdint>
+
+using namespace rdmacoro;
+using namespace rdmacoro::detail;
+using namespace rdmacoro::test;
+
+TEST_CASE("scratch memory has the length that was asked for, is aligned, and is used again") {
+    scratch_pool pool;
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{1000}, std::size_t{100'000}}) {
+        const scratch memory(pool, bytes);
+        CHECK(memory.bytes().size() == bytes);
+        if (bytes > 1000)
+            CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % scratch_pool::alignment == 0);
+        for (std::byte& at : memory.bytes()) at = std::byte{1};
+    }
+    const std::size_t before = allocations();
+    for (int n = 0; n < 100; ++n) {
+        const scratch first(pool, 1000);
+        const scratch second(pool, 100'000);
+        CHECK(first.data() != second.data());
+    }
+    if (counts_allocations) CHECK(allocations() == before);
+}
+
+TEST_CASE("a pool of scratch memory does not keep what is above its limit") {
+    scratch_pool pool;
+    {
+        // Three quarters of the limit each: the second to come back is let go.
+        const scratch first(pool, scratch_pool::most_kept / 2);
+        const scratch second(pool, scratch_pool::most_kept / 2);
+        const scratch third(pool, scratch_pool::most_kept / 2);
+        CHECK(first.data() != third.data());
+    }
+    const std::size_t before = allocations();
+    const scratch again(pool, scratch_pool::most_kept / 2);
+    const scratch another(pool, scratch_pool::most_kept / 2);
+    if (counts_allocations) CHECK(allocations() == before);
+    const scratch too_many(pool, scratch_pool::most_kept / 2);
+    if (counts_allocations) CHECK(allocations() != before);
+}
+
+TEST_CASE("a short piece of scratch memory does not hold a long block") {
+    scratch_pool pool;
+    { const scratch lengthy(pool, 1u << 20); }
+    const std::size_t before = allocations();
+    const scratch brief(pool, 1000);
+    const scratch lengthy(pool, 1u << 20);
+    if (counts_allocations) CHECK(allocations() == before + 1);
+}

@@ -1,0 +1,87 @@
+// Collectives of many ranks: each algorithm, in simulated networks.
+
+#include <rdmacoro/service/group.hpp>
+
+#include "support/collective_plans.hpp"
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+std::vector<unsigned> by_sixteen(unsigned size) {
+    std::vector<unsigned> hosts;
+    for (unsigned rank = 0; rank < size; ++rank) hosts.push_back(rank / 16);
+    return hosts;
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm gives every rank what it must have, for 33, 64 and 100 ranks") {
+    collective_findings found;
+    collective_findings by_hosts;
+    for (const unsigned size : {33u, 64u, 100u}) {
+        collective_plan how;
+        how.roots = {size - 1};
+        how.lengths = {size + 1};
+        how.variants = size == 33;
+        try_ranks(size, how, size, ranks<sim>::usual(), found);
+        how.hosts = (size + 15) / 16;
+        how.only = "hierarchical";
+        try_ranks(size, how, size, ranks<sim>::usual(), by_hosts, by_sixteen(size));
+    }
+    check_right(found);
+    check_right(by_hosts);
+    check_complete(found, 33, 33, false);
+    check_complete(found, 64, 64, false);
+    check_complete(found, 100, 100, false);
+    check_complete(by_hosts, 100, 100, true);
+}
+
+TEST_CASE("every algorithm for 1 to 33, 64, 100 and 128 ranks, with all roots and lengths", "[nightly]") {
+    collective_findings found;
+    const auto attempt = [&](unsigned size) {
+        collective_plan how;
+        for (unsigned at = 0; at < size; ++at) {
+            if (size <= 33 || at % 21 == 0 || at == size - 1) how.roots.push_back(at);
+        }
+        how.lengths = short_lengths(size);
+        try_ranks(size, how, size, ranks<sim>::usual(), found);
+        try_ranks(size, how, 1000 + size, by_rendezvous(), found);
+        how.roots = {size / 2};
+        how.lengths = {(std::size_t{64} << 10) / sizeof(std::uint32_t)};
+        how.variants = size <= 8;
+        try_ranks(size, how, 2000 + size, ranks<sim>::usual(), found);
+        if (size > 16) {
+            how.hosts = (size + 15) / 16;
+            how.only = "hierarchical";
+            how.roots = some_roots(size);
+            how.lengths = short_lengths(size);
+            how.variants = true;
+            try_ranks(size, how, 3000 + size, ranks<sim>::usual(), found, by_sixteen(size));
+        }
+    };
+    for (unsigned size = 1; size <= 33; ++size) attempt(size);
+    for (const unsigned size : {64u, 100u, 128u}) attempt(size);
+    check_right(found);
+    check_complete(found, 2, 33, false);
+    check_complete(found, 128, 128, false);
+}
+
+TEST_CASE("a thousand ranks, each kind once", "[nightly]") {
+    collective_findings found;
+    constexpr unsigned size = 1000;
+    // By the default's algorithms, and without those that connect each rank with each other one.
+    const char* const names[] = {"dissemination", "binomial",           "spanning_tree", "bruck",
+                                 "log_step",      "recursive_doubling", "by_root",       "rabenseifner"};
+    for (const char* const name : names) {
+        collective_plan how;
+        how.roots = {size / 3};
+        how.lengths = {3};
+        how.variants = false;
+        how.only = name;
+        try_ranks(size, how, 1, ranks<sim>::usual(), found);
+    }
+    check_right(found);
+    CHECK(found.seen.size() >= 11);
+}

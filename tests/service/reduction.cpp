@@ -1,0 +1,71 @@
+#include <rdmacoro/service/reduction.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace rdmacoro;
+
+namespace {
+
+struct first_of {
+    int operator()(int a, int) const { return a; }
+};
+struct said_commutative {
+    static constexpr bool commutative = true;
+    int operator()(int a, int b) const { return a + b; }
+};
+struct amount {
+    int of = 0;
+    friend amount operator+(const amount& a, const amount& b) { return {a.of + b.of}; }
+};
+
+static_assert(is_commutative<std::plus<>, int>);
+static_assert(is_commutative<std::multiplies<double>, double>);
+static_assert(is_commutative<minimum, float>);
+static_assert(!is_commutative<std::minus<>, int>);
+static_assert(!is_commutative<first_of, int>);
+static_assert(is_commutative<said_commutative, int>);
+static_assert(!is_commutative<std::plus<>, amount>, "a type of the user's may add in an order");
+static_assert(reduces<std::plus<>, amount>);
+static_assert(!reduces<std::plus<>, std::string>, "strings are not trivially copyable");
+static_assert(!reduces<std::bit_and<>, double>);
+
+template <class T, class Op>
+std::vector<T> applied(std::vector<T> into, const std::vector<T>& other, Op op, bool other_first) {
+    const detail::reduction how = detail::make_reduction<T>(op);
+    how.apply(how.op, reinterpret_cast<std::byte*>(into.data()),
+              reinterpret_cast<const std::byte*>(other.data()), into.size(), other_first);
+    return into;
+}
+
+}  // namespace
+
+TEST_CASE("contributions are combined element by element, in the order that is asked for") {
+    using row = std::vector<int>;
+    CHECK(applied(row{1, 2, 3}, row{10, 20, 30}, std::plus<>{}, false) == row{11, 22, 33});
+    CHECK(applied(row{1, 2}, row{10, 20}, std::minus<>{}, false) == row{-9, -18});
+    CHECK(applied(row{1, 2}, row{10, 20}, std::minus<>{}, true) == row{9, 18});
+    CHECK(applied(row{1, 2}, row{10, 20}, first_of{}, true) == row{10, 20});
+    const int offset = 5;
+    CHECK(applied(row{1}, row{2}, [offset](int a, int b) { return a + b + offset; }, false) == row{8});
+    CHECK(applied(row{4, 9}, row{7, 2}, minimum{}, false) == row{4, 2});
+    CHECK(applied(row{4, 9}, row{7, 2}, maximum{}, true) == row{7, 9});
+}
+
+TEST_CASE("of floating-point numbers that are equal the one of the lower rank is taken, at both ranks") {
+    const auto bits = [](double x) {
+        std::uint64_t all = 0;
+        std::memcpy(&all, &x, sizeof all);
+        return all;
+    };
+    const std::vector<double> low{0.0, std::numeric_limits<double>::quiet_NaN()};
+    const std::vector<double> high{-0.0, 1.0};
+    const std::vector<double> at_low = applied(low, high, minimum{}, false);
+    const std::vector<double> at_high = applied(high, low, minimum{}, true);
+    CHECK(bits(at_low[0]) == bits(at_high[0]));
+    CHECK(bits(at_low[1]) == bits(at_high[1]));
+}
