@@ -113,7 +113,7 @@ public:
 
 private:
     [[nodiscard]] task<> call(std::function<void(const patience&)> work);
-    [[nodiscard]] task<std::vector<launcher::blob>> give_and_take(launcher::blob mine);
+    [[nodiscard]] task<std::vector<launcher::blob>> give_and_take(launcher::blob mine, bool last);
     [[nodiscard]] std::string own_address() const;
 
     job_options options_;
