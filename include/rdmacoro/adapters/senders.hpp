@@ -178,13 +178,14 @@ struct sender_signatures<void> {
 /// The toolkit's scheduler outlives it, its senders and what is connected to them.
 class execution_scheduler {
 public:
-    using scheduler_concept = stdexec::scheduler_t;
+    using scheduler_concept = stdexec::scheduler_t;  ///< it is one
 
     /// The sender of `schedule`: completes on the scheduler's thread, in a later turn, without allocating; stopped where the receiver's
     /// token was stopped before.
     class [[nodiscard]] sender {
     public:
-        using sender_concept = stdexec::sender_t;
+        using sender_concept = stdexec::sender_t;  ///< it is one
+        /// How it ends.
         using completion_signatures =
             stdexec::completion_signatures<stdexec::set_value_t(), stdexec::set_stopped_t()>;
 
@@ -217,17 +218,19 @@ private:
     scheduler* on_;
 };
 
+namespace detail {
 template <class Completion>
-execution_scheduler
-detail::sender_attributes::query(stdexec::get_completion_scheduler_t<Completion>) const noexcept {
+execution_scheduler sender_attributes::query(stdexec::get_completion_scheduler_t<Completion>) const noexcept {
     return execution_scheduler(*on);
 }
+}  // namespace detail
 
 /// An awaitable of type `A` as a sender. Described at `as_sender`.
 template <class A>
 class [[nodiscard]] operation_sender {
 public:
-    using sender_concept = stdexec::sender_t;
+    using sender_concept = stdexec::sender_t;  ///< it is one
+    /// How it ends.
     using completion_signatures = typename detail::sender_signatures<await_result_t<A>>::type;
 
     /// Made by `as_sender`.
