@@ -29,9 +29,7 @@ rc::task<double> measure(rc::group all) {
 
 rc::task<> work() {
     rc::node<rc::shm> here(rc::job_node_id());
-    rc::job_options options;
-    options.alone = true;
-    rc::job job = co_await rc::join_job(here, options);
+    rc::job job = co_await rc::join_job(here, {.alone = true});
     rc::group all = job.world();
     const double usual = co_await measure(all);
     all.use<mine>();

@@ -53,9 +53,7 @@ float spread(strip& from, strip& to) {
 
 rc::task<> work(std::string file, std::size_t points) {
     node here(rc::job_node_id());
-    rc::job_options options;
-    options.alone = true;
-    rc::job job = co_await rc::join_job(here, options);
+    rc::job job = co_await rc::join_job(here, {.alone = true});
     rc::group all = job.world();
     const unsigned rank = all.rank();
     std::vector<std::size_t> rows(all.size());

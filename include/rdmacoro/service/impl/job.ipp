@@ -126,7 +126,7 @@ RDMACORO_COLD task<std::vector<launcher::blob>> job_join::give_and_take(launcher
 }
 
 RDMACORO_COLD std::string job_join::own_address() const {
-    if (!options_.address.empty()) return options_.address;
+    if (!options_.address.empty()) return std::string(options_.address);
     if (!address_variable_.empty()) return address_variable_;
     if (on_one_host_) return "127.0.0.1";
     if (!from_->address().empty()) return from_->address();
