@@ -36,8 +36,9 @@ rc::task<> work() {
     const double own = co_await measure(all);
     if (all.rank() == 0)
         std::printf("4 KiB to %u ranks: %.1f us by default, %.1f us by %s\n", all.size(), usual, own,
-                    mine::choose({rc::collective_kind::broadcast, 4096, 1024, all.size()}) != nullptr ? "the Bine tree"
-                                                                                                      : "default");
+                    mine::choose({rc::collective_kind::broadcast, 4096, 1024, all.size()}) != nullptr
+                        ? "the Bine tree"
+                        : "default");
     co_await job.leave();
 }
 

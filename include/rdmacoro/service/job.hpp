@@ -179,7 +179,8 @@ template <transport... Ts>
     std::vector<node_card> cards{here.card()};
     counted_ptr<rank_links_over<Ts...>> links;
     if (with.wants_groups()) {
-        links = counted_ptr<rank_links_over<Ts...>>(new rank_links_over<Ts...>(with.rank(), with.size(), here));
+        links =
+            counted_ptr<rank_links_over<Ts...>>(new rank_links_over<Ts...>(with.rank(), with.size(), here));
         co_await listen_for_job<Ts...>(with, links->over());
         with.check_reachable(links->over().card());
         cards.push_back(links->over().card());

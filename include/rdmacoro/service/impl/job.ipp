@@ -20,7 +20,8 @@ RDMACORO_COLD std::size_t job::checked(std::uint32_t rank) const {
 }
 
 RDMACORO_COLD group job::world() const {
-    if (!world_) throw error(errc::invalid_argument, "job: it was joined without groups (job_options::groups)");
+    if (!world_)
+        throw error(errc::invalid_argument, "job: it was joined without groups (job_options::groups)");
     return world_;
 }
 
@@ -192,7 +193,8 @@ RDMACORO_COLD void job_join::open_world(job& of, counted_ptr<rank_links> links) 
     links->set_hosts({of.hosts_.begin(), of.hosts_.end()});
     std::vector<unsigned> all(of.size());
     for (unsigned rank = 0; rank < of.size(); ++rank) all[rank] = rank;
-    of.world_ = group(counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
+    of.world_ = group(
+        counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
     of.links_ = std::move(links);
 }
 
