@@ -3,7 +3,7 @@
 # why, where the launcher is not installed.
 set -eu
 launcher=${1:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}
-ring=${2:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}
+ring=$(realpath "${2:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}")
 pmix=${3:-no-pmix}
 work=$(mktemp -d)
 services=()

@@ -21,7 +21,7 @@ urls="$shm"
 if [ "${RDMACORO_WITH_TCP:-0}" = 1 ]; then urls="$urls tcp://127.0.0.1:0"; fi
 if [ "${RDMACORO_WITH_OFI:-0}" = 1 ]; then urls="$urls ofi://127.0.0.1:0"; fi
 cpus=$(python3 -c 'import os; print(*sorted(os.sched_getaffinity(0))[:2])')
-all=latency,rate,bandwidth,bidirectional,get,put
+all=latency,rate,bandwidth,bidirectional,get,put,call,cast,stream
 
 fail() {
     echo "FAILED: $*"
@@ -107,7 +107,7 @@ import csv, json, os, sys
 work, scheme = sys.argv[1], sys.argv[2]
 keys = """test transport protocol bytes iterations min_ns median_ns mean_ns p95_ns p99_ns p999_ns max_ns bytes_per_s
 messages_per_s""".split()
-tests = "latency rate bandwidth bidirectional get put".split()
+tests = "latency rate bandwidth bidirectional get put call cast stream".split()
 sizes = [0, 1, 8, 48, 63, 4096, 4097, 300000]
 
 document = json.load(open(os.path.join(work, "all.json")))
@@ -127,7 +127,9 @@ for r in results:
     window = 1 if r["test"] == "latency" else 8
     assert r["window"] == window, r
     assert r["iterations"] == (42 if window == 1 else 48), r
-    assert r["samples"] == r["iterations"] // window, r
+    # Each call has a time of its own, of its round trip; of others a window has one.
+    assert r["samples"] == r["iterations"] // (1 if r["test"] == "call" else window), r
+    assert r["threads"] == 1, r
     assert r["verified"] is True, r
     times = [r[k] for k in ("min_ns", "median_ns", "p95_ns", "p99_ns", "p999_ns", "max_ns")]
     assert times == sorted(times) and r["max_ns"] > 0, r
@@ -160,6 +162,23 @@ PYTHON
         python3 -c 'import json, sys
 assert all(row["buffers"] == 3 for row in json.load(open(sys.argv[1]))["results"])' "$work/buffers.json"
     done
+    # Casts alone: how long one takes, and how many there can be.
+    succeeds --pair "$url" --test cast --sizes 8,100 --iterations 128 --json "$work/cast.json"
+    python3 -c 'import json, sys
+rows = [(row["window"], row["bytes"]) for row in json.load(open(sys.argv[1]))["results"]]
+assert rows == [(1, 8), (1, 100), (64, 8), (64, 100)], rows' "$work/cast.json"
+    # Several threads of each side, each with a connection: their messages are counted together, and each is checked.
+    succeeds --pair "$url" --threads 3 --test "$all" --sizes 8,5000 --iterations 60 --window 6 --warmup 6 --verify \
+        --json "$work/threads.json"
+    python3 - "$work/threads.json" <<'PYTHON'
+import json, sys
+for r in json.load(open(sys.argv[1]))["results"]:
+    assert r["threads"] == 3 and r["iterations"] == 3 * 60, r
+    assert r["samples"] == r["iterations"] // (1 if r["test"] in ("latency", "call") else 6), r
+    sent = sum(r["carried"].values())
+    least = 0 if r["test"] in ("get", "put", "stream") else 3 * 60
+    assert sent >= least, r
+PYTHON
     # How many messages take about a second is found out by itself.
     succeeds --pair "$url" --test rate --sizes 4K --json "$work/auto.json" --idle spin
     python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["results"][0]["iterations"] >= 4 * 64' "$work/auto.json"
@@ -168,11 +187,19 @@ done
 # ---- a byte that is wrong on its way is found, by whichever side it goes to
 
 for url in $urls; do
-    for test in latency rate bandwidth bidirectional get put; do
+    for test in latency rate bandwidth bidirectional get put call cast stream; do
         refuses 1 'arrived wrong' --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 6
         grep -q 'message 6 at byte 50' "$work/err" || fail "$test: the wrong byte was put elsewhere"
         succeeds --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 16
     done
+done
+
+for url in $urls; do
+    refuses 1 'arrived wrong' --pair "$url" --test rate --threads 2 --sizes 100 --iterations 16 --window 4 --verify --spoil 6
+    for test in call cast stream; do
+        refuses 1 'message 6 at byte 4' --pair "$url" --test "$test" --sizes 8 --iterations 16 --window 4 --verify --spoil 6
+    done
+    refuses 1 'arrived wrong' --pair "$url" --test cast --sizes 8 --iterations 16 --window 1 --verify --spoil 6
 done
 
 # ---- protocol lists, idle strategies
@@ -220,11 +247,14 @@ done
 
 # ---- a side that dies, or stands still, in mid-run
 
-endless="--sizes 8 --warmup 0 --iterations 600000000000 --window 65536"
 for url in $urls; do
-    for how in "rate spin" "rate adaptive" "bidirectional spin" "get adaptive"; do
-        test=${how% *}
-        idle=${how#* }
+    for how in "rate spin" "rate adaptive" "bidirectional spin" "get adaptive" "call adaptive 2 1 10000000" \
+        "cast spin" "cast adaptive 1 1 10000000" "stream adaptive" "rate adaptive 65536 3 100000000000"; do
+        # shellcheck disable=SC2086  # test, idle strategy, window, threads, iterations
+        set -- $how
+        test=$1
+        idle=$2
+        endless="--sizes 8 --warmup 0 --iterations ${5:-600000000000} --window ${3:-65536} --threads ${4:-1}"
         starts_listening "$url"
         # shellcheck disable=SC2086  # a list of options
         starts_measuring --test "$test" --idle "$idle" $endless "$address"
@@ -243,6 +273,7 @@ for url in $urls; do
     done
 
     starts_listening "$url"
+    endless="--sizes 8 --warmup 0 --iterations 600000000000 --window 65536"
     # shellcheck disable=SC2086
     starts_measuring --test rate --timeout 1 $endless "$address"
     kill -STOP "$(child_of "$listener")"
@@ -279,7 +310,7 @@ refuses 2 'too large' --sizes 99999999999999999999 --pair "$shm"
 refuses 2 'too large' --sizes 9999999999G --pair "$shm"
 refuses 2 'ends before it begins' --sizes 64:8 --pair "$shm"
 refuses 2 'cannot begin at 0' --sizes 0:8 --pair "$shm"
-refuses 2 'there are latency, rate, bandwidth, bidirectional, get, put' --test no-such-test --pair "$shm"
+refuses 2 'there are latency, rate, bandwidth, bidirectional, get, put, call, cast, stream' --test no-such-test --pair "$shm"
 refuses 2 'spin, yield, adaptive' --idle sleep --pair "$shm"
 refuses 2 '--iterations: "many" is not a number' --iterations many --pair "$shm"
 refuses 2 '--window: "0"' --window 0 --pair "$shm"
@@ -288,6 +319,11 @@ refuses 2 'one of its own' --buffers 2 --verify --pair "$shm"
 refuses 2 'there is no CPU 100000' --cpus 0,100000 --pair "$shm"
 refuses 2 '"one" is not the number of a CPU' --cpus one --pair "$shm"
 refuses 2 'two different CPUs' --cpus 0,0 --pair "$shm"
+refuses 2 'or one for each thread of both sides: 6' --cpus "0,1,0" --threads 3 --pair "$shm"
+refuses 2 '--threads: "0"' --threads 0 --pair "$shm"
+refuses 2 'holds for both' --threads 2 --listen "$shm"
+refuses 2 'call goes by the library' --test call --protocol eager --pair "$shm"
+refuses 1 'at most 1K less than 64M' --test call --sizes 64M --pair "$shm"
 refuses 2 'goes with --listen' --forever --pair "$shm"
 refuses 2 'goes with --verify' --spoil 1 --pair "$shm"
 refuses 2 'standard output' --json - --csv - --pair "$shm"
@@ -300,6 +336,6 @@ refuses 1 'has no' --pair shm://a/b
 succeeds --version
 grep -q '^pingpong [0-9]' "$work/out" || fail "--version"
 succeeds --help
-for option in listen pair forever transport device port gid-index connect-by provider test sizes iterations warmup window buffers protocol idle cpus timeout verify explain json csv; do
+for option in listen pair forever transport device port gid-index connect-by provider test sizes iterations warmup window buffers protocol idle cpus threads timeout verify explain json csv; do
     grep -q -e "--$option" "$work/out" || fail "--help does not mention --$option"
 done

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/protocol/metrics.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,19 @@ struct carried_by {
         if (messages != 0) sent.push_back({one.policy, messages});
     }
     return sent;
+}
+
+/// Adds those of another link.
+inline void add_carried(std::vector<carried_by>& to, const std::vector<carried_by>& more) {
+    for (const carried_by& one : more) {
+        const auto same = std::find_if(to.begin(), to.end(),
+                                       [&](const carried_by& other) { return other.policy == one.policy; });
+        if (same == to.end()) {
+            to.push_back(one);
+        } else {
+            same->messages += one.messages;
+        }
+    }
 }
 
 }  // namespace pingpong

@@ -14,6 +14,10 @@ std::vector<row_request> rows_of(const options& asked) {
             asked.sizes.empty() ? parse_sizes(facts.default_sizes) : asked.sizes;
         const std::uint64_t window =
             test == test_kind::latency ? 1 : asked.window.value_or(facts.default_window);
+        // Of casts both are wanted: how long one takes, and how many there can be.
+        if (test == test_kind::cast && !asked.window) {
+            for (const std::size_t bytes : sizes) rows.push_back({test, bytes, 1, 1});
+        }
         for (const std::size_t bytes : sizes) rows.push_back({test, bytes, window, 1});
     }
     return rows;

@@ -1,17 +1,22 @@
 // The connecting side: sends the plan of each measurement, measures, and reports.
 #pragma once
 
+#include "cpus.hpp"
+#include "crew.hpp"
 #include "measure.hpp"
 #include "options.hpp"
 #include "results.hpp"
+#include "services.hpp"
 #include "sizes.hpp"
 #include "talk.hpp"
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/messaging/connect.hpp>
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,12 +48,16 @@ struct row_request {
 template <class Endpoint>
 class connecting_side {
 public:
-    connecting_side(Endpoint& peer, const options& asked)
-        : peer_(peer), asked_(asked), ticks_(calibrate_ticks()) {}
+    /// `leads`: the thread that decides; the others do as `crew` says.
+    connecting_side(Endpoint& peer, const options& asked, crew& among, bool leads)
+        : peer_(peer), asked_(asked), crew_(among), leads_(leads) {
+        if (leads) ticks_ = calibrate_ticks();
+    }
 
     rdmacoro::task<answer_message> greet(idle_kind idle) {
         co_await send_control(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
-                                                  .timeout_seconds = asked_.timeout_seconds});
+                                                  .timeout_seconds = asked_.timeout_seconds,
+                                                  .threads = leads_ ? crew_.members() + 1 : 1});
         co_return co_await rdmacoro::timeout(receive_control<answer_message>(peer_), greeting_limit);
     }
 
@@ -74,13 +83,23 @@ public:
             if (!asked_.iterations) count = count_for(1.0, trial, took, window);
         }
         count = whole(count);
-        if (count / window > most_samples) {
+        const bool each = row.test == test_kind::call;  // has a time of its own
+        if (count / (each ? 1 : window) > most_samples) {
             throw run_error("--iterations: at most " + std::to_string(most_samples) +
-                            " windows fit into the memory for their times");
+                            (each ? " calls" : " windows") + " fit into the memory for their times");
         }
         const double took = co_await run(row, count, true);
         co_return summarize_row(row, count, took);
     }
+
+    /// Does what the leader does, until that has no more to do.
+    rdmacoro::task<> take_part() {
+        while (const std::optional<crew::step> step = crew_.next())
+            static_cast<void>(co_await run(*step->row, step->count, step->counts));
+    }
+
+    /// Ends what the services need of the connection, which is about to be closed.
+    void rest() noexcept { services_.reset(); }
 
     [[nodiscard]] const std::string& doing() const noexcept { return doing_; }
     [[nodiscard]] const tick_facts& ticks() const noexcept { return ticks_; }
@@ -112,17 +131,37 @@ private:
             .verify = asked_.verify ? 1u : 0u,
             .spoil = counts ? asked_.spoil.value_or(exchange_message::nothing) : exchange_message::nothing};
         exchange_.prepare(plan);
-        exchange_.samples.prepare(static_cast<std::size_t>(plan.windows()));
-        watch::expect(doing_, plan.windows());
+        exchange_.samples.prepare(
+            static_cast<std::size_t>(row.test == test_kind::call ? count : plan.windows()));
+        const bool service = is_service(row.test);
+        if (service) services().prepare(exchange_, true);
+        if (leads_) {
+            crew_.begin({&row, count, counts});
+            watch::expect(doing_, plan.windows());
+        }
         co_await send_control(peer_, plan);
         const auto ready = co_await receive_control<ready_message>(peer_);
         const rdmacoro::metrics before = peer_.counts();
-        const tick_count took = co_await ask(peer_, exchange_, ready.remote());
+        crew_.meet();
+        tick_count took = 0;
+        if (service) {
+            took = co_await services_->ask();
+        } else {
+            took = co_await ask(peer_, exchange_, ready.remote());
+        }
         carried_ = carried(before, peer_.counts());
         const auto done = co_await receive_control<done_message>(peer_);
-        watch::rest();
         if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
         if (done.found.wrong != 0) fail_verification(row, plan, done.found, "at the listening side");
+        if (!leads_) {
+            crew_.done(took, exchange_.samples.all(), carried_);
+            co_return 0;
+        }
+        const crew::findings others = crew_.collect();
+        watch::rest();
+        took = std::max(took, others.longest);
+        exchange_.samples.append(others.samples);
+        add_carried(carried_, others.carried);
         co_return static_cast<double>(took) * ticks_.ns * 1e-9;
     }
 
@@ -130,8 +169,10 @@ private:
         using list = typename Endpoint::protocols_type;
         const std::span<tick_count> samples = exchange_.samples.all();
         // Both directions of a round trip are messages; so are those of both sides.
-        const bool both_ways = row.test == test_kind::latency || row.test == test_kind::bidirectional;
-        const double parts = row.test == test_kind::latency ? 2.0 : static_cast<double>(row.window);
+        const bool half = goes_there_and_back(row.test, row.window);
+        const bool both_ways = half || row.test == test_kind::bidirectional;
+        const double parts = half ? 2.0 : row.test == test_kind::call ? 1.0 : static_cast<double>(row.window);
+        count *= crew_.members() + 1;
         const double messages = static_cast<double>(count) * (both_ways ? 2.0 : 1.0);
         result_row done;
         done.test = row.test;
@@ -139,7 +180,8 @@ private:
             is_one_sided(row.test)
                 ? std::string(facts_of(row.test).name)
                 : std::string(list::name_of(list::choose({row.bytes, false}, peer_.link_capabilities())));
-        if (!is_one_sided(row.test)) done.carried = carried_;
+        // What a stream's reader sends are requests and credits.
+        if (!is_one_sided(row.test) && row.test != test_kind::stream) done.carried = carried_;
         done.bytes = row.bytes;
         done.iterations = count;
         done.window = row.window;
@@ -151,10 +193,22 @@ private:
         return done;
     }
 
+    service_side& services() {
+        if constexpr (has_services<Endpoint>) {
+            if (!services_) services_ = make_service_side(peer_);
+            return *services_;
+        } else {
+            throw run_error("services go by the protocol list auto");
+        }
+    }
+
     Endpoint& peer_;
     const options& asked_;
-    tick_facts ticks_;
+    crew& crew_;
+    const bool leads_;
+    tick_facts ticks_{};
     exchange exchange_;
+    std::unique_ptr<service_side> services_;  // from the first such test on
     std::vector<carried_by> carried_;
     std::uint64_t phase_ = 0;
     std::string doing_ = "the greeting";
@@ -172,6 +226,8 @@ void check_rows(Endpoint& peer, const options& asked, const std::vector<row_requ
                 throw run_error("gets of this transport have lengths that are multiples of " +
                                 std::to_string(link.get_alignment));
             }
+        } else if (is_service(row.test) && row.bytes > longest_value) {
+            throw run_error("values of calls and streams have at most 1K less than 64M");
         } else if (list::choose({row.bytes, false}, link) == list::none) {
             throw run_error("the protocol list \"" + asked.protocol + "\" (" + list::text() +
                             ") carries no message of " + size_text(row.bytes) +
@@ -182,10 +238,9 @@ void check_rows(Endpoint& peer, const options& asked, const std::vector<row_requ
 
 template <class Endpoint>
 rdmacoro::task<> measure_all(connecting_side<Endpoint>& side, Endpoint& peer, const options& asked,
-                             reporter& out) {
+                             reporter& out, answer_message answer) {
     const std::vector<row_request> rows = rows_of(asked);
     const idle_kind idle = asked.idle.value_or(idle_kind::adaptive);
-    const answer_message answer = co_await side.greet(idle);
     check_rows(peer, asked, rows);
     run_facts facts;
     facts.transport = Endpoint::transport_type::name;
@@ -195,11 +250,53 @@ rdmacoro::task<> measure_all(connecting_side<Endpoint>& side, Endpoint& peer, co
     if (answer.idle != static_cast<std::uint64_t>(idle) && answer.idle < idle_names.size()) {
         facts.idle += " and " + std::string(idle_names[static_cast<std::size_t>(answer.idle)]);
     }
-    facts.cpu = asked.cpus.empty() ? -1 : asked.cpus.front();
+    facts.cpu = cpu_of(asked, true, 0);
     facts.peer_cpu = static_cast<int>(answer.cpu_plus_one) - 1;
     facts.clock_step_ns = side.ticks().step_ns;
     out.begin(facts);
     for (const row_request& row : rows) out.add(co_await side.measure(row));
+}
+
+/// Ends a side's connection, in good order where it can.
+template <class Endpoint>
+rdmacoro::task<> leave(connecting_side<Endpoint>& side, Endpoint& peer, bool failed) {
+    side.rest();
+    if (!peer.is_open()) co_return;
+    co_await send_control(peer, bye_message{.failed = failed ? 1u : 0u});
+    static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
+}
+
+/// A thread beside the leader.
+template <class Transport, class List>
+rdmacoro::task<> connect_and_take_part(const options& asked, crew& among, std::string address) {
+    std::exception_ptr failure;
+    std::string during = "connecting";
+    try {
+        auto peer = co_await rdmacoro::connect<Transport, List>(address);
+        connecting_side side(peer, asked, among, false);
+        std::exception_ptr failed;
+        try {
+            static_cast<void>(co_await side.greet(asked.idle.value_or(idle_kind::adaptive)));
+            co_await side.take_part();
+        } catch (...) {
+            failed = std::current_exception();
+            among.fail(failed);
+        }
+        during = "a further thread's part";
+        co_await leave(side, peer, failed != nullptr);
+        if (failed) std::rethrow_exception(failed);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) explain_failure(failure, during);
+}
+
+template <class Transport, class List>
+void run_member(const options& asked, crew& among, const std::string& address, std::size_t index) {
+    if (!asked.cpus.empty()) pin_to(cpu_of(asked, true, index));
+    const idle_kind idle = asked.idle.value_or(idle_kind::adaptive);
+    rdmacoro::scheduler owner{chosen_idle(&idle)};
+    owner.run(connect_and_take_part<Transport, List>(asked, among, address));
 }
 
 template <class Transport, class List>
@@ -208,20 +305,29 @@ rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
     std::string during = "connecting";
     try {
         auto peer = co_await rdmacoro::connect<Transport, List>(asked.where.whole);
-        connecting_side side(peer, asked);
+        crew among(asked.threads - 1);
+        connecting_side side(peer, asked, among, true);
         std::exception_ptr failed;
         try {
             watch::begin("pingpong", asked.timeout_seconds, true);
-            co_await measure_all(side, peer, asked, out);
+            const answer_message answer = co_await side.greet(asked.idle.value_or(idle_kind::adaptive));
+            std::vector<std::string> places;
+            while (places.size() < among.members()) {
+                const auto place = co_await receive_control<place_message>(peer);
+                places.push_back(address_at(place, asked.where.whole));
+            }
+            among.start([&asked, &among, places](std::size_t index) {
+                run_member<Transport, List>(asked, among, places[index - 1], index);
+            });
+            co_await measure_all(side, peer, asked, out, answer);
         } catch (...) {
             failed = std::current_exception();
+            among.fail(failed);
         }
         watch::rest();
+        among.end();
         during = side.doing();
-        if (peer.is_open()) {
-            co_await send_control(peer, bye_message{.failed = failed ? 1u : 0u});
-            static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(peer.close(), close_limit)));
-        }
+        co_await leave(side, peer, failed != nullptr);
         if (failed) std::rethrow_exception(failed);
     } catch (...) {
         failure = std::current_exception();

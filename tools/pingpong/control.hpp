@@ -3,6 +3,7 @@
 //   connecting side                    listening side
 //     plan  ------------------------------>            once, when connected
 //           <------------------------------  answer
+//           <------------------------------  place     for each further thread
 //     exchange  -------------------------->            for each row, and for each trial that sizes one
 //           <------------------------------  ready     memory is there (and how to reach it one-sided)
 //           <=========  messages  =========>           as the exchange defines; see measure.hpp
@@ -26,13 +27,24 @@
 namespace pingpong {
 
 /// Grows with every change of these messages, or of the number of messages that either side sends.
-inline constexpr std::uint64_t control_version = 2;
+inline constexpr std::uint64_t control_version = 3;
 
 inline constexpr std::uint64_t data_tag = 1;
 inline constexpr std::uint64_t ack_tag = 2;
 inline constexpr std::uint64_t control_tag = 3;
+inline constexpr std::uint64_t never_tag = 4;  ///< no message has it
 
-enum class control_kind : std::uint64_t { plan = 1, answer, exchange, ready, step, stepped, done, bye };
+enum class control_kind : std::uint64_t {
+    plan = 1,
+    answer,
+    exchange,
+    ready,
+    step,
+    stepped,
+    done,
+    bye,
+    place
+};
 
 // Each is made of 64-bit fields only, and has its kind.
 
@@ -41,12 +53,21 @@ struct plan_message {
     static constexpr control_kind kind = control_kind::plan;
     std::uint64_t idle;  ///< idle_kind for the listening side, unless its command line sets another
     std::uint64_t timeout_seconds;
+    std::uint64_t
+        threads;  ///< connections that are measured at a time; each of the further ones sends a plan with 1
 };
 
 struct answer_message {
     static constexpr control_kind kind = control_kind::answer;
     std::uint64_t cpu_plus_one;  ///< that the listening side is pinned to; 0: to none
     std::uint64_t idle;          ///< what it idles by
+};
+
+/// Where a further thread of the listening side listens: what stands behind the last colon of its address. The client puts it behind
+/// that of the address that it knows, as the listening side may not know the name by which it is reached.
+struct place_message {
+    static constexpr control_kind kind = control_kind::place;
+    std::array<std::uint64_t, 13> text;  ///< ends with zeros
 };
 
 /// One exchange of messages.
@@ -102,6 +123,11 @@ struct bye_message {
     static constexpr control_kind kind = control_kind::bye;
     std::uint64_t failed;  ///< 1: the connecting side gives up
 };
+
+/// `address` behind its last colon. Throws `run_error` where that is too long.
+[[nodiscard]] place_message place_of(const std::string& address);
+/// The address at `place`, of the peer that was reached at `known`.
+[[nodiscard]] std::string address_at(const place_message& place, const std::string& known);
 
 /// A message as it travels: little-endian words, the first two of which are magic, version and kind.
 using control_bytes = std::array<std::byte, 16 * 8>;

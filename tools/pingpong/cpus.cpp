@@ -24,7 +24,7 @@ std::vector<int> usable_cpus() {
     return cpus;
 }
 
-std::vector<int> parse_cpus(const std::string& list) {
+std::vector<int> parse_cpus(const std::string& list, std::size_t threads) {
     const std::vector<int> usable = usable_cpus();
     std::vector<int> cpus;
     for (const std::string& item : split_at_commas(list)) {
@@ -40,7 +40,11 @@ std::vector<int> parse_cpus(const std::string& list) {
         }
         cpus.push_back(cpu);
     }
-    if (cpus.size() > 2)
+    if (threads > 1 && cpus.size() > 2 && cpus.size() != 2 * threads) {
+        throw usage_error("--cpus: with --threads one, two, or one for each thread of both sides: " +
+                          std::to_string(2 * threads));
+    }
+    if (threads == 1 && cpus.size() > 2)
         throw usage_error("--cpus: at most two, the connecting side's and the listening side's");
     return cpus;
 }

@@ -339,6 +339,9 @@ rdmacoro::task<tick_count> ask(Endpoint& peer, exchange& x, const rdmacoro::remo
                           : exchange_both_ways<false>(peer, x, true);
         case test_kind::get: return ask_get(peer, x, there);
         case test_kind::put: return ask_put(peer, x, there);
+        case test_kind::call:
+        case test_kind::cast:
+        case test_kind::stream: break;  // services.hpp
     }
     throw run_error("no such test");
 }
@@ -363,6 +366,9 @@ rdmacoro::task<> answer(Endpoint& peer, exchange& x) {
                                                   : exchange_both_ways<false>(peer, x, false));
         case test_kind::get:
         case test_kind::put: return answer_one_sided(peer, x);
+        case test_kind::call:
+        case test_kind::cast:
+        case test_kind::stream: break;  // services.hpp
     }
     throw run_error("the peer asks for a test that this version does not know");
 }

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint64_t most_iterations = std::uint64_t{1} << 40;
 constexpr std::uint64_t most_window = 65536;
+constexpr std::uint64_t most_threads = 256;
 
 std::uint64_t parse_number(const char* option, const std::string& text, std::uint64_t least,
                            std::uint64_t most) {
@@ -108,6 +110,7 @@ struct raw_options {
     std::string warmup = "auto";
     std::string idle;
     std::string cpus;
+    std::string threads = "1";
     std::string timeout = "60";
     std::string spoil;
 };
@@ -153,16 +156,19 @@ void interpret_device(const raw_options& raw, const options& parsed) {
 
 void interpret_cpus(const raw_options& raw, options& parsed) {
     const bool pair = parsed.as == options::role::pair;
+    parsed.threads = parse_number("--threads", raw.threads, 1, most_threads);
+    if (parsed.threads != 1 && parsed.as == options::role::listen)
+        throw usage_error("--threads: the connecting side's option holds for both");
     if (!raw.cpus.empty()) {
-        parsed.cpus = parse_cpus(raw.cpus);
-        if (pair && (parsed.cpus.size() != 2 || parsed.cpus[0] == parsed.cpus[1])) {
+        parsed.cpus = parse_cpus(raw.cpus, parsed.threads);
+        if (pair && (parsed.cpus.size() < 2 || parsed.cpus.front() == parsed.cpus.back())) {
             throw usage_error("--cpus: --pair needs two different CPUs, such as 0,1");
         }
     } else if (pair) {
         parsed.cpus = usable_cpus();
         if (parsed.cpus.size() < 2)
             throw usage_error("--pair pins its two sides to two CPUs, and this process may use only one");
-        parsed.cpus.resize(2);
+        parsed.cpus.resize(2 * std::min<std::size_t>(parsed.threads, parsed.cpus.size() / 2));
     }
 }
 
@@ -170,6 +176,11 @@ void interpret(raw_options& raw, options& parsed) {
     interpret_address(raw, parsed);
     interpret_device(raw, parsed);
     parsed.tests = parse_tests(raw.tests);
+    for (const test_kind test : parsed.tests) {
+        if (!is_service(test) || parsed.protocol == "auto") continue;
+        throw usage_error("--test " + std::string(facts_of(test).name) +
+                          " goes by the library's own protocol list: --protocol auto");
+    }
     if (!raw.sizes.empty()) parsed.sizes = parse_sizes(raw.sizes);
     if (!raw.window.empty()) parsed.window = parse_number("--window", raw.window, 1, most_window);
     if (!raw.buffers.empty()) {
@@ -194,11 +205,24 @@ std::string test_help() {
     return "What to measure, one or several:\n"
            "latency (half a round trip of matched messages), rate and bandwidth (one way, --window "
            "outstanding), "
-           "bidirectional (both ways at a time; both are counted), get, put (one-sided). "
+           "bidirectional (both ways at a time; both are counted), get, put (one-sided); and by the "
+           "toolkit's "
+           "services: "
+           "call (a round trip: a value there, one of its size back; counted as one message), cast (calls "
+           "without "
+           "an answer: half a round trip of two, and the rate with --window outstanding), "
+           "stream (elements that the listening side writes and this one reads). "
            "Default: latency,rate,bandwidth";
 }
 
 }  // namespace
+
+int cpu_of(const options& asked, bool connecting, std::size_t thread) {
+    if (asked.cpus.empty()) return -1;
+    if (asked.cpus.size() == 1) return asked.cpus.front();
+    const std::size_t each = asked.cpus.size() / 2;
+    return asked.cpus[thread % each + (connecting ? 0 : each)];
+}
 
 std::optional<options> parse_options(int argc, char** argv) {
     options parsed;
@@ -247,7 +271,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--warmup", raw.warmup, "Messages before them that are not counted; auto: some 30 ms")
         ->type_name("N|auto");
     app.add_option("--window", raw.window,
-                   "Operations outstanding; default 64, but 1 for get and put; latency has always 1")
+                   "Operations outstanding; default 64, but 1 for get, put and call; latency has always 1; "
+                   "of a stream "
+                   "it is the elements that a time is the mean of")
         ->type_name("N");
     app.add_option("--buffers", raw.buffers,
                    "Buffers, at each side, that a window's messages take turns in, as far as 256 MiB reach; "
@@ -264,9 +290,17 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->type_name("HOW");
     app.add_option(
            "--cpus", raw.cpus,
-           "Pin to these CPUs: the connecting side's, then the listening side's; or one, for this side. "
-           "--pair pins to the first two of this machine by default")
-        ->type_name("A[,B]");
+           "Pin to these CPUs: the connecting side's, then the listening side's; or one, for this side; "
+           "with --threads one, two, or each thread's. "
+           "--pair pins to the first of this machine by default")
+        ->type_name("A[,B...]");
+    app.add_option(
+           "--threads", raw.threads,
+           "Threads of each side, each with a scheduler and a connection of its own, that measure at a "
+           "time; "
+           "--iterations and --window are each thread's, times are of all, rates their sum; the others "
+           "listen at any free port. Default: 1")
+        ->type_name("N");
     app.add_option("--timeout", raw.timeout, "Give up when nothing moves for so long; 0: never. Default: 60")
         ->type_name("SECONDS");
     app.add_flag("--verify", parsed.verify,

@@ -4,6 +4,7 @@
 #include "idle_choice.hpp"
 #include "test_kind.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ struct options {
     std::string protocol = "auto";
     std::optional<idle_kind> idle;
     std::vector<int>
-        cpus;  ///< the connecting side's and the listening side's; or one, of whichever side this is
+        cpus;  ///< the connecting side's and as many of the listening side's; or one, of whichever side this is
+    std::uint64_t threads = 1;  ///< of each side, with a connection each
     std::uint64_t timeout_seconds = 60;
     bool verify = false;
     std::optional<std::uint64_t> spoil;
@@ -42,5 +44,8 @@ struct options {
 
 /// Nothing when the command line was answered already (--help, --version). Throws `usage_error`.
 [[nodiscard]] std::optional<options> parse_options(int argc, char** argv);
+
+/// The CPU of thread number `thread` of a side: threads that are more than its CPUs take turns among them. -1: any.
+[[nodiscard]] int cpu_of(const options& asked, bool connecting, std::size_t thread);
 
 }  // namespace pingpong

@@ -50,6 +50,7 @@ nlohmann::ordered_json entry(const result_row& row, const run_facts& facts, cons
             {"iterations", row.iterations},
             {"window", row.window},
             {"buffers", row.buffers},
+            {"threads", asked.threads},
             {"samples", row.samples},
             {"min_ns", rounded(row.times.min)},
             {"median_ns", rounded(row.times.median)},
@@ -87,16 +88,20 @@ void reporter::begin(const run_facts& facts) {
     const auto cpu = [](int number) { return number < 0 ? std::string("any") : std::to_string(number); };
     print(facts.peer + ", protocol " + asked_.protocol + " (" + facts.protocols + "), idle " + facts.idle +
           ", CPU " + cpu(facts.cpu) + " to CPU " + cpu(facts.peer_cpu) +
+          (asked_.threads == 1 ? "" : ", " + std::to_string(asked_.threads) + " threads a side") +
           (asked_.verify ? ", verifying" : "") + "\n");
 }
 
 void reporter::add(const result_row& row) {
     rows_.push_back(row);
     const test_facts& test = facts_of(row.test);
-    if (shown_ != &test) {
+    if (shown_ != &test || shown_window_ != row.window) {
         shown_ = &test;
+        shown_window_ = row.window;
         std::string title("\n");
-        title.append(test.name).append(" (times: ").append(test.sample).append(")");
+        const char* const sample =
+            goes_there_and_back(row.test, row.window) ? "half a round trip" : test.sample;
+        title.append(test.name).append(" (times: ").append(sample).append(")");
         if (row.window != 1) title.append(", window ").append(std::to_string(row.window));
         if (row.buffers != 1) title.append(" in ").append(std::to_string(row.buffers)).append(" buffers");
         print(title + "\n" +

@@ -57,6 +57,7 @@ private:
     run_facts facts_;
     std::vector<result_row> rows_;
     const test_facts* shown_ = nullptr;  ///< the test of the header printed last
+    std::uint64_t shown_window_ = 0;     ///< and its window
 };
 
 }  // namespace pingpong

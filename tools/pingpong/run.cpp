@@ -15,7 +15,7 @@ const protocol_entry& entry_for(const options& asked) {
 }  // namespace
 
 void run_connecting(const options& asked) {
-    if (!asked.cpus.empty()) pin_to(asked.cpus.front());
+    if (!asked.cpus.empty()) pin_to(cpu_of(asked, true, 0));
     if (asked.explain) {
         std::fputs(entry_for(asked).explain(asked).c_str(), stdout);
         return;
@@ -26,7 +26,7 @@ void run_connecting(const options& asked) {
 }
 
 void run_listening(const options& asked, const std::function<void(const std::string&)>& listening) {
-    if (!asked.cpus.empty()) pin_to(asked.cpus.back());
+    if (!asked.cpus.empty()) pin_to(cpu_of(asked, false, 0));
     if (asked.explain && asked.as == options::role::listen) {
         std::fputs(entry_for(asked).explain(asked).c_str(), stdout);
         return;

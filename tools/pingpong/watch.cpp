@@ -71,7 +71,7 @@ void set_timer(long milliseconds) {
 void watch::look(int) noexcept {
     if (!expecting_.load(std::memory_order_relaxed)) return;
     const int error = errno;
-    const std::uint64_t now = done_.load(std::memory_order_relaxed);
+    const std::uint64_t now = watched_.load(std::memory_order_relaxed)->load(std::memory_order_relaxed);
     ++looks_at_this;
     if (now != seen) {
         seen = now;
@@ -118,6 +118,7 @@ void watch::expect(const std::string& doing, std::uint64_t steps) {
     keep(what, doing);
     total = steps;
     reached(0);
+    watched_.store(&done_, std::memory_order_relaxed);
     seen = 0;
     looks_still = 0;
     looks_at_this = 0;

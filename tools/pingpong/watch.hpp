@@ -7,7 +7,8 @@
 
 namespace pingpong {
 
-/// One for a process. The measuring code only stores a number; a timer's signal handler reads it.
+/// One for a process, and of one of its threads: the one that expects something. The measuring code only stores a number, each thread
+/// its own; a timer's signal handler reads it.
 class watch {
 public:
     /// Begins watching. `program` begins its messages. `stall_seconds`: without progress for so long the
@@ -15,7 +16,7 @@ public:
     static void begin(const std::string& program, std::uint64_t stall_seconds, bool show);
     static void stop();
 
-    /// Names the current activity and its number of steps.
+    /// Names the current activity, of this thread, and its number of steps.
     static void expect(const std::string& what, std::uint64_t steps);
     /// Steps done.
     [[gnu::always_inline]] static void reached(std::uint64_t step) noexcept {
@@ -31,7 +32,8 @@ public:
 private:
     static void look(int) noexcept;
 
-    static inline std::atomic<std::uint64_t> done_{0};
+    static inline constinit thread_local std::atomic<std::uint64_t> done_{0};
+    static inline std::atomic<const std::atomic<std::uint64_t>*> watched_{nullptr};
     static inline std::atomic<bool> expecting_{false};
 };
 

@@ -65,7 +65,8 @@ public:
     job_run& operator=(const job_run&) = delete;
     ~job_run() {
         for (const rank_process& one : ranks_) {
-            if (one.process > 0) ::kill(-one.process, SIGKILL);
+            if (one.words >= 0) ::close(one.words);
+            if (one.process > 0) ::kill(one.by_ssh ? one.process : -one.process, SIGKILL);
         }
         end_orphans();
         if (signals_ >= 0) ::close(signals_);
@@ -154,7 +155,8 @@ private:
             ::_exit(127);
         }
         ::setpgid(one.process, one.process);  // whichever of both is first
-        guard_.watch(one.process);
+        // A rank on another host ends when the input of its ssh does, and the part of it that is here by PR_SET_PDEATHSIG.
+        if (!one.by_ssh) guard_.watch(one.process);
         ++living_;
         for (const int fd : {in[0], out[1], err[1], failed[1]}) {
             if (fd >= 0) ::close(fd);
@@ -226,7 +228,7 @@ private:
         rank_process& one = ranks_[rank];
         // What it has started and left.
         ::kill(-one.process, SIGKILL);
-        guard_.forget(one.process);
+        if (!one.by_ssh) guard_.forget(one.process);
         one.process = -1;
         if (one.words >= 0) ::close(std::exchange(one.words, -1));
         --living_;

@@ -43,7 +43,7 @@ std::vector<std::string> place_ranks(const std::vector<host>& hosts, std::uint32
 
 std::optional<options> parse_options(int argc, char** argv) {
     options asked;
-    std::vector<std::string> hosts;
+    std::string hosts;
     CLI::App app(
         "run -n 4 [--hosts alpha,beta] [OPTIONS] PROGRAM [ARGUMENT...]\n\n"
         "Starts the ranks of a job, which find each other by rdmacoro::join_job: on this machine, or on "
@@ -55,8 +55,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("-n,--ranks", asked.ranks, "how many")
         ->check(CLI::Range(1u, 65536u))
         ->capture_default_str();
-    app.add_option("--hosts", hosts, "where: alpha,beta or alpha:4,beta:2; this machine where not given")
-        ->delimiter(',');
+    app.add_option("--hosts", hosts, "where: alpha,beta or alpha:4,beta:2; this machine where not given");
     app.add_flag("--tag-output", asked.tag_output,
                  "forwards output line by line, with the rank in front: [3] text");
     app.add_option("--ssh", asked.ssh,
@@ -74,7 +73,7 @@ std::optional<options> parse_options(int argc, char** argv) {
            "--env", asked.environment,
            "NAME or NAME=VALUE, a variable for the ranks; may be repeated. Ranks on this machine have all of "
            "this environment, others those that begin with RDMACORO_")
-        ->take_all();
+        ->allow_extra_args(false);
     app.prefix_command();
     try {
         app.parse(argc, argv);
@@ -84,7 +83,11 @@ std::optional<options> parse_options(int argc, char** argv) {
         if (asked.command.empty()) throw CLI::ValidationError("PROGRAM", "which program?");
         if (asked.command.front().starts_with('-'))
             throw CLI::ValidationError(asked.command.front(), "no such option; run --help lists them");
-        for (const std::string& one : hosts) asked.hosts.push_back(parse_host(one));
+        for (std::size_t at = 0; at < hosts.size() + (hosts.empty() ? 0 : 1);) {
+            const std::size_t end = std::min(hosts.find(',', at), hosts.size());
+            asked.hosts.push_back(parse_host(hosts.substr(at, end - at)));
+            at = end + 1;
+        }
         for (const std::string& one : asked.environment) {
             const std::string name = one.substr(0, one.find('='));
             const bool right =

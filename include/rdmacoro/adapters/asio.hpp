@@ -198,11 +198,12 @@ private:
             for (int idle_polls = most_idle_polls; idle_polls > 0;) {
                 const bool moved = on_->poll();
                 if (deliver() || moved) {
-                    idle_->progress();
+                    if (std::exchange(idling_, false)) idle_->progress();
                     if (on_->now() - began >= most_busy) break;
                     continue;
                 }
                 if (wanted_ == 0) return rest();
+                idling_ = true;
                 then = idle_->next(on_->time());
                 if (then == idle::action::park && wait()) return;
                 if (then != idle::action::spin) break;
@@ -252,6 +253,7 @@ private:
     std::size_t wanted_ = 0;              // operations and keepers
     bool posted_ = false;                 // a turn
     bool turning_ = false;
+    bool idling_ = false;   // the idle strategy was asked since the last progress
     bool reading_ = false;  // the context waits for the descriptor
     bool closed_ = false;
 };

@@ -134,7 +134,9 @@ private:
 
 /// For `job_options::pmix`: the program can join jobs of launchers that speak PMIx. Example:
 ///
-///     rdmacoro::job ranks = co_await rdmacoro::join_job(here, {.pmix = rdmacoro::pmix_launcher});
+///     rdmacoro::job_options options;
+///     options.pmix = rdmacoro::pmix_launcher;
+///     rdmacoro::job ranks = co_await rdmacoro::join_job(here, options);
 [[nodiscard]] inline std::unique_ptr<detail::launcher> pmix_launcher(const detail::launch_environment&) {
     return std::make_unique<detail::pmix_conversation>();
 }

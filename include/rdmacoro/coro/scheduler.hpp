@@ -98,7 +98,7 @@ public:
     template <class T>
     [[nodiscard]] root_task<T> start(task<T> main, std::stop_token stop);
 
-    /// For another event loop in this thread. Up to 16 turns, while they make progress; never waits. True when something happened: see
+    /// For another event loop in this thread. Up to 16 turns, while they make progress, or 4 that make none; never waits. True when something happened: see
     /// whether that is what you wait for, and call it again soon. False when there was nothing to do. Also to be called after other code
     /// of this thread has made coroutines ready, for instance by `event::set`.
     ///

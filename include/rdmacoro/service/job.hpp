@@ -21,7 +21,7 @@
 
 namespace rdmacoro {
 
-/// How a process joins its job.
+/// How a process joins its job. An object with a name: g++ 12 destroys one that is written in braces after `co_await` twice.
 struct job_options {
     /// How long it waits for the launcher and for the other ranks.
     duration limit = std::chrono::seconds(30);
@@ -140,7 +140,7 @@ public:
 
 private:
     [[nodiscard]] task<> call(std::function<void(const patience&)> work);
-    [[nodiscard]] task<std::vector<launcher::blob>> give_and_take(launcher::blob mine);
+    [[nodiscard]] task<std::vector<launcher::blob>> give_and_take(launcher::blob mine, bool last);
     [[nodiscard]] std::string own_address() const;
 
     job_options options_;
@@ -198,6 +198,16 @@ template <transport... Ts>
     co_return made;
 }
 
+/// Its parameters are copied where no coroutine awaits: g++ 12 destroys such copies twice.
+template <transport... Ts>
+[[nodiscard]] task<job> join_job_here(node<Ts...>& here, job_options options) {
+    launch_environment from = launch_environment::own();
+    claim_only_join(from);
+    task<job> joining = join_job_of(here, std::move(options), std::move(from));
+    job made = co_await std::move(joining);
+    co_return made;
+}
+
 }  // namespace detail
 
 /// Joins the job that this process was started in, by `tools/run`, `mpiexec`, `mpirun`, `srun`, or by any program that sets RDMACORO_JOB,
@@ -223,15 +233,29 @@ template <transport... Ts>
 /// Cancellation: at any time. The process cannot join after that.
 /// Example:
 ///     rdmacoro::node<rdmacoro::shm, rdmacoro::tcp> here(rdmacoro::job_node_id());
-///     rdmacoro::job ranks = co_await rdmacoro::join_job(here);
+///     rdmacoro::job_options options;
+///     options.limit = 10s;
+///     rdmacoro::job ranks = co_await rdmacoro::join_job(here, options);
 ///     co_await here.peer(ranks.node_of((ranks.rank() + 1) % ranks.size())).send(text);
 ///     co_await ranks.world().allreduce(rdmacoro::in_place, numbers, std::plus<>{});
 template <transport... Ts>
-[[nodiscard]] task<job> join_job(node<Ts...>& here, job_options options = {}) {
-    detail::launch_environment from = detail::launch_environment::own();
-    detail::claim_only_join(from);
-    job made = co_await detail::join_job_of(here, std::move(options), std::move(from));
-    co_return made;
+[[nodiscard]] task<job> join_job(node<Ts...>& here, const job_options& options) {
+    return detail::join_job_here(here, options);
+}
+/// As above, without options.
+///
+/// Awaitable.
+/// Ends with the job.
+/// Completes: as above.
+/// Buffers: as above.
+/// Concurrency: as above.
+/// Errors: as above.
+/// Cancellation: as above.
+/// Example:
+///     rdmacoro::job ranks = co_await rdmacoro::join_job(here);
+template <transport... Ts>
+[[nodiscard]] task<job> join_job(node<Ts...>& here) {
+    return detail::join_job_here(here, job_options());
 }
 
 }  // namespace rdmacoro

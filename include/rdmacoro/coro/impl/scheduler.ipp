@@ -413,11 +413,20 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
 
 RDMACORO_COLD bool scheduler::poll() noexcept {
     constexpr int most_turns = 16;
+    constexpr int most_empty_turns = 4;  // beginning a poll costs as much as these
     const run_scope current(*this);
     look();  // the caller may have waited
     turns_to_look_ = 0;
     int turns = 0;
-    while (turns < most_turns && one_turn()) ++turns;
+    for (int empty = 0; turns < most_turns && empty < most_empty_turns;) {
+        if (one_turn()) {
+            ++turns;
+        } else if (turns == 0) {
+            ++empty;
+        } else {
+            break;
+        }
+    }
     return turns != 0;
 }
 

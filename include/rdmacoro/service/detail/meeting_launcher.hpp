@@ -1,4 +1,4 @@
-// meeting_launcher: a job whose ranks meet at an address, RDMACORO_JOB=tcp://alpha:7470.
+// meeting_launcher: a job by ranks that meet at an address, RDMACORO_JOB=tcp://alpha:7470.
 #pragma once
 
 #include <rdmacoro/service/detail/launcher.hpp>

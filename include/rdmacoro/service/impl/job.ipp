@@ -98,17 +98,24 @@ RDMACORO_COLD task<> job_join::open() {
         co_return;
     }
     launcher::blob mine = encode_job_blob({.host = host_identity::own(), .launched_on = from_->host()});
-    const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine));
+    const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine), false);
     const std::vector<job_blob> said = decode_job_blobs(all);
     const std::vector<std::uint32_t> hosts = number_hosts(said);
     on_one_host_ = std::all_of(hosts.begin(), hosts.end(), [](std::uint32_t one) { return one == 0; });
 }
 
-RDMACORO_COLD task<std::vector<launcher::blob>> job_join::give_and_take(launcher::blob mine) {
+RDMACORO_COLD task<std::vector<launcher::blob>> job_join::give_and_take(launcher::blob mine, bool last) {
     const auto all = std::make_shared<std::vector<launcher::blob>>();
-    std::function<void(const patience&)> words = [from = from_, all,
-                                                  given = std::move(mine)](const patience& limit) {
+    std::function<void(const patience&)> words = [from = from_, all, given = std::move(mine),
+                                                  last](const patience& limit) {
         *all = from->exchange(given, limit);
+        if (!last) return;
+        try {
+            from->leave(limit);
+        } catch (const error& failed) {
+            // The job is complete: what the launcher says to the last words changes nothing.
+            if (failed.code() == errc::canceled) throw;
+        }
     };
     co_await call(std::move(words));
     if (all->size() != from_->size())
@@ -155,7 +162,7 @@ RDMACORO_COLD void job_join::check_reachable(const node_card& card) const {
 RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
     job_blob own{.host = cards.front().host, .launched_on = from_->host(), .cards = std::move(cards)};
     launcher::blob mine = encode_job_blob(own);
-    const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine));
+    const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine), true);
     std::vector<job_blob> said = decode_job_blobs(all);
     job made;
     made.rank_ = from_->rank();
@@ -170,15 +177,6 @@ RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
         if (made.hosts_[rank] != made.hosts_[made.rank_]) continue;
         if (rank < made.rank_) ++made.local_rank_;
         made.here_.push_back(rank);
-    }
-    // The job is complete; what the launcher says to that changes nothing.
-    std::function<void(const patience&)> words = [from = from_](const patience& limit) {
-        from->leave(limit);
-    };
-    try {
-        co_await call(std::move(words));
-    } catch (const error& failed) {
-        if (failed.code() == errc::canceled) throw;
     }
     co_return made;
 }

@@ -83,13 +83,14 @@ RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit
         all = head.data() + std::string(text);
     }
     std::string_view left = all;
-    while (!left.empty()) {
-        limit.wait(fd_, POLLOUT);
+    for (;;) {
         ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno == ENOTSOCK) sent = ::write(fd_, left.data(), left.size());
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
             throw error(errc::peer_lost, std::string("it has closed PMI_FD: ") + std::strerror(errno));
         if (sent > 0) left.remove_prefix(static_cast<std::size_t>(sent));
+        if (left.empty()) return;
+        limit.wait(fd_, POLLOUT);
     }
 }
 

@@ -1,0 +1,198 @@
+#include <rdmacoro/service/detail/meeting_launcher.hpp>
+
+#include "support/catch.hpp"
+#include "support/meeting.hpp"
+
+#include <chrono>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+using detail::launch_environment;
+using detail::meeting_launcher;
+
+namespace {
+
+using variables = std::map<std::string, std::string, std::less<>>;
+
+/// An address at which no other process listens.
+std::string free_url() {
+    detail::meeting_server one(loopback_endpoint(), 1, detail::job_key(), false);
+    return "tcp://" + one.address();
+}
+variables of_rank(const std::string& url, std::uint32_t rank, std::uint32_t size) {
+    return {{"RDMACORO_JOB", url},
+            {"RDMACORO_RANK", std::to_string(rank)},
+            {"RDMACORO_SIZE", std::to_string(size)}};
+}
+
+/// Answers one connection with these bytes, and waits for its end.
+class false_meeting {
+public:
+    explicit false_meeting(std::vector<std::byte> says)
+        : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), says_(std::move(says)) {
+        const detail::inet_endpoint at = loopback_endpoint();
+        if (::bind(listening_, at.get(), at.bytes) != 0 || ::listen(listening_, 1) != 0) std::abort();
+        url = "tcp://" + detail::inet_endpoint::local(listening_).text();
+        answering_ = std::thread([this] {
+            const int fd = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+            if (fd < 0) return;
+            if (!says_.empty() && ::send(fd, says_.data(), says_.size(), MSG_NOSIGNAL) < 0) std::abort();
+            std::array<char, 512> room;
+            while (::recv(fd, room.data(), room.size(), 0) > 0) {}
+            ::close(fd);
+        });
+    }
+    false_meeting(const false_meeting&) = delete;
+    false_meeting& operator=(const false_meeting&) = delete;
+    ~false_meeting() {
+        ::shutdown(listening_, SHUT_RDWR);
+        answering_.join();
+        ::close(listening_);
+    }
+    std::string url;
+
+private:
+    int listening_;
+    std::vector<std::byte> says_;
+    std::thread answering_;
+};
+
+}  // namespace
+
+TEST_CASE("ranks meet at rank 0, whichever comes first, and exchange twice") {
+    const std::string url = free_url();
+    std::vector<std::string> failures(4), names(4), addresses(4);
+    std::vector<std::vector<std::vector<std::byte>>> got(4);
+    std::vector<std::thread> ranks;
+    for (const std::uint32_t rank : {3u, 1u, 0u, 2u}) {
+        ranks.emplace_back([&, rank] {
+            failures[rank] =
+                error_of([&] {
+                    meeting_launcher one{launch_environment(of_rank(url, rank, 4))};
+                    names[rank] = one.name();
+                    one.open(patience_of(10s));
+                    const std::vector<std::byte> first(1 + rank, std::byte{1});
+                    static_cast<void>(one.exchange(first, patience_of(10s)));
+                    const std::vector<std::byte> mine(5000 * rank + 1, static_cast<std::byte>(rank));
+                    got[rank] = one.exchange(mine, patience_of(10s));
+                    addresses[rank] = one.address();
+                    one.leave(patience_of(10s));
+                }).second;
+        });
+    }
+    for (std::thread& one : ranks) one.join();
+    CHECK(failures == std::vector<std::string>(4));
+    CHECK(names == std::vector<std::string>(4, url));
+    CHECK(addresses == std::vector<std::string>(4, "127.0.0.1"));
+    for (const auto& all : got) {
+        REQUIRE(all.size() == 4);
+        for (std::uint32_t rank = 0; rank < 4; ++rank)
+            CHECK(all[rank] == std::vector<std::byte>(5000 * rank + 1, static_cast<std::byte>(rank)));
+    }
+}
+
+TEST_CASE("rank 0 names the ranks that do not come, and tells those that have") {
+    const std::string url = free_url();
+    std::string other;
+    std::thread second([&] {
+        other = error_of([&] {
+                    meeting_launcher one{launch_environment(of_rank(url, 2, 4))};
+                    one.open(patience_of(10s));
+                    static_cast<void>(one.exchange({std::byte{1}}, patience_of(10s)));
+                }).second;
+    });
+    meeting_launcher one{launch_environment(of_rank(url, 0, 4))};
+    one.open(patience_of(10s));
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(one.exchange({std::byte{1}}, patience_of(700ms))); });
+    second.join();
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("ranks 1 and 3 of 4 have not come"));
+    CHECK_THAT(other, contains("1 and 3 of 4"));
+}
+
+TEST_CASE("without rank 0 the others end within their limit, and say that it is missing") {
+    meeting_launcher one{launch_environment(of_rank(free_url(), 1, 2))};
+    const auto [code, text] = error_of([&] { one.open(patience_of(200ms)); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("rank 0") && contains("Connection refused"));
+    variables served = of_rank(free_url(), 1, 2);
+    served["RDMACORO_SERVED"] = "1";
+    meeting_launcher other{launch_environment(served)};
+    CHECK(error_of([&] { other.open(patience_of(20s)); }).first == errc::connection_refused);
+}
+
+TEST_CASE("what listens there and is no rendezvous is told from one") {
+    using detail::meeting_kind;
+    using detail::meeting_message;
+    const auto text_bytes = [](std::string_view text) {
+        const auto bytes = std::as_bytes(std::span(text));
+        return std::vector<std::byte>(bytes.begin(), bytes.end());
+    };
+    struct wrong {
+        std::vector<std::byte> says;
+        std::error_code code;
+        std::string text;
+    };
+    std::vector<std::byte> silent_after = meeting_message(meeting_kind::greeting, detail::meeting_greeting{});
+    std::vector<std::byte> no_welcome = silent_after;
+    const auto more = meeting_message(meeting_kind::all, detail::meeting_all{});
+    no_welcome.insert(no_welcome.end(), more.begin(), more.end());
+    std::vector<std::byte> no_proof = silent_after;
+    const auto welcome = meeting_message(meeting_kind::welcome, detail::meeting_welcome{5});
+    no_proof.insert(no_proof.end(), welcome.begin(), welcome.end());
+    std::vector<std::byte> refused = silent_after;
+    const auto refusal = meeting_message(meeting_kind::refusal, std::string("for a reason"));
+    refused.insert(refused.end(), refusal.begin(), refusal.end());
+    const std::vector<wrong> all = {
+        {{}, make_error_code(errc::timed_out), "does not answer"},
+        {text_bytes("HTTP/1.1 400 Bad Request\r\n\r\n"), make_error_code(errc::protocol_violation),
+         "no rendezvous"},
+        {meeting_message(meeting_kind::greeting, detail::meeting_greeting{.mark = 1}),
+         make_error_code(errc::protocol_violation), "no rendezvous"},
+        {meeting_message(meeting_kind::greeting, detail::meeting_greeting{.version = 9}),
+         make_error_code(errc::version_mismatch), "version 9"},
+        {silent_after, make_error_code(errc::timed_out), "does not answer"},
+        {no_welcome, make_error_code(errc::protocol_violation), "does not speak as one"},
+        {no_proof, make_error_code(errc::permission_denied), "does not have the key"},
+        {refused, make_error_code(errc::permission_denied), "for a reason"},
+    };
+    for (const wrong& one : all) {
+        INFO(one.text);
+        false_meeting there(one.says);
+        std::optional<meeting_launcher> rank(std::in_place, launch_environment(of_rank(there.url, 1, 2)));
+        const auto [code, text] = error_of([&] { rank->open(patience_of(300ms)); });
+        CHECK(code == one.code);
+        CHECK_THAT(text, contains(one.text) && contains(there.url));
+        rank.reset();
+    }
+}
+
+TEST_CASE("variables that name no place, rank or size are refused, with the variable in the text") {
+    const variables good = of_rank("tcp://127.0.0.1:7470", 1, 2);
+    struct wrong {
+        const char* name;
+        const char* value;
+    };
+    for (const wrong& one : std::initializer_list<wrong>{{"RDMACORO_JOB", "shm://a"},
+                                                         {"RDMACORO_JOB", "tcp://"},
+                                                         {"RDMACORO_JOB", "tcp://:7470"},
+                                                         {"RDMACORO_JOB", "tcp://a:0"},
+                                                         {"RDMACORO_JOB", "tcp://a:x"},
+                                                         {"RDMACORO_RANK", "2"},
+                                                         {"RDMACORO_RANK", "x"},
+                                                         {"RDMACORO_SIZE", ""},
+                                                         {"RDMACORO_KEY", "secret"}}) {
+        variables values = good;
+        values[one.name] = one.value;
+        const auto [code, text] = error_of([&] { meeting_launcher made{launch_environment(values)}; });
+        INFO(one.name << ' ' << one.value << ": " << text);
+        CHECK((code == errc::address_invalid || code == errc::invalid_argument));
+        CHECK_THAT(text, contains("RDMACORO_"));
+        CHECK_THAT(text, !contains("secret"));
+    }
+    CHECK_FALSE(meeting_launcher(launch_environment(good)).may_hang());
+    CHECK(meeting_launcher(launch_environment(of_rank("tcp://alpha:7470", 1, 2))).may_hang());
+    CHECK_FALSE(meeting_launcher(launch_environment(of_rank("tcp://[::1]:7470", 1, 2))).may_hang());
+}

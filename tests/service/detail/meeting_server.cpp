@@ -1,0 +1,151 @@
+#include <rdmacoro/service/detail/meeting_server.hpp>
+
+#include "support/catch.hpp"
+#include "support/meeting.hpp"
+
+#include <rdmacoro/service/detail/meeting_launcher.hpp>
+
+#include <chrono>
+#include <random>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+using detail::meeting_launcher;
+
+namespace {
+
+const std::vector<std::byte> mine(10, std::byte{1});
+
+/// Joins as this rank; empty, or the error's text.
+std::string join(const std::map<std::string, std::string, std::less<>>& variables, duration limit = 10s) {
+    return error_of([&] {
+               meeting_launcher one{detail::launch_environment(variables)};
+               one.open(patience_of(limit));
+               static_cast<void>(one.exchange(mine, patience_of(limit)));
+               one.leave(patience_of(limit));
+           })
+        .second;
+}
+
+}  // namespace
+
+TEST_CASE("strangers who send garbage, nothing, or too much are refused, and ranks meet all the same") {
+    served_meeting meeting(2);
+    const std::string address = meeting.server.address();
+    std::vector<std::unique_ptr<stranger>> silent;
+    for (int n = 0; n < 200; ++n) silent.push_back(std::make_unique<stranger>(address));
+    std::mt19937 random(seed());
+    for (int n = 0; n < 50; ++n) {
+        stranger one(address);
+        std::vector<std::byte> bytes(256 + random() % 1024);
+        for (std::byte& each : bytes) each = static_cast<std::byte>(random());
+        one.say(bytes);
+        CHECK(one.is_closed());
+    }
+    {
+        // A frame that would be long, one of a wrong kind, one with a wrong mark.
+        stranger longer(address), kind(address), mark(address);
+        longer.say(std::vector<std::byte>{std::byte{255}, std::byte{255}, std::byte{255}, std::byte{127},
+                                          std::byte{1}});
+        kind.say(detail::meeting_message(detail::meeting_kind::put, detail::meeting_put{0, mine}));
+        mark.say(detail::meeting_message(detail::meeting_kind::hello,
+                                         detail::meeting_hello{.mark = 1, .size = 2}));
+        CHECK(longer.is_closed());
+        CHECK(kind.is_closed());
+        CHECK(mark.is_closed());
+    }
+    std::string other;
+    std::thread second([&] { other = join(meeting.variables(1, 2)); });
+    CHECK(join(meeting.variables(0, 2)).empty());
+    second.join();
+    CHECK(other.empty());
+}
+
+TEST_CASE(
+    "a rank with a wrong number, a wrong size, a wrong version or one that is there already is told so") {
+    served_meeting meeting(3);
+    meeting_launcher first{detail::launch_environment(meeting.variables(1, 3))};
+    first.open(patience_of(10s));
+    CHECK_THAT(join(meeting.variables(1, 3)), contains("rank 1 is there already"));
+    CHECK_THAT(join(meeting.variables(1, 4)), contains("job of 4, this one is of 3"));
+    stranger old(meeting.server.address());
+    old.say(detail::meeting_message(detail::meeting_kind::hello,
+                                    detail::meeting_hello{.version = 77, .rank = 2, .size = 3}));
+    CHECK(old.is_closed());
+    stranger high(meeting.server.address());
+    high.say(
+        detail::meeting_message(detail::meeting_kind::hello, detail::meeting_hello{.rank = 3, .size = 3}));
+    CHECK(high.is_closed());
+    first.leave(patience_of(10s));
+    std::string text;
+    do text = join(meeting.variables(1, 3));
+    while (text.find("there already") != std::string::npos);  // its end is on its way
+    CHECK_THAT(text, contains("has gone: a process joins once"));
+}
+
+TEST_CASE("with a key only ranks that have it may come, and only to a rendezvous that has it") {
+    const std::string key = "00112233445566778899aabbccddeeff";
+    const std::string other = "10112233445566778899aabbccddeeff";
+    served_meeting meeting(1, &key);
+    auto variables = meeting.variables(0, 1);
+    CHECK_THAT(join(variables), contains("does not have the key"));
+    variables["RDMACORO_KEY"] = other;
+    CHECK_THAT(join(variables), contains("does not have the key"));
+    variables["RDMACORO_KEY"] = key;
+    CHECK(join(variables).empty());
+    served_meeting open(1);
+    auto there = open.variables(0, 1);
+    there["RDMACORO_KEY"] = key;
+    CHECK_THAT(join(there), contains("the rendezvous has none"));
+}
+
+TEST_CASE("the missing ranks are named when the limit is over, and each rank hears of it") {
+    served_meeting meeting(5);
+    std::vector<std::string> texts(5);
+    std::vector<std::thread> ranks;
+    for (const std::uint32_t rank : {0u, 2u, 4u})
+        ranks.emplace_back([&, rank] { texts[rank] = join(meeting.variables(rank, 5), 700ms); });
+    for (std::thread& one : ranks) one.join();
+    for (const std::uint32_t rank : {0u, 2u, 4u}) {
+        INFO(texts[rank]);
+        // One whose limit ends a moment later hears from the one before.
+        CHECK_THAT(texts[rank],
+                   contains("ranks 1 and 3 of 5 have not come") || contains("ranks 1 and 3 have not come"));
+    }
+}
+
+TEST_CASE("a rank that goes before all have come ends the wait of the others, and names itself") {
+    served_meeting meeting(3);
+    std::string text;
+    std::thread waiting([&] { text = join(meeting.variables(0, 3)); });
+    {
+        meeting_launcher gone{detail::launch_environment(meeting.variables(2, 3))};
+        gone.open(patience_of(10s));
+    }
+    waiting.join();
+    CHECK_THAT(text,
+               contains("rank 2 of 3 has gone before all had joined") && contains("rank 1 has not come"));
+}
+
+TEST_CASE("the end of a process that never came is told to those that wait for it") {
+    detail::meeting_server server(loopback_endpoint(), 2, detail::job_key(), true);
+    server.put_own(mine);
+    CHECK(server.missing() == std::vector<std::uint32_t>{1});
+    CHECK(server.lost().empty());
+    server.ended(1);
+    CHECK_THAT(server.lost(), contains("rank 1 of 2 has gone"));
+    CHECK(server.all_gone());
+    CHECK_FALSE(server.complete(0));
+}
+
+TEST_CASE("an address that is taken is an error with the address") {
+    detail::meeting_server one(loopback_endpoint(), 2, detail::job_key(), false);
+    const std::string address = one.address();
+    const auto [code, text] = error_of([&] {
+        detail::meeting_server two(loopback_endpoint(address.substr(address.rfind(':') + 1)), 2,
+                                   detail::job_key(), false);
+    });
+    CHECK(code == errc::address_in_use);
+    CHECK_THAT(text, contains(address));
+}

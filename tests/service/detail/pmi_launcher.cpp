@@ -1,0 +1,175 @@
+#include <rdmacoro/service/detail/pmi_launcher.hpp>
+
+#include "support/catch.hpp"
+#include "support/pmi_server.hpp"
+
+#include <chrono>
+#include <numeric>
+#include <optional>
+
+#include <sys/eventfd.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using blob = detail::launcher::blob;
+
+/// Bytes that differ by rank.
+blob bytes_of(std::uint32_t rank, std::size_t count) {
+    blob all(count);
+    for (std::size_t n = 0; n < count; ++n) all[n] = static_cast<std::byte>(rank * 31 + n);
+    return all;
+}
+
+/// Runs `body(rank)` on a thread for each rank.
+template <class F>
+void on_each(std::uint32_t ranks, F body) {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
+    for (std::thread& one : threads) one.join();
+}
+
+const std::string ok = "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n";
+const std::string maxes = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n";
+
+}  // namespace
+
+TEST_CASE("ranks exchange bytes over PMI, in either version, also in several values each, and twice") {
+    for (const int version : {1, 2}) {
+        for (const std::size_t longest : {std::size_t{64}, std::size_t{1024}}) {
+            INFO("version " << version << ", values of " << longest);
+            pmi_server server(3, version, "(vector,(0,2,2))");
+            if (version == 1) server.longest = longest;
+            std::vector<std::vector<blob>> got(3);
+            std::vector<std::string> names(3), hosts(3), failures(3);
+            on_each(3, [&](std::uint32_t rank) {
+                failures[rank] = error_of([&] {
+                                     detail::pmi_launcher one(server.environment(rank));
+                                     one.open(patience_of(10s));
+                                     names[rank] = one.name();
+                                     hosts[rank] = one.host();
+                                     static_cast<void>(one.exchange(bytes_of(rank, 10), patience_of(10s)));
+                                     got[rank] =
+                                         one.exchange(bytes_of(rank, 100 + 900 * rank), patience_of(10s));
+                                     one.leave(patience_of(10s));
+                                 }).second;
+            });
+            CHECK(failures == std::vector<std::string>(3));
+            for (std::uint32_t rank = 0; rank < 3; ++rank) {
+                CHECK(names[rank] == "PMI-" + std::to_string(version));
+                CHECK(hosts[rank] == (rank < 2 ? "node 0" : "node 1"));
+                REQUIRE(got[rank].size() == 3);
+                for (std::uint32_t of = 0; of < 3; ++of) CHECK(got[rank][of] == bytes_of(of, 100 + 900 * of));
+            }
+            CHECK(server.finalized() == 3);
+        }
+    }
+}
+
+TEST_CASE("under Slurm version 2 is offered first") {
+    pmi_server server(1, 2);
+    detail::pmi_launcher one(server.environment(0, {{"PMI_JOBID", "7.0"}}));
+    one.open(patience_of(10s));
+    CHECK(one.name() == "PMI-2");
+    one.leave(patience_of(10s));
+}
+
+TEST_CASE("each wrong beginning of a launcher ends with an error that says so, within the limit") {
+    struct wrong {
+        std::vector<std::string> script;
+        std::error_code code;
+        std::string text;
+    };
+    const std::vector<wrong> all = {
+        {{}, make_error_code(errc::timed_out), "did not answer"},
+        {{"close"}, make_error_code(errc::peer_lost), "closed PMI_FD"},
+        {{"HTTP/1.1 400 Bad Request\n"}, make_error_code(errc::protocol_violation), "HTTP/1.1 400"},
+        {{"cmd=response_to_init rc=0\n"}, make_error_code(errc::protocol_violation), "names no version"},
+        {{"cmd=response_to_init pmi_version=x rc=0\n"},
+         make_error_code(errc::protocol_violation),
+         "no version"},
+        {{"cmd=response_to_init pmi_version=3 rc=0\n", "cmd=response_to_init pmi_version=3 rc=0\n"},
+         make_error_code(errc::version_mismatch),
+         "neither PMI-1 nor PMI-2"},
+        {{"cmd=response_to_init pmi_version=2 rc=-1\n", "close"},
+         make_error_code(errc::peer_lost),
+         "asked for version 1 it answered"},
+        {{ok}, make_error_code(errc::timed_out), "cmd=get_maxes"},
+        {{ok, "cmd=maxes keylen_max=8 vallen_max=1024\n"}, make_error_code(errc::unsupported), "no room"},
+        {{ok, "cmd=maxes keylen_max=-1 vallen_max=1024\n"}, make_error_code(errc::unsupported), "no room"},
+        {{ok, maxes, "cmd=my_kvsname\n"}, make_error_code(errc::protocol_violation), "names no space"},
+        {{ok, maxes, "cmd=my_kvsname kvsname=a\n", "cmd=get_result rc=0 val"},
+         make_error_code(errc::timed_out),
+         "PMI_process_mapping"},
+    };
+    for (const wrong& one : all) {
+        INFO(one.text);
+        scripted_pmi server(one.script);
+        detail::pmi_launcher launcher(server.environment());
+        const auto [code, text] = error_of([&] { launcher.open(patience_of(200ms)); });
+        CHECK(code == one.code);
+        CHECK_THAT(text, contains(one.text));
+        ::close(server.client());
+    }
+}
+
+TEST_CASE("values of a rank that are missing or are not what it gave are an error that names it") {
+    const std::vector<std::string> wrong = {"0:",  "x:00", "1:0", "1:0g",  "1",
+                                            ":00", "9:00", "1:",  "-1:00", "99999999999999999999:00"};
+    for (const std::string& value : wrong) {
+        INFO(value);
+        pmi_server server(2);
+        server.spoilt["rdmacoro-0-1-0"] = value;
+        std::error_code code;
+        std::string text;
+        on_each(2, [&](std::uint32_t rank) {
+            detail::pmi_launcher one(server.environment(rank));
+            one.open(patience_of(10s));
+            if (rank == 0) {
+                std::tie(code, text) =
+                    error_of([&] { static_cast<void>(one.exchange(bytes_of(0, 10), patience_of(10s))); });
+            } else {
+                static_cast<void>(one.exchange(bytes_of(1, 10), patience_of(10s)));
+            }
+            one.leave(patience_of(10s));
+        });
+        CHECK(code == errc::peer_lost);
+        CHECK_THAT(text, contains("rank 1 of 2"));
+    }
+}
+
+TEST_CASE("a rank that never comes to the barrier ends the others within their limit") {
+    pmi_server server(3);
+    detail::pmi_launcher one(server.environment(2));
+    one.open(patience_of(10s));
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(one.exchange(bytes_of(0, 10), patience_of(200ms))); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("not all of the 3 ranks") && contains("rank 2"));
+}
+
+TEST_CASE("a conversation ends when it is told to") {
+    scripted_pmi server({});
+    detail::pmi_launcher launcher(server.environment());
+    const int stop = ::eventfd(1, EFD_CLOEXEC);
+    const auto [code, text] = error_of([&] { launcher.open(patience_of(10s, stop)); });
+    CHECK(code == errc::canceled);
+    ::close(stop);
+    ::close(server.client());
+}
+
+TEST_CASE("variables that are no rank and no size are refused") {
+    scripted_pmi server({});
+    for (const auto& [rank, size] :
+         {std::pair("2", "2"), std::pair("x", "2"), std::pair("0", "-1"), std::pair("0", "99999999")}) {
+        const auto [code, text] = error_of([&, rank = rank, size = size] {
+            detail::pmi_launcher one(server.environment({{"PMI_RANK", rank}, {"PMI_SIZE", size}}));
+        });
+        CHECK(code == errc::invalid_argument);
+        CHECK_THAT(text, contains("PMI_"));
+    }
+    ::close(server.client());
+}

@@ -1,0 +1,404 @@
+#include <rdmacoro/service/job.hpp>
+
+#include "support/catch.hpp"
+#include "support/meeting.hpp"
+#include "support/nodes.hpp"
+#include "support/pmi_server.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+using detail::launch_environment;
+
+namespace {
+
+#if RDMACORO_WITH_TCP
+using job_node = node<shm, tcp>;
+#else
+using job_node = node<shm>;
+#endif
+
+/// A rank within this process.
+struct member {
+    explicit member(node_id id) : here(id, node_options{.connect_limit = 10s}) {}
+    job_node here;
+    std::optional<job> ranks;
+    std::error_code code;
+    std::string text;
+};
+using members = std::vector<std::unique_ptr<member>>;
+
+template <class... Ids>
+std::vector<node_id> ids(Ids... each) {
+    return {static_cast<node_id>(each)...};
+}
+
+task<> join(member& one, const launch_environment& given, const job_options& asked) {
+    launch_environment from = given;
+    job_options options = asked;
+    try {
+        job made = co_await detail::join_job_of(one.here, std::move(options), std::move(from));
+        one.ranks.emplace(std::move(made));
+    } catch (const std::system_error& failed) {
+        one.code = failed.code();
+        one.text = failed.what();
+    }
+}
+
+task<> join_as(member& one, launch_environment from, job_options options) {
+    co_await join(one, from, options);
+}
+
+/// Joins all of them at once: `environment(rank)`.
+template <class F>
+task<members> join_all(std::vector<node_id> of, F environment, job_options options) {
+    members all;
+    task_group joining;
+    for (std::uint32_t rank = 0; rank < of.size(); ++rank) {
+        if (of[rank] == 0) {  // never comes
+            all.emplace_back();
+            continue;
+        }
+        all.push_back(std::make_unique<member>(of[rank]));
+        joining.spawn(join_as, std::ref(*all.back()), environment(rank), options);
+    }
+    co_await joining.join();
+    co_return all;
+}
+
+/// Each rank sends to the next and hears from the one before.
+task<> go_around(members& all) {
+    const auto size = static_cast<std::uint32_t>(all.size());
+    for (std::uint32_t rank = 0; rank < size; ++rank) {
+        const job& ranks = *all[rank]->ranks;
+        auto next = all[rank]->here.peer(ranks.node_of((rank + 1) % size));
+        auto before = all[(rank + 1) % size]->here.peer(ranks.node_of(rank));
+        co_await say(next, "from " + std::to_string(rank));
+        const std::string heard = co_await hear(before);
+        CHECK(heard == "from " + std::to_string(rank));
+    }
+}
+
+job_options quick(duration limit = 10s) {
+    job_options options;
+    options.limit = limit;
+    return options;
+}
+task<> without_value(task<job> joining) { static_cast<void>(co_await std::move(joining)); }
+
+const launch_environment nothing;
+
+/// A process with one rank here.
+task<member*> join_one(std::unique_ptr<member>& one, const launch_environment& from,
+                       const job_options& options) {
+    one = std::make_unique<member>(1);
+    co_await join(*one, from, options);
+    co_return one.get();
+}
+
+}  // namespace
+
+TEST_CASE("ranks that a launcher started over PMI know each other, and send messages by their ids") {
+    for (const int version : {1, 2}) {
+        run_nodes([&]() -> task<> {
+            pmi_server server(3, version, "(vector,(0,1,3))");
+            const auto environment = [&](std::uint32_t rank) { return server.environment(rank); };
+            members all = co_await join_all(ids(1, 2, 3), environment, quick());
+            for (std::uint32_t rank = 0; rank < 3; ++rank) {
+                INFO(all[rank]->text);
+                REQUIRE(all[rank]->ranks);
+                const job& ranks = *all[rank]->ranks;
+                CHECK(ranks.rank() == rank);
+                CHECK(ranks.size() == 3);
+                CHECK(ranks.local_rank() == rank);
+                CHECK(ranks.ranks_on_this_host().size() == 3);
+                CHECK(ranks.hosts() == 1);
+                CHECK(ranks.launcher() == "PMI-" + std::to_string(version));
+                for (std::uint32_t other = 0; other < 3; ++other) {
+                    CHECK(ranks.card(other) == all[other]->here.card());
+                    CHECK(ranks.cards(other).size() == 1);
+                }
+                CHECK(ranks.card(rank).urls.front().starts_with("shm://job-"));
+#if RDMACORO_WITH_TCP
+                CHECK(ranks.card(rank).urls.back().starts_with("tcp://127.0.0.1:"));
+#endif
+                CHECK_THAT(ranks.explain(), contains("3 ranks on 1 host") && contains("this one"));
+                CHECK(all[rank]->here.connections() == 0);
+            }
+            CHECK(server.finalized() == 3);
+            co_await go_around(all);
+            const auto beyond = error_of([&] { static_cast<void>(all[0]->ranks->node_of(3)); });
+            CHECK(beyond.first == errc::invalid_argument);
+            CHECK(beyond.second.starts_with("rank 3 of a job of 3"));
+        });
+    }
+}
+
+TEST_CASE(
+    "ranks meet at an address, and ask each other for their hosts where the environment does not say them") {
+    run_nodes([]() -> task<> {
+        served_meeting meeting(3);
+        const auto environment = [&](std::uint32_t rank) {
+            return launch_environment(meeting.variables(rank, 3));
+        };
+        members all = co_await join_all(ids(5, 9, 7), environment, quick());
+        for (const auto& one : all) {
+            INFO(one->text);
+            REQUIRE(one->ranks);
+            CHECK(one->ranks->launcher() == "tcp://" + meeting.server.address());
+            CHECK(one->ranks->node_of(1) == 9);
+            CHECK(one->ranks->hosts() == 1);
+        }
+        co_await go_around(all);
+    });
+}
+
+#if RDMACORO_WITH_TCP
+TEST_CASE("ranks on hosts that the launcher calls different reach each other without shared memory") {
+    run_nodes([]() -> task<> {
+        served_meeting meeting(3);
+        const auto environment = [&](std::uint32_t rank) {
+            auto variables = meeting.variables(rank, 3);
+            variables["RDMACORO_HOST"] = rank == 1 ? "beta" : "alpha";
+            variables["RDMACORO_ADDRESS"] = "127.0.0.1";
+            return launch_environment(variables);
+        };
+        members all = co_await join_all(ids(1, 2, 3), environment, quick());
+        for (const auto& one : all) {
+            INFO(one->text);
+            REQUIRE(one->ranks);
+            CHECK(one->ranks->hosts() == 2);
+            CHECK(one->ranks->host_of(0) == 0);
+            CHECK(one->ranks->host_of(1) == 1);
+            CHECK(one->ranks->host_of(2) == 0);
+        }
+        CHECK(all[2]->ranks->local_rank() == 1);
+        const auto here = all[0]->ranks->ranks_on_this_host();
+        CHECK(std::vector<std::uint32_t>(here.begin(), here.end()) == std::vector<std::uint32_t>{0, 2});
+        co_await go_around(all);
+        CHECK_THAT(all[0]->here.explain(2), contains("tcp"));
+        CHECK_THAT(all[0]->here.explain(3), contains("shm"));
+    });
+}
+
+TEST_CASE("a transport that cannot listen is left out, and the job says why; where none can, joining fails") {
+    run_nodes([]() -> task<> {
+        std::unique_ptr<member> one;
+        job_options options = quick();
+        options.alone = true;
+        options.address = "192.0.2.1";  // of no host
+        const member* const joined = co_await join_one(one, nothing, options);
+        INFO(joined->text);
+        REQUIRE(joined->ranks);
+        CHECK_THAT(joined->ranks->explain(), contains("not listening at tcp://192.0.2.1:0"));
+        served_meeting meeting(1);
+        auto variables = meeting.variables(0, 1);
+        variables["RDMACORO_ADDRESS"] = "192.0.2.1";
+        node<tcp> alone(1);
+        task<> joining =
+            without_value(detail::join_job_of(alone, job_options(), launch_environment(variables)));
+        const failure failed = co_await failing(std::move(joining));
+        CHECK(failed.code == errc::address_invalid);
+        CHECK_THAT(failed.text, contains("listens nowhere") && contains("192.0.2.1"));
+    });
+}
+#endif
+
+TEST_CASE("a node that listens already, or is told where to, is joined as it is") {
+    run_nodes([]() -> task<> {
+        std::unique_ptr<member> one = std::make_unique<member>(4);
+        const std::string url = co_await one->here.listen(fresh_url<shm>());
+        job_options options = quick();
+        options.alone = true;
+        co_await join(*one, nothing, options);
+        REQUIRE(one->ranks);
+        CHECK(one->ranks->card(0).urls == std::vector<std::string>{url});
+        CHECK(one->ranks->launcher() == "alone");
+        CHECK(one->ranks->size() == 1);
+        member other(5);
+        options.urls = {fresh_url<shm>()};
+        co_await join(other, nothing, options);
+        REQUIRE(other.ranks);
+        CHECK(other.ranks->card(0).urls == options.urls);
+    });
+}
+
+TEST_CASE("two ranks with one node id are an error on every rank, with both in the text") {
+    run_nodes([]() -> task<> {
+        pmi_server server(3);
+        const auto environment = [&](std::uint32_t rank) { return server.environment(rank); };
+        members all = co_await join_all(ids(4, 6, 4), environment, quick());
+        for (const auto& one : all) {
+            CHECK(one->code == errc::invalid_argument);
+            CHECK_THAT(one->text, contains("ranks 0 and 2 both have a node of id 4"));
+        }
+    });
+}
+
+TEST_CASE("cards that no rank of this toolkit gives are refused, with the rank that gave them") {
+    for (const std::string& spoilt : {std::string("1:00"), std::string("1:") + std::string(200, 'f')}) {
+        run_nodes([&]() -> task<> {
+            pmi_server server(2, 1, "(vector,(0,1,2))");
+            server.spoilt["rdmacoro-0-1-0"] = spoilt;
+            const auto environment = [&](std::uint32_t rank) { return server.environment(rank); };
+            members all = co_await join_all(ids(1, 2), environment, quick());
+            CHECK(all[0]->code == errc::protocol_violation);
+            CHECK_THAT(all[0]->text, contains("rank 1"));
+        });
+    }
+}
+
+TEST_CASE("ranks that do not come end the others within their limit, with their numbers where the launcher "
+          "knows them") {
+    run_nodes([]() -> task<> {
+        served_meeting meeting(4);
+        const auto environment = [&](std::uint32_t rank) {
+            return launch_environment(meeting.variables(rank, 4));
+        };
+        members all = co_await join_all(ids(1, 0, 3, 0), environment, quick(500ms));
+        for (const std::uint32_t rank : {0u, 2u}) {
+            INFO(all[rank]->text);
+            CHECK_THAT(all[rank]->text, contains("ranks 1 and 3"));
+        }
+        CHECK((all[0]->code == errc::timed_out || all[2]->code == errc::timed_out));
+        pmi_server server(2);
+        const auto over_pmi = [&](std::uint32_t rank) { return server.environment(rank); };
+        members few = co_await join_all(ids(1, 0), over_pmi, quick(300ms));
+        CHECK(few[0]->code == errc::timed_out);
+        CHECK_THAT(few[0]->text, contains("not all of the 2 ranks"));
+    });
+}
+
+TEST_CASE("a launcher that is silent, garbled or gone ends joining with an error, and is no job of one") {
+    struct wrong {
+        std::vector<std::string> script;
+        std::error_code code;
+    };
+    const std::vector<wrong> all = {
+        {{}, make_error_code(errc::timed_out)},
+        {{"close"}, make_error_code(errc::peer_lost)},
+        {{"garbage\n"}, make_error_code(errc::protocol_violation)},
+        {{"cmd=response_to_init pmi_version=7 rc=0\n", "cmd=response_to_init pmi_version=7 rc=0\n"},
+         make_error_code(errc::version_mismatch)},
+    };
+    for (const wrong& one : all) {
+        run_nodes([&]() -> task<> {
+            scripted_pmi server(one.script);
+            std::unique_ptr<member> rank;
+            job_options options = quick(300ms);
+            options.alone = true;
+            const launch_environment from = server.environment();
+            const member* const joined = co_await join_one(rank, from, options);
+            CHECK_FALSE(joined->ranks);
+            CHECK(joined->code == one.code);
+            ::close(server.client());
+        });
+    }
+}
+
+TEST_CASE("joining is canceled at any moment") {
+    run_nodes([]() -> task<> {
+        for (int turns = 0; turns < 40; turns += 3) {
+            served_meeting meeting(2);
+            member one(1);
+            local_stop_source stop;
+            auto joining = start(
+                with_stop(join(one, launch_environment(meeting.variables(0, 2)), quick()), stop.get_token()));
+            for (int n = 0; n < turns * 10; ++n) co_await yield();
+            stop.request_stop();
+            co_await joining;
+            CHECK(one.code == errc::canceled);
+        }
+        scripted_pmi server({});
+        member one(1);
+        local_stop_source stop;
+        const launch_environment from = server.environment();
+        const job_options options = quick();
+        auto joining = start(with_stop(join(one, from, options), stop.get_token()));
+        for (int n = 0; n < 100; ++n) co_await yield();
+        stop.request_stop();
+        co_await joining;
+        CHECK(one.code == errc::canceled);
+        ::close(server.client());
+    });
+}
+
+namespace {
+/// As PMIx does now and then.
+class hanging_launcher final : public detail::launcher {
+public:
+    explicit hanging_launcher(std::shared_ptr<std::atomic<bool>> until) : until_(std::move(until)) {}
+    [[nodiscard]] std::string name() const override { return "a launcher that hangs"; }
+    [[nodiscard]] bool may_hang() const noexcept override { return true; }
+    void open(const detail::patience&) override { until_->wait(false); }
+    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const detail::patience&) override {
+        return {mine};
+    }
+    void leave(const detail::patience&) override {}
+
+private:
+    std::shared_ptr<std::atomic<bool>> until_;
+};
+std::shared_ptr<std::atomic<bool>> hangs_until;
+std::unique_ptr<detail::launcher> make_hanging(const launch_environment&) {
+    return std::make_unique<hanging_launcher>(hangs_until);
+}
+}  // namespace
+
+TEST_CASE("a library that hangs ends joining when its limit is over, and is left to its thread") {
+    hangs_until = std::make_shared<std::atomic<bool>>(false);
+    run_nodes([]() -> task<> {
+        std::unique_ptr<member> one;
+        job_options options = quick(50ms);
+        options.pmix = &make_hanging;
+        const std::map<std::string, std::string, std::less<>> variables{{"PMIX_NAMESPACE", "a"}};
+        const launch_environment from(variables);
+        const member* const joined = co_await join_one(one, from, options);
+        CHECK(joined->code == errc::timed_out);
+        CHECK_THAT(joined->text,
+                   contains("a launcher that hangs: the launcher did not answer within the limit"));
+    });
+    *hangs_until = true;
+    hangs_until->notify_all();
+    while (hangs_until.use_count() != 1) std::this_thread::yield();
+}
+
+TEST_CASE("without a launcher a process has a random id, and joins only where it asks to be alone") {
+    for (const char* const name :
+         {"RDMACORO_RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_STEP_ID"})
+        REQUIRE(std::getenv(name) == nullptr);
+    const node_id one = job_node_id();
+    CHECK(one > detail::launcher::most_ranks);
+    CHECK(job_node_id() != one);
+    ::setenv("RDMACORO_RANK", "41", 1);
+    CHECK(job_node_id() == 42);
+    ::unsetenv("RDMACORO_RANK");
+    run_nodes([]() -> task<> {
+        job_node here(job_node_id());
+        const auto failed =
+            co_await failing([](job_node& on) -> task<> { static_cast<void>(co_await join_job(on)); }(here));
+        CHECK(failed.code == errc::invalid_argument);
+        CHECK_THAT(failed.text, contains("job_options::alone"));
+        job_options options;
+        options.alone = true;
+        const job ranks = co_await join_job(here, options);
+        CHECK(ranks.size() == 1);
+        const job again = co_await join_job(here, options);
+        CHECK(again.node_of(0) == here.card().id);
+    });
+}
+
+TEST_CASE("a process joins its job once") {
+    const std::map<std::string, std::string, std::less<>> variables{{"RDMACORO_JOB", "tcp://127.0.0.1:1"}};
+    const launch_environment from(variables);
+    detail::claim_only_join(from);
+    const auto [code, text] = error_of([&] { detail::claim_only_join(from); });
+    CHECK(code == errc::invalid_argument);
+    CHECK_THAT(text, contains("has joined its job before"));
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# tools/run starts the ranks of a job here and, by a stand-in for ssh, on other hosts; they meet; when one fails all end, and whatever happens no process
+# is left behind.
+# Usage: run.sh PATH_OF_RUN
+. "$(dirname "$0")/../support/program.sh" "$@"
+ring=${RDMACORO_RING:-$RDMACORO_BUILD_ROOT/tests/launchers/ring}
+[ -x "$ring" ] || {
+    echo "skipped: this build has no tests/launchers"
+    exit 77
+}
+unset RDMACORO_JOB RDMACORO_RANK RDMACORO_SIZE RDMACORO_ADDRESS PMI_FD PMI_RANK PMI_SIZE
+# What every process that may be left has in its command line.
+mark=31536000.$$
+echo "$mark" >"$work/mark"
+
+fail() {
+    echo "FAILED: $*"
+    sed 's/^/  out: /' "$work/out"
+    sed 's/^/  err: /' "$work/err"
+    exit 1
+}
+# ends STATUS ARGUMENT...: run ends with this status, and leaves no process.
+ends() {
+    local wanted=$1 status=0
+    shift
+    timeout -k 5 60 "$program" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "run $*: status $status, not $wanted"
+    nothing_left "run $*"
+}
+marked() { grep -al -f "$work/mark" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "/$$/" || true; }
+# nothing_left WHEN: those that were killed may need a moment.
+nothing_left() {
+    for ((n = 0; n < 100; n++)); do
+        [ -n "$(marked)" ] || return 0
+        sleep 0.1
+    done
+    fail "$1: left behind: $(for one in $(marked); do tr '\0' ' ' 2>/dev/null <"$one" || true; echo; done)"
+}
+prints() { grep -q -e "$1" "$work/out" || fail "\"$1\" is not printed"; }
+says() { grep -q -e "$1" "$work/err" || fail "\"$1\" is not said"; }
+
+# The command line.
+ends 0 --help
+prints '--tag-output'
+prints '-n 4 \[--hosts alpha,beta\]'
+refuses 2 'which program' -n 2
+refuses 2 'no such option' -n 2 --no-such-option true
+refuses 2 'not in range' -n 0 true
+refuses 2 'no host' --hosts 'a b' true
+refuses 2 'no host' --hosts=-oProxyCommand=x true
+refuses 2 'a number of ranks' --hosts a:0 true
+refuses 2 'NAME' --env 1=2 true
+ends 1 -n 2 ./no-such-program
+says 'no-such-program: No such file'
+
+# A job meets.
+for ranks in 1 2 5; do
+    ends 0 -n $ranks "$ring"
+    prints "^sum $((ranks * (ranks - 1) / 2))\$"
+    prints 'on 1 host'
+    prints 'started by tcp://127.0.0.1:'
+done
+ends 0 -n 3 --tag-output -- "$ring"
+[ -z "$(grep -v '^\[[0-2]\] ' "$work/out")" ] || fail "a line without its rank"
+prints '^\[0\] sum 3$'
+
+# Lines of any length, and one without an end, keep their ranks.
+ends 0 -n 2 --tag-output sh -c 'head -c 100000 /dev/zero | tr "\0" x; echo; printf end; echo error >&2'
+[ "$(grep -c '^\[[01]\] end$' "$work/out")" -eq 2 ] || fail "the last lines have no end, and are lost"
+[ "$(grep -c '^\[[01]\] error$' "$work/err")" -eq 2 ] || fail "what goes to the standard error has no rank"
+[ "$(tr -cd x <"$work/out" | wc -c)" -eq 200000 ] || fail "a long line is not whole"
+
+# Input is for rank 0, variables are for all, other launchers' are for none.
+echo 'a word' | PMI_RANK=7 timeout 60 "$program" -n 2 --tag-output --env GIVEN=1 sh -c \
+    'read -r word; echo "$word, $GIVEN, ${PMI_RANK-none}, $RDMACORO_RANK of $RDMACORO_SIZE"' >"$work/out"
+prints '^\[0\] a word, 1, none, 0 of 2$'
+prints '^\[1\] , 1, none, 1 of 2$'
+
+# One fails: the others are told, then killed; the status is its own.
+ends 3 -n 4 sh -c "[ \$RDMACORO_RANK = 2 ] && exit 3; exec sleep $mark"
+says 'run: rank 2 ended with status 3: ending the others'
+ends 137 -n 3 sh -c "[ \$RDMACORO_RANK = 1 ] && kill -KILL \$\$; exec sleep $mark"
+says 'rank 1 was ended by signal 9'
+ends 3 -n 3 --grace 0.3 sh -c "trap '' TERM; [ \$RDMACORO_RANK = 2 ] && exit 3; sleep $mark & sleep $mark; sleep $mark"
+says 'does not end: SIGKILL'
+ends 4 -n 2 --grace 20 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 4; }; trap 'echo was told; exit 0' TERM; sleep $mark & wait"
+prints 'was told'
+# One that stands still hears nothing before it goes on.
+ends 5 -n 2 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 5; }; kill -STOP \$\$; exec sleep $mark"
+# What a rank leaves, in whichever group and session.
+ends 0 -n 2 sh -c "setsid sleep $mark & sleep $mark & exit 0"
+
+# A rank that ends well and never joins is named to those that wait for it.
+ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exit 0 ;; esac; exec "$0"' "$ring"
+says 'rank 1 of 3 has gone before all had joined'
+ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exec sleep 4 ;; esac; exec "$0" --limit-ms 1000' "$ring"
+says 'rank 1 '
+says 'not come'
+
+# begins ARGUMENT...: run is in $runs, in the background, and its ranks have begun.
+begins() {
+    : >"$work/out"
+    "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    runs=$!
+    for ((n = 0; n < 200; n++)); do
+        [ "$(grep -c begun "$work/out")" -lt 2 ] || return 0
+        sleep 0.1
+    done
+    fail "run $*: the ranks do not begin"
+}
+# over STATUS: it ends with it.
+over() {
+    local status=0
+    wait "$runs" || status=$?
+    [ "$status" -eq "$1" ] || fail "status $status, not $1"
+    nothing_left "after $2"
+}
+waits="trap 'echo told; exit 0' TERM; trap 'echo used' USR1; echo begun; while :; do sleep $mark & wait; done"
+begins -n 2 bash -c "$waits"
+kill -USR1 $runs
+for ((n = 0; n < 100; n++)); do [ "$(grep -c used "$work/out")" -eq 2 ] && break || sleep 0.1; done
+[ "$(grep -c used "$work/out")" -eq 2 ] || fail "SIGUSR1 is not passed on"
+kill -TERM $runs
+over 0 SIGTERM
+[ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on"
+# A second one does not wait.
+begins -n 2 --grace 60 bash -c "trap '' TERM INT; $waits; sleep $mark"
+kill -INT $runs
+for ((n = 0; n < 100; n++)); do grep -q 'ending all' "$work/err" && break || sleep 0.1; done
+kill -INT $runs
+status=0
+wait $runs || status=$?
+[ $status -eq 0 ] || [ $status -eq 137 ] || fail "after two SIGINT: status $status"
+nothing_left 'after two SIGINT'
+# It is killed itself.
+begins -n 2 bash -c "$waits"
+kill -KILL $runs
+wait $runs 2>/dev/null || true
+nothing_left 'after SIGKILL'
+
+# Other hosts, by a stand-in that runs the command here, and notes it.
+cat >"$work/ssh" <<'END'
+#!/bin/sh
+host=$1
+shift
+echo "$host: $*" >>"$(dirname "$0")/commands"
+case $host in down) exit 255 ;; esac
+exec sh -c "$*"
+END
+chmod +x "$work/ssh"
+remote="--ssh $work/ssh --address 127.0.0.1"
+ends 0 -n 4 --hosts a,b $remote "$ring"
+prints '4 ranks on 2 hosts'
+prints '^sum 6$'
+[ "$(grep -c '^a: ' "$work/commands")" -eq 2 ] || fail "ranks are not spread over the hosts"
+! grep -q 'RDMACORO_KEY=' "$work/commands" || fail "the key is in a command line, where others see it"
+ends 0 -n 4 --hosts a:1,b:3 --tag-output $remote sh -c 'echo "$RDMACORO_HOST, $RDMACORO_LOCAL_SIZE; it'\''s \"$1\""' x 'a  b $c'
+prints "^\[0\] a, 1; it's \"a  b \$c\"\$"
+prints "^\[3\] b, 3; it's \"a  b \$c\"\$"
+ends 6 -n 4 --hosts a,b $remote sh -c "[ \$RDMACORO_RANK = 2 ] && exit 6; exec sleep $mark"
+says 'rank 2 on b ended with status 6'
+ends 6 -n 2 --hosts a,b --grace 0.3 $remote sh -c "trap '' TERM; [ \$RDMACORO_RANK = 1 ] && exit 6; sleep $mark & sleep $mark"
+ends 255 -n 2 --hosts a,down $remote sh -c "exec sleep $mark"
+says "rank 1 on down ended with status 255.*ssh"
+begins -n 2 --hosts a,b $remote bash -c "$waits"
+kill -TERM $runs
+over 0 'SIGTERM to ranks on other hosts'
+[ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on to other hosts"
+begins -n 2 --hosts a,b $remote bash -c "$waits"
+kill -KILL $runs
+wait $runs 2>/dev/null || true
+nothing_left 'after SIGKILL, on other hosts'
