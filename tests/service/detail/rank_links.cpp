@@ -31,7 +31,7 @@ std::vector<std::byte> revocation(std::uint32_t context, std::uint32_t by) {
 TEST_CASE("a word that is none, or of a rank that is not of its group, ends the connection; one of no group "
           "here does not") {
     run_nodes([]() -> task<> {
-        ranks<sim> all(3);
+        ranks<rdmacoro::sim> all(3);
         co_await all.open();
         rank_links& links = all.links(0);
         const std::array<std::byte, 5> garbage{std::byte{9}};
@@ -51,7 +51,7 @@ TEST_CASE("a word that is none, or of a rank that is not of its group, ends the 
 
 TEST_CASE("what was said early of a group counts when it begins, if one of its ranks said it") {
     run_nodes([]() -> task<> {
-        ranks<sim> all(3);
+        ranks<rdmacoro::sim> all(3);
         co_await all.open();
         counted_ptr<rank_links> links(&all.links(0));
         CHECK(links->word_arrived(2, revocation(4, 0)));
@@ -71,7 +71,7 @@ TEST_CASE("what was said early of a group counts when it begins, if one of its r
 
 TEST_CASE("messages of a group are stale once it is revoked or was left, and never before it begins") {
     run_nodes([]() -> task<> {
-        ranks<sim> all(2);
+        ranks<rdmacoro::sim> all(2);
         co_await all.open();
         counted_ptr<rank_links> links(&all.links(0));
         CHECK(!links->is_stale(0));
@@ -97,7 +97,7 @@ TEST_CASE("messages of a group are stale once it is revoked or was left, and nev
 
 TEST_CASE("what waits for connections when all ends, ends with them") {
     run_nodes([]() -> task<> {
-        ranks<sim> all(2);
+        ranks<rdmacoro::sim> all(2);
         co_await all.open();
         rank_links& links = all.links(0);
         links.peer(1).connecting = true;
