@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/helper_call.hpp>
+#include <rdmacoro/service/detail/launcher_choice.hpp>
 #include <rdmacoro/service/detail/thread_wait.hpp>
 #include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/detail/own_address.hpp>
