@@ -40,8 +40,9 @@ using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
 struct plan {
-    std::vector<std::string> operations{"exchange", "barrier",   "allreduce",      "started", "broadcast", "reduce",
-                                        "gather",   "allgather", "reduce_scatter", "alltoall", "scan"};
+    std::vector<std::string> operations{"exchange",       "barrier",  "allreduce", "started",
+                                        "broadcast",      "reduce",   "gather",    "allgather",
+                                        "reduce_scatter", "alltoall", "scan"};
     std::vector<std::size_t> sizes{8, 1024, 65536, 1u << 20};
     std::size_t rounds = 9;
     double seconds = 0.02;  // of a loop, about
@@ -148,8 +149,8 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
                         double took = std::chrono::duration<double>(steady::now() - begin).count();
                         co_await g.broadcast(std::span(&took, 1), rc::root{0});
                         if (took < asked.seconds / 4) continue;
-                        count = std::max<std::size_t>(1, static_cast<std::size_t>(static_cast<double>(count) *
-                                                                                 asked.seconds / took));
+                        count = std::max<std::size_t>(
+                            1, static_cast<std::size_t>(static_cast<double>(count) * asked.seconds / took));
                         break;
                     }
                     continue;
@@ -206,8 +207,9 @@ rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, co
             rc::decode_card(std::span<const std::byte>(cards[at].bytes).first(cards[at].length)).value());
     }
     links->open(known);
-    rc::group g(rc::detail::counted_ptr<rc::detail::group_state>(new rc::detail::group_state(
-        rc::detail::counted_ptr<rc::detail::rank_links>(links.get()), members, 1, &rc::default_collectives::choose)));
+    rc::group g(rc::detail::counted_ptr<rc::detail::group_state>(
+        new rc::detail::group_state(rc::detail::counted_ptr<rc::detail::rank_links>(links.get()), members, 1,
+                                    &rc::default_collectives::choose)));
     co_await measure<T>(g, links->over(), asked, found);
     co_await g.barrier();
     co_await links->over().close();
@@ -322,16 +324,20 @@ void run(int argc, char** argv) {
     bool spins = false;
     CLI::App app("Measures collectives among processes of this machine.");
     app.add_option("--op", operations,
-                   "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, gather, allgather, "
+                   "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, "
+                   "gather, allgather, "
                    "reduce_scatter, alltoall, scan; by default all");
     app.add_option("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
     app.add_option("--ranks", ranks, "how many: 2,4")->capture_default_str();
     app.add_option("--transport", transports, "shm, tcp")->capture_default_str();
-    app.add_option("--rounds", todo.rounds, "of each figure")->check(CLI::Range(1U, 10000U))->capture_default_str();
+    app.add_option("--rounds", todo.rounds, "of each figure")
+        ->check(CLI::Range(1U, 10000U))
+        ->capture_default_str();
     app.add_option("--seconds", todo.seconds, "of an operation's loop in a round")->capture_default_str();
     app.add_option("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
     app.add_option("--peer", peers,
-                   "LIBRARY=COMMAND: another library's program, which takes the same turns: openmpi=\"mpirun -n 2 peer_collectives\"");
+                   "LIBRARY=COMMAND: another library's program, which takes the same turns: openmpi=\"mpirun "
+                   "-n 2 peer_collectives\"");
     app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
@@ -348,7 +354,13 @@ void run(int argc, char** argv) {
         todo.sizes.clear();
         for (const std::string& one : split_list(sizes)) todo.sizes.push_back(parse_size(one));
     }
-    report out(asked, {{"operation", 16}, {"bytes", 10}, {"library", 12}, {"median", 12}, {"min", 12}, {"max", 12}, {"of ours", 8}});
+    report out(asked, {{"operation", 16},
+                       {"bytes", 10},
+                       {"library", 12},
+                       {"median", 12},
+                       {"min", 12},
+                       {"max", 12},
+                       {"of ours", 8}});
     for (const std::string& over : split_list(transports)) {
         for (const std::string& count : split_list(ranks)) {
             const auto size = static_cast<unsigned>(std::stoul(count));
@@ -374,8 +386,8 @@ void run(int argc, char** argv) {
                     const std::size_t equals = peer.find('=');
                     if (equals == std::string::npos) throw usage_error("--peer is LIBRARY=COMMAND");
                     for (auto& [key, figures] : run_peer(peer.substr(equals + 1), todo))
-                        all[key][peer.substr(0, equals)].insert(all[key][peer.substr(0, equals)].end(), figures.begin(),
-                                                                figures.end());
+                        all[key][peer.substr(0, equals)].insert(all[key][peer.substr(0, equals)].end(),
+                                                                figures.begin(), figures.end());
                 }
             }
             for (const std::string& what : todo.operations) {
@@ -400,8 +412,9 @@ void run(int argc, char** argv) {
                         }
                         const double typical = median(middle);
                         if (library == "rdmacoro") ours = typical;
-                        out.row({what, has_sizes(what) ? size_text(bytes) : "", library, time_text(typical), time_text(median(least)),
-                                 time_text(median(most)), library == "rdmacoro" ? "" : number_text(typical / ours, 2) + " x"},
+                        out.row({what, has_sizes(what) ? size_text(bytes) : "", library, time_text(typical),
+                                 time_text(median(least)), time_text(median(most)),
+                                 library == "rdmacoro" ? "" : number_text(typical / ours, 2) + " x"},
                                 {{"op", what},
                                  {"bytes", has_sizes(what) ? bytes : 0},
                                  {"ranks", size},

@@ -89,7 +89,8 @@ int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    std::map<std::string, std::string> given{{"--op", "allreduce"}, {"--sizes", "8"}, {"--rounds", "9"}, {"--seconds", "0.02"}};
+    std::map<std::string, std::string> given{
+        {"--op", "allreduce"}, {"--sizes", "8"}, {"--rounds", "9"}, {"--seconds", "0.02"}};
     for (int at = 1; at + 1 < argc; at += 2) {
         if (given.count(argv[at]) == 0) {
             if (rank == 0) std::fprintf(stderr, "peer_collectives_mpi: no option %s\n", argv[at]);
@@ -129,8 +130,8 @@ int main(int argc, char** argv) {
                 MPI_Gather(&took, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
                 if (rank != 0) continue;
                 std::sort(all.begin(), all.end());
-                std::printf("%s %s %.1f %.1f %.1f\n", what.c_str(), text.c_str(), all.front(), all[all.size() / 2],
-                            all.back());
+                std::printf("%s %s %.1f %.1f %.1f\n", what.c_str(), text.c_str(), all.front(),
+                            all[all.size() / 2], all.back());
             }
         }
     }

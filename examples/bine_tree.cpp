@@ -29,17 +29,16 @@ rc::task<double> measure(rc::group all) {
 
 rc::task<> work() {
     rc::node<rc::shm> here(rc::job_node_id());
-    rc::job_options options;
-    options.alone = true;
-    rc::job job = co_await rc::join_job(here, options);
+    rc::job job = co_await rc::join_job(here, {.alone = true});
     rc::group all = job.world();
     const double usual = co_await measure(all);
     all.use<mine>();
     const double own = co_await measure(all);
     if (all.rank() == 0)
         std::printf("4 KiB to %u ranks: %.1f us by default, %.1f us by %s\n", all.size(), usual, own,
-                    mine::choose({rc::collective_kind::broadcast, 4096, 1024, all.size()}) != nullptr ? "the Bine tree"
-                                                                                                      : "default");
+                    mine::choose({rc::collective_kind::broadcast, 4096, 1024, all.size()}) != nullptr
+                        ? "the Bine tree"
+                        : "default");
     co_await job.leave();
 }
 

@@ -11,9 +11,7 @@ namespace rc = rdmacoro;
 
 rc::task<> work() {
     rc::node<rc::shm> here(rc::job_node_id());
-    rc::job_options options;
-    options.alone = true;
-    rc::job job = co_await rc::join_job(here, options);
+    rc::job job = co_await rc::join_job(here, {.alone = true});
     const std::vector<double> a(1000, job.rank() + 1.0);  // this rank's parts
     const std::vector<double> b(1000, 2.0);
     std::vector<double> sum{std::inner_product(a.begin(), a.end(), b.begin(), 0.0)};

@@ -43,7 +43,8 @@ float spread(strip& from, strip& to) {
     float most = 0;
     for (std::size_t y = 1; y <= from.rows; ++y) {
         for (std::size_t x = 1; x + 1 < from.width; ++x) {
-            const float now = (from.row(y - 1)[x] + from.row(y + 1)[x] + from.row(y)[x - 1] + from.row(y)[x + 1]) / 4;
+            const float now =
+                (from.row(y - 1)[x] + from.row(y + 1)[x] + from.row(y)[x - 1] + from.row(y)[x + 1]) / 4;
             most = std::max(most, std::abs(now - from.row(y)[x]));
             to.row(y)[x] = now;
         }
@@ -53,13 +54,12 @@ float spread(strip& from, strip& to) {
 
 rc::task<> work(std::string file, std::size_t points) {
     node here(rc::job_node_id());
-    rc::job_options options;
-    options.alone = true;
-    rc::job job = co_await rc::join_job(here, options);
+    rc::job job = co_await rc::join_job(here, {.alone = true});
     rc::group all = job.world();
     const unsigned rank = all.rank();
     std::vector<std::size_t> rows(all.size());
-    for (unsigned r = 0; r < all.size(); ++r) rows[r] = (r + 1) * points / all.size() - r * points / all.size();
+    for (unsigned r = 0; r < all.size(); ++r)
+        rows[r] = (r + 1) * points / all.size() - r * points / all.size();
     strip now{points, rows[rank]};
     if (rank == 0) std::fill_n(now.row(0).begin(), points, 255.0f);  // the upper edge is hot
     strip next = now;
@@ -67,7 +67,8 @@ rc::task<> work(std::string file, std::size_t points) {
     for (float change = 1; change > 0.05f; ++steps) {
         rc::task_group edges;
         if (rank > 0) edges.spawn(swap_edges, here.peer(job.node_of(rank - 1)), std::ref(now), true);
-        if (rank + 1 < all.size()) edges.spawn(swap_edges, here.peer(job.node_of(rank + 1)), std::ref(now), false);
+        if (rank + 1 < all.size())
+            edges.spawn(swap_edges, here.peer(job.node_of(rank + 1)), std::ref(now), false);
         co_await edges.join();
         change = spread(now, next);
         std::swap(now.points, next.points);
@@ -88,5 +89,6 @@ rc::task<> work(std::string file, std::size_t points) {
 }
 
 int main(int argc, char** argv) {
-    rc::scheduler{}.run(work(argc > 1 ? argv[1] : "heat.pgm", argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 200));
+    rc::scheduler{}.run(
+        work(argc > 1 ? argv[1] : "heat.pgm", argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 200));
 }

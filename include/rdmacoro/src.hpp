@@ -135,6 +135,7 @@
 #include <rdmacoro/service/detail/impl/helper_call.ipp>
 #include <rdmacoro/service/detail/impl/job_blob.ipp>
 #include <rdmacoro/service/detail/impl/launcher.ipp>
+#include <rdmacoro/service/detail/impl/launcher_choice.ipp>
 #include <rdmacoro/service/detail/impl/meeting_launcher.ipp>
 #include <rdmacoro/service/detail/impl/meeting_server.ipp>
 #include <rdmacoro/service/detail/impl/meeting_wire.ipp>

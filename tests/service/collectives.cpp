@@ -18,7 +18,8 @@ using mine = rc::collectives<rc::allreduce<rc::recursive_doubling<rc::up_to<4096
                              rc::broadcast<rc::binomial<rc::up_to<32768>>, rc::scatter_allgather<>>>;
 // clang-format on
 
-constexpr collective_shape shape(collective_kind kind, std::size_t bytes, unsigned ranks, unsigned hosts = 1) {
+constexpr collective_shape shape(collective_kind kind, std::size_t bytes, unsigned ranks,
+                                 unsigned hosts = 1) {
     return {.kind = kind, .bytes = bytes, .elements = bytes / 8, .ranks = ranks, .hosts = hosts};
 }
 constexpr std::string_view chosen(algorithm_choice by, const collective_shape& of) {
@@ -44,7 +45,8 @@ TEST_CASE("the first algorithm of a list that admits a shape carries it, and tha
     STATIC_REQUIRE(mine::choose(shape(broadcast, 32776, 4))->name == "scatter_allgather");
     STATIC_REQUIRE(mine::choose(shape(barrier, 0, 4)) == nullptr);
     // Fewer elements than ranks cannot be cut.
-    STATIC_REQUIRE(collectives<rc::broadcast<scatter_allgather<>>>::choose(shape(broadcast, 24, 4)) == nullptr);
+    STATIC_REQUIRE(collectives<rc::broadcast<scatter_allgather<>>>::choose(shape(broadcast, 24, 4)) ==
+                   nullptr);
     // Nor an order kept that an algorithm does not have.
     collective_shape ordered = shape(allreduce, 1 << 20, 4);
     ordered.in_order = true;
@@ -83,8 +85,8 @@ TEST_CASE("the default for few and for many ranks") {
 TEST_CASE("explain_collectives has a line where the algorithm changes") {
     const std::string table = explain_collectives(4);
     CHECK(table.find("collectives of 4 ranks on 1 host") == 0);
-    CHECK(table.find("allreduce       0            recursive_doubling\n                  8200         rabenseifner\n") !=
-          std::string::npos);
+    CHECK(table.find("allreduce       0            recursive_doubling\n                  8200         "
+                     "rabenseifner\n") != std::string::npos);
     CHECK(table.find("none") == std::string::npos);
 }
 
@@ -97,10 +99,10 @@ TEST_CASE("after a failure those that are left go on with a smaller group") {
         const auto body = [&ended](group& g) -> task<> {
             if (!g) co_return;
             std::vector<int> x(3, 1);
-        if (!co_await rc::as_result(g.allreduce(rc::in_place, x, std::plus<>{}))) {
-            g = co_await g.shrink();  // every rank that is left comes here
-            co_await g.allreduce(rc::in_place, x, std::plus<>{});
-        }
+            if (!co_await rc::as_result(g.allreduce(rc::in_place, x, std::plus<>{}))) {
+                g = co_await g.shrink();  // every rank that is left comes here
+                co_await g.allreduce(rc::in_place, x, std::plus<>{});
+            }
             CHECK(g.size() == 2);
             ++ended;
         };

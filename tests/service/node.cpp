@@ -252,6 +252,27 @@ TEMPLATE_LIST_TEST_CASE("a node that closes in good order has sent its messages,
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("a receive that waits gets what a node says that comes, says it and leaves at once",
+                        "", node_transports) {
+    run_nodes([]() -> task<> {
+        for (int round = 0; round < 100; ++round) {
+            node<TestType> two(2, quick());
+            co_await two.listen(fresh_url<TestType>());
+            std::optional<node<TestType>> one(std::in_place, 1, quick());
+            co_await one->listen(fresh_url<TestType>());
+            one->add(two.card());
+            two.add(one->card());
+            auto waiting = start(hear(two.peer(1)));  // connects, while the other one does
+            for (int n = 0; n < round; ++n) co_await yield();
+            co_await say(one->peer(2), "all of it");
+            co_await one->close();
+            one.reset();
+            const std::string got = co_await waiting;
+            CHECK(got == "all of it");
+        }
+    });
+}
+
 TEMPLATE_LIST_TEST_CASE("a node that is restarted gets nothing that was meant for its former life", "",
                         node_transports) {
     run_nodes([]() -> task<> {

@@ -221,3 +221,20 @@ refuses 'shm://NAME' echo ask ftp://nowhere hello
 refuses 'usage' echo
 refuses 'usage' rdma open
 refuses 'usage' key_value
+
+# Jobs: alone, and as several ranks.
+says 2000 dot_product
+RDMACORO_ALLREDUCE=star refuses 'RDMACORO_ALLREDUCE=star' dot_product
+timeout 60 "$examples/heat" "$work/alone.pgm" 40 >"$work/out" || fail "heat: exit status $?"
+job=$RDMACORO_BUILD_ROOT/tools/run/run
+if [ -x "$job" ]; then
+    [ "$(timeout 60 "$job" -n 4 "$examples/dot_product")" = 20000 ] || fail "dot_product: a wrong sum of four ranks"
+    [ "$(RDMACORO_ALLREDUCE=ring RDMACORO_CHECK_COLLECTIVES=1 timeout 60 "$job" -n 3 "$examples/dot_product")" = 12000 ] ||
+        fail "dot_product: a wrong sum of three ranks, around the ring or by default"
+    timeout 60 "$job" -n 3 "$examples/heat" "$work/three.pgm" 40 >"$work/out" || fail "heat with three ranks: exit status $?"
+    cmp "$work/alone.pgm" "$work/three.pgm" || fail "heat: another picture with three ranks"
+    for ranks in 3 4; do
+        timeout 60 "$job" -n $ranks "$examples/bine_tree" >"$work/out" || fail "bine_tree: exit status $?"
+        grep -q "4 KiB to $ranks ranks: " "$work/out" || fail "bine_tree: $(cat "$work/out")"
+    done
+fi

@@ -60,7 +60,7 @@ public:
                                 direction::from_listening);
             });
         offered_.on(measured::cast8, [this](call_context&, std::uint64_t number) -> rdmacoro::task<> {
-            return take_cast(bytes_of(number));
+            co_await take_cast(bytes_of(number));  // which lives here
         });
         offered_.on(measured::cast,
                     [this](call_context&, bytes_view bytes) -> rdmacoro::task<> { return take_cast(bytes); });

@@ -197,13 +197,13 @@ template <class Poller>
 template <class Poller>
 void cancel_receive(Poller& poller, receive_request& r) noexcept {
     if (r.filling_ != nullptr) {
-        const bool with_link =
-            delegating_poller<Poller> && r.posted_.place == receive_request::stage::posted;
+        const bool with_link = delegating_poller<Poller> && r.posted_.place == receive_request::stage::posted;
         if (!r.filling_->forget_receive(r)) return;  // a device or the peer still writes to it
         if (with_link && r.discards_) discard_later(poller, r);
     } else {
         if constexpr (Poller::speculates) {
-            if (!poller.cancel_posted(r)) return;  // its buffer was announced, or that of a later receive behind it
+            if (!poller.cancel_posted(r))
+                return;  // its buffer was announced, or that of a later receive behind it
         }
         poller.mailbox().leave(r);
     }

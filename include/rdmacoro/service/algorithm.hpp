@@ -32,28 +32,31 @@ inline constexpr std::size_t collective_kinds = 11;  ///< how many there are
 /// The name of a kind: "allreduce".
 [[nodiscard]] constexpr std::string_view name_of(collective_kind kind) noexcept {
     constexpr std::array<std::string_view, collective_kinds> names{
-        "barrier",  "broadcast", "scatter",        "gather", "allgather", "alltoall",
-        "reduce",   "allreduce", "reduce_scatter", "scan",   "exscan"};
+        "barrier", "broadcast", "scatter",        "gather", "allgather", "alltoall",
+        "reduce",  "allreduce", "reduce_scatter", "scan",   "exscan"};
     return names[static_cast<std::size_t>(kind)];
 }
 
 /// What an algorithm is chosen by. All ranks see the same.
 struct collective_shape {
-    collective_kind kind{};    ///< which collective
-    std::size_t bytes = 0;     ///< of one rank's block; of `broadcast`, `reduce`, `allreduce`, scans: of the whole. 0 where blocks differ
+    collective_kind kind{};  ///< which collective
+    std::size_t bytes =
+        0;  ///< of one rank's block; of `broadcast`, `reduce`, `allreduce`, scans: of the whole. 0 where blocks differ
     std::size_t elements = 0;  ///< the same in elements
     unsigned ranks = 1;        ///< of the group
     unsigned hosts = 1;        ///< that they are on
     bool uneven = false;       ///< blocks differ in length
-    bool in_order = false;     ///< the operation is not commutative: contributions are combined in the order of ranks
-    bool reproducible = false; ///< the same bits whatever the length and the timing
+    bool in_order =
+        false;  ///< the operation is not commutative: contributions are combined in the order of ranks
+    bool reproducible = false;  ///< the same bits whatever the length and the timing
 };
 
 /// An algorithm for one kind of collective.
 struct algorithm {
-    std::string_view name{};                                  ///< as `explain` and the environment name it
-    bool (*admits)(const collective_shape& shape) = nullptr;  ///< whether it can, and wants to, carry this one
-    task<> (*run)(collective& of) = nullptr;                  ///< this rank's part
+    std::string_view name{};  ///< as `explain` and the environment name it
+    bool (*admits)(const collective_shape& shape) =
+        nullptr;                              ///< whether it can, and wants to, carry this one
+    task<> (*run)(collective& of) = nullptr;  ///< this rank's part
 };
 
 /// Which algorithm carries a collective; nullptr: none does.

@@ -41,17 +41,18 @@ struct alignas(16) operation_room {
 struct collective_call {
     collective_kind kind{};
     unsigned root = 0;
-    std::size_t element = 1;          // in bytes
-    const std::byte* in = nullptr;    // this rank's contribution
+    std::size_t element = 1;        // in bytes
+    const std::byte* in = nullptr;  // this rank's contribution
     std::byte* out = nullptr;
-    block_layout in_blocks{};         // of scatter, alltoall and reduce_scatter
-    block_layout out_blocks{};        // of gather, allgather and alltoall
-    std::size_t bytes = 0;            // of the whole, of broadcast, reductions and scans; else of this rank's block
-    std::span<const std::size_t> in_counts{};   // elements of each block; empty: all are alike, or not known here
+    block_layout in_blocks{};   // of scatter, alltoall and reduce_scatter
+    block_layout out_blocks{};  // of gather, allgather and alltoall
+    std::size_t bytes = 0;      // of the whole, of broadcast, reductions and scans; else of this rank's block
+    std::span<const std::size_t>
+        in_counts{};  // elements of each block; empty: all are alike, or not known here
     std::span<const std::size_t> out_counts{};
     bool uneven = false;
     bool reproducible = false;
-    std::uint64_t type = 0;           // of the elements and the operation, for the comparison between ranks
+    std::uint64_t type = 0;  // of the elements and the operation, for the comparison between ranks
     reduction with{};
 
     /// Copies the function object.
@@ -87,7 +88,8 @@ public:
                std::uint32_t number, unsigned phase) noexcept;
     /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in
     /// `whole`, this one among them, in order; empty: all. Both are borrowed. The messages of steps at the same pair of ranks keep their order.
-    collective(collective& whole, std::span<const unsigned> members, const detail::collective_call& call) noexcept;
+    collective(collective& whole, std::span<const unsigned> members,
+               const detail::collective_call& call) noexcept;
     collective(const collective&) = delete;
     collective& operator=(const collective&) = delete;
     ~collective();
@@ -206,7 +208,20 @@ private:
     local_stop_source& stop_;
 };
 
-/// A transfer that has begun. See `collective::sending`.
+/// A transfer that has begun: a `collective::sending` or a `collective::receiving`.
+///
+/// Awaitable.
+/// Completes: when its memory is the caller's again; a receive: when the message is there.
+/// Buffers: borrowed until then.
+/// Concurrency: any number at a time; each is awaited once, by the coroutine that runs the algorithm.
+/// Errors: none are thrown here; the collective notes them, and `collective::check` throws.
+/// Cancellation: with the collective.
+/// Example:
+///     collective::receiving in(c, before, c.block(before));
+///     collective::sending out(c, next, c.block(c.rank()));
+///     co_await out;
+///     co_await in;
+///     c.check();
 template <class Operation>
 class collective::transfer {
 public:

@@ -32,14 +32,18 @@ enum class can : unsigned {
 [[nodiscard]] constexpr unsigned operator|(can a, can b) noexcept {
     return static_cast<unsigned>(a) | static_cast<unsigned>(b);
 }
-[[nodiscard]] constexpr unsigned operator|(unsigned a, can b) noexcept { return a | static_cast<unsigned>(b); }
+[[nodiscard]] constexpr unsigned operator|(unsigned a, can b) noexcept {
+    return a | static_cast<unsigned>(b);
+}
 [[nodiscard]] constexpr bool has(unsigned all, can one) noexcept {
     return (all & static_cast<unsigned>(one)) != 0;
 }
 
 inline constexpr unsigned everything =
     can::order | can::repeat | can::uneven | can::any_size | can::one_host | can::no_part;
-[[nodiscard]] constexpr unsigned all_but(can one) noexcept { return everything & ~static_cast<unsigned>(one); }
+[[nodiscard]] constexpr unsigned all_but(can one) noexcept {
+    return everything & ~static_cast<unsigned>(one);
+}
 
 template <std::size_t Most, unsigned Can>
 constexpr bool admits_shape(const collective_shape& s) noexcept {
@@ -86,11 +90,14 @@ struct overlapped_flat_tree {
         using enum collective_kind;
         constexpr std::string_view name = "overlapped_flat_tree";
         using namespace detail;
-        if constexpr (K == broadcast) return make_algorithm<Limit, everything>(name, &overlapped_flat_broadcast);
+        if constexpr (K == broadcast)
+            return make_algorithm<Limit, everything>(name, &overlapped_flat_broadcast);
         if constexpr (K == scatter) return make_algorithm<Limit, everything>(name, &overlapped_flat_scatter);
         if constexpr (K == gather) return make_algorithm<Limit, everything>(name, &overlapped_flat_gather);
-        if constexpr (K == allgather) return make_algorithm<Limit, everything>(name, &overlapped_flat_allgather);
-        if constexpr (K == alltoall) return make_algorithm<Limit, everything>(name, &overlapped_flat_alltoall);
+        if constexpr (K == allgather)
+            return make_algorithm<Limit, everything>(name, &overlapped_flat_allgather);
+        if constexpr (K == alltoall)
+            return make_algorithm<Limit, everything>(name, &overlapped_flat_alltoall);
         return {};
     }
 };
@@ -103,7 +110,8 @@ struct binomial {
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using enum collective_kind;
         using namespace detail;
-        if constexpr (K == broadcast) return make_algorithm<Limit, everything>("binomial", &binomial_broadcast);
+        if constexpr (K == broadcast)
+            return make_algorithm<Limit, everything>("binomial", &binomial_broadcast);
         if constexpr (K == reduce)
             return make_algorithm<Limit, all_but(can::order)>("binomial", &binomial_reduce);
         return {};
@@ -120,7 +128,8 @@ struct spanning_tree {
         constexpr std::string_view name = "spanning_tree";
         using namespace detail;
         if constexpr (K == barrier) return make_algorithm<Limit, everything>(name, &tree_barrier);
-        if constexpr (K == broadcast) return make_algorithm<Limit, everything>(name, &spanning_tree_broadcast);
+        if constexpr (K == broadcast)
+            return make_algorithm<Limit, everything>(name, &spanning_tree_broadcast);
         if constexpr (K == scatter)
             return make_algorithm<Limit, all_but(can::uneven)>(name, &spanning_tree_scatter);
         if constexpr (K == gather)
@@ -151,7 +160,8 @@ struct scatter_allgather {
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using namespace detail;
         if constexpr (K == collective_kind::broadcast)
-            return make_algorithm<Limit, all_but(can::no_part)>("scatter_allgather", &scatter_allgather_broadcast);
+            return make_algorithm<Limit, all_but(can::no_part)>("scatter_allgather",
+                                                                &scatter_allgather_broadcast);
         return {};
     }
 };
@@ -182,7 +192,7 @@ struct ring {
         if constexpr (K == reduce) return make_algorithm<Limit, reduces>("ring", &ring_reduce);
         if constexpr (K == allreduce) return make_algorithm<Limit, reduces>("ring", &ring_allreduce);
         if constexpr (K == reduce_scatter)
-            return make_algorithm<Limit, reduces | can::no_part>("ring", &ring_reduce_scatter);
+            return make_algorithm < Limit, reduces | can::no_part > ("ring", &ring_reduce_scatter);
         return {};
     }
 };
@@ -211,8 +221,8 @@ struct recursive_halving {
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using namespace detail;
         if constexpr (K == collective_kind::reduce_scatter)
-            return make_algorithm<Limit, can::repeat | can::one_host | can::no_part>(
-                "recursive_halving", &halving_reduce_scatter);
+            return make_algorithm < Limit, can::repeat | can::one_host |
+                                               can::no_part > ("recursive_halving", &halving_reduce_scatter);
         return {};
     }
 };
@@ -225,7 +235,8 @@ struct rabenseifner {
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using namespace detail;
         if constexpr (K == collective_kind::allreduce)
-            return make_algorithm<Limit, can::any_size | can::one_host>("rabenseifner", &rabenseifner_allreduce);
+            return make_algorithm < Limit,
+                   can::any_size | can::one_host > ("rabenseifner", &rabenseifner_allreduce);
         return {};
     }
 };
@@ -255,8 +266,8 @@ struct pairwise {
         if constexpr (K == collective_kind::alltoall)
             return make_algorithm<Limit, everything>("pairwise", &pairwise_alltoall);
         if constexpr (K == collective_kind::reduce_scatter)
-            return make_algorithm<Limit, can::uneven | can::any_size | can::one_host | can::no_part>(
-                "pairwise", &pairwise_reduce_scatter);
+            return make_algorithm < Limit, can::uneven | can::any_size | can::one_host |
+                                               can::no_part > ("pairwise", &pairwise_reduce_scatter);
         return {};
     }
 };
@@ -273,7 +284,8 @@ struct by_root {
             return make_algorithm<Limit, everything>("by_root", &gather_broadcast_allgather);
         if constexpr (K == allreduce)
             return make_algorithm<Limit, everything>("by_root", &reduce_broadcast_allreduce);
-        if constexpr (K == reduce_scatter) return make_algorithm<Limit, everything>("by_root", &reduce_then_scatter);
+        if constexpr (K == reduce_scatter)
+            return make_algorithm<Limit, everything>("by_root", &reduce_then_scatter);
         return {};
     }
 };
@@ -437,8 +449,7 @@ using default_collectives = collectives<
     alltoall<bruck<up_to<64>>, overlapped_flat_tree<up_to<(8u << 10)>>, pairwise<>>,
     reduce<hierarchical<up_to<(64u << 10)>>, spanning_tree<up_to<(64u << 10)>>, ring<>, spanning_tree<>>,
     allreduce<hierarchical<up_to<(16u << 10)>>, ranks_up_to<2, recursive_doubling<up_to<(128u << 10)>>>,
-              recursive_doubling<up_to<(8u << 10)>>, rabenseifner<>,
-              recursive_doubling<>>,
+              recursive_doubling<up_to<(8u << 10)>>, rabenseifner<>, recursive_doubling<>>,
     reduce_scatter<recursive_halving<up_to<(64u << 10)>>, pairwise<up_to<512>>, ring<>, by_root<>>,
     scan<log_step<>>, exscan<log_step<>>>;
 

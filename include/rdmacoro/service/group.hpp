@@ -157,7 +157,8 @@ public:
     /// As `scatter`, with blocks of `counts[r]` elements for rank `r`, which only the root has to know. `mine` has this rank's.
     template <detail::elements_to_read All, detail::elements_to_write Mine>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine, root from) const {
+    [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine,
+                                  root from) const {
         detail::collective_call call = of<All>(collective_kind::scatter);
         call.root = from.rank;
         call.in = detail::read_from(all);
@@ -447,10 +448,11 @@ private:
     template <class R, class Op, class... Options>
     [[nodiscard]] static detail::collective_call with(collective_kind kind, const Op& op,
                                                       Options...) noexcept {
-        static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= sizeof(detail::operation_room) &&
-                          alignof(Op) <= alignof(detail::operation_room),
-                      "an operation of a reduction is trivially copyable and has at most 32 bytes; a larger one "
-                      "is referred to by a lambda with a reference");
+        static_assert(
+            std::is_trivially_copyable_v<Op> && sizeof(Op) <= sizeof(detail::operation_room) &&
+                alignof(Op) <= alignof(detail::operation_room),
+            "an operation of a reduction is trivially copyable and has at most 32 bytes; a larger one "
+            "is referred to by a lambda with a reference");
         static_assert((... && std::is_same_v<Options, reproducible_t>), "the only option is reproducible");
         using element = detail::element_t<R>;
         detail::collective_call call = of<R>(kind);

@@ -13,7 +13,7 @@ namespace rdmacoro {
 /// Errors of collectives, beside those of `errc`.
 enum class group_errc {
     ok = 0,
-    revoked,     ///< another rank's collective failed, was canceled or timed out: the group cannot be used any more
+    revoked,  ///< another rank's collective failed, was canceled or timed out: the group cannot be used any more
     mismatch,    ///< ranks disagree about the operation, its length, root or type
     not_member,  ///< this rank is not of the group
 };
@@ -25,11 +25,12 @@ enum class group_errc {
 
 /// Why a group was revoked. Ranks are those of the group.
 struct group_failure {
-    std::error_code why{};           ///< at the rank that noticed first
-    unsigned by = 0;                 ///< that rank
-    std::vector<unsigned> lost{};    ///< ranks that died, or cannot be reached; sorted
-    std::vector<unsigned> absent{};  ///< ranks that had not entered the collective that was canceled or timed out; sorted
-    std::string text{};              ///< what the rank that noticed first says of it
+    std::error_code why{};         ///< at the rank that noticed first
+    unsigned by = 0;               ///< that rank
+    std::vector<unsigned> lost{};  ///< ranks that died, or cannot be reached; sorted
+    std::vector<unsigned>
+        absent{};        ///< ranks that had not entered the collective that was canceled or timed out; sorted
+    std::string text{};  ///< what the rank that noticed first says of it
 
     /// For people: "rank 2 lost rank 5 (...)".
     [[nodiscard]] std::string describe() const;

@@ -28,10 +28,10 @@ struct job_options {
     /// Whether a process that no launcher started is a job of one. Without it that is an error.
     bool alone = false;
     /// Where the node is to listen, as for `node::listen`. Empty: at an address of each of its transports; see `join_job`.
-    std::vector<std::string> urls{};
+    std::span<const std::string> urls{};
     /// The address of this host, a name or numbers, at which the node listens. Empty: the variable RDMACORO_ADDRESS, and without it
     /// 127.0.0.1 where all ranks are on this host, else the address towards the launcher, or that of the first network interface.
-    std::string address{};
+    std::string_view address{};
     /// Whether `job::world` is wanted: collectives have connections of their own, for which the process listens once more. The same at all
     /// ranks.
     bool groups = true;
@@ -122,7 +122,7 @@ public:
     /// Speaks with the launcher, until all that decides where to listen is known.
     [[nodiscard]] task<> open();
     /// Where a node that listens nowhere is to: at what the options say, or else, for a transport of this name, at the URL of `url_of`.
-    [[nodiscard]] const std::vector<std::string>& urls() const noexcept { return options_.urls; }
+    [[nodiscard]] std::span<const std::string> urls() const noexcept { return options_.urls; }
     [[nodiscard]] std::string url_of(std::string_view transport) const;
     /// A transport does not listen.
     void note_silent(std::string_view url, const std::system_error& why);
@@ -179,7 +179,8 @@ template <transport... Ts>
     std::vector<node_card> cards{here.card()};
     counted_ptr<rank_links_over<Ts...>> links;
     if (with.wants_groups()) {
-        links = counted_ptr<rank_links_over<Ts...>>(new rank_links_over<Ts...>(with.rank(), with.size(), here));
+        links =
+            counted_ptr<rank_links_over<Ts...>>(new rank_links_over<Ts...>(with.rank(), with.size(), here));
         co_await listen_for_job<Ts...>(with, links->over());
         with.check_reachable(links->over().card());
         cards.push_back(links->over().card());
@@ -224,7 +225,7 @@ template <transport... Ts>
 /// Awaitable.
 /// Ends with the job.
 /// Completes: when every rank has joined.
-/// Buffers: none. `here` lives until then.
+/// Buffers: what the options refer to is borrowed, and `here` lives, until then.
 /// Concurrency: once in a process. A thread of its own speaks with the launcher; the scheduler goes on.
 /// Errors: `errc::timed_out` after `job_options::limit`, with the ranks in the text that have not come, where the launcher lets one know;
 ///     `errc::invalid_argument` in a process that no launcher started, without `job_options::alone`, and for two ranks with one node id;

@@ -55,7 +55,9 @@ inline constexpr bool is_standard_commutative<maximum> = true;
 /// `reproducible` makes the grouping the same each time.
 template <class Op, class T>
 inline constexpr bool is_commutative = [] {
-    if constexpr (requires { { Op::commutative } -> std::convertible_to<bool>; }) {
+    if constexpr (requires {
+                      { Op::commutative } -> std::convertible_to<bool>;
+                  }) {
         return static_cast<bool>(Op::commutative);
     } else {
         return std::is_arithmetic_v<T> && detail::is_standard_commutative<Op>;

@@ -163,10 +163,11 @@ TEST_CASE("a conversation ends when it is told to") {
 
 TEST_CASE("variables that are no rank and no size are refused") {
     scripted_pmi server({});
-    for (const auto& [rank, size] :
-         {std::pair("2", "2"), std::pair("x", "2"), std::pair("0", "-1"), std::pair("0", "99999999")}) {
-        const auto [code, text] = error_of([&, rank = rank, size = size] {
-            detail::pmi_launcher one(server.environment({{"PMI_RANK", rank}, {"PMI_SIZE", size}}));
+    using pair = std::pair<const char*, const char*>;
+    for (const pair& one : {pair("2", "2"), pair("x", "2"), pair("0", "-1"), pair("0", "99999999")}) {
+        const auto [code, text] = error_of([&] {
+            detail::pmi_launcher made(
+                server.environment({{"PMI_RANK", one.first}, {"PMI_SIZE", one.second}}));
         });
         CHECK(code == errc::invalid_argument);
         CHECK_THAT(text, contains("PMI_"));

@@ -108,8 +108,7 @@ private:
             tell((rank_ + size() - distance) % size());
         }
     }
-    void send(unsigned to, word_kind kind, std::uint64_t number = 0,
-              const std::vector<unsigned>& lost = {});
+    void send(unsigned to, word_kind kind, std::uint64_t number = 0, const std::vector<unsigned>& lost = {});
     [[nodiscard]] bool has_heard_of_all() noexcept;
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);

@@ -102,12 +102,6 @@ protected:
 /// Of a launcher that the core does not know, such as that of adapters/pmix.hpp.
 using launcher_maker = std::unique_ptr<launcher> (*)(const launch_environment& from);
 
-/// The launcher that the environment speaks of. `pmix`: nullptr where the program has no PMIx. `alone`: without a launcher, a job of one.
-/// Throws `errc::invalid_argument` without a launcher, and `errc::unsupported`, which says what to do, where there is one with which the
-/// toolkit cannot speak.
-[[nodiscard]] RDMACORO_DECL std::unique_ptr<launcher> choose_launcher(const launch_environment& from,
-                                                                      launcher_maker pmix, bool alone);
-
 /// The rank of this process, where a launcher has said it.
 [[nodiscard]] RDMACORO_DECL std::optional<std::uint32_t> launched_rank(const launch_environment& from);
 

@@ -82,9 +82,9 @@ public:
 
     rank_links* of = nullptr;
     unsigned rank = 0;
-    rank_link* link = nullptr;   // nullptr: there is none
-    std::error_code lost{};      // there will be none
-    bool connecting = false;     // it was asked for
+    rank_link* link = nullptr;  // nullptr: there is none
+    std::error_code lost{};     // there will be none
+    bool connecting = false;    // it was asked for
     // That wait for the connection, in the order in which they began.
     intrusive_list<send_request> sends;
     intrusive_list<receive_request> receives;

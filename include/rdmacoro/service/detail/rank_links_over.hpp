@@ -74,7 +74,8 @@ private:
         if (rank >= self->size() || rank == self->rank() || self->born_[rank] != born)
             throw error(errc::protocol_violation, "group: a connection from no rank of this job");
         // What was lost stays lost: the groups have gone on without it.
-        if (self->peer(rank).lost) throw error(errc::closed, "group: the connection to this rank was lost before");
+        if (self->peer(rank).lost)
+            throw error(errc::closed, "group: the connection to this rank was lost before");
         rank_link_over<Endpoint> link(end);
         self->attached(rank, link);
         std::error_code why;

@@ -32,8 +32,8 @@ RDMACORO_DECL collective::collective(collective& whole, std::span<const unsigned
       whole_(&whole),
       members_(members),
       rank_(members.empty() ? whole.rank()
-                            : static_cast<unsigned>(
-                                  std::find(members.begin(), members.end(), whole.rank()) - members.begin())),
+                            : static_cast<unsigned>(std::find(members.begin(), members.end(), whole.rank()) -
+                                                    members.begin())),
       size_(members.empty() ? whole.size() : static_cast<unsigned>(members.size())),
       number_(whole.number_),
       tag_(whole.tag_),

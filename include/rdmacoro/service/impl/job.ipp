@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/helper_call.hpp>
+#include <rdmacoro/service/detail/launcher_choice.hpp>
 #include <rdmacoro/service/detail/thread_wait.hpp>
 #include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/detail/own_address.hpp>
@@ -20,7 +21,8 @@ RDMACORO_COLD std::size_t job::checked(std::uint32_t rank) const {
 }
 
 RDMACORO_COLD group job::world() const {
-    if (!world_) throw error(errc::invalid_argument, "job: it was joined without groups (job_options::groups)");
+    if (!world_)
+        throw error(errc::invalid_argument, "job: it was joined without groups (job_options::groups)");
     return world_;
 }
 
@@ -126,7 +128,7 @@ RDMACORO_COLD task<std::vector<launcher::blob>> job_join::give_and_take(launcher
 }
 
 RDMACORO_COLD std::string job_join::own_address() const {
-    if (!options_.address.empty()) return options_.address;
+    if (!options_.address.empty()) return std::string(options_.address);
     if (!address_variable_.empty()) return address_variable_;
     if (on_one_host_) return "127.0.0.1";
     if (!from_->address().empty()) return from_->address();
@@ -192,7 +194,8 @@ RDMACORO_COLD void job_join::open_world(job& of, counted_ptr<rank_links> links) 
     links->set_hosts({of.hosts_.begin(), of.hosts_.end()});
     std::vector<unsigned> all(of.size());
     for (unsigned rank = 0; rank < of.size(); ++rank) all[rank] = rank;
-    of.world_ = group(counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
+    of.world_ = group(
+        counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
     of.links_ = std::move(links);
 }
 

@@ -14,7 +14,8 @@ RDMACORO_DECL task<> doubling_allreduce(collective& c) {
     const folded fold(c);
     const in_bytes mine = c.data();
     if (fold.waits) {
-        receive_step in(c, c.rank() + 1, mine);  // of the result; posted before the part it replaces is on its way
+        receive_step in(c, c.rank() + 1,
+                        mine);  // of the result; posted before the part it replaces is on its way
         send_step out(c, c.rank() + 1, mine);
         co_await out;
         co_await in;
@@ -208,10 +209,13 @@ RDMACORO_DECL task<> halving_reduce_scatter(collective& c) {
         const unsigned with = c.rank() ^ bit;
         const unsigned middle = first + bit;
         const bool lower = (c.rank() & bit) == 0;
-        const in_bytes keeps = lower ? block_at(sums.bytes(), each, first, middle - first) : block_at(sums.bytes(), each, middle, last - middle);
+        const in_bytes keeps = lower ? block_at(sums.bytes(), each, first, middle - first)
+                                     : block_at(sums.bytes(), each, middle, last - middle);
         const in_bytes got = other.bytes().first(keeps.size());
         receive_step in(c, with, got);
-        send_step out(c, with, lower ? block_at(sums.bytes(), each, middle, last - middle) : block_at(sums.bytes(), each, first, middle - first));
+        send_step out(c, with,
+                      lower ? block_at(sums.bytes(), each, middle, last - middle)
+                            : block_at(sums.bytes(), each, first, middle - first));
         co_await out;
         co_await in;
         c.check();

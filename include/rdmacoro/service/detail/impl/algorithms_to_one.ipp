@@ -79,7 +79,8 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
         if (c.rank() != at.from) continue;
         const bool from_left = at.to <= at.middle;
         receive_step in(c, at.to,
-                     gathered_part(c, held, first, from_left ? at.left : at.middle + 1, from_left ? at.middle : at.right));
+                        gathered_part(c, held, first, from_left ? at.left : at.middle + 1,
+                                      from_left ? at.middle : at.right));
         co_await in;
         c.check();
     }

@@ -22,7 +22,8 @@ RDMACORO_COLD const algorithm* forced_by_environment(collective_kind kind) {
     if (said == nullptr || *said == '\0') return nullptr;
     if (const algorithm* const found = find_algorithm(kind, said)) return found;
     std::string names;
-    for (const algorithm& one : algorithms_of(kind)) names += (names.empty() ? "" : ", ") + std::string(one.name);
+    for (const algorithm& one : algorithms_of(kind))
+        names += (names.empty() ? "" : ", ") + std::string(one.name);
     throw error(errc::invalid_argument, variable + "=" + said + ": there are " + names);
 }
 

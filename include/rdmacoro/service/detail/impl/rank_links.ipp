@@ -84,11 +84,12 @@ RDMACORO_COLD void rank_links::left(unsigned rank) noexcept {
 
 RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (group.context() >> context_bits != 0)
-        throw error(errc::no_resources, "group: a job has at most " +
-                                            std::to_string((1u << context_bits) - 1) + " groups");
+        throw error(errc::no_resources,
+                    "group: a job has at most " + std::to_string((1u << context_bits) - 1) + " groups");
     if (!groups_.emplace(group.context(), &group).second)
-        throw error(errc::invalid_argument, "group: this rank has two groups of one number: it split or shrank two "
-                                            "at a time");
+        throw error(errc::invalid_argument,
+                    "group: this rank has two groups of one number: it split or shrank two "
+                    "at a time");
     const auto early = revoked_.find(group.context());
     std::optional<group_failure> why;
     if (early != revoked_.end() && group.rank_of(early->second.from) != group.size())

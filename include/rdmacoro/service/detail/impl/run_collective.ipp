@@ -121,7 +121,8 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
     if (const algorithm* const chosen = of.choice(shape)) return chosen;
     return default_collectives::choose(shape);
 }
-[[nodiscard, gnu::always_inline]] inline const algorithm* choose_algorithm(const collective_call& call, group_state& of) {
+[[nodiscard, gnu::always_inline]] inline const algorithm* choose_algorithm(const collective_call& call,
+                                                                           group_state& of) {
     group_state::chosen& last = of.last_choice(call.kind);
     const bool in_order = call.with.apply != nullptr && !call.with.commutative;
     const unsigned flags = static_cast<unsigned>(call.element) << 3 | (call.uneven ? 4u : 0u) |
@@ -172,7 +173,8 @@ RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
 }
 
 /// Every rank tells every other one what it was asked for. Throws where they differ.
-RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around, std::uint32_t number) {
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around,
+                                   std::uint32_t number) {
     const unsigned size = of->size();
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
@@ -200,9 +202,9 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     for (unsigned rank = 1; rank < size; ++rank) {
         const collective_claim& a = all[0];
         const collective_claim& b = all[rank];
-        const char* in = a.kind != b.kind    ? "the operation"
-                         : a.root != b.root  ? "the root"
-                         : a.type != b.type  ? "the types"
+        const char* in = a.kind != b.kind     ? "the operation"
+                         : a.root != b.root   ? "the root"
+                         : a.type != b.type   ? "the types"
                          : a.bytes != b.bytes ? "the length"
                                               : nullptr;
         if (in == nullptr) continue;
@@ -211,8 +213,8 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
             break;
         }
         if (!differs.empty()) differs += ", ";
-        differs += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) + "; " +
-                   claim_text(b) + ")";
+        differs += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) +
+                   "; " + claim_text(b) + ")";
     }
     if (differs.empty()) co_return;
     group_failure why;
@@ -228,12 +230,11 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
     if (call.root >= size)
-        throw error(errc::invalid_argument, "group: root " + std::to_string(call.root) + " of " +
-                                                std::to_string(size) + " ranks");
+        throw error(errc::invalid_argument,
+                    "group: root " + std::to_string(call.root) + " of " + std::to_string(size) + " ranks");
     const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
-    if (of->checks && size > 1)
-        co_await compare_calls(of.get(), call, around, number);
+    if (of->checks && size > 1) co_await compare_calls(of.get(), call, around, number);
     call.bind_operation();
     std::optional<scratch> offsets;
     std::optional<scratch> work;

@@ -24,8 +24,8 @@ RDMACORO_DECL scratch_pool::block scratch_pool::take(std::size_t bytes) {
     }
     if (kept_.capacity() < 64) kept_.reserve(64);  // giving back allocates nothing
     const std::size_t rounded = std::bit_ceil(std::max(bytes, alignment));
-    return {std::unique_ptr<std::byte[], deleter>(static_cast<std::byte*>(
-                ::operator new[](rounded, std::align_val_t{alignment}))),
+    return {std::unique_ptr<std::byte[], deleter>(
+                static_cast<std::byte*>(::operator new[](rounded, std::align_val_t{alignment}))),
             rounded};
 }
 
