@@ -406,7 +406,8 @@ public:
     /// With `no_color`: with no group.
     /// Completes: when every rank of this group has called it.
     /// Buffers: none.
-    /// Concurrency: as described for the class; not while another `split` of a group with the same ranks runs.
+    /// Concurrency: as described for the class; not while this rank is in another `split` or `shrink`: `errc::invalid_argument` where both
+    ///     would number their groups alike.
     /// Errors: as described for the class; `errc::no_resources` above a million groups of one job.
     /// Cancellation: as `barrier`.
     /// Example:
@@ -417,7 +418,7 @@ public:
     /// Ends with a group of the ranks that are left, in the order that they had. Revokes this group.
     /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out.
     /// Buffers: none.
-    /// Concurrency: once a group.
+    /// Concurrency: once a group; not while this rank is in another `split` or `shrink`.
     /// Errors: `group_errc::not_member` where the others have taken this rank for lost.
     /// Cancellation: at any time; the others then wait for this rank until it is lost, or calls it again.
     /// Example:
@@ -455,6 +456,8 @@ private:
             "is referred to by a lambda with a reference");
         static_assert((... && std::is_same_v<Options, reproducible_t>), "the only option is reproducible");
         using element = detail::element_t<R>;
+        static_assert(alignof(element) <= alignof(std::max_align_t),
+                      "elements of a reduction need no more alignment than memory from the heap has");
         detail::collective_call call = of<R>(kind);
         call.type = detail::type_number<element, Op>();
         call.keep(detail::make_reduction<element>(op), &op, sizeof(Op));
