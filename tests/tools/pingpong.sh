@@ -196,6 +196,7 @@ done
 
 for url in $urls; do
     refuses 1 'arrived wrong' --pair "$url" --test rate --threads 2 --sizes 100 --iterations 16 --window 4 --verify --spoil 6
+    case $url in ofi://*) continue ;; esac
     for test in call cast stream; do
         refuses 1 'message 6 at byte 4' --pair "$url" --test "$test" --sizes 8 --iterations 16 --window 4 --verify --spoil 6
     done
@@ -248,10 +249,14 @@ done
 # ---- a side that dies, or stands still, in mid-run
 
 for url in $urls; do
-    for how in "rate spin" "rate adaptive" "bidirectional spin" "get adaptive" "call adaptive 2 1 10000000" \
-        "cast spin" "cast adaptive 1 1 10000000" "stream adaptive" "rate adaptive 65536 3 100000000000"; do
-        # shellcheck disable=SC2086  # test, idle strategy, window, threads, iterations
-        set -- $how
+    # Services do the same over every transport; libfabric takes a second for each process to begin.
+    case $url in
+        ofi://*) services= ;;
+        *) services="call:adaptive:2:1:10000000 cast:spin cast:adaptive:1:1:10000000 stream:adaptive" ;;
+    esac
+    for how in rate:spin rate:adaptive bidirectional:spin get:adaptive rate:adaptive:65536:3:100000000000 $services; do
+        # shellcheck disable=SC2046  # test, idle strategy, window, threads, iterations
+        set -- $(echo "$how" | tr : ' ')
         test=$1
         idle=$2
         endless="--sizes 8 --warmup 0 --iterations ${5:-600000000000} --window ${3:-65536} --threads ${4:-1}"

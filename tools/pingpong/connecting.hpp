@@ -277,6 +277,7 @@ rdmacoro::task<> connect_and_take_part(const options& asked, crew& among, std::s
         std::exception_ptr failed;
         try {
             static_cast<void>(co_await side.greet(asked.idle.value_or(idle_kind::adaptive)));
+            among.meet();  // all are connected
             co_await side.take_part();
         } catch (...) {
             failed = std::current_exception();
@@ -319,6 +320,8 @@ rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
             among.start([&asked, &among, places](std::size_t index) {
                 run_member<Transport, List>(asked, among, places[index - 1], index);
             });
+            watch::expect("connecting all threads", 0);
+            among.meet();
             co_await measure_all(side, peer, asked, out, answer);
         } catch (...) {
             failed = std::current_exception();
