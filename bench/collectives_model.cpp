@@ -32,10 +32,12 @@ const rc::algorithm* choose_forced(const rc::collective_shape& shape) {
 /// The ranks of a job on one scheduler.
 class job_in_sim {
 public:
-    explicit job_in_sim(unsigned size) {
+    job_in_sim(rc::sim_world& in, unsigned size) {
         rc::scheduler& on = *rc::scheduler::current();
+        rc::sim_options network;
+        network.world = &in;
         for (unsigned rank = 0; rank < size; ++rank) {
-            domains_.push_back(std::make_unique<rc::sim::domain>(on));
+            domains_.push_back(std::make_unique<rc::sim::domain>(on, network));
             rc::node_options options;
             options.connect_limit = std::chrono::hours(1);
             options.attempt_limit = std::chrono::hours(1);
@@ -101,7 +103,9 @@ private:
 
 /// No algorithm is faster: the steps in which news of one rank can reach all, and the bytes that one network card must send or take in.
 double lower_bound(rc::collective_kind kind, std::size_t bytes, unsigned ranks, const rc::sim_costs& costs) {
-    const auto nanoseconds = [](rc::duration d) { return std::chrono::duration<double, std::nano>(d).count(); };
+    const auto nanoseconds = [](rc::duration d) {
+        return std::chrono::duration<double, std::nano>(d).count();
+    };
     const double steps = std::ceil(std::log2(ranks));
     const double each = nanoseconds(costs.latency) + 2 * nanoseconds(costs.overhead);
     const double share = static_cast<double>(ranks - 1) / ranks;
@@ -118,15 +122,16 @@ double lower_bound(rc::collective_kind kind, std::size_t bytes, unsigned ranks, 
 }
 
 double time_in_sim(unsigned ranks, rc::collective_kind kind, std::size_t bytes) {
-    rc::manual_clock time;
-    rc::scheduler on{rc::idle::spin{}, time};
-    return on.run([](unsigned size, rc::collective_kind what, std::size_t length) -> rc::task<double> {
-        job_in_sim job(size);
+    rc::sim_world world{rc::sim_world_options{}};
+    rc::scheduler on{rc::idle::spin{}, world.time()};
+    return on.run([](rc::sim_world& in, unsigned size, rc::collective_kind what,
+                     std::size_t length) -> rc::task<double> {
+        job_in_sim job(in, size);
         co_await job.open();
         // The first one makes the connections.
         static_cast<void>(co_await job.time(what, length));
         co_return co_await job.time(what, length);
-    }(ranks, kind, bytes));
+    }(world, ranks, kind, bytes));
 }
 
 std::vector<std::string> split_list(const std::string& list) {
@@ -144,7 +149,8 @@ void run(int argc, char** argv) {
     unsigned most = 256;
     CLI::App app("Prints what collectives of many ranks take in a simulated network, by each algorithm.");
     app.add_option("--op", operations,
-                   "which, separated by commas: barrier, broadcast, reduce, allreduce, scan, allgather, reduce_scatter")
+                   "which, separated by commas: barrier, broadcast, reduce, allreduce, scan, allgather, "
+                   "reduce_scatter")
         ->capture_default_str();
     app.add_option("--sizes", sizes, "bytes of the whole, separated by commas")->capture_default_str();
     app.add_option("--ranks", most, "up to so many, in powers of two")
@@ -174,7 +180,8 @@ void run(int argc, char** argv) {
                 rc::collective_shape shape;
                 shape.kind = kind;
                 shape.ranks = ranks;
-                const bool of_blocks = kind == rc::collective_kind::allgather || kind == rc::collective_kind::reduce_scatter;
+                const bool of_blocks =
+                    kind == rc::collective_kind::allgather || kind == rc::collective_kind::reduce_scatter;
                 shape.elements = of_blocks ? bytes / sizeof(double) / ranks : bytes / sizeof(double);
                 shape.bytes = shape.elements * sizeof(double);
                 const rc::algorithm* const chosen = rc::default_collectives::choose(shape);

@@ -41,8 +41,7 @@ TEST_CASE("a rank that sends what is no word loses its connection, and is named 
     });
 }
 
-TEST_CASE(
-    "a node that is no rank of the job is cut off and disturbs no collective") {
+TEST_CASE("a node that is no rank of the job is cut off and disturbs no collective") {
     run_nodes([]() -> task<> {
         for (const node_id id : {node_id{77}, node_id{3}}) {
             ranks<sim> all(2);
