@@ -159,10 +159,10 @@ TEST_CASE("a rank that is lost at any step of any algorithm ends it everywhere, 
     for (const unsigned size : {2u, 3u, 5u, 8u}) {
         std::vector<unsigned> victims{0, size - 1};
         if (size > 3) victims.push_back(size / 2 - 1);
-        lose_each(size, victims, 900ns, true, all);
+        lose_each(size, victims, 1400ns, true, all);
     }
     CHECK(all.wrong == "");
-    CHECK(all.felt > 1000);
+    CHECK(all.felt > 500);
     std::string unharmed;
     for (std::size_t which = 0; which < collective_kinds; ++which) {
         const auto kind = static_cast<collective_kind>(which);
@@ -336,7 +336,7 @@ TEST_CASE("ranks agree on who is left although those that decide die at any mome
     for (const bool keeps : {true, false}) {
         for (const bool at_once : {true, false}) {
             for (const members& dying : {members{0}, members{0, 1}, members{3}, members{1, 2}}) {
-                for (duration after{1}; after < 30us; after += 300ns) {
+                for (duration after{1}; after < 30us; after += 900ns) {
                     ++tried;
                     try {
                         run_simulated({}, [&](sim_world& world) -> task<> {
@@ -409,8 +409,8 @@ TEST_CASE("ranks agree on who is left although those that decide die at any mome
         }
     }
     CHECK(wrong == "");
-    CHECK(tried > 1000);
-    CHECK(meanwhile > 200);
+    CHECK(tried > 500);
+    CHECK(meanwhile > 60);
 }
 
 TEST_CASE("a rank that two others cannot reach is told that it is left out, and the rest goes on") {
