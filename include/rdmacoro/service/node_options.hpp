@@ -32,6 +32,8 @@ struct node_options {
     duration close_limit = std::chrono::seconds(2);
     /// Whether nodes that are not in the address book may connect.
     bool admits_strangers = true;
+    /// Whether a node of another generation than its card in the address book says may connect: one that was restarted.
+    bool admits_other_lives = true;
     /// The generation of the node. Zero: a new one, as it has to be, unless a simulated run is to be the same each time.
     generation born{};
     /// Of each connection.

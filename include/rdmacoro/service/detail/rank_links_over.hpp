@@ -54,6 +54,7 @@ private:
         options.connections = std::max<std::size_t>(options.connections, 2 * std::size_t{size});
         // A rank may connect before this one has the cards; `attend` compares.
         options.admits_strangers = true;
+        options.admits_other_lives = false;
         return options;
     }
     void attend_all() {
