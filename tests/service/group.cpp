@@ -179,6 +179,21 @@ TEST_CASE("wrong arguments are refused before any rank is spoken to, and the gro
     });
 }
 
+TEST_CASE("counts whose sum passes the largest number, and ranks that there are not, are refused") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        const group& g = all.at(1);
+        const std::vector<std::size_t> counts{~std::size_t{0}, 0, 1};  // in all 0, without the carry
+        std::vector<int> none;
+        const failure gathered =
+            co_await refused([&] { return timeout(g.allgatherv(none, none, counts), 100ms); });
+        CHECK(gathered.code == errc::invalid_argument);
+        CHECK(g.rank_in_job(2) == 2);
+        CHECK_THROWS_AS(g.rank_in_job(3), std::system_error);
+    });
+}
+
 TEST_CASE("a group of nothing, or that was moved from, refuses all") {
     run_nodes([]() -> task<> {
         ranks<sim> all(1);

@@ -91,8 +91,12 @@ public:
     [[nodiscard]] unsigned rank() const { return state().rank(); }
     /// How many ranks there are.
     [[nodiscard]] unsigned size() const { return state().size(); }
-    /// The rank in the job of a rank of this group.
-    [[nodiscard]] unsigned rank_in_job(unsigned rank) const { return state().members().at(rank); }
+    /// The rank in the job of a rank of this group. Throws `errc::invalid_argument` for a rank that there is not.
+    [[nodiscard]] unsigned rank_in_job(unsigned rank) const {
+        if (rank >= size()) [[unlikely]]
+            detail::throw_error(errc::invalid_argument, "group: there is no such rank");
+        return state().members()[rank];
+    }
     /// Why the group was revoked; nothing while it can be used.
     [[nodiscard]] const std::optional<group_failure>& failure() const { return state().failure(); }
     /// Which algorithm carries which length here, as a table.

@@ -4,7 +4,6 @@
 #include <rdmacoro/service/group.hpp>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 
 namespace rdmacoro {
@@ -21,7 +20,11 @@ RDMACORO_COLD void group::need_counts(std::span<const std::size_t> counts, std::
         throw error(errc::invalid_argument, "group: " + std::string(what) + ": " +
                                                 std::to_string(counts.size()) + " counts for " +
                                                 std::to_string(size()) + " ranks");
-    need(elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), what);
+    // Counts whose sum passes the largest number would have the right sum again, and blocks outside of the buffer.
+    constexpr std::size_t most = ~std::size_t{0};
+    std::size_t sum = 0;
+    for (const std::size_t count : counts) sum = count > most - sum ? most : sum + count;
+    need(elements, sum, what);
 }
 
 RDMACORO_COLD std::string group::explain() const {
