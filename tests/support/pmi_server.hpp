@@ -158,7 +158,7 @@ private:
             if (version_ == 1) {
                 write_all(fd, answer + '\n');
             } else {
-                std::array<char, 16> head{};
+                std::array<char, 32> head{};
                 std::snprintf(head.data(), head.size(), "%-6zu", answer.size());
                 write_all(fd, head.data() + answer);
             }

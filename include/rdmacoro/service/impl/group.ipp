@@ -20,7 +20,7 @@ RDMACORO_COLD void group::need_counts(std::span<const std::size_t> counts, std::
         throw error(errc::invalid_argument, "group: " + std::string(what) + ": " +
                                                 std::to_string(counts.size()) + " counts for " +
                                                 std::to_string(size()) + " ranks");
-    // Counts whose sum passes the largest number would have the right sum again, and blocks outside of the buffer.
+    // Counts with a sum above the largest number would have a right sum again, and blocks outside of the buffer.
     constexpr std::size_t most = ~std::size_t{0};
     std::size_t sum = 0;
     for (const std::size_t count : counts) sum = count > most - sum ? most : sum + count;
