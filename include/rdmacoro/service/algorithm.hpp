@@ -59,6 +59,10 @@ struct algorithm {
     task<> (*run)(collective& of) = nullptr;  ///< this rank's part
 };
 
+/// All algorithms of a kind, without their limits: by the names that the environment (`RDMACORO_ALLREDUCE=ring`) and `explain` know.
+[[nodiscard]] std::span<const algorithm> algorithms_of(collective_kind kind);
+/// The algorithm of that name, or nullptr.
+[[nodiscard]] const algorithm* find_algorithm(collective_kind kind, std::string_view name);
 /// Which algorithm carries a collective; nullptr: none does.
 using algorithm_choice = const algorithm* (*)(const collective_shape& shape);
 

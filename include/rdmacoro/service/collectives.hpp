@@ -453,10 +453,6 @@ using default_collectives = collectives<
     reduce_scatter<recursive_halving<up_to<(64u << 10)>>, pairwise<up_to<512>>, ring<>, by_root<>>,
     scan<log_step<>>, exscan<log_step<>>>;
 
-/// All algorithms of a kind, without their limits: by the names that the environment (`RDMACORO_ALLREDUCE=ring`) and `explain` know.
-[[nodiscard]] std::span<const algorithm> algorithms_of(collective_kind kind);
-/// The algorithm of that name, or nullptr.
-[[nodiscard]] const algorithm* find_algorithm(collective_kind kind, std::string_view name);
 /// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts.
 [[nodiscard]] std::string explain_collectives(unsigned ranks, unsigned hosts = 1,
                                               algorithm_choice choice = &default_collectives::choose);

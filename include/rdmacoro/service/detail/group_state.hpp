@@ -151,4 +151,5 @@ private:
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/service/detail/impl/group_state.ipp>
+#include <rdmacoro/service/detail/impl/rank_links.ipp>
 #endif

@@ -153,5 +153,5 @@ private:
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/service/detail/impl/rank_links.ipp>
+#include <rdmacoro/service/detail/rank_links.hpp>  // with the bodies
 #endif

@@ -115,5 +115,5 @@ private:
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/service/detail/impl/rank_links.ipp>
+#include <rdmacoro/service/detail/group_state.hpp>  // which the bodies need
 #endif

@@ -3,7 +3,6 @@
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/timeout.hpp>
-#include <rdmacoro/service/collectives.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
 
 #include <algorithm>
