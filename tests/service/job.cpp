@@ -403,3 +403,30 @@ TEST_CASE("a process joins its job once") {
     CHECK(code == errc::invalid_argument);
     CHECK_THAT(text, contains("has joined its job before"));
 }
+
+TEMPLATE_LIST_TEST_CASE(
+    "what a rank sent that left before this one had its card is received; what others sent is dropped", "",
+    node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1);
+        co_await one.listen(fresh_url<TestType>());
+        std::vector<node_card> early;
+        {
+            const detail::node_joining joins(one);
+            for (const node_id id : {2U, 3U}) {
+                node<TestType> other(id);
+                co_await other.listen(fresh_url<TestType>());
+                early.push_back(other.card());
+                other.add(one.card());
+                co_await other.peer(1).send(std::string_view("early"), 7);
+                co_await other.close();
+            }
+            co_await until([&one] { return one.connections() == 0; });
+            for (int turns = 0; turns < 1000; ++turns) co_await yield();
+            one.add(early.front());
+        }
+        CHECK(one.explain(3).find("never met") != std::string::npos);
+        const std::string got = co_await hear(one.peer(2), 7);
+        CHECK(got == "early");
+    });
+}

@@ -167,8 +167,25 @@ template <transport T, transport... Rest, class Node>
     if constexpr (sizeof...(Rest) != 0) co_await listen_for_job<Rest...>(with, here);
 }
 
+/// While it lives, messages are kept of nodes that the address book does not have yet: a rank that has all cards first may send, and leave, before
+/// this one has them.
+class node_joining {
+public:
+    template <transport... Ts>
+    explicit node_joining(node<Ts...>& of) noexcept : of_(of.state_.get()) {
+        of_->keep_of_strangers();
+    }
+    node_joining(const node_joining&) = delete;
+    node_joining& operator=(const node_joining&) = delete;
+    ~node_joining() { of_->drop_of_strangers(); }
+
+private:
+    counted_ptr<node_core> of_;
+};
+
 template <transport... Ts>
 [[nodiscard]] task<job> join_job_of(node<Ts...>& here, job_options options, launch_environment from) {
+    const node_joining expects_cards(here);
     job_join with(std::move(options), from);
     co_await with.open();
     if (here.card().urls.empty()) {

@@ -19,6 +19,9 @@ namespace rdmacoro {
 template <transport... Ts>
 class node;
 class node_discovery;
+namespace detail {
+class node_joining;
+}
 
 /// Keeps the connection with a node from being closed as idle, as long as it lives. Made by `node_peer::hold`. Movable.
 class node_hold {
@@ -268,6 +271,7 @@ public:
 
 private:
     friend class node_discovery;
+    friend class detail::node_joining;
 
     detail::counted_ptr<state> state_;
 };

@@ -183,6 +183,13 @@ public:
     void publish(node_record& made, const node_card& theirs);
     /// Whether a former connection with it has not ended yet: messages of it may not be received.
     [[nodiscard]] bool is_closing(const node_peer& of) noexcept;
+    /// Whether the messages of a node are kept that left and that the book has not: only while cards of nodes are on their way that may be
+    /// faster than those, and of so many nodes.
+    static constexpr std::size_t most_unlisted = 1024;
+    [[nodiscard]] bool keeps_of_stranger() const noexcept;
+    void keep_of_strangers() noexcept { expects_cards_ = true; }
+    /// The cards are here: drops what is of others.
+    void drop_of_strangers() noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.
@@ -221,6 +228,7 @@ public:
     std::unordered_map<node_id, counted_ptr<node_peer>> peers;
 
 private:
+    bool expects_cards_ = false;
     std::uint64_t random_;
 };
 

@@ -460,8 +460,8 @@ private:
         }
         node_peer& of = *record->peer;
         // The map, this connection; more are the user's.
-        const bool wanted =
-            !self->handles_ && !self->stopped && record->unread() != 0 && (of.listed || of.owners() > 2);
+        const bool wanted = !self->handles_ && !self->stopped && record->unread() != 0 &&
+                            (of.listed || of.owners() > 2 || self->keeps_of_stranger());
         if (wanted) {
             record->kept = true;
             of.leftovers.emplace_back(record.get());

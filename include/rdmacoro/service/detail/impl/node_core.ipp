@@ -179,6 +179,25 @@ RDMACORO_COLD bool node_core::is_closing(const node_peer& of) noexcept {
     return false;
 }
 
+RDMACORO_COLD bool node_core::keeps_of_stranger() const noexcept {
+    if (!expects_cards_) return false;
+    std::size_t kept = 0;
+    for (const auto& [id, of] : peers) kept += !of->listed && !of->leftovers.empty() ? 1 : 0;
+    return kept < most_unlisted;
+}
+
+RDMACORO_COLD void node_core::drop_of_strangers() noexcept {
+    expects_cards_ = false;
+    std::vector<node_id> unlisted;
+    for (const auto& [id, of] : peers) {
+        if (of->listed || of->leftovers.empty()) continue;
+        of->leftovers.clear();
+        of->see_receives();
+        unlisted.push_back(id);
+    }
+    for (const node_id id : unlisted) forget_if_unused(id);
+}
+
 RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     if (std::exchange(ended.retired, true)) return;
     ended.unlink();
