@@ -4,10 +4,19 @@
 
 #include "support/catch.hpp"
 
+#include <atomic>
 #include <thread>
+#include <vector>
+
+#include <sched.h>
 
 using namespace rdmacoro;
 using namespace std::chrono_literals;
+
+namespace {
+long switches = 0;  // that adaptive is told of
+long told_switches() noexcept { return switches; }
+}  // namespace
 
 TEST_CASE("spin always spins and yield always yields") {
     manual_clock time;
@@ -45,7 +54,7 @@ TEST_CASE("adaptive spins, then yields, then parks, as long as nothing moves") {
 
 TEST_CASE("adaptive goes back to spinning with the first progress, and counts from there") {
     manual_clock time;
-    idle::adaptive strategy(10us, 100us);
+    idle::adaptive strategy(10us, 100us, &told_switches);
     after(strategy, time, 0us);
     CHECK(after(strategy, time, 10us) == idle::action::yield);
     strategy.progress();
@@ -127,11 +136,27 @@ duration spun_until_offered(idle::adaptive& strategy, manual_clock& time, int of
 TEST_CASE("adaptive offers a core early that its peer shares, and no longer when the offer does not end the "
           "waits") {
     manual_clock time;
-    idle::adaptive strategy;
+    idle::adaptive strategy(idle::adaptive::default_spin, idle::adaptive::default_yield, &told_switches);
     CHECK(spun_until_offered(strategy, time, 1) >= 500us);
     for (int n = 0; n < 100; ++n) CHECK(spun_until_offered(strategy, time, 1 + n % 2) <= 5us);
     CHECK(polled(strategy, time, 20us, false) == 20us);  // the core was offered many times
     CHECK(spun_until_offered(strategy, time, 1) >= 100us);
+}
+
+TEST_CASE(
+    "adaptive offers a core early that others took, however many offers ended the wait, and no longer when "
+    "nobody takes it") {
+    manual_clock time;
+    idle::adaptive strategy(idle::adaptive::default_spin, idle::adaptive::default_yield, &told_switches);
+    switches = 10;
+    CHECK(spun_until_offered(strategy, time, 50) >= 500us);
+    CHECK(spun_until_offered(strategy, time, 50) >= 500us);  // nobody had taken it
+    for (int n = 0; n < 100; ++n) {
+        ++switches;
+        CHECK((spun_until_offered(strategy, time, 50) <= 2us) == (n > 0));
+    }
+    CHECK(spun_until_offered(strategy, time, 50) <= 2us);  // nobody took it this time
+    CHECK(spun_until_offered(strategy, time, 50) >= 100us);
 }
 
 namespace {
@@ -191,6 +216,58 @@ TEST_CASE(
         strategy.progress();  // the offer was answered at once
         for (int n = 0; n < 10; ++n) CHECK(spun_until_offered(strategy, time, 1) <= 5us);
     }
+}
+
+TEST_CASE("adaptive on a core that several others share offers it early, also when it takes many offers") {
+    // Each of five threads on one core waits for its turn; they begin with a whole time of polling each.
+    constexpr int threads = 5;
+    constexpr int rounds = 400;
+    std::atomic<int> turn = 0;
+    std::atomic<int> slow = 0;
+    std::atomic<int> unpinned = 0;
+    const int core = ::sched_getcpu();
+    REQUIRE(core >= 0);
+    const auto take_turns = [&](int me) {
+        cpu_set_t here;
+        CPU_ZERO(&here);
+        CPU_SET(static_cast<unsigned>(core), &here);
+        if (::sched_setaffinity(0, sizeof(here), &here) != 0) ++unpinned;
+        monotonic_clock time;
+        idle::adaptive strategy;
+        for (int round = 0; round < rounds; ++round) {
+            duration spun{};
+            time_point polled_at = time.now();
+            bool waited = false;
+            while (turn.load(std::memory_order_acquire) != round * threads + me) {
+                waited = true;
+                switch (strategy.next(time)) {
+                    case idle::action::spin: {
+                        const time_point now = time.now();
+                        spun += now - polled_at;
+                        polled_at = now;
+                        break;
+                    }
+                    case idle::action::yield:
+                        std::this_thread::yield();
+                        polled_at = time.now();
+                        break;
+                    case idle::action::park:
+                        std::this_thread::sleep_for(50us);
+                        polled_at = time.now();
+                        break;
+                }
+            }
+            if (waited) strategy.progress();
+            if (spun > 200us) ++slow;
+            turn.store(round * threads + me + 1, std::memory_order_release);
+        }
+    };
+    std::vector<std::jthread> all;
+    for (int me = 0; me < threads; ++me) all.emplace_back(take_turns, me);
+    all.clear();
+    CHECK(unpinned == 0);
+    CHECK(turn == rounds * threads);
+    CHECK(slow < rounds * threads / 20);
 }
 
 TEST_CASE("adaptive that may not spin or yield parks at once") {

@@ -51,15 +51,20 @@ struct yield {
     [[nodiscard]] bool may_park() const noexcept { return false; }
 };
 
+/// How often the kernel has taken the core from this thread for another one. Linux counts each offer of the core that another thread
+/// takes, and no other offer.
+[[nodiscard]] long involuntary_switches() noexcept;
+
 /// Spins, then yields, then parks; for how long it spins and yields it learns from the last waits. A wait that lasts longer than
 /// the whole time of polling, or that a timer ends, halves both times, down to a 128th; a wait that ends after the polling but within
 /// that time makes them long enough for another one like it. A coroutine that sleeps for milliseconds at a time thus
-/// costs about a hundredth of a core, and a busy exchange of messages never parks. Where a wait ends as soon as the core is offered, as
-/// between processes that share one, the next waits offer it after a 256th of the time of polling. Where an offer takes long, another
-/// program computes on the core, and would have a time slice of milliseconds for each offer: the next waits park instead, from which the
-/// kernel wakes at once. It offers the core again after 8 such waits, after 16 if that took long, too, and so on to 1,024. After load adaptive thread parking in
-/// Nothaas et al., "Ibdxnet: Leveraging InfiniBand in Highly Concurrent Java Applications" (2018), which polls for 100 ms and
-/// yields for 1 s; parking here costs one system call and wakes by event, so far shorter times suffice.
+/// costs about a hundredth of a core, and a busy exchange of messages never parks. Where a wait ends soon after the core is offered,
+/// or another thread took the offer, the core is shared: the next waits offer it after a 1024th of the time of polling, so that
+/// ranks which share cores take turns. Where an offer takes long, another program computes on the core, and would have a time slice of
+/// milliseconds for each offer: the next waits park after a 32nd of the time of polling, and the kernel wakes a parked thread at once.
+/// It offers the core again after 8 such waits, after 16 if that took long, too, and so on to 1,024. After load adaptive thread
+/// parking in Nothaas et al., "Ibdxnet: Leveraging InfiniBand in Highly Concurrent Java Applications" (2018), which polls for 100 ms
+/// and yields for 1 s; parking here costs one system call and wakes by event, so far shorter times suffice.
 class adaptive {
 public:
     /// Time of polling after the last progress.
@@ -67,9 +72,10 @@ public:
     /// Time of yielding after that.
     static constexpr duration default_yield = std::chrono::milliseconds(4);
 
-    /// Polls for at most `spin_for`, yields for at most `yield_for`, then parks.
-    explicit adaptive(duration spin_for = default_spin, duration yield_for = default_yield) noexcept
-        : spin_for_(spin_for), yield_for_(yield_for) {}
+    /// Polls for at most `spin_for`, yields for at most `yield_for`, then parks. Tests replace `switches`.
+    explicit adaptive(duration spin_for = default_spin, duration yield_for = default_yield,
+                      long (*switches)() noexcept = &involuntary_switches) noexcept
+        : spin_for_(spin_for), yield_for_(yield_for), switches_of_thread_(switches) {}
 
     /// The action after a turn without progress.
     action next(clock& time) noexcept;
@@ -80,9 +86,12 @@ public:
 
 private:
     static constexpr unsigned most_halvings = 7;
-    static constexpr unsigned early_part = 256;  // of the time of polling, before the core is offered early
-    static constexpr unsigned few_offers = 2;    // after which a wait counts as ended by them,
-    static constexpr unsigned soon_part = 4;  // where they took no more than that part of the time of polling
+    // Parts of the time of polling: before the core is offered early, before parking beside a computation.
+    static constexpr unsigned early_part = 1024;
+    static constexpr unsigned shared_part = 32;
+    // A wait counts as ended by so few offers, where they took no more than that part of the time of polling.
+    static constexpr unsigned few_offers = 2;
+    static constexpr unsigned soon_part = 4;
     static constexpr duration long_offer = 2 * default_spin;
     static constexpr unsigned fewest_without = 8;  // waits without an offer, after one that took long
     static constexpr unsigned most_without = 1024;
@@ -93,12 +102,16 @@ private:
         phase_ = action::spin;
     }
     void offer_ended(time_point now) noexcept;
+    /// Whether another thread ran on this thread's core since the last such question.
+    [[nodiscard]] bool was_switched() noexcept;
     void poll_less() noexcept {
         if (halvings_ < most_halvings) ++halvings_;
     }
 
     duration spin_for_;
     duration yield_for_;
+    long (*switches_of_thread_)() noexcept;
+    long switches_ = -1;     // when last asked for; -1: never
     clock* time_ = nullptr;  // of the wait
     time_point since_{};
     std::uint32_t rounds_ = 0;

@@ -3,6 +3,11 @@
 
 #include <rdmacoro/coro/idle.hpp>
 
+#include <algorithm>
+#include <utility>
+
+#include <sys/resource.h>
+
 namespace rdmacoro::idle {
 
 RDMACORO_DECL action adaptive::next(clock& time) noexcept {
@@ -17,11 +22,19 @@ RDMACORO_DECL action adaptive::next(clock& time) noexcept {
     if (phase_ == action::yield) offer_ended(now);
     const duration idle_for = now - since_;
     const duration spin = spin_for_ / (1 << halvings_);
-    if (idle_for < (offers_early_ ? spin_for_ / early_part : spin)) {
+    duration until = spin;
+    if (offers_early_)
+        until = spin_for_ / early_part;
+    else if (without_offers_ > 0)
+        until = std::min(spin, spin_for_ / shared_part);
+    if (idle_for < until) {
         phase_ = action::spin;
     } else if (without_offers_ == 0 && idle_for < spin + yield_for_ / (1 << halvings_)) {
         phase_ = action::yield;
-        if (offers_++ == 0) offered_ = now;
+        if (offers_++ == 0) {
+            offered_ = now;
+            if (switches_ < 0) switches_ = switches_of_thread_();
+        }
         last_offered_ = now;
     } else {
         phase_ = action::park;
@@ -37,6 +50,16 @@ RDMACORO_DECL void adaptive::offer_ended(time_point now) noexcept {
     if (next_without_offers_ < most_without) next_without_offers_ *= 2;
 }
 
+RDMACORO_DECL long involuntary_switches() noexcept {
+    rusage used{};
+    return ::getrusage(RUSAGE_THREAD, &used) == 0 ? used.ru_nivcsw : 0;
+}
+
+RDMACORO_DECL bool adaptive::was_switched() noexcept {
+    const long now = switches_of_thread_();
+    return std::exchange(switches_, now) != now;
+}
+
 RDMACORO_DECL void adaptive::progress() noexcept {
     if (phase_ != action::spin) {  // the spin was too short for this wait, or the wait too long for any
         const time_point now = time_->now();
@@ -46,8 +69,8 @@ RDMACORO_DECL void adaptive::progress() noexcept {
             --without_offers_;
         } else {
             // An offer that took long gave the core to a program that is not the peer.
-            offers_early_ =
-                phase_ == action::yield && offers_ <= few_offers && now - offered_ <= spin_for_ / soon_part;
+            const bool soon = offers_ <= few_offers && now - offered_ <= spin_for_ / soon_part;
+            offers_early_ = phase_ == action::yield && (soon || was_switched());
             if (offers_early_ && next_without_offers_ > fewest_without) next_without_offers_ /= 2;
         }
         if (waited > spin_for_) {
