@@ -16,8 +16,8 @@ RDMACORO_DECL task<> ring_allgather(collective& c) {
     const unsigned next = (c.rank() + 1) % size;
     const unsigned before = (c.rank() + size - 1) % size;
     for (unsigned step = 0; step + 1 < size; ++step) {
-        receive_step in(c, before, c.block((before + size - step) % size));
         send_step out(c, next, c.block((c.rank() + size - step) % size));
+        receive_step in(c, before, c.block((before + size - step) % size));
         co_await out;
         co_await in;
         c.check();
@@ -30,8 +30,8 @@ RDMACORO_DECL task<> doubling_allgather(collective& c) {
         const unsigned with = c.rank() ^ bit;
         const unsigned mine = c.rank() & ~(bit - 1);
         const unsigned theirs = with & ~(bit - 1);
-        receive_step in(c, with, c.blocks(theirs, theirs + bit - 1));
         send_step out(c, with, c.blocks(mine, mine + bit - 1));
+        receive_step in(c, with, c.blocks(theirs, theirs + bit - 1));
         co_await out;
         co_await in;
         c.check();
@@ -48,8 +48,8 @@ RDMACORO_DECL task<> bruck_allgather(collective& c) {
     copy_bytes(all.first(each), c.block(c.rank()));
     for (unsigned distance = 1; distance < size; distance *= 2) {
         const std::size_t count = std::min(distance, size - distance) * each;
-        receive_step in(c, (c.rank() + distance) % size, all.subspan(distance * each, count));
         send_step out(c, (c.rank() + size - distance) % size, all.first(count));
+        receive_step in(c, (c.rank() + distance) % size, all.subspan(distance * each, count));
         co_await out;
         co_await in;
         c.check();
@@ -119,8 +119,8 @@ RDMACORO_DECL task<> pairwise_alltoall(collective& c) {
     for (unsigned step = 1; step < size; ++step) {
         const unsigned to = power_of_two ? c.rank() ^ step : (c.rank() + step) % size;
         const unsigned from = power_of_two ? to : (c.rank() + size - step) % size;
-        receive_step in(c, from, c.block(from));
         send_step out(c, to, c.given(to));
+        receive_step in(c, from, c.block(from));
         co_await out;
         co_await in;
         c.check();
@@ -147,8 +147,8 @@ RDMACORO_DECL task<> bruck_alltoall(collective& c) {
             copy_bytes(packed.bytes().subspan(bytes, each), block_at(places, each, distance));
             bytes += each;
         }
-        receive_step in(c, (c.rank() + size - bit) % size, got.bytes().first(bytes));
         send_step out(c, (c.rank() + bit) % size, packed.bytes().first(bytes));
+        receive_step in(c, (c.rank() + size - bit) % size, got.bytes().first(bytes));
         co_await out;
         co_await in;
         c.check();

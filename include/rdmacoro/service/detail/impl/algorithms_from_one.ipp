@@ -15,8 +15,8 @@ namespace rdmacoro::detail {
 RDMACORO_DECL task<> dissemination_barrier(collective& c) {
     const unsigned size = c.size();
     for (unsigned distance = 1; distance < size; distance *= 2) {
-        receive_step in(c, (c.rank() + size - distance) % size, in_bytes());
         send_step out(c, (c.rank() + distance) % size, out_bytes());
+        receive_step in(c, (c.rank() + size - distance) % size, in_bytes());
         co_await out;
         co_await in;
         c.check();
@@ -164,8 +164,8 @@ RDMACORO_DECL task<> scatter_allgather_broadcast(collective& c) {
     for (unsigned step = 0; step + 1 < size; ++step) {
         const unsigned gives = (c.rank() + size - step) % size;
         const unsigned gets = (before + size - step) % size;
-        receive_step in(c, before, parts.of<in_bytes>(c.data(), gets, gets + 1));
         send_step out(c, next, parts.of<out_bytes>(c.data(), gives, gives + 1));
+        receive_step in(c, before, parts.of<in_bytes>(c.data(), gets, gets + 1));
         co_await out;
         co_await in;
         c.check();

@@ -32,8 +32,8 @@ RDMACORO_DECL task<> doubling_allreduce(collective& c) {
     }
     for (unsigned bit = 1; bit < fold.power; bit *= 2) {
         const unsigned with = fold.rank_of(fold.number ^ bit);
-        receive_step in(c, with, other);
         send_step out(c, with, mine);
+        receive_step in(c, with, other);
         co_await out;
         co_await in;
         c.check();
@@ -77,8 +77,8 @@ RDMACORO_DECL task<> rabenseifner_allreduce(collective& c) {
         const in_bytes keeps = parts.of<in_bytes>(mine, lower ? first : middle, lower ? middle : last);
         const in_bytes gives = parts.of<in_bytes>(mine, lower ? middle : first, lower ? last : middle);
         const in_bytes other = memory.bytes().first(keeps.size());
-        receive_step in(c, with, other);
         send_step out(c, with, gives);
+        receive_step in(c, with, other);
         co_await out;
         co_await in;
         c.check();
@@ -89,8 +89,8 @@ RDMACORO_DECL task<> rabenseifner_allreduce(collective& c) {
         const unsigned with = fold.rank_of(fold.number ^ bit);
         const bool lower = (fold.number & bit) == 0;
         const unsigned gets = lower ? last : first - bit;
-        receive_step in(c, with, parts.of<in_bytes>(mine, gets, gets + bit));
         send_step out(c, with, parts.of<out_bytes>(mine, first, last));
+        receive_step in(c, with, parts.of<in_bytes>(mine, gets, gets + bit));
         co_await out;
         co_await in;
         c.check();
@@ -114,8 +114,8 @@ inline task<> reduce_around(collective& c, element_parts parts, in_bytes mine) {
         const unsigned gets = (before + size - step) % size;
         const in_bytes into = parts.of<in_bytes>(mine, gets, gets + 1);
         const in_bytes other = memory.bytes().first(into.size());
-        receive_step in(c, before, other);
         send_step out(c, next, parts.of<out_bytes>(mine, gives, gives + 1));
+        receive_step in(c, before, other);
         co_await out;
         co_await in;
         c.check();
@@ -132,8 +132,8 @@ RDMACORO_DECL task<> ring_allreduce(collective& c) {
     for (unsigned step = 0; step + 1 < size; ++step) {
         const unsigned gives = (c.rank() + 1 + size - step) % size;
         const unsigned gets = (c.rank() + size - step) % size;
-        receive_step in(c, before, parts.of<in_bytes>(c.data(), gets, gets + 1));
         send_step out(c, next, parts.of<out_bytes>(c.data(), gives, gives + 1));
+        receive_step in(c, before, parts.of<in_bytes>(c.data(), gets, gets + 1));
         co_await out;
         co_await in;
         c.check();
@@ -184,8 +184,8 @@ RDMACORO_DECL task<> ring_reduce_scatter(collective& c) {
         const unsigned gets = (before + 2 * size - step - 1) % size;
         const out_bytes mine = c.given(gets);
         const in_bytes sum = into.first(mine.size());
-        receive_step in(c, before, sum);
         send_step out(c, next, held);
+        receive_step in(c, before, sum);
         co_await out;
         co_await in;
         c.check();
@@ -212,10 +212,10 @@ RDMACORO_DECL task<> halving_reduce_scatter(collective& c) {
         const in_bytes keeps = lower ? block_at(sums.bytes(), each, first, middle - first)
                                      : block_at(sums.bytes(), each, middle, last - middle);
         const in_bytes got = other.bytes().first(keeps.size());
-        receive_step in(c, with, got);
         send_step out(c, with,
                       lower ? block_at(sums.bytes(), each, middle, last - middle)
                             : block_at(sums.bytes(), each, first, middle - first));
+        receive_step in(c, with, got);
         co_await out;
         co_await in;
         c.check();
@@ -231,8 +231,8 @@ RDMACORO_DECL task<> pairwise_reduce_scatter(collective& c) {
     const collective::scratch memory = c.take_scratch(c.own().size());
     for (unsigned step = 1; step < size; ++step) {
         const unsigned to = (c.rank() + step) % size;
-        receive_step in(c, (c.rank() + size - step) % size, memory.bytes());
         send_step out(c, to, c.given(to));
+        receive_step in(c, (c.rank() + size - step) % size, memory.bytes());
         co_await out;
         co_await in;
         c.check();
