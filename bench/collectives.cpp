@@ -81,6 +81,9 @@ public:
         if (what == "alltoall") return g_.alltoall(wide_, wider_);
         throw usage_error("no operation is called " + what);
     }
+    /// Of as many bytes as the operations have.
+    [[nodiscard]] std::span<const std::byte> given() const { return std::as_bytes(std::span(in_)); }
+    [[nodiscard]] std::span<std::byte> taken() { return std::as_writable_bytes(std::span(out_)); }
     rc::task<> loop(const std::string& what, std::size_t count) {
         if (what == "started") {
             for (std::size_t n = 0; n < count; ++n) {
@@ -103,23 +106,21 @@ private:
 
 /// What the two ranks of a group can do at best: each sends the other a message, and receives one.
 template <class Peer>
-rc::task<> exchange(Peer& with, std::size_t bytes, std::size_t count) {
-    std::vector<std::byte> out(bytes);
-    std::vector<std::byte> in(bytes);
+rc::task<> exchange(Peer& with, std::span<const std::byte> out, std::span<std::byte> in, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n)
         static_cast<void>(co_await rc::when_all(with.send(out, 7), with.recv(in, 7)));
 }
 
 template <class T>
 rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type* other, std::string what,
-                   std::size_t bytes, std::size_t count) {
+                   std::size_t count) {
     if (what != "exchange") {
         co_await work.loop(what, count);
         co_return;
     }
     auto held = co_await other->connect();
     static_cast<void>(g);
-    rc::task<> run = other->visit([&](auto& end) { return exchange(end, bytes, count); });
+    rc::task<> run = other->visit([&](auto& end) { return exchange(end, work.given(), work.taken(), count); });
     co_await std::move(run);
 }
 
@@ -145,7 +146,7 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
                     for (count = 4;; count *= 4) {
                         co_await g.barrier();
                         const auto begin = steady::now();
-                        co_await loop_of<T>(g, work, &other, what, bytes, count);
+                        co_await loop_of<T>(g, work, &other, what, count);
                         double took = std::chrono::duration<double>(steady::now() - begin).count();
                         co_await g.broadcast(std::span(&took, 1), rc::root{0});
                         if (took < asked.seconds / 4) continue;
@@ -157,7 +158,7 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
                 }
                 co_await g.barrier();
                 const auto begin = steady::now();
-                co_await loop_of<T>(g, work, &other, what, bytes, count);
+                co_await loop_of<T>(g, work, &other, what, count);
                 const double took = std::chrono::duration<double, std::nano>(steady::now() - begin).count() /
                                     static_cast<double>(count);
                 std::vector<double> all(g.size());
