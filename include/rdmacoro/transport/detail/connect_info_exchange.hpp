@@ -67,6 +67,8 @@ public:
 
     /// Where this side's connect_info goes before the first step.
     [[nodiscard]] std::byte* own_connect_info() noexcept { return out_.data(); }
+    /// This side's connect_info goes out with the answer, and is filled in before.
+    void waits() noexcept { to_send_ = 0; }
     /// The socket is still being connected.
     void connects() noexcept { connecting_ = true; }
 
@@ -88,7 +90,7 @@ public:
     /// Sends the byte after the connect_info. False: as `step::failed`.
     [[nodiscard]] bool answer(int socket, std::byte what) noexcept {
         out_[InfoBytes] = what;
-        ++to_send_;
+        to_send_ = out_.size();
         if (send_more(socket)) return true;
         static_cast<void>(fail(errc::peer_lost, errno, "greet"));
         return false;
