@@ -44,12 +44,12 @@ void flood(ofi_world& w, std::vector<std::unique_ptr<linked>>& all) {
 }  // namespace
 
 TEST_CASE("links beyond what the provider takes receives for get fewer credits, and all that they send at a time arrives") {
-    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "udp", "sockets");
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "udp");
     CAPTURE(provider);
     ofi_world w(ofi_here(provider));
     std::vector<std::unique_ptr<linked>> all;
     std::uint32_t sum = 0;
-    for (std::size_t i = 0; i < 30; ++i) {
+    for (std::size_t i = 0; i < 36; ++i) {
         all.push_back(std::make_unique<linked>());
         w.link(all.back()->a, all.back()->b);
         CHECK(all.back()->a.link->credits() >= 4);

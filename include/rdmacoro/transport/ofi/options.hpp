@@ -25,7 +25,7 @@ struct ofi_options {
     std::string node;
 
     /// Messages that each peer may send before this side returns credits. From 8 to 1024. Where the provider does not keep
-    /// messages that find no receive (gni, cxi, efa, sockets, udp), the first links of a domain get a sixteenth of the
+    /// messages that find no receive (gni, cxi, efa, udp), the first links of a domain get a sixteenth of the
     /// provider's receives at most, later ones less, down to 8; when fewer are left, connections are refused.
     unsigned credits = 64;
     /// Receives that the provider is asked to take at a time, for the credits of all links. 0: its usual number, such as 512.

@@ -201,6 +201,7 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .data_progress = ofi_progress::automatic,
                                      .wait = ofi_wait::descriptor,
                                      .tells_address_by_ip = true,
+                                     .keeps_unexpected = true,
                                      .matches_from = ofi_profile::matches_never,
                                      .rendezvous_bytes = 196608};
 

@@ -204,6 +204,7 @@ RDMACORO_DECL unique_info device::ask() const {
     unique_info bare(::fi_allocinfo());
     if (bare != nullptr) {
         bare->fabric_attr->prov_name = ::strdup(std::string(profile_.provider).c_str());
+        bare->domain_attr->mr_mode = 0xffc;  // some answer only where what they require is offered
         fi_info* some = nullptr;
         const int none = ::fi_getinfo(spoken_version, nullptr, nullptr, 0, bare.get(), &some);
         const unique_info any(some);
