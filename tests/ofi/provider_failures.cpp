@@ -155,3 +155,25 @@ TEST_CASE("an injected message that fails is counted and ends its link, also whe
     w.until([&] { return d.sink.count == 2; });
     CHECK(w.client.counts().reopened + w.server.counts().reopened == 0);
 }
+
+TEST_CASE("an idle link sends a frame now and then, so that a peer that the provider does not reach any more is lost, though its host "
+          "answers otherwise") {
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
+    CAPTURE(provider);
+    ofi_options o = ofi_here(provider);
+    o.peer_timeout = std::chrono::seconds(2);
+    ofi_world w(o);
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    const std::uint64_t before = a.link->counts().control_frames;
+    const std::uint32_t credits = a.link->credits();
+    w.until([&] { return a.link->counts().control_frames >= before + 3; });
+    CHECK(a.link->credits() + 3 >= credits);
+    CHECK(a.sink.downs + b.sink.downs == 0);
+    const with_variable lost("RDMACORO_STAND_IN_LOSE_SENDS", "1");
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK((w.client.last_failure() + w.server.last_failure()).find("lost by the stand-in") != std::string::npos);
+}

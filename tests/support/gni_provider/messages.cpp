@@ -55,8 +55,10 @@ ssize_t send(endpoint& on, const envelope& message, std::uint64_t flags, bool si
         if (const int refused = check_data(message.data); refused != 0) return refused;
 
     const std::lock_guard lock(on.in->mutex);
-    if (silent && std::getenv("RDMACORO_STAND_IN_LOSE_INJECTS") != nullptr && on.transmits != nullptr) {
+    const char* const losing = silent ? "RDMACORO_STAND_IN_LOSE_INJECTS" : "RDMACORO_STAND_IN_LOSE_SENDS";
+    if (std::getenv(losing) != nullptr && on.transmits != nullptr) {
         fi_cq_err_entry error{};
+        error.op_context = silent ? nullptr : message.context;
         error.flags = FI_SEND | (message.tagged ? FI_TAGGED : FI_MSG);
         error.err = FI_EIO;
         error.prov_errno = lost_code;

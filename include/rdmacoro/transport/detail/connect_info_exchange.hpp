@@ -25,15 +25,17 @@ namespace rdmacoro::detail {
 /// or the step that failed: `errno` is the reason.
 [[nodiscard]] const char* listen_for_exchange(const inet_endpoint& at, unsigned queue, int& fd) noexcept;
 
-/// Calls `take(fd)` for the connections that wait at a listening socket; `take` must close the descriptor.
+/// Calls `take(fd)` for the connections that wait at a listening socket; `take` must close the descriptor. 0, or the number of the
+/// system's error where it could not have the next one.
 template <class Function>
-void accept_exchange(int listening, Function take) noexcept {
+int accept_exchange(int listening, Function take) noexcept {
     constexpr int most = 64;
     for (int n = 0; n < most; ++n) {
         const int fd = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) return;
+        if (fd < 0) return errno == EAGAIN ? 0 : errno;
         take(fd);
     }
+    return 0;
 }
 
 /// A socket that is being connected. -1: `refused` is the number of the error that refused it, or 0 where no socket

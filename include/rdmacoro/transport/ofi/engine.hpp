@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/detail/connection_table.hpp>
+#include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/poll_pace.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
@@ -96,6 +97,8 @@ public:
     /// Slots for one more link, whose peer gets so many credits. 0, or libfabric's negative number.
     [[nodiscard]] int hold_resources(std::uint32_t credits) noexcept;
     void release_resources(session& c) noexcept;
+    /// A link is open: idle ones send a frame now and then.
+    void begin_heartbeat() noexcept;
     /// False: the domain is broken, and `why_broken` is the reason.
     [[nodiscard]] bool has_endpoint() const noexcept { return !broken_; }
     /// For people: "read the completion queue: Queue has been overrun".
@@ -139,6 +142,7 @@ private:
     /// The next poll ends the endpoint and all links: step `what` failed with libfabric's number `failed`.
     void must_break(const char* what, long failed) noexcept;
     void break_down() noexcept;
+    void beat() noexcept;
     /// Closes the endpoint, or abandons it: links end. False: no other may be opened.
     [[nodiscard]] bool end_endpoint() noexcept;
     inline void slot_over(slot& s, std::size_t bytes, int error) noexcept;
@@ -188,6 +192,7 @@ private:
     intrusive_list<session, stalled_tag> stalled_;
     intrusive_list<session, matched_tag> matched_;  // sessions that leave matching to the provider
     intrusive_list<listening, listening_tag> listening_;
+    link_timer heartbeat_;
 };
 
 }  // namespace rdmacoro::detail::fabric

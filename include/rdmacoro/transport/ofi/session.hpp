@@ -160,6 +160,9 @@ public:
     void fail(errc why) noexcept;
     /// Frames that were injected may be lost: sends one more, with a completion.
     void doubt() noexcept;
+    /// A part of the time after which a silent host is dead has passed: a link that sent nothing since the last call sends a frame, whose
+    /// failure the provider reports. False: the link is not open.
+    bool beat() noexcept;
     /// The endpoint is closed: nothing that was posted is with the provider any more.
     void endpoint_gone() noexcept;
     /// Ends transfers for the peer in the region with this key that are not with the provider.
@@ -264,6 +267,7 @@ private:
     bool busy_ = false;  // the provider had no room
     bool probe_due_ = false;
     std::uint32_t proven_ = 0;  // frames that were sent when the last probe was
+    std::uint32_t beaten_ = 0;  // frames that were sent at the last beat
     std::uint32_t given_ = 0;   // credits of the peer
 
     // Receiving.

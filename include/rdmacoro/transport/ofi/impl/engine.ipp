@@ -34,7 +34,8 @@ RDMACORO_DECL engine::engine(scheduler& owner, const ofi_profile& profile, const
       slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
       receives_(slots_, options.spare_slots),
       scratch_(std::max(inject_limit_, frame_word_bytes)),
-      rests_(&owner.time() == &monotonic_clock::instance()) {
+      rests_(&owner.time() == &monotonic_clock::instance()),
+      heartbeat_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->beat(); }) {
     check_options();
     receives_.limit_posted(device_.most_receives());
     if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
@@ -340,6 +341,15 @@ RDMACORO_DECL void engine::release_resources(session& c) noexcept {
     if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
     receives_.remove_wanted(c.given_);
     slots_.unreserve(c.given_ + session::most_staged);
+}
+
+RDMACORO_COLD void engine::begin_heartbeat() noexcept {
+    if (!heartbeat_.queued()) heartbeat_.set(options_.peer_timeout / 4);
+}
+RDMACORO_COLD void engine::beat() noexcept {
+    bool any = false;
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) any |= c->beat();
+    if (any) begin_heartbeat();
 }
 
 RDMACORO_DECL ofi_counts engine::counts() noexcept {

@@ -18,6 +18,7 @@ namespace rdmacoro::detail::fabric {
 
 RDMACORO_COLD void session::become_ready() noexcept {
     phase_ = phase::ready;
+    engine_.begin_heartbeat();
     timer_.cancel();
     awaited_.end();
     mark_work();
@@ -127,7 +128,7 @@ RDMACORO_COLD void session::open_by(int fd, opener& waiter) noexcept {
     opener_ = &waiter;
     awaited_.begin();
     timer_.set(engine_.options().handshake_timeout);
-    const char* step = socket_.open(fd, peer_);
+    const char* step = socket_.open(fd, peer_, engine_.options().peer_timeout);
     if (step == nullptr) {
         // What this side gives a peer is decided when its connect_info shows that it is one.
         if (accepts_) {

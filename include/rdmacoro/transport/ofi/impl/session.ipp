@@ -164,6 +164,15 @@ RDMACORO_COLD void session::doubt() noexcept {
     probe_due_ = true;
     mark_work();
 }
+RDMACORO_COLD bool session::beat() noexcept {
+    if (phase_ != phase::ready || failure_) return phase_ == phase::opening;
+    // A peer that computes for long takes none of these frames: it is left half of its credits for messages.
+    if (std::exchange(beaten_, frames_out_) == frames_out_ && staged_ == 0 && window_.mostly_free()) {
+        probe_due_ = true;
+        mark_work();
+    }
+    return true;
+}
 /// A frame that returns credits, sent from a slot: the provider reports when that fails. The peer that receives it sees by its number
 /// whether a frame is missing.
 RDMACORO_COLD void session::send_probe() noexcept {
