@@ -161,7 +161,7 @@ TEST_CASE("an idle link sends a frame now and then, so that a peer that the prov
     const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
     CAPTURE(provider);
     ofi_options o = ofi_here(provider);
-    o.peer_timeout = std::chrono::seconds(2);
+    o.peer_timeout = std::chrono::seconds(1);
     ofi_world w(o);
     ofi_end a;
     ofi_end b;

@@ -53,8 +53,8 @@ struct ofi_options {
     duration handshake_timeout = std::chrono::seconds(10);
     /// A host that answers no probe of the connection that a link opened with for this long counts as dead: its links end with
     /// `errc::peer_lost`. At least two seconds. A peer that computes, or was stopped, is not silent: its kernel answers. A link over
-    /// which nothing came for half of this time sends a frame that returns credits, so that the provider, too, notices a peer
-    /// that it does not reach.
+    /// which this side sent nothing for between a half and the whole of this time sends a frame that returns credits, so that the
+    /// provider, too, notices a peer that it does not reach.
     duration peer_timeout = std::chrono::seconds(60);
     /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
     unsigned most_waiting = 256;

@@ -344,7 +344,7 @@ RDMACORO_DECL void engine::release_resources(session& c) noexcept {
 }
 
 RDMACORO_COLD void engine::begin_heartbeat() noexcept {
-    if (!heartbeat_.queued()) heartbeat_.set(options_.peer_timeout / 4);
+    if (!heartbeat_.queued()) heartbeat_.set(options_.peer_timeout / 2);
 }
 RDMACORO_COLD void engine::beat() noexcept {
     bool any = false;
