@@ -52,6 +52,7 @@
 #include <rdmacoro/transport/detail/impl/connect_info_exchange.ipp>
 #include <rdmacoro/transport/detail/impl/exchange_listener.ipp>
 #include <rdmacoro/transport/detail/impl/inet_address.ipp>
+#include <rdmacoro/transport/detail/impl/keepalive.ipp>
 #include <rdmacoro/transport/detail/impl/link_timer.ipp>
 #include <rdmacoro/transport/detail/impl/opening.ipp>
 #include <rdmacoro/transport/detail/impl/own_address.ipp>

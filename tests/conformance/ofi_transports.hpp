@@ -55,22 +55,27 @@ struct ofi_shm : ofi_tcp {
     }
 };
 
-/// The provider gni: real, or the stand-in, which FI_PROVIDER_PATH names. Without either it fails.
-struct ofi_gni : ofi_tcp {
+/// A provider for hardware: real, or the stand-in, which FI_PROVIDER_PATH names. Without either it fails.
+template <const ofi_profile& Profile>
+struct ofi_hardware : ofi_tcp {
     static std::unique_ptr<transport_type::domain> open(scheduler& on) {
-        ofi_options o = options_for("gni");
+        ofi_options o = options_for(Profile.provider.data());
         o.node.clear();
         o.get_bytes = static_cast<std::size_t>(-1);  // lists of the suite have a get and no put
         return std::make_unique<transport_type::domain>(on, o);
     }
 };
 
+using ofi_gni = ofi_hardware<provider::gni>;
+using ofi_cxi = ofi_hardware<provider::cxi>;
+using ofi_efa = ofi_hardware<provider::efa>;
+
 #if RDMACORO_OFI_MATCHED_SUITE
 // Not shm, whose matching works from libfabric 1.19 on.
-using every_ofi_transport = std::tuple<ofi_tcp, ofi_gni>;
+using every_ofi_transport = std::tuple<ofi_tcp, ofi_gni, ofi_cxi, ofi_efa>;
 using every_real_ofi_transport = std::tuple<ofi_tcp>;
 #else
-using every_ofi_transport = std::tuple<ofi_tcp, ofi_shm, ofi_gni>;
+using every_ofi_transport = std::tuple<ofi_tcp, ofi_shm, ofi_gni, ofi_cxi, ofi_efa>;
 /// What can lose a peer. Not the stand-in, which allocates in this process, and is made for rules. Not shm: the provider keeps locks in
 /// memory that the processes share, and a peer that is killed or stopped while it has one stops the others in their next call.
 using every_real_ofi_transport = std::tuple<ofi_tcp>;

@@ -3,6 +3,12 @@
 #include "objects.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <netinet/in.h>
+#include <unistd.h>
 
 namespace stand_in {
 
@@ -29,6 +35,7 @@ int close_endpoint(fid* object) {
     if (!close_would_crash(closing)) {
         if (const int result = fi_close(&closing.lower->fid); result != 0) return result;
     }
+    delist(closing);
     in.endpoints.erase(&closing);
     const auto reap = [&in](operation* left) {
         in.live.erase(left);
@@ -43,6 +50,7 @@ int close_endpoint(fid* object) {
 int bind_endpoint(fid* object, fid* bound, std::uint64_t flags) {
     endpoint& binding = endpoint_of(object);
     if (bound->fclass == FI_CLASS_CNTR) binding.counts = true;
+    if (bound->fclass == FI_CLASS_AV) binding.addresses = reinterpret_cast<fid_av*>(bound);
     if (bound->fclass != FI_CLASS_CQ) return fi_ep_bind(binding.lower, bound, flags);
     queue& to = static_cast<queue&>(*reinterpret_cast<fid_cq*>(bound));
     // Below everything completes; what the application did not ask for is not handed up.
@@ -86,7 +94,9 @@ int control_endpoint(fid* object, int command, void* argument) {
             return violated("ep_enable", FI_ENOCQ, "neither queue nor counter is bound for one direction");
         if (const int result = bind_unread(controlled, unbound); result != 0) return result;
     }
-    return fi_enable(controlled.lower);
+    const int result = fi_enable(controlled.lower);
+    if (result == 0) enlist(controlled);
+    return result;
 }
 
 ssize_t cancel(fid* object, void* context) {
@@ -196,6 +206,71 @@ int open_endpoint(fid_domain* object, fi_info* info, fid_ep** opened, void* cont
     return 0;
 }
 
+namespace {
+
+/// The endpoints of this process, of all stand-ins of this library, by address.
+struct endpoint_list {
+    std::mutex mutex;
+    std::map<std::string, endpoint*> all;
+    pid_t process = ::getpid();
+};
+endpoint_list& endpoints() {
+    static endpoint_list list;
+    return list;
+}
+
+/// An address without its padding.
+std::string name_of(const char* address, std::size_t bytes) {
+    sa_family_t family = 0;
+    if (bytes >= sizeof family) std::memcpy(&family, address, sizeof family);
+    return {address, family == AF_INET && bytes > 8 ? 8 : bytes};
+}
+
+/// With the list's lock. Nullptr: it is in another process.
+endpoint* find(const endpoint& from, fi_addr_t to) {
+    if (from.addresses == nullptr || endpoints().process != ::getpid()) return nullptr;
+    char address[256];
+    std::size_t bytes = sizeof address;
+    if (fi_av_lookup(from.addresses, to, address, &bytes) != 0 || bytes > sizeof address) return nullptr;
+    const auto found = endpoints().all.find(name_of(address, bytes));
+    return found != endpoints().all.end() ? found->second : nullptr;
+}
+
+}  // namespace
+
+void enlist(endpoint& enabled) {
+    char address[256];
+    std::size_t bytes = sizeof address;
+    if (fi_getname(&enabled.lower->fid, address, &bytes) != 0) return;
+    enabled.name = name_of(address, bytes);
+    const std::lock_guard lock(endpoints().mutex);
+    // A child process has the list of its parent, without the parent's endpoints.
+    if (std::exchange(endpoints().process, ::getpid()) != ::getpid()) endpoints().all.clear();
+    endpoints().all[enabled.name] = &enabled;
+}
+
+void delist(endpoint& closing) {
+    const std::lock_guard lock(endpoints().mutex);
+    const auto found = endpoints().all.find(closing.name);
+    if (found != endpoints().all.end() && found->second == &closing) endpoints().all.erase(found);
+}
+
+int count_message(endpoint& from, fi_addr_t to) {
+    const std::lock_guard lock(endpoints().mutex);
+    endpoint* const there = find(from, to);
+    if (there == nullptr) return 0;
+    const long before = there->under_way_to++;
+    if (before < static_cast<long>(there->most_receives)) return 0;
+    --there->under_way_to;
+    return violated("rx_size", FI_EIO, "%ld messages are under way to an endpoint that takes %zu receives",
+                    before + 1, there->most_receives);
+}
+
+void uncount_message(endpoint& from, fi_addr_t to) {
+    const std::lock_guard lock(endpoints().mutex);
+    if (endpoint* const there = find(from, to)) --there->under_way_to;
+}
+
 void endpoint::forget(operation* done) {
     under_way.erase(done->place);
     --(done->receives ? receiving : transmitting);
@@ -214,6 +289,7 @@ int begin(endpoint& on, const start_request& what, operation** begun) {
     made.wanted = what.wanted && (what.receives ? on.receives : on.transmits) != nullptr;
     made.multiple = false;
     made.claims = false;
+    made.tagged = false;
     made.reads = false;
     made.scattered_count = 0;
     made.place = on.under_way.insert(on.under_way.end(), &made);

@@ -3,6 +3,7 @@
 #include "objects.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace stand_in {
@@ -54,6 +55,16 @@ ssize_t send(endpoint& on, const envelope& message, std::uint64_t flags, bool si
         if (const int refused = check_data(message.data); refused != 0) return refused;
 
     const std::lock_guard lock(on.in->mutex);
+    const char* const losing = silent ? "RDMACORO_STAND_IN_LOSE_INJECTS" : "RDMACORO_STAND_IN_LOSE_SENDS";
+    if (std::getenv(losing) != nullptr && on.transmits != nullptr) {
+        fi_cq_err_entry error{};
+        error.op_context = silent ? nullptr : message.context;
+        error.flags = FI_SEND | (message.tagged ? FI_TAGGED : FI_MSG);
+        error.err = FI_EIO;
+        error.prov_errno = lost_code;
+        on.transmits->errors.push_back(error);
+        return 0;
+    }
     std::array<void*, most_pieces> descriptors{};
     if (!injects) {
         const int refused = check_local(*on.in, message.pieces, message.descriptors, message.count, FI_SEND,
@@ -64,6 +75,8 @@ ssize_t send(endpoint& on, const envelope& message, std::uint64_t flags, bool si
     const bool wanted = !silent && wants(on, flags, false);
     const int full = begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0}, &begun);
     if (full != 0) return full;
+    if (const int refused = message.tagged ? 0 : count_message(on, message.peer); refused != 0)
+        return end(begun, refused);
 
     const iovec* pieces = message.pieces;
     std::size_t count = message.count;
@@ -86,7 +99,9 @@ ssize_t send(endpoint& on, const envelope& message, std::uint64_t flags, bool si
         return end(begun, fi_tsendmsg(on.lower, &lower, lower_flags));
     }
     const fi_msg lower = plain_form(message, pieces, descriptors.data(), count, *begun);
-    return end(begun, fi_sendmsg(on.lower, &lower, lower_flags));
+    const ssize_t result = fi_sendmsg(on.lower, &lower, lower_flags);
+    if (result != 0) uncount_message(on, message.peer);
+    return end(begun, result);
 }
 
 ssize_t receive(endpoint& on, const envelope& message, std::uint64_t flags) {
@@ -113,6 +128,7 @@ ssize_t receive(endpoint& on, const envelope& message, std::uint64_t flags) {
         if (full != 0) return full;
         begun->claims = (flags & FI_PEEK) != 0 && (flags & FI_CLAIM) != 0;
         begun->multiple = (flags & FI_MULTI_RECV) != 0;
+        begun->tagged = message.tagged;
     }
     const iovec* pieces = message.pieces;
     std::size_t count = message.count;

@@ -11,6 +11,7 @@
 #include <rdma/fi_tagged.h>
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <list>
 #include <memory>
@@ -58,6 +59,7 @@ struct operation {
     bool wanted;    ///< the application gets a completion
     bool multiple;  ///< a buffer for many messages
     bool claims;    ///< found a message that it may receive later
+    bool tagged;    ///< of receives
     std::list<operation*>::iterator place;
 
     // What a one-sided operation that is held back needs.
@@ -114,12 +116,18 @@ struct finished {
     bool movable;  ///< among receives
 };
 
+/// The provider's own number, in an error entry, of an injected message that was lost because a test said so.
+inline constexpr int lost_code = 4711;
+
 struct queue : fid_cq {
     domain* in = nullptr;
     fid_cq* lower = nullptr;
     std::size_t entry_bytes = 0;
     bool waited_for = false;  ///< has a wait object: nothing is held back
     bool answered_nothing = false;
+    std::size_t entries_room = 0;  ///< completions that it has room for; 0: any number
+    bool overrun_wanted = false;   ///< the test asked for so few
+    bool overrun = false;
     std::vector<finished> held;
     std::deque<fi_cq_err_entry> errors;
 
@@ -148,6 +156,9 @@ struct endpoint : fid_ep {
     std::size_t most_receives = 0;
     std::size_t transmitting = 0;
     std::size_t receiving = 0;
+    fid_av* addresses = nullptr;        ///< the layer below's
+    std::string name;                   ///< its own address
+    std::atomic<long> under_way_to{0};  ///< untagged messages of this process for it that it has not received
     std::size_t bound_memories = 0;
     std::list<operation*> under_way;
     std::deque<operation*> held_back;             ///< not yet given to the layer below
@@ -184,6 +195,14 @@ struct start_request {
     bool wanted = true;
     bool fenced = false;
 };
+/// Counts an untagged message to that peer; the rule `rx_size`: an endpoint has room for as many as it takes receives. Sees the
+/// endpoints of this process alone. 0, or the error.
+[[nodiscard]] int count_message(endpoint& from, fi_addr_t to);
+void uncount_message(endpoint& from, fi_addr_t to);
+/// Endpoints are found by their names from now on, until they are closed.
+void enlist(endpoint& enabled);
+void delist(endpoint& closing);
+
 [[nodiscard]] int begin(endpoint& on, const start_request& what, operation** begun);
 [[nodiscard]] inline ssize_t end(operation* begun, ssize_t result) {
     if (result != 0) begun->owner->forget(begun);

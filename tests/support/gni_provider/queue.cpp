@@ -3,7 +3,9 @@
 #include "objects.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace stand_in {
 
@@ -75,8 +77,10 @@ std::size_t next_of(queue& in) {
 ssize_t read_from(fid_cq* object, void* into, std::size_t count, fi_addr_t* sources) {
     queue& in = queue_of(object);
     const std::lock_guard lock(in.in->mutex);
+    if (const char* error = std::getenv("RDMACORO_STAND_IN_CQ_ERROR")) return -std::atoi(error);
     in.fetch();
     if (!in.errors.empty()) return -FI_EAVAIL;
+    if (in.held.empty() && in.overrun) return -FI_EOVERRUN;
     if (in.held.empty() || count == 0) return in.held.empty() ? -FI_EAGAIN : 0;
     std::size_t give = std::min(count, in.held.size());
     const bool holds = !in.waited_for && in.in->asked.order != completion_order::kept;
@@ -133,6 +137,7 @@ ssize_t wait_and_read(fid_cq* object, void* into, std::size_t count, const void*
 int signal_readers(fid_cq* object) { return fi_cq_signal(queue_of(object).lower); }
 
 const char* error_text(fid_cq* object, int code, const void* data, char* into, std::size_t bytes) {
+    if (code == lost_code) return "lost by the stand-in";
     return fi_cq_strerror(queue_of(object).lower, code, data, into, bytes);
 }
 
@@ -191,7 +196,7 @@ void queue::fetch() {
     constexpr std::size_t at_once = 16;
     fi_cq_tagged_entry entries[at_once];
     fi_addr_t sources[at_once];
-    for (;;) {
+    while (!overrun) {
         const ssize_t count = fi_cq_readfrom(lower, entries, at_once, sources);
         if (count == -FI_EAVAIL) {
             fi_cq_err_entry error{};
@@ -200,6 +205,7 @@ void queue::fetch() {
             error.err_data_size = 0;
             auto* done = static_cast<operation*>(error.op_context);
             if (in->live.contains(done)) {
+                if (done->receives && !done->tagged && error.err != FI_ECANCELED) --done->owner->under_way_to;
                 error.op_context = settle(*done, true, error.flags).context;
                 errors.push_back(error);
             } else if (done == nullptr) {
@@ -213,6 +219,7 @@ void queue::fetch() {
             auto* done = static_cast<operation*>(one.entry.op_context);
             if (in->live.contains(done)) {
                 scatter(*done, one.entry.len);
+                if (done->receives && !done->tagged) --done->owner->under_way_to;
                 const told result = settle(*done, false, one.entry.flags);
                 if (!result.wanted) continue;
                 one.entry.op_context = result.context;
@@ -226,7 +233,9 @@ void queue::fetch() {
             } else {
                 continue;  // of an endpoint that is closed
             }
-            held.push_back(one);
+            if (entries_room != 0 && held.size() == entries_room && !std::exchange(overrun, true) && !overrun_wanted)
+                violated("cq_size", FI_EOVERRUN, "more than %zu completions were not read", entries_room);
+            if (!overrun) held.push_back(one);
         }
     }
 }
@@ -246,6 +255,11 @@ int open_queue(fid_domain* in, fi_cq_attr* attributes, fid_cq** opened, void* co
     made->in = &static_cast<domain&>(*in);
     made->entry_bytes = bytes_of(attributes->format);
     made->waited_for = attributes->wait_obj != FI_WAIT_NONE;
+    made->entries_room = attributes->size;
+    if (const char* few = std::getenv("RDMACORO_STAND_IN_CQ_SIZE")) {
+        made->entries_room = std::strtoull(few, nullptr, 0);
+        made->overrun_wanted = true;
+    }
     fi_cq_attr lower = *attributes;
     lower.format = FI_CQ_FORMAT_TAGGED;
     if (const int result = fi_cq_open(made->in->lower, &lower, &made->lower, nullptr); result != 0)

@@ -20,14 +20,17 @@ constexpr traits of(std::string_view name, bool real, bool puts_before_sends = f
 }
 
 constinit const erased::variant_of<ofi_tcp> over_ofi_tcp{of<ofi_tcp>("ofi_tcp", true, true)};
-// The stand-in allocates in this process, and is made for rules, not for speed.
+// The stand-ins allocate in this process, and are made for rules, not for speed.
 constinit const erased::variant_of<ofi_gni> over_ofi_gni{of<ofi_gni>("ofi_gni", false)};
+constinit const erased::variant_of<ofi_cxi> over_ofi_cxi{of<ofi_cxi>("ofi_cxi", false)};
+constinit const erased::variant_of<ofi_efa> over_ofi_efa{of<ofi_efa>("ofi_efa", false)};
 #if RDMACORO_OFI_MATCHED_SUITE
 // Not shm, whose matching works from libfabric 1.19 on.
-constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_gni};
+constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_gni, &over_ofi_cxi, &over_ofi_efa};
 #else
 constinit const erased::variant_of<ofi_shm> over_ofi_shm{of<ofi_shm>("ofi_shm", true)};
-constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_shm, &over_ofi_gni};
+constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_shm, &over_ofi_gni, &over_ofi_cxi,
+                                         &over_ofi_efa};
 #endif
 
 }  // namespace

@@ -132,7 +132,7 @@ TEST_CASE("connect_info are exchanged over TCP between the connecting and the ac
     descriptor server(-1);
     pollfd wanted{listening.fd, POLLIN, 0};
     REQUIRE(::poll(&wanted, 1, 5000) == 1);
-    detail::accept_exchange(listening.fd, [&](int fd) { server.fd = fd; });
+    CHECK(detail::accept_exchange(listening.fd, [&](int fd) { server.fd = fd; }) == 0);
     REQUIRE(server.fd >= 0);
     detail::set_exchange_options(server.fd);
     exchange here;

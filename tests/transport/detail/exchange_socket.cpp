@@ -3,11 +3,13 @@
 #include <rdmacoro/transport/detail/exchange_listener.hpp>
 
 #include "support/catch.hpp"
+#include "support/run.hpp"
 
 #include <cstring>
 #include <string>
 
 using namespace rdmacoro;
+using namespace rdmacoro::test;
 
 namespace {
 
@@ -66,7 +68,7 @@ static_assert(detail::exchanging_session<session>);
 struct two_sessions {
     explicit two_sessions(bool welcomes = true)
         : client(watching, "info one"), server(watching, "info two", welcomes) {
-        detail::exchange_listener listening(watching, this, [](void* self, int fd) noexcept {
+        detail::exchange_listener listening(on, watching, this, [](void* self, int fd) noexcept {
             static_cast<two_sessions*>(self)->server.open(fd);
         });
         REQUIRE(listening.listen(on_loopback(), 4) == nullptr);
@@ -85,6 +87,7 @@ struct two_sessions {
         REQUIRE(done());
     }
 
+    scheduler on{impatient{}};
     detail::polled_watcher watching;
     session client;
     session server;

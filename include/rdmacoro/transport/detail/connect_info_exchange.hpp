@@ -25,15 +25,17 @@ namespace rdmacoro::detail {
 /// or the step that failed: `errno` is the reason.
 [[nodiscard]] const char* listen_for_exchange(const inet_endpoint& at, unsigned queue, int& fd) noexcept;
 
-/// Calls `take(fd)` for the connections that wait at a listening socket; `take` must close the descriptor.
+/// Calls `take(fd)` for the connections that wait at a listening socket; `take` must close the descriptor. 0, or the number of the
+/// system's error where it could not have the next one.
 template <class Function>
-void accept_exchange(int listening, Function take) noexcept {
+int accept_exchange(int listening, Function take) noexcept {
     constexpr int most = 64;
     for (int n = 0; n < most; ++n) {
         const int fd = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) return;
+        if (fd < 0) return errno == EAGAIN ? 0 : errno;
         take(fd);
     }
+    return 0;
 }
 
 /// A socket that is being connected. -1: `refused` is the number of the error that refused it, or 0 where no socket
@@ -67,6 +69,8 @@ public:
 
     /// Where this side's connect_info goes before the first step.
     [[nodiscard]] std::byte* own_connect_info() noexcept { return out_.data(); }
+    /// This side's connect_info goes out with the answer, and is filled in before.
+    void waits() noexcept { to_send_ = 0; }
     /// The socket is still being connected.
     void connects() noexcept { connecting_ = true; }
 
@@ -88,7 +92,7 @@ public:
     /// Sends the byte after the connect_info. False: as `step::failed`.
     [[nodiscard]] bool answer(int socket, std::byte what) noexcept {
         out_[InfoBytes] = what;
-        ++to_send_;
+        to_send_ = out_.size();
         if (send_more(socket)) return true;
         static_cast<void>(fail(errc::peer_lost, errno, "greet"));
         return false;

@@ -3,16 +3,23 @@
 
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
+
+#include <chrono>
 
 namespace rdmacoro::detail {
 
-/// Hands each accepted descriptor to `came(owner, fd)`, which must close it.
+/// Hands each accepted descriptor to `came(owner, fd)`, which must close it. While this process or system has no descriptor for
+/// one more, connections wait in the kernel's queue, and the listener tries again after a pause.
 class exchange_listener : private fd_handler {
 public:
     using function = void (*)(void* owner, int fd) noexcept;
 
-    exchange_listener(polled_watcher& watching, void* owner, function came) noexcept;
+    /// How long it waits for a descriptor to be closed.
+    static constexpr duration pause = std::chrono::milliseconds(50);
+
+    exchange_listener(scheduler& by, polled_watcher& watching, void* owner, function came) noexcept;
     exchange_listener(const exchange_listener&) = delete;
     exchange_listener& operator=(const exchange_listener&) = delete;
     ~exchange_listener();
@@ -23,10 +30,14 @@ public:
     [[nodiscard]] inet_endpoint address() const noexcept { return inet_endpoint::local(socket_); }
 
 private:
+    void accept() noexcept;
+    void try_again() noexcept;
+
     polled_watcher& watching_;
     void* owner_;
     function came_;
     int socket_ = -1;
+    link_timer again_;
 };
 
 }  // namespace rdmacoro::detail

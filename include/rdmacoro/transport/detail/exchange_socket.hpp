@@ -4,9 +4,11 @@
 
 #include <rdmacoro/transport/detail/connect_info_exchange.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/detail/keepalive.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -44,11 +46,13 @@ public:
 
     /// Begins an exchange over `fd`, of a connection that is accepted or still being connected to `peer`, which is
     /// filled in where it is empty. Nullptr, or the step that failed: `errno` is the reason. The events are not watched
-    /// yet.
-    [[nodiscard]] const char* open(int fd, inet_endpoint& peer) noexcept {
+    /// yet. The socket of a host that vanishes ends within `peer_timeout`.
+    [[nodiscard]] const char* open(int fd, inet_endpoint& peer,
+                                   duration peer_timeout = std::chrono::seconds(60)) noexcept {
         socket_ = fd;
         if (fd < 0) return "open a socket";
         set_exchange_options(fd);
+        set_silence_limit(fd, peer_timeout);
         if (peer.bytes == 0) peer = inet_endpoint::peer(fd);
         exchange_.reset(new (std::nothrow) exchange_type);
         if (exchange_ != nullptr) return nullptr;

@@ -108,7 +108,7 @@ public:
     ~accept_queue() {
         while (incoming* one = accepting_.front()) forget(*one);
         while (incoming* one = ready_.front()) forget(*one);
-        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
+        end_waits();
     }
 
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
@@ -144,6 +144,10 @@ public:
         return made;
     }
 
+    /// Waiters get nullptr: no more connections come.
+    void end_waits() noexcept {
+        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
+    }
     /// `waiter` gets the next one.
     void wait(accept_waiter<Session>& waiter) noexcept { waiters_.push_back(waiter); }
 

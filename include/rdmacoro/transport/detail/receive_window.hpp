@@ -19,6 +19,8 @@ public:
 
     /// Frames that may be sent before the peer returns credits.
     [[nodiscard]] std::uint32_t credits() const noexcept { return credits_; }
+    /// Whether more than half of the frames that the peer gave credits for may be sent.
+    [[nodiscard]] bool mostly_free() const noexcept { return credits_ > most_credits_ / 2; }
     /// Precondition: `credits() != 0`.
     void spend() noexcept { --credits_; }
     /// The peer returns credits. False, and nothing done: it returns more than were spent.

@@ -6,6 +6,8 @@
 #include <rdmacoro/transport/detail/session_handle.hpp>
 #include <rdmacoro/transport/ofi/engine.hpp>
 
+#include <string>
+
 namespace rdmacoro {
 
 /// Two endpoints that know each other's addresses; becomes a link by `ofi<Profile>::link<Sink>(std::move(connection), sink)`.
@@ -18,6 +20,9 @@ public:
 namespace detail::fabric {
 
 [[nodiscard]] task<ofi_connection> connect(engine& by, inet_address address);
+
+/// Of a domain without an endpoint: "the domain is broken (read the completion queue: Queue has been overrun); open another".
+[[nodiscard]] std::string broken_text(const engine& by);
 
 }  // namespace detail::fabric
 }  // namespace rdmacoro

@@ -21,7 +21,8 @@ public:
     /// Buffers: none; the address is copied.
     /// Concurrency: any number at a time.
     /// Errors: `errc::address_invalid`, `errc::connection_refused`, `errc::timed_out`, `errc::version_mismatch`,
-    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources`.
+    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources` (also where the domain is broken, or the
+    ///     provider takes too few receives for one more link: the text says which).
     /// Cancellation: at any time.
     /// Example:
     ///     rdmacoro::ofi_connection made = co_await domain.connect("10.0.0.2:7471");
@@ -58,6 +59,9 @@ public:
 
     /// For people: "tcp;ofi_rxm on eth0 at fi_sockaddr_in://10.0.0.1:4711, inject 64".
     [[nodiscard]] std::string describe();
+    /// The last failure that the provider reported for this domain, in its words: of an operation, or what broke the domain. Empty:
+    /// none. A link that ended with `errc::peer_lost` may have ended for it.
+    [[nodiscard]] std::string last_failure() const { return engine_.last_failure(); }
     /// The profile that the domain was opened with: for `provider::any`, the chosen one.
     [[nodiscard]] const ofi_profile& profile() noexcept { return engine_.device().profile(); }
 

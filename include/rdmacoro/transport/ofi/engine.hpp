@@ -4,18 +4,29 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/detail/connection_table.hpp>
+#include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/poll_pace.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/matched.hpp>
 #include <rdmacoro/transport/ofi/session.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace rdmacoro::detail::fabric {
+
+struct listening_tag;
+
+/// A listener as its engine knows it.
+struct listening : list_node<listening_tag> {
+    using function = void (*)(listening& self) noexcept;
+    function domain_broke = nullptr;  // called once
+};
 
 /// Polls the provider and hands each completion to its session.
 class engine final : public region_owner {
@@ -81,11 +92,26 @@ public:
     void taken_back() noexcept { --given_; }
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
     [[nodiscard]] session* make_session() noexcept;
-    /// Slots for one more link. 0, or libfabric's negative number.
-    [[nodiscard]] int hold_resources() noexcept;
+    /// Credits for the peer of one more link, out of the receives that the provider takes. 0: too few are left.
+    [[nodiscard]] std::uint32_t credits_for_one() const noexcept;
+    /// Slots for one more link, whose peer gets so many credits. 0, or libfabric's negative number.
+    [[nodiscard]] int hold_resources(std::uint32_t credits) noexcept;
     void release_resources(session& c) noexcept;
-    /// False: the endpoint was closed, and no other could be opened.
+    /// A link is open: idle ones send a frame now and then.
+    void begin_heartbeat() noexcept;
+    /// False: the domain is broken, and `why_broken` is the reason.
     [[nodiscard]] bool has_endpoint() const noexcept { return !broken_; }
+    /// For people: "read the completion queue: Queue has been overrun".
+    [[nodiscard]] std::string why_broken() const;
+    void listens(listening& l) noexcept { listening_.push_back(l); }
+    /// The last failure that the provider reported, in its words; empty: none.
+    [[nodiscard]] const char* last_failure() const noexcept { return last_failure_.data(); }
+    /// The provider reported a failure in an error entry, or as the answer of a call.
+    void note_failure(fid_cq& queue, const fi_cq_err_entry& entry) noexcept;
+    void note_failure(const char* step, long failed) noexcept;
+    /// An injected message was not sent, and the provider does not say by which link: each that has sent anything sends one frame more,
+    /// with a completion. A peer that misses a frame before it ends the link.
+    void inject_failed() noexcept;
     /// The slot of a frame that was consumed.
     inline void recycle(slot& s) noexcept;
     void work(session& c) noexcept { work_.push_back(c); }
@@ -111,7 +137,14 @@ private:
         pace_.posted();
     }
     inline void dispatch(const fi_cq_msg_entry& entry) noexcept;
-    void dispatch_error() noexcept;
+    /// False: there is no error entry.
+    [[nodiscard]] bool dispatch_error() noexcept;
+    /// The next poll ends the endpoint and all links: step `what` failed with libfabric's number `failed`.
+    void must_break(const char* what, long failed) noexcept;
+    void break_down() noexcept;
+    void beat() noexcept;
+    /// Closes the endpoint, or abandons it: links end. False: no other may be opened.
+    [[nodiscard]] bool end_endpoint() noexcept;
     inline void slot_over(slot& s, std::size_t bytes, int error) noexcept;
     void post_receives() noexcept;
     [[nodiscard]] unsigned progress_matched() noexcept;
@@ -143,6 +176,10 @@ private:
     fd_handler completions_;  // only wakes
     key_source numbers_;
     bool broken_ = false;  // there is no endpoint
+    bool breaks_ = false;  // there will be none from the next poll on
+    const char* broken_step_ = "";
+    long broken_by_ = 0;  // libfabric's number; 0: none
+    std::array<char, 192> last_failure_{};
 
     bool rests_;  // the scheduler's time goes on by itself
     poll_pace pace_;
@@ -154,6 +191,8 @@ private:
     intrusive_list<session, work_tag> work_;
     intrusive_list<session, stalled_tag> stalled_;
     intrusive_list<session, matched_tag> matched_;  // sessions that leave matching to the provider
+    intrusive_list<listening, listening_tag> listening_;
+    link_timer heartbeat_;
 };
 
 }  // namespace rdmacoro::detail::fabric

@@ -160,6 +160,7 @@ enum class verdict : std::uint8_t {
     other_host,      ///< the provider reaches this host only
     bad_address,     ///< not an address of the provider
     no_room,
+    no_receives,  ///< the provider takes too few receives for one more link
 };
 
 /// One side's endpoint and link, sent over the socket that the link opens with.

@@ -17,14 +17,18 @@ namespace detail::fabric {
 using accept_queue_type = accept_queue<engine, session, opening_outcome>;
 
 /// The listening socket and the accept queue.
-class listen_state final {
+class listen_state final : private listening {
 public:
     /// Throws an error; its text names the address.
     listen_state(engine& of, const inet_address& address, const inet_endpoint& at);
+    listen_state(const listen_state&) = delete;
+    listen_state& operator=(const listen_state&) = delete;
+    ~listen_state() { static_cast<list_node<listening_tag>&>(*this).unlink(); }
 
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] accept_queue_type& accepted() noexcept { return accepted_; }
     [[nodiscard]] std::string_view scheme() const noexcept { return engine_.scheme(); }
+    [[nodiscard]] engine& of() const noexcept { return engine_; }
 
 private:
     [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why);
@@ -53,7 +57,7 @@ public:
     /// Completes: when a client has connected. A client that violates the protocol is dropped and not returned.
     /// Buffers: none.
     /// Concurrency: any number at a time; they are served in order.
-    /// Errors: `errc::closed` when the listener is destroyed.
+    /// Errors: `errc::closed` when the listener is destroyed; `errc::no_resources` when the domain is broken: the text says by what.
     /// Cancellation: at any time; the next client waits for the next call.
     /// Example:
     ///     rdmacoro::ofi_connection made = co_await listening.accept();

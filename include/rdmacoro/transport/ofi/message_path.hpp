@@ -178,7 +178,8 @@ inline unsigned session::serve(unsigned budget) noexcept {
 // ---- the engine polls
 
 inline unsigned engine::progress() noexcept {
-    if (broken_) [[unlikely]] {
+    if (broken_ || breaks_) [[unlikely]] {
+        if (!broken_) break_down();
         ++empty_polls_;  // nothing arrives any more: links end
         return 0;
     }
@@ -192,10 +193,11 @@ inline unsigned engine::progress() noexcept {
             for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i) dispatch(entries[i]);
             came += static_cast<unsigned>(got);
             if (got == static_cast<ssize_t>(batch)) continue;
-        } else if (got == -FI_EAVAIL) {
-            dispatch_error();
+        } else if (got == -FI_EAVAIL && dispatch_error()) {
             ++came;
             continue;
+        } else if (got < 0 && got != -FI_EAGAIN && got != -FI_EAVAIL) [[unlikely]] {
+            must_break("read the completion queue", got);
         }
         ++empty_polls_;
         break;

@@ -24,8 +24,12 @@ struct ofi_options {
     /// value of `RDMACORO_OFI_NODE`, and without it that of the provider's first interface.
     std::string node;
 
-    /// Messages that each peer may send before this side returns credits. From 8 to 1024.
+    /// Messages that each peer may send before this side returns credits. From 8 to 1024. Where the provider does not keep
+    /// messages that find no receive (gni, cxi, efa, udp), the first links of a domain get a sixteenth of the
+    /// provider's receives at most, later ones less, down to 8; when fewer are left, connections are refused.
     unsigned credits = 64;
+    /// Receives that the provider is asked to take at a time, for the credits of all links. 0: its usual number, such as 512.
+    std::size_t receives = 0;
     /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's,
     /// which is also the least. Up to 1 MiB; over `tcp` of libfabric before 1.18 up to 16 KiB.
     std::size_t slot_bytes = 0;
@@ -47,6 +51,11 @@ struct ofi_options {
 
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
+    /// A host that answers no probe of the connection that a link opened with for this long counts as dead: its links end with
+    /// `errc::peer_lost`. At least two seconds. A peer that computes, or was stopped, is not silent: its kernel answers. A link over
+    /// which this side sent nothing for between a half and the whole of this time sends a frame that returns credits, so that the
+    /// provider, too, notices a peer that it does not reach.
+    duration peer_timeout = std::chrono::seconds(60);
     /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
@@ -82,6 +91,8 @@ struct ofi_counts {
     std::uint64_t receive_posts = 0;  ///< only a domain's count
     std::uint64_t polls = 0;          ///< calls that asked for completions; only a domain's count
     std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
+    /// Messages that left without a completion, and then failed; only a domain's count. Their link ends.
+    std::uint64_t failed_injects = 0;
     std::uint64_t reopened = 0;       ///< endpoints closed to get memory back; only a domain's count
     /// Endpoints of these that were left open, and never polled again, because this libfabric would not survive closing them while a
     /// get is under way; only a domain's count, and at most `most_abandoned`.
@@ -105,6 +116,7 @@ struct ofi_counts {
         receive_posts += other.receive_posts;
         polls += other.polls;
         strangers += other.strangers;
+        failed_injects += other.failed_injects;
         reopened += other.reopened;
         abandoned += other.abandoned;
         return *this;

@@ -79,6 +79,8 @@ struct ofi_profile {
     bool same_host = false;            ///< both ends are on one host
     bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
 
+    /// Messages that find no receive wait in memory that grows; where they do not, each credit needs a receive.
+    bool keeps_unexpected = false;
     bool sends_may_wait =
         false;  ///< a message that is not injected may stay with its sender until it is matched
     /// Version of libfabric, as `FI_VERSION` makes it, from which the provider's matching can be relied on.
@@ -155,6 +157,7 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .access_ends_with = ofi_access::connection,
                                    .offloaded = true,
                                    .tells_address_by_ip = true,
+                                   .keeps_unexpected = true,
                                    .rendezvous_bytes = 0};
 
 /// Any network that speaks TCP. Before libfabric 1.18 the provider frees a get twice if the get's data is arriving when
@@ -168,6 +171,7 @@ inline constexpr ofi_profile tcp{.scheme = "ofi+tcp",
                                  .wait = ofi_wait::descriptor,
                                  .access_ends_with = ofi_access::connection,
                                  .tells_address_by_ip = true,
+                                 .keeps_unexpected = true,
                                  .closes_amid_gets_from = 1u << 16 | 18,
                                  .rendezvous_bytes = 20480};
 
@@ -182,6 +186,7 @@ inline constexpr ofi_profile shm{.scheme = "ofi+shm",
                                  .one_sided = ofi_one_sided::served,
                                  .atomics = false,
                                  .same_host = true,
+                                 .keeps_unexpected = true,
                                  .sends_may_wait = true,
                                  .matches_from = 1u << 16 | 19,
                                  .rendezvous_bytes = 0};
@@ -196,6 +201,7 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .data_progress = ofi_progress::automatic,
                                      .wait = ofi_wait::descriptor,
                                      .tells_address_by_ip = true,
+                                     .keeps_unexpected = true,
                                      .matches_from = ofi_profile::matches_never,
                                      .rendezvous_bytes = 196608};
 

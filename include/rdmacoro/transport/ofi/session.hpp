@@ -158,6 +158,11 @@ public:
     void pump() noexcept;
     inline void slot_sent(int error) noexcept;
     void fail(errc why) noexcept;
+    /// Frames that were injected may be lost: sends one more, with a completion.
+    void doubt() noexcept;
+    /// A part of the time after which a silent host is dead has passed: a link that sent nothing since the last call sends a frame, whose
+    /// failure the provider reports. False: the link is not open.
+    bool beat() noexcept;
     /// The endpoint is closed: nothing that was posted is with the provider any more.
     void endpoint_gone() noexcept;
     /// Ends transfers for the peer in the region with this key that are not with the provider.
@@ -193,6 +198,7 @@ private:
     [[nodiscard]] inline bool can_send_control() const noexcept;
     [[nodiscard]] bool send_control(frame_kind kind, std::span<const std::byte> rest = {}) noexcept;
     void send_owed_control() noexcept;
+    void send_probe() noexcept;
     inline void mark_work() noexcept;
     void stall() noexcept;
 
@@ -237,6 +243,7 @@ private:
     void fail_opening(const opening_outcome& how) noexcept;
     void become_ready() noexcept;
     void greet() noexcept;
+    [[nodiscard]] verdict hold_resources() noexcept;
     [[nodiscard]] connect_info own_connect_info() const noexcept;
     [[nodiscard]] verdict check_connect_info(const connect_info& theirs) noexcept;
     void set_capabilities(std::size_t peer_slot_bytes) noexcept;
@@ -258,6 +265,10 @@ private:
     std::size_t staged_ = 0;  // slots of this link that are being sent
     bool want_writable_ = false;
     bool busy_ = false;  // the provider had no room
+    bool probe_due_ = false;
+    std::uint32_t proven_ = 0;  // frames that were sent when the last probe was
+    std::uint32_t beaten_ = 0;  // frames that were sent at the last beat
+    std::uint32_t given_ = 0;   // credits of the peer
 
     // Receiving.
     inbox<slot, frame_word_bytes> inbox_;

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/timer.hpp>
+#include <rdmacoro/transport/detail/keepalive.hpp>
 
 #include <cstdint>
 
@@ -16,9 +17,6 @@ namespace rdmacoro::detail {
 
 class tcp_session;
 struct tcp_sent_tag;
-
-/// Sets the kernel's probes of an idle connection: a host that answers none for `limit` is dead.
-RDMACORO_DECL void set_keepalive(int fd, duration limit) noexcept;
 
 /// Watches the links that data was sent over, until it is acknowledged. A link ends with `errc::peer_lost` when its peer's
 /// kernel has acknowledged nothing for `limit`, and answers no probe of a closed window either. A closed window alone, of

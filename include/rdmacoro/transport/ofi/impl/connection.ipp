@@ -22,9 +22,14 @@ namespace rdmacoro::detail::fabric {
         case verdict::bad_address: return "one side's address is none to the other's provider " + own;
         case verdict::welcome:
         case verdict::other_version:
-        case verdict::no_room: break;
+        case verdict::no_room:
+        case verdict::no_receives: break;
     }
     return "the listener says no";
+}
+
+RDMACORO_COLD std::string broken_text(const engine& by) {
+    return "the domain is broken (" + by.why_broken() + "); open another";
 }
 
 /// The error's text names the address and the remedy.
@@ -44,6 +49,11 @@ namespace rdmacoro::detail::fabric {
             throw error(how.code, where + "the listener speaks another version; build both of one release");
         case errc::protocol_violation: throw error(how.code, where + "something else listens there");
         case errc::no_resources:
+            if (!by.has_endpoint()) throw error(how.code, where + broken_text(by));
+            if (how.answer == verdict::no_receives)
+                throw error(how.code, where + "as many links as the provider takes receives for, there or here (this side: " +
+                                          std::to_string(by.device().most_receives()) +
+                                          "); options with fewer credits, or more receives, allow more; or open more domains");
             throw error(how.code,
                         where +
                             "no room for one more link here or there; options with fewer credits or "

@@ -183,6 +183,7 @@ RDMACORO_DECL std::string device::node() const {
 
 RDMACORO_DECL unique_info device::ask() const {
     const unique_info hints = hints_of(profile_);
+    hints->rx_attr->size = options_.receives;
     if (!options_.fabric.empty()) hints->fabric_attr->name = ::strdup(options_.fabric.c_str());
     if (!options_.domain.empty()) hints->domain_attr->name = ::strdup(options_.domain.c_str());
     const std::string node = this->node();
@@ -203,6 +204,7 @@ RDMACORO_DECL unique_info device::ask() const {
     unique_info bare(::fi_allocinfo());
     if (bare != nullptr) {
         bare->fabric_attr->prov_name = ::strdup(std::string(profile_.provider).c_str());
+        bare->domain_attr->mr_mode = 0xffc;  // some answer only where what they require is offered
         fi_info* some = nullptr;
         const int none = ::fi_getinfo(spoken_version, nullptr, nullptr, 0, bare.get(), &some);
         const unique_info any(some);
@@ -238,6 +240,9 @@ RDMACORO_DECL std::string device::why_not(const fi_info& hints, const std::strin
         return failed == 0;
     };
     const std::string prefix(profile_.provider);
+    if (options_.receives != 0 && answers([](fi_info& h) { h.rx_attr->size = 0; }, node))
+        return prefix + ": rx_attr.size: options ask for " + std::to_string(options_.receives) +
+               " receives, the provider takes fewer";
     if (!node.empty() && answers([](fi_info&) {}, std::string()))
         return prefix + ": node \"" + node + "\" is no address of an interface that it uses";
     const auto without = [&](char*& text) { std::free(std::exchange(text, nullptr)); };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 #include <sys/epoll.h>
@@ -33,7 +34,8 @@ RDMACORO_DECL engine::engine(scheduler& owner, const ofi_profile& profile, const
       slots_(memory_, options.slot_bytes != 0 ? options.slot_bytes : device_.profile().slot_bytes),
       receives_(slots_, options.spare_slots),
       scratch_(std::max(inject_limit_, frame_word_bytes)),
-      rests_(&owner.time() == &monotonic_clock::instance()) {
+      rests_(&owner.time() == &monotonic_clock::instance()),
+      heartbeat_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->beat(); }) {
     check_options();
     receives_.limit_posted(device_.most_receives());
     if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
@@ -119,25 +121,76 @@ RDMACORO_DECL void engine::pump_stalled() noexcept {
     while (session* c = turn.pop_front()) c->pump();
 }
 
-RDMACORO_DECL void engine::dispatch_error() noexcept {
+RDMACORO_DECL bool engine::dispatch_error() noexcept {
     fi_cq_err_entry entry{};
-    if (::fi_cq_readerr(device_.queue(), &entry, 0) <= 0) return;
+    const ssize_t got = ::fi_cq_readerr(device_.queue(), &entry, 0);
+    if (got <= 0) {
+        if (got < 0 && got != -FI_EAGAIN) must_break("read the completion queue's errors", got);
+        return false;
+    }
+    if (entry.err != FI_ECANCELED) note_failure(*device_.queue(), entry);
     auto* const about = static_cast<operation*>(entry.op_context);
-    // An injected message that did not arrive: its link is unknown, but the peer notices the gap in the frames' numbers.
-    if (about == nullptr) return;
     const int error = entry.err != 0 ? entry.err : FI_EIO;
-    if (about->what == operation::kind::slot) return slot_over(static_cast<slot&>(*about), 0, error);
-    auto& t = static_cast<transfer&>(*about);
-    t.owner->piece_over(t, error);
+    if (about == nullptr) {
+        inject_failed();
+    } else if (about->what == operation::kind::slot) {
+        slot_over(static_cast<slot&>(*about), 0, error);
+    } else {
+        auto& t = static_cast<transfer&>(*about);
+        t.owner->piece_over(t, error);
+    }
+    return true;
+}
+
+// ---- failures
+
+RDMACORO_COLD void engine::note_failure(fid_cq& queue, const fi_cq_err_entry& entry) noexcept {
+    std::array<char, 128> words{};
+    const char* const text = ::fi_cq_strerror(&queue, entry.prov_errno, entry.err_data, words.data(), words.size());
+    std::snprintf(last_failure_.data(), last_failure_.size(), "%s (%s)", ::fi_strerror(entry.err),
+                  text != nullptr ? text : "no more");
+}
+RDMACORO_COLD void engine::note_failure(const char* step, long failed) noexcept {
+    std::snprintf(last_failure_.data(), last_failure_.size(), "%s: %s", step,
+                  ::fi_strerror(static_cast<int>(-failed)));
+}
+
+RDMACORO_COLD void engine::inject_failed() noexcept {
+    ++table_.closed_totals().failed_injects;
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) c->doubt();
+}
+
+RDMACORO_COLD std::string engine::why_broken() const {
+    std::string text = broken_step_;
+    if (broken_by_ != 0) text += ": " + text_of(broken_by_);
+    return text;
+}
+
+RDMACORO_COLD void engine::must_break(const char* what, long failed) noexcept {
+    if (breaks_) return;
+    breaks_ = true;
+    broken_step_ = what;
+    broken_by_ = failed;
+    note_failure(what, failed);
+}
+
+/// Links end, and so do waiting accepts; `why_broken` is in the texts of later connects and accepts.
+RDMACORO_COLD void engine::break_down() noexcept {
+    static_cast<void>(end_endpoint());
+    broken_ = true;
+    while (listening* l = listening_.pop_front()) l->domain_broke(*l);
 }
 
 /// Posts as many receives as there are credits for, and the provider takes; further frames wait inside the provider, which
 /// guarantees that none is lost (FI_RM_ENABLED).
 RDMACORO_DECL void engine::post_receives() noexcept {
-    while (slot* s = receives_.next_to_post()) {
-        if (::fi_recv(device_.endpoint(), s->data, slots_.slot_bytes(), s->descriptor, FI_ADDR_UNSPEC,
-                      &s->scratch) != 0)
+    while (slot* s = breaks_ ? nullptr : receives_.next_to_post()) {
+        const ssize_t failed = ::fi_recv(device_.endpoint(), s->data, slots_.slot_bytes(), s->descriptor,
+                                         FI_ADDR_UNSPEC, &s->scratch);
+        if (failed != 0) {
+            if (!is_busy(failed) && failed != -FI_ENOMEM) must_break("post a receive", failed);
             return receives_.not_posted(*s);
+        }
         s->now = slot::use::posted;
         ++table_.closed_totals().receive_posts;
     }
@@ -217,8 +270,23 @@ RDMACORO_DECL bool engine::gets() noexcept {
 
 RDMACORO_DECL void engine::reopen_endpoint() noexcept {
     if (broken_) return;
+    ++table_.closed_totals().reopened;
+    const bool usable = end_endpoint();
+    if (!usable) {
+        must_break("too many endpoints were left open amid gets", 0);
+    } else if (const device::opened how = device_.open_endpoint(); how.failed != 0) {
+        must_break(how.step, how.failed);
+    } else if (const int failed = slots_.register_again(); failed != 0) {
+        must_break("register the slots with another endpoint", failed);
+    } else if (!watch_completions()) {
+        must_break("watch the completion queue", -errno);
+    }
+    if (breaks_) return break_down();
+    post_receives();
+}
+
+RDMACORO_DECL bool engine::end_endpoint() noexcept {
     ofi_counts& totals = table_.closed_totals();
-    ++totals.reopened;
     watching_.unwatch(completions_);
     unbind();
     bool usable = true;
@@ -241,29 +309,47 @@ RDMACORO_DECL void engine::reopen_endpoint() noexcept {
         c->fail(errc::peer_lost);
         c->endpoint_gone();
     }
-    broken_ = !usable || device_.open_endpoint().failed != 0 || slots_.register_again() != 0 ||
-              !watch_completions();
-    if (!broken_) post_receives();
+    return usable;
 }
 
 // ---- connections
 
 RDMACORO_DECL session* engine::make_session() noexcept {
-    if (broken_) return nullptr;
+    if (broken_ || breaks_) return nullptr;
     return table_.make([this](std::uint32_t place) { return new session(*this, numbers_.next(place)); });
 }
 
-RDMACORO_DECL int engine::hold_resources() noexcept {
-    if (const int failed = slots_.reserve(options_.credits + session::most_staged); failed != 0)
-        return failed;
-    receives_.add_wanted(options_.credits);
+/// A provider that does not keep what finds no receive must have one for each credit. The first links get a sixteenth each of what is
+/// left, at most what the options say, and later ones less.
+RDMACORO_DECL std::uint32_t engine::credits_for_one() const noexcept {
+    constexpr std::size_t part = 16;
+    const std::size_t most = options_.credits;
+    if (device_.profile().keeps_unexpected) return options_.credits;
+    const std::size_t given = receives_.wanted();
+    const std::size_t left = device_.most_receives() > given ? device_.most_receives() - given : 0;
+    if (left < connect_info::least_credits) return 0;
+    return static_cast<std::uint32_t>(std::clamp<std::size_t>(left / part, connect_info::least_credits, most));
+}
+
+RDMACORO_DECL int engine::hold_resources(std::uint32_t credits) noexcept {
+    if (const int failed = slots_.reserve(credits + session::most_staged); failed != 0) return failed;
+    receives_.add_wanted(credits);
     if (!broken_) post_receives();
     return 0;
 }
 RDMACORO_DECL void engine::release_resources(session& c) noexcept {
     if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
-    receives_.remove_wanted(options_.credits);
-    slots_.unreserve(options_.credits + session::most_staged);
+    receives_.remove_wanted(c.given_);
+    slots_.unreserve(c.given_ + session::most_staged);
+}
+
+RDMACORO_COLD void engine::begin_heartbeat() noexcept {
+    if (!heartbeat_.queued()) heartbeat_.set(options_.peer_timeout / 2);
+}
+RDMACORO_COLD void engine::beat() noexcept {
+    bool any = false;
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) any |= c->beat();
+    if (any) begin_heartbeat();
 }
 
 RDMACORO_DECL ofi_counts engine::counts() noexcept {

@@ -12,10 +12,13 @@
 #include <cstring>
 #include <utility>
 
+#include <unistd.h>
+
 namespace rdmacoro::detail::fabric {
 
 RDMACORO_COLD void session::become_ready() noexcept {
     phase_ = phase::ready;
+    engine_.begin_heartbeat();
     timer_.cancel();
     awaited_.end();
     mark_work();
@@ -34,7 +37,7 @@ RDMACORO_COLD connect_info session::own_connect_info() const noexcept {
     device& d = engine_.device();
     connect_info own;
     own.slot_bytes = static_cast<std::uint32_t>(engine_.slots().slot_bytes());
-    own.credits = engine_.options().credits;
+    own.credits = std::max(given_, connect_info::least_credits);
     own.flags = engine_.serves() ? connect_info::served : 0;
     own.address_format = d.address_format();
     own.link = number_;
@@ -54,15 +57,25 @@ RDMACORO_COLD verdict session::check_connect_info(const connect_info& theirs) no
     own.host = engine_.host();
     if (const verdict how = fabric::judge(theirs, own); how != verdict::welcome) return how;
     if (!d.insert(theirs.address.data(), theirs.address_bytes, to_)) return verdict::bad_address;
-    if (engine_.hold_resources() != 0) {
-        d.release(to_);
-        return verdict::no_room;
+    if (accepts_) {
+        if (const verdict how = hold_resources(); how != verdict::welcome) {
+            d.release(std::exchange(to_, FI_ADDR_UNSPEC));
+            return how;
+        }
     }
-    holds_resources_ = true;
     peer_number_ = theirs.link;
     window_.open_sending(theirs.credits);
-    window_.open_receiving(engine_.options().credits);
+    window_.open_receiving(given_);
     set_capabilities(theirs.slot_bytes);
+    return verdict::welcome;
+}
+
+/// The side that accepts does it when it knows that a peer is there.
+RDMACORO_COLD verdict session::hold_resources() noexcept {
+    given_ = engine_.credits_for_one();
+    if (given_ == 0) return verdict::no_receives;
+    if (engine_.hold_resources(given_) != 0) return verdict::no_room;
+    holds_resources_ = true;
     return verdict::welcome;
 }
 
@@ -95,6 +108,13 @@ RDMACORO_COLD void session::connect(const inet_endpoint& to, opener& waiter) noe
         opener_ = &waiter;
         return fail_opening({errc::connection_refused, refused, "connect"});
     }
+    if (fd >= 0) {
+        if (const verdict how = hold_resources(); how != verdict::welcome) {
+            ::close(fd);
+            opener_ = &waiter;
+            return fail_opening({errc::no_resources, 0, "make room", how});
+        }
+    }
     open_by(fd, waiter);
     if (socket_.exchanges()) socket_.exchange().connects();
 }
@@ -108,9 +128,14 @@ RDMACORO_COLD void session::open_by(int fd, opener& waiter) noexcept {
     opener_ = &waiter;
     awaited_.begin();
     timer_.set(engine_.options().handshake_timeout);
-    const char* step = socket_.open(fd, peer_);
+    const char* step = socket_.open(fd, peer_, engine_.options().peer_timeout);
     if (step == nullptr) {
-        own_connect_info().store(socket_.exchange().own_connect_info());
+        // What this side gives a peer is decided when its connect_info shows that it is one.
+        if (accepts_) {
+            socket_.exchange().waits();
+        } else {
+            own_connect_info().store(socket_.exchange().own_connect_info());
+        }
         step = socket_.watch();
     }
     if (step != nullptr) fail_opening({errc::no_resources, errno, step});
@@ -130,7 +155,7 @@ RDMACORO_COLD void session::on_socket() noexcept {
 /// How opening ends when this side or the other refuses.
 [[nodiscard]] RDMACORO_DECL opening_outcome outcome_of(verdict answer) noexcept {
     return {answer == verdict::other_version ? errc::version_mismatch
-            : answer == verdict::no_room     ? errc::no_resources
+            : answer == verdict::no_room || answer == verdict::no_receives ? errc::no_resources
                                              : errc::connection_refused,
             0, "greet", answer};
 }
@@ -149,6 +174,7 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
         return false;
     }
     const verdict own = check_connect_info(theirs);
+    if (accepts_) own_connect_info().store(socket_.exchange().own_connect_info());
     if (!socket_.answer(static_cast<std::byte>(own))) {
         const exchange_failure how = socket_.exchange().failure();
         exchange_failed(how);

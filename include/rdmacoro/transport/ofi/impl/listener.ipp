@@ -13,12 +13,19 @@
 namespace rdmacoro::detail::fabric {
 
 RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address, const inet_endpoint& at)
-    : engine_(of), accepted_(of), socket_(of.watching(), this, [](void* self, int fd) noexcept {
+    : engine_(of), accepted_(of), socket_(of.owner(), of.watching(), this, [](void* self, int fd) noexcept {
           static_cast<listen_state*>(self)->admit(fd);
       }) {
+    if (!of.has_endpoint())
+        throw error(errc::no_resources,
+                    of.device().name() + ": listen on " + address.whole + ": " + broken_text(of));
     if (const char* const step = socket_.listen(at, of.options().most_waiting); step != nullptr)
         refuse(address, step, errno);
     address_ = socket_.address();
+    listening::domain_broke = [](listening& self) noexcept {
+        static_cast<listen_state&>(self).accepted_.end_waits();
+    };
+    of.listens(*this);
 }
 
 RDMACORO_COLD void listen_state::refuse(const inet_address& address, const char* what, int why) {
@@ -46,7 +53,17 @@ RDMACORO_COLD void listen_state::admit(int fd) noexcept {
 }
 
 RDMACORO_COLD task<ofi_connection> accept(listen_state& state) {
-    return accept_next<ofi_connection, session>(state.accepted());
+    engine& by = state.of();
+    accept_operation<accept_queue_type, session> one(state.accepted());
+    try {
+        if (by.has_endpoint()) {
+            session* const made = co_await one;
+            co_return ofi_connection(*made);
+        }
+    } catch (const error& ended) {
+        if (by.has_endpoint() || ended.code() != errc::closed) throw;
+    }
+    throw error(errc::no_resources, by.device().name() + ": accept: " + broken_text(by));
 }
 
 RDMACORO_COLD task<ofi_listener> listen(engine& by, inet_address address) {

@@ -317,9 +317,14 @@ RDMACORO_DECL unsigned matched_side::progress() noexcept {
         if (got == -FI_EAVAIL) {
             fi_cq_err_entry wrong{};
             if (::fi_cq_readerr(queue_.get(), &wrong, 0) <= 0) break;
+            if (wrong.err != FI_ECANCELED) engine_.note_failure(*queue_, wrong);
             over(wrong.op_context, wrong.tag, 0, wrong.err != 0 ? wrong.err : FI_EIO);
             ++came;
             continue;
+        }
+        if (got < 0 && got != -FI_EAGAIN) {
+            engine_.note_failure("read a completion queue of tagged messages", got);
+            session_.fail(errc::peer_lost);
         }
         if (got <= 0) break;
         for (std::size_t i = 0; i < static_cast<std::size_t>(got); ++i)

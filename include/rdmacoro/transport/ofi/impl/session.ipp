@@ -155,7 +155,41 @@ RDMACORO_DECL void session::send_owed_control() noexcept {
     if (!answers_.empty()) send_answers();
     if (!asking_.empty()) ask_peer();
     if (matched_ != nullptr) matched_->send_owed();
+    if (probe_due_) send_probe();
     if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
+}
+
+RDMACORO_COLD void session::doubt() noexcept {
+    if (phase_ != phase::ready || failure_ || proven_ == frames_out_) return;
+    probe_due_ = true;
+    mark_work();
+}
+RDMACORO_COLD bool session::beat() noexcept {
+    if (phase_ != phase::ready || failure_) return phase_ == phase::opening;
+    // A peer that computes for long takes none of these frames: it is left half of its credits for messages.
+    if (std::exchange(beaten_, frames_out_) == frames_out_ && staged_ == 0 && window_.mostly_free()) {
+        probe_due_ = true;
+        mark_work();
+    }
+    return true;
+}
+/// A frame that returns credits, sent from a slot: the provider reports when that fails. The peer that receives it sees by its number
+/// whether a frame is missing.
+RDMACORO_COLD void session::send_probe() noexcept {
+    if (!can_send_control() || staged_ >= most_staged) return;
+    slot* const s = engine_.slots().take();
+    if (s == nullptr) return stall();
+    store_word(frame_kind::credit, s->data);
+    const sent how = send_slot(*s, frame_word_bytes);
+    if (how != sent::yes) {
+        engine_.slots().give(*s);
+        busy_ = how == sent::busy;
+        return;
+    }
+    sent_one();
+    ++counts_.control_frames;
+    proven_ = frames_out_;
+    probe_due_ = false;
 }
 
 RDMACORO_DECL void session::pump() noexcept {

@@ -12,7 +12,7 @@
 namespace rdmacoro::detail::verbs {
 
 RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address, const inet_endpoint& at)
-    : engine_(of), accepted_(of), socket_(of.watching(), this, [](void* self, int fd) noexcept {
+    : engine_(of), accepted_(of), socket_(of.owner(), of.watching(), this, [](void* self, int fd) noexcept {
           static_cast<listen_state*>(self)->admit(fd);
       }) {
     if (of.by_cm()) {

@@ -1,0 +1,19 @@
+// Probes of the kernel over idle TCP connections, which notice a host that vanished.
+#pragma once
+
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/detail/config.hpp>
+
+namespace rdmacoro::detail {
+
+/// Sets the kernel's probes of an idle connection: a host that answers none for `limit` is dead.
+RDMACORO_DECL void set_keepalive(int fd, duration limit) noexcept;
+
+/// The same for a connection over which both sides say little and then nothing: what they say may stay unacknowledged for as long.
+RDMACORO_DECL void set_silence_limit(int fd, duration limit) noexcept;
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/detail/impl/keepalive.ipp>
+#endif

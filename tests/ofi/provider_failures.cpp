@@ -1,0 +1,179 @@
+// Failures that a provider reports beside those of single gets, puts and sends: made by the stand-ins.
+
+#include <rdmacoro/transport/ofi.hpp>
+
+#include "ofi/pair.hpp"
+
+#include "support/pattern.hpp"
+
+#include <cstdlib>
+#include <string>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+/// Sets a variable that the stand-ins read, until it goes.
+class with_variable {
+public:
+    with_variable(const char* name, const std::string& value) : name_(name) {
+        ::setenv(name, value.c_str(), 1);
+    }
+    with_variable(const with_variable&) = delete;
+    with_variable& operator=(const with_variable&) = delete;
+    ~with_variable() { ::unsetenv(name_); }
+
+private:
+    const char* name_;
+};
+
+std::string stand_in() { return GENERATE(as<std::string>{}, "gni", "cxi", "efa"); }
+
+/// The text of the error that `what` ends with, and its code.
+struct ended {
+    std::error_code code;
+    std::string text;
+};
+template <class Operation>
+task<ended> end_of(Operation what) {
+    try {
+        static_cast<void>(co_await std::move(what));
+    } catch (const error& thrown) {
+        co_return ended{thrown.code(), thrown.what()};
+    }
+    co_return ended{};
+}
+
+}  // namespace
+
+TEST_CASE("a completion queue that cannot be read breaks its domain: links end, and connects, accepts and listens name the "
+          "provider's reason") {
+    const std::string provider = stand_in();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    ofi_end c;
+    ofi_end d;
+    w.link(c, d);
+    struct all_ends {
+        ended accept, connect, listen, next_accept;
+    };
+    const auto all = w.on.run([](ofi_world& in, auto down) -> task<all_ends> {
+        ofi_listener listening = co_await in.server.listen("127.0.0.1:0");
+        auto accepting = start(end_of(listening.accept()));
+        {
+            // Both domains read, and both break.
+            const with_variable broken("RDMACORO_STAND_IN_CQ_ERROR", std::to_string(FI_EIO));
+            while (down() != 4) co_await yield();
+        }
+        all_ends found;
+        found.accept = co_await accepting;
+        found.connect = co_await end_of(in.client.connect(listening.address()));
+        found.listen = co_await end_of(in.server.listen("127.0.0.1:0"));
+        found.next_accept = co_await end_of(listening.accept());
+        co_return found;
+    }(w, [&] { return a.sink.downs + b.sink.downs + c.sink.downs + d.sink.downs; }));
+    for (const ofi_end* one : {&a, &b, &c, &d}) CHECK(one->sink.reason == errc::peer_lost);
+    for (const ended& one : {all.accept, all.connect, all.listen, all.next_accept}) {
+        CAPTURE(one.text);
+        CHECK(one.code == errc::no_resources);
+        CHECK(one.text.find(provider) != std::string::npos);
+        CHECK(one.text.find("read the completion queue: Input/output error") != std::string::npos);
+        CHECK(one.text.find("open another") != std::string::npos);
+    }
+    CHECK(w.client.describe().find("broken: read the completion queue") != std::string::npos);
+    CHECK(w.client.last_failure() == "read the completion queue: Input/output error");
+    for (ofi_end* one : {&a, &b, &c, &d}) one->link.reset();
+    w.until_all_gone();
+}
+
+TEST_CASE("a completion queue that overran breaks its domain and no other, and a get that was under way ends") {
+    const std::string provider = stand_in();
+    CAPTURE(provider);
+    scheduler on{impatient{}};
+    ofi_any_domain here(on, ofi_here(provider));
+    auto few = std::make_unique<with_variable>("RDMACORO_STAND_IN_CQ_SIZE", "8");
+    ofi_any_domain there(on, ofi_here(provider));
+    few.reset();
+    ofi_end a;
+    ofi_end b;
+    on.run([](ofi_any_domain& from, ofi_any_domain& to, ofi_end& one, ofi_end& other) -> task<> {
+        ofi_listener listening = co_await to.listen("127.0.0.1:0");
+        auto accepting = start(listening.accept());
+        ofi_connection made = co_await from.connect(listening.address());
+        one.link = std::make_unique<ofi_recorded_link>(std::move(made), one.sink);
+        other.link = std::make_unique<ofi_recorded_link>(co_await accepting, other.sink);
+    }(here, there, a, b));
+    std::vector<std::byte> memory(std::size_t{1} << 20);
+    const region open = here.register_memory(memory, access_rights::remote_read);
+    std::vector<std::byte> into(memory.size());
+    recording_completion got;
+    // More messages than the queue has room for, of which the other side reads nothing: it does not turn.
+    recording_completion none;
+    unsigned taken = 0;
+    while (taken < 20) {
+        if (a.link->post(header_of(taken), {}, none) == post_result::done) ++taken;
+        a.link->poll(0);
+    }
+    REQUIRE(b.link->get(open.remote(), into, got) == post_result::posted);
+    on.run_until([&] { return b.sink.downs == 1; });
+    CHECK(got.calls == 1);
+    CHECK(got.outcome);
+    CHECK(there.last_failure().find("read the completion queue: ") == 0);
+    CHECK(here.describe().find("broken") == std::string::npos);
+    on.run_until([&] { return a.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+}
+
+TEST_CASE("an injected message that fails is counted and ends its link, also when it was the last, and no other link") {
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    post_for_sure(w, c, 1);  // so that the other link is in doubt, too
+    {
+        const with_variable lost("RDMACORO_STAND_IN_LOSE_INJECTS", "1");
+        recording_completion none;
+        REQUIRE(a.link->post(header_of(7), {}, none) == post_result::done);
+    }
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK(b.sink.count == 0);
+    CHECK(w.client.counts().failed_injects == 1);
+    CHECK(w.client.last_failure() == "Input/output error (lost by the stand-in)");
+    CHECK(c.sink.downs + d.sink.downs == 0);
+    post_for_sure(w, c, 2);
+    w.until([&] { return d.sink.count == 2; });
+    CHECK(w.client.counts().reopened + w.server.counts().reopened == 0);
+}
+
+TEST_CASE("an idle link sends a frame now and then, so that a peer that the provider does not reach any more is lost, though its host "
+          "answers otherwise") {
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
+    CAPTURE(provider);
+    ofi_options o = ofi_here(provider);
+    o.peer_timeout = std::chrono::seconds(1);
+    ofi_world w(o);
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    const std::uint64_t before = a.link->counts().control_frames;
+    const std::uint32_t credits = a.link->credits();
+    w.until([&] { return a.link->counts().control_frames >= before + 3; });
+    CHECK(a.link->credits() + 3 >= credits);
+    CHECK(a.sink.downs + b.sink.downs == 0);
+    const with_variable lost("RDMACORO_STAND_IN_LOSE_SENDS", "1");
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK((w.client.last_failure() + w.server.last_failure()).find("lost by the stand-in") != std::string::npos);
+}
