@@ -144,8 +144,17 @@ public:
         return made;
     }
 
-    /// `waiter` gets the next one.
-    void wait(accept_waiter<Session>& waiter) noexcept { waiters_.push_back(waiter); }
+    /// `waiter` gets the next one; none, at once, when the queue has ended.
+    void wait(accept_waiter<Session>& waiter) noexcept {
+        if (ended_) return waiter.arrived(nullptr);
+        waiters_.push_back(waiter);
+    }
+
+    /// Nothing is accepted any more: waiters get none, now and later.
+    void end() noexcept {
+        ended_ = true;
+        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
+    }
 
 private:
     static constexpr int grace_part = 10;  // of the time for opening
@@ -189,6 +198,7 @@ private:
 
     Engine& engine_;
     unsigned waiting_ = 0;
+    bool ended_ = false;
     std::array<std::uint32_t, 256> held_by_{};  // places of those that have not opened, for each host
     intrusive_list<incoming> accepting_;        // not open yet, oldest first
     intrusive_list<incoming> ready_;
