@@ -118,3 +118,42 @@ TEST_CASE("a domain goes on when its device's address changes") {
                           device.interface);
     }
 }
+
+TEST_CASE("the acknowledge timeout is the one asked for, and never less than the path's") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    for (const verbs_connect how : {verbs_connect::rdma_cm, verbs_connect::tcp}) {
+        for (const unsigned asked : {0u, 20u, 21u}) {
+            CAPTURE(static_cast<int>(how), asked);
+            verbs_options o = connecting_by(way.options, how);
+            o.acknowledge_timeout = asked;
+            verbs_world w(o);
+            verbs_end a;
+            verbs_end b;
+            w.link(a, b);
+            // rxe sends again for ever: there the time may be shorter.
+            const unsigned least = asked != 0 ? asked : way.name == "RXE_IP" ? 14 : 18;
+            for (const verbs_end* end : {&a, &b}) {
+                const ibv_qp_attr now = attributes_of(*end, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
+                CHECK(now.timeout >= least);
+                if (how == verbs_connect::tcp || asked == 21) CHECK(now.timeout == least);
+                CHECK(now.retry_cnt == 7);
+            }
+        }
+    }
+}
+
+TEST_CASE("the traffic class that was asked for is in the packets' header, however the link was connected") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    for (const verbs_connect how : {verbs_connect::rdma_cm, verbs_connect::tcp}) {
+        CAPTURE(static_cast<int>(how));
+        verbs_options o = connecting_by(way.options, how);
+        o.traffic_class = 0x68;
+        verbs_world w(o);
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        for (const verbs_end* end : {&a, &b})
+            CHECK(attributes_of(*end, IBV_QP_AV).ah_attr.grh.traffic_class == 0x68);
+        CHECK_THAT(w.client.describe(), contains("traffic class 104"));
+    }
+}

@@ -1,3 +1,4 @@
+#include "verbs/between.hpp"
 #include "verbs/pair.hpp"
 
 #include "support/catch.hpp"
@@ -6,8 +7,6 @@
 #include <array>
 #include <chrono>
 #include <deque>
-
-#include <dlfcn.h>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -23,6 +22,7 @@ public:
         : queue_(*queue), context_(*queue->context), real_(context_.ops.poll_cq) {
         REQUIRE(one == nullptr);
         one = this;
+        between::destroying = [](const ibv_qp& of) { one->purge(of); };
         context_.ops.poll_cq = [](ibv_cq* of, int most, ibv_wc* into) {
             REQUIRE(of == &one->queue_);
             one->collect();
@@ -63,6 +63,7 @@ private:
         }
     }
 
+    between hooks_;
     ibv_cq& queue_;
     ibv_context& context_;
     int (*real_)(ibv_cq*, int, ibv_wc*);
@@ -71,13 +72,6 @@ private:
 };
 
 }  // namespace
-
-/// In place of libibverbs' own.
-extern "C" int ibv_destroy_qp(ibv_qp* which) {
-    static const auto real = reinterpret_cast<int (*)(ibv_qp*)>(::dlsym(RTLD_NEXT, "ibv_destroy_qp"));
-    if (purging_device::one != nullptr) purging_device::one->purge(*which);
-    return real(which);
-}
 
 TEST_CASE("links that close under load lose no receive slot, even where their completions go with the queue pair") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);

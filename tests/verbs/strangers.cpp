@@ -76,3 +76,19 @@ TEST_CASE("two hundred connections that say nothing do not keep a client out for
     w.turns(500);
     w.on.run(connect_within(&w.client, &listening, 1s));
 }
+
+TEST_CASE("clients that begin to connect and do not go on hold a part of the links, and others get their turn") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    verbs_options o = by_tcp(way.options);
+    o.most_links = 64;
+    verbs_world w(o);
+    const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
+    std::vector<stranger> begun;
+    for (int n = 0; n < 200; ++n) {
+        begun.emplace_back(listening.address());
+        begun.back().send_card();
+    }
+    w.until([&] { return w.server.connections() >= 150; });
+    w.turns(500);
+    for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 3s));
+}

@@ -21,7 +21,7 @@ namespace detail::verbs {
 
 [[nodiscard]] task<verbs_connection> connect(engine& by, inet_address address);
 
-/// Nothing can be done by a domain whose device was taken away.
+/// The device was taken away, and its domain can do nothing more.
 [[gnu::cold, noreturn]] RDMACORO_DECL void throw_device_gone(const engine& of, const std::string& action);
 
 }  // namespace detail::verbs

@@ -26,7 +26,7 @@ public:
         return opened ? region(session_.of(), memory, *opened) : region();
     }
     /// Messages are never `posted`. Waits for the pieces of a get or put that are under way, 8 MiB at most; when the device completes
-    /// none within 50 ms, ends the link.
+    /// none within 100 ms, ends the link.
     bool revoke(completion& c) noexcept {
         session_.revoke(c);
         return false;

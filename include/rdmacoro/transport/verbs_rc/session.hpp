@@ -269,7 +269,7 @@ private:
     std::uint32_t number_ = 0;  // of the queue pair
     phase phase_ = phase::opening;
     unique_queue_pair queue_pair_;
-    bank* bank_ = nullptr;               // whose completion queue it has
+    bank* bank_ = nullptr;               // with the completion queue of its queue pair
     receive_queue* receives_ = nullptr;  // that it receives from
     rdmacoro::capabilities capabilities_{};
     verbs_counts counts_{};

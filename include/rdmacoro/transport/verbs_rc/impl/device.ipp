@@ -72,7 +72,7 @@ RDMACORO_COLD device::device(const verbs_options& options) : options_(options) {
 
 RDMACORO_COLD std::uint32_t device::most_at_once() const noexcept {
     if (retries_for_ever()) return 1u << 16;
-    constexpr std::uint32_t most = 1u << 20;
+    const std::uint32_t most = iwarp() ? 1u << 18 : 1u << 20;
     return port_attributes_.max_msg_sz != 0 ? std::min(port_attributes_.max_msg_sz, most) : most;
 }
 

@@ -343,7 +343,7 @@ RDMACORO_DECL bool engine::admit_guest(session& c) noexcept {
     return false;
 }
 
-/// The newest of those that wait comes first: it is the least likely to have been given up. When nobody finishes, the oldest of those
+/// The newest of those that wait comes first: it is the least likely to have been given up. When none finishes, the oldest of those
 /// that hold a queue pair loses it.
 RDMACORO_DECL void engine::admit_waiting_guests() noexcept {
     const duration grace = options_.handshake_timeout / grace_part;

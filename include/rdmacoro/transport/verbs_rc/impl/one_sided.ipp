@@ -236,7 +236,7 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
     transfers_.end_partial(*t);
     const auto now = [] { return std::chrono::steady_clock::now(); };
-    constexpr auto patience = std::chrono::milliseconds(50);
+    constexpr auto patience = std::chrono::milliseconds(100);
     auto limit = now() + patience;
     while (t->pieces_out != 0 && now() < limit) {
         const std::uint64_t before = completed_;
