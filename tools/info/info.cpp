@@ -675,6 +675,21 @@ finding check_congestion_control() {
 }
 
 /// Everything sysfs tells of the RDMA devices: the JSON form is the whole truth, the table a summary.
+/// The longest RoCE packet's payload that fits into those of a network interface; 0: there is no interface.
+unsigned long path_mtu(const std::string& interface) {
+    const std::string value = interface.empty() ? "" : first_line("/sys/class/net/" + interface + "/mtu");
+    if (value.empty()) return 0;
+    constexpr unsigned long headers = 64;  // about those of IP, UDP and RoCE
+    unsigned long fits = 4096;
+    while (fits > 256 && fits + headers > std::stoul(value)) fits /= 2;
+    return fits;
+}
+
+/// The traffic class that rdma_cm gives the packets of a port, as the system has it; empty: not known.
+std::string default_traffic_class(const std::string& device, const std::string& port) {
+    return first_line("/sys/kernel/config/rdma_cm/" + device + "/ports/" + port + "/default_roce_tos");
+}
+
 json rdma_devices() {
     json devices = json::array();
     for (const fs::path& device : entries("/sys/class/infiniband")) {
@@ -688,7 +703,8 @@ json rdma_devices() {
                 gids.push_back({{"index", std::stoul(gid.filename().string())},
                                 {"gid", value},
                                 {"type", first_line(attributes / "types" / gid.filename())},
-                                {"netdev", first_line(attributes / "ndevs" / gid.filename())}});
+                                {"netdev", first_line(attributes / "ndevs" / gid.filename())},
+                                {"path_mtu", path_mtu(first_line(attributes / "ndevs" / gid.filename()))}});
             }
             std::sort(gids.begin(), gids.end(),
                       [](const json& a, const json& b) { return a["index"] < b["index"]; });
@@ -696,6 +712,7 @@ json rdma_devices() {
                              {"state", first_line(port / "state")},
                              {"link_layer", first_line(port / "link_layer")},
                              {"rate", first_line(port / "rate")},
+                             {"traffic_class", default_traffic_class(device.filename().string(), port.filename().string())},
                              {"gids", std::move(gids)}});
         }
         std::string verbs;
@@ -866,14 +883,18 @@ void print_table(const std::vector<finding>& report, const json& devices, const 
     }
     for (const json& device : devices)
         for (const json& port : device["ports"]) {
-            std::printf("%s port %lu: %s, %s, %s\n", device["name"].get<std::string>().c_str(),
+            const std::string traffic_class = port["traffic_class"];
+            std::printf("%s port %lu: %s, %s, %s%s\n", device["name"].get<std::string>().c_str(),
                         port["port"].get<unsigned long>(), port["state"].get<std::string>().c_str(),
-                        port["link_layer"].get<std::string>().c_str(),
-                        port["rate"].get<std::string>().c_str());
-            for (const json& gid : port["gids"])
-                std::printf("    GID %lu %s %s %s\n", gid["index"].get<unsigned long>(),
+                        port["link_layer"].get<std::string>().c_str(), port["rate"].get<std::string>().c_str(),
+                        traffic_class.empty() ? "" : (", traffic class " + traffic_class).c_str());
+            for (const json& gid : port["gids"]) {
+                const auto mtu = gid["path_mtu"].get<unsigned long>();
+                std::printf("    GID %lu %s %s %s%s\n", gid["index"].get<unsigned long>(),
                             gid["gid"].get<std::string>().c_str(), gid["type"].get<std::string>().c_str(),
-                            gid["netdev"].get<std::string>().c_str());
+                            gid["netdev"].get<std::string>().c_str(),
+                            mtu == 0 ? "" : (", path MTU " + std::to_string(mtu)).c_str());
+            }
         }
     print_providers(libfabric);
     std::printf("%d ok, %d limited, %d missing\n", count[0], count[1], count[2]);

@@ -5,6 +5,8 @@
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
 
+#include <cstring>
+
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -106,6 +108,10 @@ TEST_CASE("options that can't be are refused") {
     CHECK(with([](verbs_options& o) { o.credits = 2000; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.slot_bytes = 100; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.send_depth = 100; }) == errc::invalid_argument);
+    CHECK(with([](verbs_options& o) { o.most_links = 0; }) == errc::invalid_argument);
+    CHECK(with([](verbs_options& o) { o.acknowledge_timeout = 32; }) == errc::invalid_argument);
+    CHECK(with([](verbs_options& o) { o.traffic_class = 256; }) == errc::invalid_argument);
+    CHECK(with([](verbs_options& o) { o.service_level = 16; }) == errc::invalid_argument);
     CHECK_FALSE(with([](verbs_options&) {}));
 }
 
@@ -179,4 +185,48 @@ TEST_CASE("memory that may not be locked is refused with the limit and how to ra
     const int status = poor.wait();
     CHECK(WIFEXITED(status));
     CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("an acknowledge timeout is the one asked for, else a second, and never less than the path's") {
+    using rdmacoro::detail::verbs::acknowledge_timeout;
+    CHECK(acknowledge_timeout(0, false, 0) == 18);
+    CHECK(acknowledge_timeout(0, false, 21) == 21);
+    CHECK(acknowledge_timeout(16, false, 0) == 16);
+    CHECK(acknowledge_timeout(16, false, 19) == 19);
+    CHECK(acknowledge_timeout(0, true, 0) == 14);
+    CHECK(acknowledge_timeout(0, true, 17) == 17);
+}
+
+TEST_CASE("packets over InfiniBand carry a global header where the port asks for it, or the peer is in another subnet") {
+    using namespace rdmacoro::detail::verbs;
+    port_state from;
+    from.attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    from.gid.raw[0] = 0xfe;
+    from.gid_index = 3;
+    path_end to;
+    to.lid = 9;
+    to.gid = from.gid;
+    to.gid.raw[15] = 1;
+    verbs_options options;
+    options.service_level = 5;
+    options.traffic_class = 0x20;
+    ibv_ah_attr made = path_between(from, 2, to, options);
+    CHECK(made.is_global == 0);
+    CHECK(made.dlid == 9);
+    CHECK(made.port_num == 2);
+    CHECK(made.sl == 5);
+    from.attributes.flags = IBV_QPF_GRH_REQUIRED;
+    made = path_between(from, 2, to, options);
+    CHECK(made.is_global == 1);
+    CHECK(made.grh.sgid_index == 3);
+    CHECK(made.grh.traffic_class == 0x20);
+    CHECK(made.grh.hop_limit == 64);
+    CHECK(std::memcmp(&made.grh.dgid, &to.gid, sizeof to.gid) == 0);
+    from.attributes.flags = 0;
+    to.gid.raw[7] = 1;  // the last byte of the subnet's prefix
+    CHECK(path_between(from, 2, to, options).is_global == 1);
+    to.gid = {};
+    CHECK(path_between(from, 2, to, options).is_global == 0);  // a peer without one
+    from.attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+    CHECK(path_between(from, 2, to, {}).is_global == 1);
 }

@@ -73,6 +73,10 @@ public:
     void waits() noexcept { to_send_ = 0; }
     /// The socket is still being connected.
     void connects() noexcept { connecting_ = true; }
+    /// This side's connect_info is not sent before `release`: it is made only for a peer that has sent its own.
+    void hold_back() noexcept { to_send_ = 0; }
+    /// This side's connect_info is in place. After `step::connect_info`, before `answer`.
+    void release() noexcept { to_send_ = InfoBytes; }
 
     [[nodiscard]] step go_on(int socket) noexcept {
         if (connecting_ && !connected(socket)) return failure_.code == errc::ok ? step::wait : step::failed;

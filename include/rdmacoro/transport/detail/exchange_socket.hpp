@@ -64,6 +64,8 @@ public:
         return watch(EPOLLIN | EPOLLOUT | EPOLLRDHUP) ? nullptr : "watch a socket";
     }
     [[nodiscard]] bool is_open() const noexcept { return socket_ >= 0; }
+    /// This side's address; no bytes: there is none.
+    [[nodiscard]] inet_endpoint local() const noexcept { return inet_endpoint::local(socket_); }
     [[nodiscard]] bool exchanges() const noexcept { return exchange_ != nullptr; }
     /// Precondition: `exchanges()`.
     [[nodiscard]] exchange_type& exchange() noexcept { return *exchange_; }

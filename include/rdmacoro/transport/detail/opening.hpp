@@ -108,7 +108,7 @@ public:
     ~accept_queue() {
         while (incoming* one = accepting_.front()) forget(*one);
         while (incoming* one = ready_.front()) forget(*one);
-        end_waits();
+        end();
     }
 
     [[nodiscard]] scheduler& owner() const noexcept { return engine_.owner(); }
@@ -144,12 +144,17 @@ public:
         return made;
     }
 
-    /// Waiters get nullptr: no more connections come.
-    void end_waits() noexcept {
+    /// `waiter` gets the next one; none, at once, when the queue has ended.
+    void wait(accept_waiter<Session>& waiter) noexcept {
+        if (ended_) return waiter.arrived(nullptr);
+        waiters_.push_back(waiter);
+    }
+
+    /// Nothing is accepted any more: waiters get none, now and later.
+    void end() noexcept {
+        ended_ = true;
         while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
     }
-    /// `waiter` gets the next one.
-    void wait(accept_waiter<Session>& waiter) noexcept { waiters_.push_back(waiter); }
 
 private:
     static constexpr int grace_part = 10;  // of the time for opening
@@ -193,6 +198,7 @@ private:
 
     Engine& engine_;
     unsigned waiting_ = 0;
+    bool ended_ = false;
     std::array<std::uint32_t, 256> held_by_{};  // places of those that have not opened, for each host
     intrusive_list<incoming> accepting_;        // not open yet, oldest first
     intrusive_list<incoming> ready_;

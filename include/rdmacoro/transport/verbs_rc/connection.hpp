@@ -6,6 +6,8 @@
 #include <rdmacoro/transport/detail/session_handle.hpp>
 #include <rdmacoro/transport/verbs_rc/engine.hpp>
 
+#include <string>
+
 namespace rdmacoro {
 
 /// A connected queue pair; becomes a link by `verbs_rc::link<Sink>(std::move(connection), sink)`. Messages that arrive
@@ -18,6 +20,9 @@ public:
 namespace detail::verbs {
 
 [[nodiscard]] task<verbs_connection> connect(engine& by, inet_address address);
+
+/// The device was taken away, and its domain can do nothing more.
+[[gnu::cold, noreturn]] RDMACORO_DECL void throw_device_gone(const engine& of, const std::string& action);
 
 }  // namespace detail::verbs
 }  // namespace rdmacoro

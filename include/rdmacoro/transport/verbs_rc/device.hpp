@@ -53,6 +53,35 @@ struct device_address {
 /// The devices of this host, for people: "rxe0 (10.99.0.1), siw0 (10.99.1.1)".
 [[nodiscard]] std::string devices_text(const std::vector<device_address>& addresses);
 
+/// What a connection needs to know of its device's port now: all of it may change while the device is open.
+struct port_state {
+    ibv_port_attr attributes{};
+    ibv_gid gid{};
+    std::uint8_t gid_index = 0;
+    std::uint16_t partition_index = 0;
+};
+
+/// The other end of a connection, by which its packets find it.
+struct path_end {
+    std::uint16_t lid = 0;
+    ibv_gid gid{};
+};
+
+/// How packets get from a port to `to`. They carry a global header over Ethernet, where it is the address, and over InfiniBand
+/// where the port asks for one or `to` is in another subnet.
+[[nodiscard]] RDMACORO_DECL ibv_ah_attr path_between(const port_state& from, std::uint8_t port, const path_end& to,
+                                                     const verbs_options& options) noexcept;
+
+/// The exponent of the time after which an unacknowledged packet is sent again: as asked for, 0 if it was not; never less than
+/// what the connection manager `derived` for the path.
+[[nodiscard]] constexpr std::uint8_t acknowledge_timeout(unsigned asked, bool sends_for_ever,
+                                                         std::uint8_t derived) noexcept {
+    constexpr unsigned outage = 18;  // 1 s, seven times
+    constexpr unsigned quick = 14;   // 67 ms
+    const unsigned wanted = asked != 0 ? asked : sends_for_ever ? quick : outage;
+    return static_cast<std::uint8_t>(std::min(31u, std::max<unsigned>(wanted, derived)));
+}
+
 /// A device opened for one domain: its own context, so that its events are this domain's alone.
 class device {
 public:
@@ -85,11 +114,21 @@ public:
     }
     /// By which a peer reaches it; no bytes: none.
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
-    [[nodiscard]] const ibv_gid& gid() const noexcept { return gid_; }
-    [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
+    /// The domain was opened with its address.
+    [[nodiscard]] bool has_chosen_address() const noexcept { return !options_.address.empty(); }
+    /// Looks for its address again: the interface may have another one by now, of `family` if there is one.
+    void look_for_address(int family);
+    /// Asks for the port's state and GID table. Of its GIDs the one of the domain's own address is taken, else that of `local`, by
+    /// which the peer's host is reached, else of the device's first address, else any; always of the kind of `peer`, if that is not
+    /// null. 0, or the number of an error.
+    [[nodiscard]] int look_at_port(const inet_endpoint& local, const ibv_gid* peer, port_state& into) const noexcept;
+    /// Whether links can share a receive queue.
+    [[nodiscard]] bool shares_receives() const noexcept {
+        return options_.share_receives && attributes_.max_srq > 0 && attributes_.max_srq_wr > 0;
+    }
     /// Bytes that a work request can carry in itself.
     [[nodiscard]] std::uint32_t inline_limit() const noexcept { return inline_limit_; }
-    /// Longest get or put of one work request; short enough to end soon where only its end shows that the peer is alive.
+    /// Longest get or put of one work request; short enough to be waited for, and where only its end shows that the peer is alive.
     [[nodiscard]] std::uint32_t most_at_once() const noexcept;
     /// Gets and atomics that one link may have under way at the device, each way.
     [[nodiscard]] std::uint8_t read_depth() const noexcept;
@@ -108,8 +147,8 @@ private:
 
     void choose_port(const verbs_options& options, const std::vector<device_address>& addresses);
 
-    /// Prefers routable RoCE by an IPv4 address, which works between any two hosts.
-    void choose_gid(const verbs_options& options);
+    void choose_gid(const inet_endpoint& local, const ibv_gid* peer, port_state& into) const noexcept;
+    [[nodiscard]] int choose_partition(port_state& into) const noexcept;
 
     /// Finds the longest inline message by trial: devices refuse longer ones, and some report another limit than they have.
     void probe_inline(const verbs_options& options);
@@ -120,9 +159,8 @@ private:
     ibv_port_attr port_attributes_{};
     std::uint8_t port_ = 0;
     inet_endpoint address_;
-    ibv_gid gid_{};
-    std::uint8_t gid_index_ = 0;
     std::uint32_t inline_limit_ = 0;
+    verbs_options options_;
 };
 
 }  // namespace rdmacoro::detail::verbs

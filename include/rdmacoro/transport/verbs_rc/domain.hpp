@@ -28,7 +28,8 @@ public:
     /// Buffers: none; the address is copied.
     /// Concurrency: any number at a time.
     /// Errors: `errc::address_invalid`, `errc::connection_refused`, `errc::timed_out`, `errc::version_mismatch`,
-    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources`.
+    ///     `errc::protocol_violation` (something else listens there), `errc::no_resources`, `errc::unsupported` (the device was
+    ///     taken away, and this domain has no use any more).
     /// Cancellation: at any time.
     /// Example:
     ///     rdmacoro::verbs_connection made = co_await domain.connect("10.0.0.2:7471");
@@ -40,7 +41,7 @@ public:
     /// Completes: when the device listens. Port 0 takes any free one; no host, or `*`, means the device's own address.
     /// Buffers: none; the address is copied.
     /// Concurrency: any number at a time.
-    /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`.
+    /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`, `errc::unsupported` as for `connect`.
     /// Cancellation: while a name is looked up.
     /// Example:
     ///     rdmacoro::verbs_listener listening = co_await domain.listen("*:7471");
@@ -63,8 +64,12 @@ public:
 
     [[nodiscard]] scheduler& owner() noexcept { return engine_.owner(); }
 
-    /// For people: "rxe0 port 1, rdma_cm at 10.0.0.1, inline 256".
+    /// For people: "rxe0 port 1, rdma_cm at 10.0.0.1, MTU 4096, 768 KiB locked for each link, at most 1024 links, inline 256".
     [[nodiscard]] std::string describe();
+    /// Its device was taken away: nothing can be opened by this domain any more.
+    [[nodiscard]] bool broken() const noexcept { return engine_.broken(); }
+    /// The device's port that it uses.
+    [[nodiscard]] unsigned port() noexcept { return engine_.device().port(); }
     /// The device's name, such as mlx5_0.
     [[nodiscard]] std::string device_name() { return engine_.device().name(); }
 

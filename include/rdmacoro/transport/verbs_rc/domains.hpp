@@ -30,7 +30,7 @@ private:
         verbs_domain* domain;
     };
 
-    [[nodiscard]] verbs_domain& of_device(const std::string& name);
+    [[nodiscard]] verbs_domain& of_port(const device_address& at);
 
     scheduler& owner_;
     std::vector<choice> chosen_;

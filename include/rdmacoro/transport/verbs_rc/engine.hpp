@@ -1,4 +1,4 @@
-// engine: the one of each verbs domain: device, completion queue, shared receive queue, and all connections.
+// engine: the one of each verbs domain: device, completion queues, receive queues, and all connections.
 #pragma once
 
 #include <rdmacoro/coro/detail/config.hpp>
@@ -9,9 +9,34 @@
 #include <rdmacoro/transport/verbs_rc/session.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace rdmacoro::detail::verbs {
+
+/// A completion queue, and the receive queue that its links share; for as many links as both have room for.
+struct bank {
+    bank(slot_pool& slots, receive_totals& totals) noexcept : receives(slots, totals) {}
+
+    unique_queue queue;
+    unique_receive_queue shared;  // none where links have receive queues of their own
+    receive_queue receives;
+    std::size_t entries = 0;        // of the completion queue
+    std::size_t entries_held = 0;   // by links
+    std::size_t receives_most = 0;  // of the receive queue
+    std::uint64_t empty_polls = 0;  // how often the completion queue was seen empty
+};
+
+struct listening_tag;
+
+/// Told when the device of its engine is gone.
+class device_watcher : public list_node<listening_tag> {
+public:
+    virtual void device_gone() noexcept = 0;
+
+protected:
+    ~device_watcher() = default;
+};
 
 /// Polls the device and hands each completion and event to its session.
 class engine final : public region_owner {
@@ -25,14 +50,12 @@ public:
     [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
     [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
     [[nodiscard]] verbs::device& device() noexcept { return device_; }
+    [[nodiscard]] const verbs::device& device() const noexcept { return device_; }
     [[nodiscard]] page_cache& cache() noexcept { return cache_; }
     [[nodiscard]] region_list& regions() noexcept { return regions_; }
     [[nodiscard]] slot_pool& slots() noexcept { return slots_; }
-    [[nodiscard]] receive_pool<slot_pool>& receives() noexcept { return receives_; }
     [[nodiscard]] polled_watcher& watching() noexcept { return watching_; }
     [[nodiscard]] rdma_event_channel* cm_channel() const noexcept { return cm_channel_.get(); }
-    [[nodiscard]] ibv_cq* completion_queue() const noexcept { return queue_.get(); }
-    [[nodiscard]] ibv_srq* receive_queue() const noexcept { return receive_queue_.get(); }
     [[nodiscard]] bool by_cm() const noexcept { return by_cm_; }
     [[nodiscard]] verbs_counts counts() noexcept;
     /// Connections in any state.
@@ -52,10 +75,17 @@ public:
     inline unsigned progress() noexcept;
     /// Grows with each call of `progress`.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
-    /// Grows each time the completion queue was seen empty.
-    [[nodiscard]] std::uint64_t empty_polls() const noexcept { return empty_polls_; }
-    /// Grows each time that receive slots were posted.
-    [[nodiscard]] std::uint64_t receives_posted() const noexcept { return receives_epoch_; }
+    /// Whether links share receive queues.
+    [[nodiscard]] bool shares_receives() const noexcept { return shares_receives_; }
+    /// Memory that is locked for each link, in bytes.
+    [[nodiscard]] std::size_t bytes_of_link() const noexcept {
+        return (options_.credits + session::most_staged) * slots_.slot_bytes();
+    }
+    /// The device is gone: nothing can be opened any more.
+    [[nodiscard]] bool broken() const noexcept { return broken_; }
+    void device_gone() noexcept;
+    /// Until it is unlinked, `which` is told.
+    void watch_device(device_watcher& which) noexcept { watchers_.push_back(which); }
 
     // ---- for connections
 
@@ -64,8 +94,17 @@ public:
     /// This end's greeting, in a request, an answer or a rejection.
     [[nodiscard]] greeting own_greeting() const noexcept;
     /// Reserves receive slots and completion entries for one more link. 0, or the number of an error.
-    [[nodiscard]] int hold_resources() noexcept;
-    void release_resources() noexcept;
+    [[nodiscard]] int hold_resources(bank*& from, receive_queue*& receives) noexcept;
+    /// The queue pair that used them is destroyed.
+    void release_resources(bank& from, receive_queue& receives) noexcept;
+    /// Takes completions until the queue of `which` was seen empty, of a device that adds some as long as links have credit.
+    void empty(const bank& which) noexcept;
+
+    /// A client that has sent its data asks for a queue pair. False: too many have one and have not finished connecting; it waits for
+    /// `session::guest_admitted`.
+    [[nodiscard]] bool admit_guest(session& c) noexcept;
+    /// One of those has finished, or failed.
+    void guest_over() noexcept { --guests_; }
     void add_queue_pair(session& c) noexcept;
     void remove_queue_pair(session& c) noexcept;
     void dirty(session& c) noexcept { dirty_.push_back(c); }
@@ -75,13 +114,20 @@ public:
 private:
     static constexpr int batch = 16;
     static constexpr unsigned links_budget = 64;
+    static constexpr unsigned guests_part = 4;  // of the most links
+    static constexpr int grace_part = 10;       // of the time for opening, for a client to answer while others wait
 
     inline void ring() noexcept;
+    inline unsigned progress(bank& of) noexcept;
     inline void dispatch(const ibv_wc& wc) noexcept;
-    void post_receives() noexcept;
+    inline void post_receives() noexcept;
     [[nodiscard]] inline session* find(std::uint32_t number) noexcept;
     void check_options() const;
     void open_queues();
+    [[nodiscard]] bank* make_bank(const char*& step) noexcept;
+    [[nodiscard]] bank* bank_with_room() noexcept;
+    [[nodiscard]] receive_queue* own_receives() noexcept;
+    void admit_waiting_guests() noexcept;
     void watch_own_descriptors();
     void read_cm_events() noexcept;
     void read_async_events() noexcept;
@@ -102,28 +148,32 @@ private:
     polled_watcher watching_;
     unique_event_channel cm_channel_;
     unique_completion_channel completion_channel_;
-    unique_queue queue_;
-    unique_receive_queue receive_queue_;
     slot_pool slots_;
-    receive_pool<slot_pool> receives_;
+    receive_totals receive_totals_;
+    std::vector<std::unique_ptr<bank>> banks_;
+    std::vector<std::unique_ptr<receive_queue>> own_receives_;  // of one link each
+    std::vector<receive_queue*> free_receives_;                 // of them
+    bool shares_receives_ = true;
+    bool broken_ = false;
+    unsigned links_ = 0;  // that hold resources
     own_handler cm_handler_;
     own_handler async_handler_;
     own_handler completion_handler_;
 
-    std::size_t entries_ = 0;        // of the completion queue
-    std::size_t entries_held_ = 0;   // by links
-    std::size_t receives_most_ = 0;  // of the receive queue
-
     std::uint64_t epoch_ = 1;
-    std::uint64_t empty_polls_ = 0;
-    std::uint64_t receives_epoch_ = 1;
-    std::uint64_t receive_posts_ = 0;
+
+    // Clients of listeners that have not finished connecting.
+    unsigned guests_ = 0;
+    intrusive_list<session, guest_tag> guests_held_;     // with a queue pair, oldest first
+    intrusive_list<session, guest_tag> guests_waiting_;  // for one, newest first
+    link_timer guests_timer_;
 
     connection_table<session> table_;
     std::vector<std::uint32_t> generations_;  // by place
     std::vector<session*> buckets_;           // by queue-pair number
     intrusive_list<session, dirty_tag> dirty_;
     intrusive_list<session, work_tag> work_;
+    intrusive_list<device_watcher, listening_tag> watchers_;
 };
 
 }  // namespace rdmacoro::detail::verbs

@@ -58,13 +58,16 @@ struct greeting {
     static constexpr std::uint32_t most_slot = 1u << 20;
     static constexpr std::uint32_t least_credits = 8;
     static constexpr std::uint32_t most_credits = 1024;
+    static constexpr std::uint32_t no_room = 1;    // for one more link
+    static constexpr std::uint32_t no_memory = 2;  // can be registered for it
     using bytes = std::array<std::byte, wire_bytes>;
 
     std::uint32_t magic = right_magic;
     std::uint32_t version = own_version;
     std::uint32_t slot_bytes = 0;
     std::uint32_t credits = 0;
-    std::uint64_t reserved = 0;
+    std::uint32_t refusal = 0;  // one of the reasons below, when it comes with a rejection
+    std::uint32_t reserved = 0;
 
     [[nodiscard]] bytes store() const noexcept;
     /// `errc::protocol_violation` or `errc::version_mismatch` when the link can't be.

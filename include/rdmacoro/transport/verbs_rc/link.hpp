@@ -25,7 +25,8 @@ public:
         const auto opened = session_.of().regions().add(std::move(lease), rights);
         return opened ? region(session_.of(), memory, *opened) : region();
     }
-    /// Messages are never `posted`; a get or put that does not end within 20 ms ends the link with it.
+    /// Messages are never `posted`. Waits for the pieces of a get or put that are under way, 8 MiB at most; when the device completes
+    /// none within 100 ms, ends the link.
     bool revoke(completion& c) noexcept {
         session_.revoke(c);
         return false;

@@ -16,7 +16,7 @@ namespace detail::verbs {
 using accept_queue_type = accept_queue<engine, session, opening_outcome>;
 
 /// The listening identifier or socket, and the accept queue.
-class listen_state final : private cm_party {
+class listen_state final : private cm_party, private device_watcher {
 public:
     /// Throws an error; its text names the address.
     listen_state(engine& of, const inet_address& address, const inet_endpoint& at);
@@ -26,11 +26,13 @@ public:
 
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] accept_queue_type& accepted() noexcept { return accepted_; }
+    [[nodiscard]] const engine& of() const noexcept { return engine_; }
 
 private:
     [[gnu::cold, noreturn]] void refuse(const inet_address& address, const char* what, int why);
     void listen_by_cm(const inet_address& address, inet_endpoint at);
     RDMACORO_DECL void cm_event(const cm_news& news) noexcept override;
+    RDMACORO_DECL void device_gone() noexcept override;
     void admit(int fd) noexcept;
 
     engine& engine_;
@@ -57,7 +59,8 @@ public:
     /// Completes: when a client has connected. A client that violates the protocol is dropped and not returned.
     /// Buffers: none.
     /// Concurrency: any number at a time; they are served in order.
-    /// Errors: `errc::closed` when the listener is destroyed.
+    /// Errors: `errc::closed` when the listener is destroyed; `errc::unsupported` when the device was taken away: the domain has
+    ///     no use any more.
     /// Cancellation: at any time; the next client waits for the next call.
     /// Example:
     ///     rdmacoro::verbs_connection made = co_await listening.accept();

@@ -23,7 +23,7 @@ inline bool session::can_write() const noexcept {
 
 /// Credits of slots that are with the device by now.
 inline std::uint16_t session::take_owed_credits() noexcept {
-    window_.settle(engine_.receives_posted());
+    window_.settle(receives_->epoch());
     const std::uint16_t owed = window_.owed();
     window_.returned();
     return owed;
@@ -42,7 +42,7 @@ inline session::entry& session::next_entry() noexcept {
 /// The entry is complete except for its place in the chain.
 inline void session::chain(entry& e, unsigned flags, slot* staged, transfer* moves, bool signal) noexcept {
     const std::uint64_t sequence = posted_++;
-    ring_[sequence & (ring_.size() - 1)] = {staged, moves};
+    ring_[sequence & (ring_.size() - 1)] = {staged, moves, moves != nullptr ? e.piece.length : 0};
     ++counts_.work_requests;
     ++unsignalled_;
     if (staged != nullptr) {
@@ -126,7 +126,7 @@ inline bool session::can_send_control() const noexcept {
 }
 
 inline void session::send_owed_control() noexcept {
-    window_.settle(engine_.receives_posted());
+    window_.settle(receives_->epoch());
     if (want_hello_ && can_send_control()) {
         want_hello_ = false;
         send_control(frame_kind::credit);
@@ -160,8 +160,8 @@ inline void session::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcep
         // Some devices report work requests that they have flushed as successful: after a failure, success does not count.
         ibv_wc_status how = completed_ == last ? outcome : IBV_WC_SUCCESS;
         if (failure_ && how == IBV_WC_SUCCESS) how = IBV_WC_WR_FLUSH_ERR;
-        if (held.moves != nullptr) piece_over(*held.moves, how);
-        held = {};
+        const holding ended = std::exchange(held, holding{});
+        if (ended.moves != nullptr) piece_over(ended, how);
     }
     if (transfers_.partial() != 0) pump();
     if (want_writable_) mark_work();
@@ -176,13 +176,13 @@ inline void session::attach(session_listener& listener) noexcept {
 
 /// A frame of the peer is consumed; its credit is returned once the device has another slot in its place.
 inline void session::freed_credit() noexcept {
-    if (engine_.receives().surplus()) {
+    if (receives_->surplus()) {
         window_.owe();
     } else {
-        window_.owe_after(engine_.receives_posted());
+        window_.owe_after(receives_->epoch());
     }
 }
-inline void session::recycle(slot& s) noexcept { engine_.receives().recycle(s); }
+inline void session::recycle(slot& s) noexcept { s.queue->recycle(s); }
 inline void session::consumed(slot& s) noexcept {
     recycle(s);
     freed_credit();
@@ -230,7 +230,7 @@ inline unsigned session::serve(unsigned budget) noexcept {
     if (transfers_.partial() != 0) pump();
     send_owed_control();
     if (inbox_.listener() != nullptr) {
-        if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), engine_.empty_polls())) {
+        if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), empty_polls())) {
             close(failure_.code());
             return moved + 1;
         }
@@ -247,21 +247,35 @@ inline void engine::ring() noexcept {
     while (session* c = dirty_.pop_front()) c->flush();
 }
 
+/// Hands slots that were consumed to the device again.
+inline void engine::post_receives() noexcept {
+    if (receive_totals_.refills.empty()) return;
+    intrusive_list<receive_queue, refill_tag> turn;
+    turn.splice_back(receive_totals_.refills);
+    while (receive_queue* one = turn.pop_front()) one->post();
+}
+
 inline unsigned engine::progress() noexcept {
     ring();
-    if (receives_.queued() != 0) post_receives();
+    post_receives();
     ++epoch_;
+    unsigned came = 0;
+    for (const auto& one : banks_) came += progress(*one);
+    return came;
+}
+
+inline unsigned engine::progress(bank& of) noexcept {
     std::array<ibv_wc, batch> completions;  // NOLINT: the device writes them
     unsigned came = 0;
     for (int got = batch; got == batch && came < 8 * batch;) {
-        got = ::ibv_poll_cq(queue_.get(), batch, completions.data());
+        got = ::ibv_poll_cq(of.queue.get(), batch, completions.data());
         if (got < 0) [[unlikely]] {
             fail_all(errc::peer_lost);
             break;
         }
         for (int i = 0; i < got; ++i) dispatch(completions[static_cast<std::size_t>(i)]);
         came += static_cast<unsigned>(got);
-        if (got < batch) ++empty_polls_;
+        if (got < batch) ++of.empty_polls;
     }
     return came;
 }
@@ -276,11 +290,11 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
         return;
     }
     slot& s = *reinterpret_cast<slot*>(wc.wr_id);
-    receives_.arrived();
+    s.queue->arrived(s);
     session* c = find(wc.qp_num);
     if (wc.status == IBV_WC_SUCCESS && c != nullptr) [[likely]]
         return c->arrived(s, wc.byte_len);
-    receives_.recycle(s);
+    s.queue->recycle(s);
     if (c != nullptr && wc.status != IBV_WC_SUCCESS) c->fail(errc_of(wc.status));
 }
 

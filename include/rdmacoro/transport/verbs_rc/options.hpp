@@ -29,8 +29,9 @@ struct verbs_options {
     std::string device;
     std::string address;  ///< one of the device's IP addresses: see `device`
     unsigned port = 0;    ///< of the device, from 1 on; 0: the first active one
-    int gid_index =
-        -1;  ///< of the port, for `connect_by` tcp; -1: the RoCE v2 entry of an IPv4 address, if there is one
+    /// Of the port, for `connect_by` tcp. -1: for each connection the entry of the address that it comes from, which is `address`,
+    /// else the TCP connection's, else the device's first.
+    int gid_index = -1;
     verbs_connect connect_by = verbs_connect::automatic;  ///< how queue pairs find each other
 
     /// Messages that each peer may send before this side returns credits: so many receive slots are
@@ -40,12 +41,32 @@ struct verbs_options {
     std::size_t slot_bytes = 8192;
     /// Work requests of one link that may be under way. From 32 to 4096, a power of two.
     unsigned send_depth = 128;
-    /// Of the domain's completion queue; fewer where the device has fewer. Limits how many links there can be.
+    /// Of the domain's first completion queue; fewer where the device has fewer. Links that find no room get another, twice as
+    /// long where the device has it.
     unsigned completion_entries = 32768;
+    /// Links of the domain, opening and closing ones included; one more is refused. A quarter of them, at most, may be clients that
+    /// have not finished connecting. For the memory that each one locks see `verbs_domain::describe`.
+    unsigned most_links = 1024;
+    /// Whether the links share a receive queue, which costs the least memory on the device. Where the device has no shared one, as
+    /// many iWARP adapters, each link gets its own.
+    bool share_receives = true;
     /// Messages up to this many bytes, header included, travel inside the work request; less where the device takes less.
     std::size_t inline_bytes = 256;
     /// Slots of the domain that readers of lent messages may hold.
     unsigned spare_slots = 64;
+
+    /// The time, 4.096 us * 2^n, after which the device sends an unacknowledged packet again; it does so seven times before the link
+    /// is lost. From 1 to 31, never less than the connection manager found for the path. 0: 18, so that a link outlives an outage of
+    /// some seconds (a port that goes down and up, a sweep of the subnet manager), and a host that vanished is noticed after 9 to 34
+    /// seconds; 14 on devices that send again for ever. No meaning over iWARP, where TCP decides.
+    unsigned acknowledge_timeout = 0;
+    /// Of the packets' global header, the byte of DSCP and ECN over RoCE: 0 to 255. -1: as the system has it for rdma_cm
+    /// (`default_roce_tos`), else 0. RoCE on a network with priority flow control needs the one that its switches expect.
+    int traffic_class = -1;
+    /// Service level, 0 to 15. -1: as the path's record says over rdma_cm, else 0.
+    int service_level = -1;
+    /// Of InfiniBand, for `connect_by` tcp; over rdma_cm the interface of the address has one. 0: the first of the port.
+    unsigned partition_key = 0;
 
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
@@ -60,8 +81,10 @@ struct verbs_options {
     registration_cache_options cache{};
 
     /// Options from the environment, for domains that are opened without options: `RDMACORO_VERBS_DEVICE` (a name),
-    /// `RDMACORO_VERBS_PORT`, `RDMACORO_VERBS_GID_INDEX`, `RDMACORO_VERBS_CONNECT_BY` (automatic, rdma_cm, tcp). Throws
-    /// `errc::invalid_argument` with the variable's name when it makes no sense.
+    /// `RDMACORO_VERBS_PORT`, `RDMACORO_VERBS_GID_INDEX`, `RDMACORO_VERBS_CONNECT_BY` (automatic, rdma_cm, tcp),
+    /// `RDMACORO_VERBS_ACKNOWLEDGE_TIMEOUT`, `RDMACORO_VERBS_TRAFFIC_CLASS`, `RDMACORO_VERBS_SERVICE_LEVEL`,
+    /// `RDMACORO_VERBS_PARTITION_KEY`, `RDMACORO_VERBS_SHARE_RECEIVES` (0 or 1). Throws `errc::invalid_argument` with the
+    /// variable's name when it makes no sense.
     [[nodiscard]] static verbs_options from_environment();
 };
 

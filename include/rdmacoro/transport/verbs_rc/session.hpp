@@ -16,6 +16,7 @@
 #include <rdmacoro/transport/verbs_rc/frame.hpp>
 #include <rdmacoro/transport/verbs_rc/memory.hpp>
 #include <rdmacoro/transport/verbs_rc/queue_pair_info.hpp>
+#include <rdmacoro/transport/verbs_rc/receive_queue.hpp>
 #include <rdmacoro/transport/verbs_rc/slots.hpp>
 
 #include <cstddef>
@@ -28,12 +29,13 @@ namespace rdmacoro::detail::verbs {
 
 class engine;
 class session;
+struct bank;
 
-// An unacknowledged packet is sent again every 4 us * 2^14, 7 times: the peer is given up after half a second. rxe counts the
-// losses of a whole work request and not those in a row, so it retries for ever; there `session::watch_silence` gives up.
-inline constexpr std::uint8_t acknowledge_timeout = 14;
+// An unacknowledged packet is sent again seven times, each after `acknowledge_timeout`. rxe counts the losses of a whole work request
+// and not those in a row, so it retries for ever; there `session::watch_silence` gives up.
 inline constexpr std::uint8_t acknowledge_retries = 7;
-inline constexpr std::uint8_t receive_retries = 7;  // for ever: credits guarantee receive slots
+inline constexpr std::uint8_t receive_retries = 7;       // for ever: credits guarantee receive slots
+inline constexpr std::uint8_t receive_retry_timer = 12;  // 0.64 ms; 0 would be 655 ms
 
 /// A link that could not send for so long asks the device for the queue pair's state.
 inline constexpr duration patience_with_silence = std::chrono::milliseconds(500);
@@ -66,6 +68,7 @@ struct transfer : transfer_base, list_node<transfer> {
 
 struct dirty_tag;
 struct work_tag;
+struct guest_tag;
 
 /// A connection's state machine.
 ///
@@ -80,6 +83,7 @@ class session final : public list_node<connection_tag>,
                       public list_node<leaving_tag>,
                       public list_node<dirty_tag>,
                       public list_node<work_tag>,
+                      public list_node<guest_tag>,
                       public cm_party,
                       private fd_handler {
 public:
@@ -143,6 +147,12 @@ public:
     void fail(errc why) noexcept;
     /// The peer or the network has ended the connection.
     void peer_gone() noexcept;
+    void device_gone() noexcept;
+    /// There is room now for the queue pair of an accepted client, which has sent its data.
+    void guest_admitted() noexcept;
+    /// An accepted client has not gone on with connecting, and others wait.
+    void guest_expired() noexcept { fail_opening(errc::timed_out, 0, "open"); }
+    [[nodiscard]] time_point guest_since() const noexcept { return guest_since_; }
     RDMACORO_DECL void cm_event(const cm_news& news) noexcept override;
     void last_receive_is_over() noexcept { last_receive_over_ = true; }
     /// Goes on with leaving. True: it can be destroyed.
@@ -171,6 +181,7 @@ private:
     struct holding {
         slot* staged;
         transfer* moves;
+        std::uint32_t bytes;  // of the transfer
     };
 
     // Sending: message_path.hpp.
@@ -203,7 +214,8 @@ private:
     post_result begin(transfer& t, std::span<std::byte> memory, access_rights rights) noexcept;
     void post_pieces(transfer& t) noexcept;
     void pump() noexcept;
-    void piece_over(transfer& t, ibv_wc_status outcome) noexcept;
+    void piece_over(const holding& piece, ibv_wc_status outcome) noexcept;
+    [[nodiscard]] bool room_for_piece() const noexcept;
     bool finish_if_over(transfer& t) noexcept;
     void flushed() noexcept;
     void complete_all(std::error_code reason) noexcept;
@@ -219,6 +231,7 @@ private:
     void arrived_too_late(slot& s, std::uint32_t bytes) noexcept;
     void post_last_request() noexcept;
     void destroy_queue_pair() noexcept;
+    void release_resources() noexcept;
     void to_error_state() noexcept;
     void timer_expired() noexcept;
 
@@ -227,16 +240,28 @@ private:
     void connect_by_cm(const inet_endpoint& to, opener& waiter) noexcept;
     void connect_by_socket(const inet_endpoint& to, opener& waiter) noexcept;
     [[nodiscard]] int create_queue_pair() noexcept;
-    [[nodiscard]] int prepare_queue_pair() noexcept;
+    [[nodiscard]] int initialize_queue_pair(const port_state& now) noexcept;
+    [[nodiscard]] bool prepare_queue_pair(const port_state& now) noexcept;
     void fail_opening(errc code, int system, const char* step) noexcept;
     void become_ready() noexcept;
+    void no_guest() noexcept;
+    [[nodiscard]] bool make_queue_pair_for(const port_state& now) noexcept;
+    [[nodiscard]] bool open_socket(int fd) noexcept;
+    void watch_socket() noexcept;
+    [[nodiscard]] port_state look_at_port(const ibv_gid* peer) noexcept;
+    void store_own_info(const port_state& now) noexcept;
+    [[nodiscard]] std::uint32_t refusal_of(int system) const noexcept;
+    void fail_refused(std::uint32_t refusal) noexcept;
+    [[nodiscard]] bool resolve_address() noexcept;
+    void try_again() noexcept;
+    [[nodiscard]] std::uint64_t empty_polls() const noexcept;
     [[nodiscard]] errc take_greeting(const std::byte* from, std::size_t bytes) noexcept;
     [[nodiscard]] int modify_by_cm(ibv_qp_state to) noexcept;
     void opening_event(const cm_news& news) noexcept;
     void watch_silence() noexcept;
     [[nodiscard]] bool send_cm_request() noexcept;
     void on_socket() noexcept;
-    [[nodiscard]] int connect_queue_pair(const queue_pair_info& peer) noexcept;
+    [[nodiscard]] int connect_queue_pair(const queue_pair_info& peer, const port_state& now) noexcept;
 
     engine& engine_;
     std::uint32_t place_;  // in the engine's table
@@ -244,6 +269,8 @@ private:
     std::uint32_t number_ = 0;  // of the queue pair
     phase phase_ = phase::opening;
     unique_queue_pair queue_pair_;
+    bank* bank_ = nullptr;               // with the completion queue of its queue pair
+    receive_queue* receives_ = nullptr;  // that it receives from
     rdmacoro::capabilities capabilities_{};
     verbs_counts counts_{};
     inet_endpoint peer_;
@@ -272,6 +299,7 @@ private:
     // Gets, puts, atomics.
     transfer_lists<transfer> transfers_;
     unsigned transfer_requests_ = 0;  // work requests under way that touch users' memory
+    std::uint64_t transfer_bytes_ = 0;  // of them
     std::uint64_t flushes_sent_ = 0;
     std::uint64_t flushes_answered_ = 0;
     bool want_flush_ = false;
@@ -283,6 +311,9 @@ private:
     rdma_cm_id* id_ = nullptr;
     exchange_socket<queue_pair_info::wire_bytes> socket_;
     std::uint32_t first_sequence_ = 0;  // of this side's packets, where they connect by the socket
+    std::uint8_t source_ = 0;           // the way in which the next attempt finds this side's address
+    unsigned stale_ = 0;                // rejections that said that the queue pair is still in use
+    time_point guest_since_{};
     bool owned_ = true;                 // a link, a connection or an opener refers to it
     bool holds_resources_ = false;      // slots and completion entries
     bool accepting_ = false;
@@ -291,6 +322,8 @@ private:
     bool last_receive_over_ = false;
     bool in_error_ = false;  // the queue pair is, by this side
     bool late_ = false;      // leaving takes too long
+    bool guest_ = false;     // an accepted client that has a queue pair and has not finished connecting
+    std::uint64_t settled_ = 0;  // the empty poll after which the queue pair can be destroyed; 0: the device is not done with it
     link_failure failure_;
     status closing_{};  // why this side ends it
 

@@ -16,12 +16,16 @@
 
 namespace rdmacoro::detail::verbs {
 
+class receive_queue;
+
 /// One slot. It is free, posted for receiving, held with a message that arrived, lent, or being sent.
 struct alignas(64) slot {
     slot* next = nullptr;  // in a list of its state
     std::byte* data = nullptr;
     std::uint32_t lkey = 0;
-    std::uint32_t bytes = 0;  // of the frame that arrived
+    std::uint32_t bytes = 0;          // of the frame that arrived
+    receive_queue* queue = nullptr;   // that it was posted to last
+    std::uint32_t place = 0;          // among those posted to a queue of one link
 };
 
 /// Eight bytes of a slot that the device writes the result of an atomic to.

@@ -24,6 +24,7 @@
 #include <rdmacoro/transport/verbs_rc/impl/one_sided.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/options.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/queue_pair_info.ipp>
+#include <rdmacoro/transport/verbs_rc/impl/receive_queue.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/session.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/slots.ipp>
 

@@ -23,7 +23,7 @@ RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address
         refuse(address, step, errno);
     address_ = socket_.address();
     listening::domain_broke = [](listening& self) noexcept {
-        static_cast<listen_state&>(self).accepted_.end_waits();
+        static_cast<listen_state&>(self).accepted_.end();
     };
     of.listens(*this);
 }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 namespace rdmacoro::detail::verbs {
@@ -40,18 +41,23 @@ RDMACORO_COLD errc session::take_greeting(const std::byte* from, std::size_t byt
 
 /// 0, or the number of an error.
 RDMACORO_COLD int session::create_queue_pair() noexcept {
-    if (const int failed = engine_.hold_resources(); failed != 0) return failed;
+    if (const int failed = engine_.hold_resources(bank_, receives_); failed != 0) return failed;
     holds_resources_ = true;
     ibv_qp_init_attr wanted{};
     wanted.qp_context = this;
-    wanted.send_cq = wanted.recv_cq = engine_.completion_queue();
-    wanted.srq = engine_.receive_queue();
+    wanted.send_cq = wanted.recv_cq = bank_->queue.get();
+    wanted.srq = bank_->shared.get();
+    if (wanted.srq == nullptr) {
+        wanted.cap.max_recv_wr = engine_.options().credits;
+        wanted.cap.max_recv_sge = 1;
+    }
     wanted.cap.max_send_wr = engine_.options().send_depth;
     wanted.cap.max_send_sge = 1;
     wanted.cap.max_inline_data = engine_.device().inline_limit();
     wanted.qp_type = IBV_QPT_RC;
     queue_pair_.reset(::ibv_create_qp(engine_.device().domain(), &wanted));
     if (queue_pair_ == nullptr) return errno != 0 ? errno : ENOMEM;
+    if (!engine_.shares_receives()) receives_->open_own(queue_pair_.get());
     number_ = queue_pair_->qp_num;
     window_.open_receiving(engine_.options().credits);
     engine_.add_queue_pair(*this);
@@ -67,12 +73,24 @@ RDMACORO_COLD int session::modify_by_cm(ibv_qp_state to) noexcept {
         wanted.qp_access_flags = static_cast<unsigned>(engine_.device().access_flags(access_rights::all));
         mask |= IBV_QP_ACCESS_FLAGS;
     }
+    const verbs_options& options = engine_.options();
+    if (to == IBV_QPS_RTR && (mask & IBV_QP_AV) != 0) {
+        // The connection manager leaves the timer at 0, which is the longest.
+        wanted.min_rnr_timer = receive_retry_timer;
+        mask |= IBV_QP_MIN_RNR_TIMER;
+        if (options.service_level >= 0) wanted.ah_attr.sl = static_cast<std::uint8_t>(options.service_level);
+        if (options.traffic_class >= 0 && wanted.ah_attr.is_global != 0)
+            wanted.ah_attr.grh.traffic_class = static_cast<std::uint8_t>(options.traffic_class);
+    }
     if (to == IBV_QPS_RTS) {
-        wanted.timeout = acknowledge_timeout;
+        wanted.timeout = acknowledge_timeout(options.acknowledge_timeout, engine_.device().retries_for_ever(),
+                                             wanted.timeout);
         wanted.retry_cnt = acknowledge_retries;
         wanted.rnr_retry = receive_retries;
     }
-    return ::ibv_modify_qp(queue_pair_.get(), &wanted, mask);
+    if (::ibv_modify_qp(queue_pair_.get(), &wanted, mask) != 0) return errno != 0 ? errno : EIO;
+    if (to == IBV_QPS_INIT) receives_->post();
+    return 0;
 }
 
 RDMACORO_COLD void session::begin_opening(opener& waiter) noexcept {
@@ -84,15 +102,66 @@ RDMACORO_COLD void session::begin_opening(opener& waiter) noexcept {
 RDMACORO_COLD void session::connect_by_cm(const inet_endpoint& to, opener& waiter) noexcept {
     begin_opening(waiter);
     peer_ = to;
-    if (::rdma_create_id(engine_.cm_channel(), &id_, static_cast<cm_party*>(this), RDMA_PS_TCP) != 0)
-        return fail_opening(errc::no_resources, errno, "rdma_create_id");
-    inet_endpoint from = engine_.device().address();
-    inet_endpoint target = to;
-    set_port(from, 0);
+    source_ = engine_.device().has_chosen_address() ? 0 : 1;
+    if (!resolve_address()) fail_opening(errc::address_invalid, errno, "find a way to the address");
+}
+
+/// Looks for a way to the peer: from the domain's own address, where it was opened with one; else from the one that the route names;
+/// else, where that is another device's, from one that the device has now. False: there is none left; `errno` is the reason.
+RDMACORO_COLD bool session::resolve_address() noexcept {
     constexpr int patience = 2000;  // milliseconds
-    const bool same_family = from.address.ss_family == to.address.ss_family;
-    if (::rdma_resolve_addr(id_, same_family ? from.get() : nullptr, target.get(), patience) != 0)
-        fail_opening(errc::address_invalid, errno, "find a way to the address");
+    constexpr std::uint8_t by_route = 1;
+    constexpr std::uint8_t ways = 3;
+    verbs::device& device = engine_.device();
+    for (; source_ < ways;) {
+        const std::uint8_t way = source_++;
+        if (id_ != nullptr) ::rdma_destroy_id(std::exchange(id_, nullptr));
+        if (::rdma_create_id(engine_.cm_channel(), &id_, static_cast<cm_party*>(this), RDMA_PS_TCP) != 0)
+            return false;
+        if (const int asked = engine_.options().traffic_class; asked >= 0) {
+            auto tos = static_cast<std::uint8_t>(asked);
+            static_cast<void>(::rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+        }
+        if (way > by_route) {
+            try {
+                device.look_for_address(peer_.address.ss_family);
+            } catch (const std::exception&) {
+                errno = ENOMEM;
+                return false;
+            }
+        }
+        inet_endpoint from = device.address();
+        set_port(from, 0);
+        const bool fits = from.address.ss_family == peer_.address.ss_family;
+        if (way != by_route && !fits) continue;
+        inet_endpoint target = peer_;
+        if (::rdma_resolve_addr(id_, way == by_route ? nullptr : from.get(), target.get(), patience) == 0)
+            return true;
+    }
+    return false;
+}
+
+/// The peer's host believes that the queue pair is still that of an earlier connection, as after a crash: another one is tried.
+RDMACORO_COLD void session::try_again() noexcept {
+    engine_.remove_queue_pair(*this);
+    queue_pair_.reset();
+    release_resources();
+    source_ = engine_.device().has_chosen_address() ? 0 : 1;
+    if (!resolve_address()) fail_opening(errc::connection_refused, errno, "connect again");
+}
+
+/// What a peer is told when it is refused for this error of the system's.
+RDMACORO_COLD std::uint32_t session::refusal_of(int system) const noexcept {
+    const bool memory = system == ENOMEM || system == EAGAIN || system == EPERM;
+    return memory ? greeting::no_memory : greeting::no_room;
+}
+
+RDMACORO_COLD void session::fail_refused(std::uint32_t refusal) noexcept {
+    fail_opening(errc::no_resources, refusal == greeting::no_memory ? ENOBUFS : ECONNREFUSED, "be accepted");
+}
+
+RDMACORO_COLD std::uint64_t session::empty_polls() const noexcept {
+    return bank_ != nullptr ? bank_->empty_polls : 0;
 }
 
 /// Sends the request to connect. False: `fail_opening` was called.
@@ -111,7 +180,7 @@ RDMACORO_COLD bool session::send_cm_request() noexcept {
     with.flow_control = 1;
     with.retry_count = acknowledge_retries;
     with.rnr_retry_count = receive_retries;
-    with.srq = 1;
+    with.srq = engine_.shares_receives() ? 1 : 0;
     with.qp_num = number_;
     if (failed == 0 && ::rdma_connect(id_, &with) != 0) failed = errno;
     if (failed == 0) return true;
@@ -126,7 +195,9 @@ RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter)
     accepting_ = true;
     peer_ = endpoint_of(::rdma_get_peer_addr(id_));
     const auto refuse = [&](errc code, int system, const char* step) {
-        const greeting::bytes own = engine_.own_greeting().store();
+        greeting said = engine_.own_greeting();
+        said.refusal = refusal_of(system);
+        const greeting::bytes own = said.store();
         static_cast<void>(::rdma_reject(id_, own.data(), own.size()));
         fail_opening(code, system, step);
     };
@@ -138,6 +209,10 @@ RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter)
     if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTR);
     if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTS);
     if (failed != 0) return refuse(errc::no_resources, failed, "create a queue pair");
+    if (const int asked = engine_.options().traffic_class; asked >= 0) {
+        auto tos = static_cast<std::uint8_t>(asked);
+        static_cast<void>(::rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
+    }
     may_send_ = by_hand;
     const greeting::bytes own = engine_.own_greeting().store();
     rdma_conn_param with{};
@@ -147,7 +222,7 @@ RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter)
     with.initiator_depth = std::min(request.initiator_depth, engine_.device().read_depth());
     with.flow_control = 1;
     with.rnr_retry_count = receive_retries;
-    with.srq = 1;
+    with.srq = engine_.shares_receives() ? 1 : 0;
     with.qp_num = number_;
     if (::rdma_accept(id_, &with) != 0) return fail_opening(errc::peer_lost, errno, "accept");
     connected_ = by_hand;
@@ -170,8 +245,10 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
     constexpr int patience = 2000;  // milliseconds
     switch (news.type) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
-            if (id_->verbs == nullptr || engine_.device().name() != ::ibv_get_device_name(id_->verbs->device))
+            if (id_->verbs == nullptr || engine_.device().name() != ::ibv_get_device_name(id_->verbs->device)) {
+                if (resolve_address()) return;
                 return fail_opening(errc::address_invalid, 0, "reach the address by the domain's device");
+            }
             if (::rdma_resolve_route(id_, patience) != 0)
                 fail_opening(errc::connection_refused, errno, "find a route");
             return;
@@ -197,14 +274,19 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
             // On iWARP the accepting side becomes ready with the peer's first frame.
             if (may_send_) become_ready();
             return;
-        case RDMA_CM_EVENT_ADDR_ERROR: return fail_opening(errc::timed_out, -news.status, "find the address");
+        case RDMA_CM_EVENT_ADDR_ERROR:
+            if (resolve_address()) return;
+            return fail_opening(errc::timed_out, -news.status, "find the address");
         case RDMA_CM_EVENT_ROUTE_ERROR: return fail_opening(errc::timed_out, -news.status, "find a route");
         case RDMA_CM_EVENT_UNREACHABLE: return fail_opening(errc::timed_out, -news.status, "connect");
         case RDMA_CM_EVENT_REJECTED: {
+            constexpr int stale_connection = 10;  // a reason of InfiniBand's connection manager
+            constexpr unsigned most_stale = 3;
+            if (news.status == stale_connection && ++stale_ <= most_stale) return try_again();
             // A peer that rejects sends its greeting; a host without a listener sends nothing.
             greeting theirs;
             const errc verdict = theirs.load(news.data.data(), news.bytes);
-            if (verdict == errc::ok) return fail_opening(errc::no_resources, ECONNREFUSED, "be accepted");
+            if (verdict == errc::ok) return fail_refused(theirs.refusal);
             return fail_opening(verdict == errc::version_mismatch ? verdict : errc::connection_refused,
                                 news.status < 0 ? -news.status : 0, "connect");
         }
@@ -215,7 +297,19 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
     }
 }
 
+RDMACORO_COLD void session::device_gone() noexcept {
+    cm_over_ = true;
+    if (phase_ == phase::opening) return fail_opening(errc::unsupported, ENODEV, "open");
+    if (phase_ == phase::ready) fail(errc::peer_lost);
+}
+
+RDMACORO_COLD void session::no_guest() noexcept {
+    static_cast<list_node<guest_tag>&>(*this).unlink();
+    if (std::exchange(guest_, false)) engine_.guest_over();
+}
+
 RDMACORO_COLD void session::become_ready() noexcept {
+    no_guest();
     phase_ = phase::ready;
     if (engine_.options().keepalive > duration::zero()) {
         timer_.set(engine_.options().keepalive);
@@ -229,6 +323,7 @@ RDMACORO_COLD void session::become_ready() noexcept {
 
 RDMACORO_COLD void session::fail_opening(errc code, int system, const char* step) noexcept {
     opener* const waiter = std::exchange(opener_, nullptr);
+    no_guest();
     let_go(false);
     owned_ = false;
     if (waiter != nullptr) waiter->opened(*this, {code, system, step});

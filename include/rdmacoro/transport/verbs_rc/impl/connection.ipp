@@ -11,10 +11,17 @@
 
 namespace rdmacoro::detail::verbs {
 
+[[gnu::cold, noreturn]] RDMACORO_DECL void throw_device_gone(const engine& of, const std::string& action) {
+    throw error(errc::unsupported, "verbs: " + action + " by " + of.device().name() +
+                                       ": the device was taken away, or its driver was reset; open another domain "
+                                       "when it is back");
+}
+
 /// The error's text names the address and the remedy.
 [[gnu::cold, noreturn]] RDMACORO_DECL void throw_no_connection(engine& by, const inet_address& address,
                                                                const opening_outcome& how) {
     const std::string where = "verbs: connect to " + address.whole + " by " + by.device().name() + ": ";
+    if (by.broken()) throw_device_gone(by, "connect to " + address.whole);
     const std::string system = how.system > 0 ? std::string(" (") + std::strerror(how.system) + ")" : "";
     switch (how.code) {
         case errc::connection_refused:
@@ -33,12 +40,17 @@ namespace rdmacoro::detail::verbs {
             if (how.system == ENOSPC)
                 throw error(how.code,
                             where +
-                                "the domain's completion or receive queue has no room for one more link; "
-                                "open another domain, or one with fewer credits and a smaller send_depth");
+                                "the domain has no room for one more link; close some, or open another domain, "
+                                "or one with a larger verbs_options::most_links or completion_entries");
             if (how.system == ECONNREFUSED)
                 throw error(how.code, where + "the peer has no room for one more link; close some there, or "
-                                              "give its domain fewer credits and a smaller send_depth");
-            if (how.system == ENOMEM)
+                                              "give its domain a larger verbs_options::most_links");
+            if (how.system == ENOBUFS)
+                throw error(how.code,
+                            where + "the peer's process may not lock the memory for one more link; raise "
+                                    "RLIMIT_MEMLOCK there (`ulimit -l unlimited`), or give its domain fewer "
+                                    "credits or smaller slots");
+            if (how.system == ENOMEM || how.system == EAGAIN || how.system == EPERM)
                 throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
             throw error(how.code, where + "could not " + how.step + system);
         default: throw error(how.code, where + "could not " + how.step + system);
@@ -46,6 +58,7 @@ namespace rdmacoro::detail::verbs {
 }
 
 RDMACORO_COLD task<verbs_connection> connect(engine& by, inet_address address) {
+    if (by.broken()) throw_device_gone(by, "connect to " + address.whole);
     return connect_to_any<verbs_connection, opening_outcome, session>(by, std::move(address), "verbs");
 }
 

@@ -52,12 +52,19 @@ RDMACORO_COLD std::string devices_text(const std::vector<device_address>& addres
     return text.empty() ? "none" : text;
 }
 
-RDMACORO_COLD device::device(const verbs_options& options) {
+RDMACORO_COLD device::device(const verbs_options& options) : options_(options) {
     const std::vector<device_address> addresses = device_addresses();
     const std::string name = choose(options, addresses);
     open(name, addresses);
     choose_port(options, addresses);
-    choose_gid(options);
+    if (options.gid_index >= port_attributes_.gid_tbl_len)
+        throw error(errc::address_invalid, "verbs: port " + std::to_string(port_) + " of " + name +
+                                               " has no GID of index " + std::to_string(options.gid_index));
+    port_state now;
+    if (look_at_port(address_, nullptr, now) == ENOKEY)
+        throw error(errc::address_invalid, "verbs: port " + std::to_string(port_) + " of " + name +
+                                               " is not in the partition " +
+                                               std::to_string(options.partition_key));
     domain_.reset(::ibv_alloc_pd(context_.get()));
     if (domain_ == nullptr) throw_system("verbs: protection domain of " + name, errno);
     probe_inline(options);
@@ -65,7 +72,8 @@ RDMACORO_COLD device::device(const verbs_options& options) {
 
 RDMACORO_COLD std::uint32_t device::most_at_once() const noexcept {
     if (retries_for_ever()) return 1u << 16;
-    return std::clamp<std::uint32_t>(port_attributes_.max_msg_sz, 1u << 20, 1u << 30);
+    const std::uint32_t most = iwarp() ? 1u << 18 : 1u << 20;
+    return port_attributes_.max_msg_sz != 0 ? std::min(port_attributes_.max_msg_sz, most) : most;
 }
 
 RDMACORO_COLD std::uint8_t device::read_depth() const noexcept {
@@ -181,30 +189,102 @@ RDMACORO_COLD void device::choose_port(const verbs_options& options,
                                            "; bring its network interface up (ip link set DEV up)");
 }
 
-RDMACORO_COLD void device::choose_gid(const verbs_options& options) {
-    int best = -1;
-    if (options.gid_index >= 0) {
-        if (options.gid_index >= port_attributes_.gid_tbl_len)
-            throw error(errc::address_invalid, "verbs: port " + std::to_string(port_) + " of " + name() +
-                                                   " has no GID of index " +
-                                                   std::to_string(options.gid_index));
-        gid_index_ = static_cast<std::uint8_t>(options.gid_index);
-        static_cast<void>(::ibv_query_gid(context_.get(), port_, options.gid_index, &gid_));
+RDMACORO_COLD void device::look_for_address(int family) {
+    inet_endpoint found;
+    for (const device_address& one : device_addresses()) {
+        if (one.device != name() || one.port != port_) continue;
+        if (same_address(one.address, address_) && address_.address.ss_family == family) return;  // still there
+        const bool fits = one.address.address.ss_family == family;
+        if (found.bytes == 0 || (fits && found.address.ss_family != family)) found = one.address;
+    }
+    if (found.bytes != 0) address_ = found;
+}
+
+inline constexpr std::uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+[[nodiscard]] inline bool is_mapped(const ibv_gid& gid) noexcept {
+    return std::memcmp(gid.raw, mapped_prefix, sizeof mapped_prefix) == 0;
+}
+
+/// Over RoCE a GID is an IP address.
+[[nodiscard]] inline bool is_gid_of(const ibv_gid& gid, const inet_endpoint& at) noexcept {
+    if (at.bytes == 0) return false;
+    if (at.address.ss_family == AF_INET6)
+        return std::memcmp(gid.raw, &reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr,
+                           sizeof gid.raw) == 0;
+    return is_mapped(gid) &&
+           std::memcmp(gid.raw + sizeof mapped_prefix, &reinterpret_cast<const sockaddr_in&>(at.address).sin_addr,
+                       sizeof(in_addr)) == 0;
+}
+
+RDMACORO_COLD int device::look_at_port(const inet_endpoint& local, const ibv_gid* peer,
+                                       port_state& into) const noexcept {
+    if (::ibv_query_port(context_.get(), port_, &into.attributes) != 0) return errno != 0 ? errno : EIO;
+    choose_gid(local, peer, into);
+    return choose_partition(into);
+}
+
+RDMACORO_COLD void device::choose_gid(const inet_endpoint& local, const ibv_gid* peer,
+                                      port_state& into) const noexcept {
+    const bool ethernet = into.attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+    if (options_.gid_index >= 0 || !ethernet) {
+        into.gid_index = static_cast<std::uint8_t>(std::max(options_.gid_index, 0));
+        static_cast<void>(::ibv_query_gid(context_.get(), port_, into.gid_index, &into.gid));
         return;
     }
-    for (int i = 0; i < port_attributes_.gid_tbl_len && i < 256; ++i) {
+    int best = -1;
+    for (int i = 0; i < into.attributes.gid_tbl_len && i < 256; ++i) {
         ibv_gid_entry entry{};
-        if (::ibv_query_gid_ex(context_.get(), port_, static_cast<std::uint32_t>(i), &entry, 0) != 0)
-            continue;
-        static constexpr std::uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-        const bool v2 = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
-        const bool v4 = std::memcmp(entry.gid.raw, mapped, sizeof mapped) == 0;
-        const int worth = (v2 ? 2 : 0) + (v4 ? 1 : 0);
+        if (::ibv_query_gid_ex(context_.get(), port_, static_cast<std::uint32_t>(i), &entry, 0) != 0) continue;
+        const bool chosen = has_chosen_address() && is_gid_of(entry.gid, address_);
+        const bool mapped = is_mapped(entry.gid);
+        const bool link_local = entry.gid.raw[0] == 0xfe && entry.gid.raw[1] == 0x80;
+        const bool fits = peer == nullptr || mapped == is_mapped(*peer);
+        // RoCE v2 is routable, and an IPv4 address works between any two hosts.
+        const int worth = (fits ? 64 : 0) + (chosen ? 32 : 0) + (is_gid_of(entry.gid, local) ? 16 : 0) +
+                          (is_gid_of(entry.gid, address_) ? 8 : 0) +
+                          (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0) + (mapped ? 2 : 0) +
+                          (link_local ? 0 : 1);
         if (worth <= best) continue;
         best = worth;
-        gid_ = entry.gid;
-        gid_index_ = static_cast<std::uint8_t>(i);
+        into.gid = entry.gid;
+        into.gid_index = static_cast<std::uint8_t>(i);
     }
+}
+
+/// 0, or the number of an error: the port is not in the partition.
+RDMACORO_COLD int device::choose_partition(port_state& into) const noexcept {
+    into.partition_index = 0;
+    if (options_.partition_key == 0) return 0;
+    for (int i = 0; i < into.attributes.pkey_tbl_len; ++i) {
+        __be16 key = 0;
+        if (::ibv_query_pkey(context_.get(), port_, i, &key) != 0) continue;
+        constexpr unsigned number = 0x7fff;  // the highest bit tells full members from limited ones
+        if ((ntohs(key) & number) != (options_.partition_key & number)) continue;
+        into.partition_index = static_cast<std::uint16_t>(i);
+        return 0;
+    }
+    return ENOKEY;
+}
+
+RDMACORO_COLD ibv_ah_attr path_between(const port_state& from, std::uint8_t port, const path_end& to,
+                                       const verbs_options& options) noexcept {
+    ibv_ah_attr made{};
+    made.port_num = port;
+    made.dlid = to.lid;
+    if (options.service_level >= 0) made.sl = static_cast<std::uint8_t>(options.service_level);
+    constexpr std::size_t prefix = 8;  // bytes of a GID that name the subnet
+    static constexpr ibv_gid none{};
+    const bool far = std::memcmp(to.gid.raw, none.raw, sizeof none.raw) != 0 &&
+                     std::memcmp(to.gid.raw, from.gid.raw, prefix) != 0;
+    const bool asked = (from.attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+    if (from.attributes.link_layer != IBV_LINK_LAYER_ETHERNET && to.lid != 0 && !asked && !far) return made;
+    made.is_global = 1;
+    made.grh.dgid = to.gid;
+    made.grh.sgid_index = from.gid_index;
+    made.grh.hop_limit = 64;
+    if (options.traffic_class >= 0) made.grh.traffic_class = static_cast<std::uint8_t>(options.traffic_class);
+    return made;
 }
 
 RDMACORO_COLD void device::probe_inline(const verbs_options& options) {

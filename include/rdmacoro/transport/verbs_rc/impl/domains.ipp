@@ -35,25 +35,30 @@ RDMACORO_COLD verbs_domain& domains::towards(std::string_view address) {
         return same_address(one, asked) || (source.bytes != 0 && same_address(one, source));
     };
     for (const choice& one : chosen_) {
-        if (either(one.address)) return *one.domain;
+        if (either(one.address) && !one.domain->broken()) return *one.domain;
     }
     for (const device_address& one : device_addresses()) {
         if (!either(one.address)) continue;
-        verbs_domain& domain = of_device(one.device);
+        verbs_domain& domain = of_port(one);
+        std::erase_if(chosen_, [](const choice& made) { return made.domain->broken(); });
         chosen_.push_back({one.address, &domain});
         return domain;
     }
     return first();
 }
 
-RDMACORO_COLD verbs_domain& domains::of_device(const std::string& name) {
+RDMACORO_COLD verbs_domain& domains::of_port(const device_address& at) {
+    const auto fits = [&](verbs_domain& one) {
+        return !one.broken() && one.device_name() == at.device && one.port() == at.port;
+    };
     verbs_domain& first = owner_.service<verbs_domain>();
-    if (first.device_name() == name) return first;
+    if (fits(first)) return first;
     for (const auto& one : made_) {
-        if (one->device_name() == name) return *one;
+        if (fits(*one)) return *one;
     }
     verbs_options options = verbs_options::from_environment();
-    options.device = name;
+    options.device = at.device;
+    options.port = at.port;
     return *made_.emplace_back(std::make_unique<verbs_domain>(owner_, options));
 }
 

@@ -22,7 +22,8 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       cache_(registrar_, options.cache),
       regions_(device_),
       slots_(device_.domain(), (options.slot_bytes + 63) / 64 * 64),
-      receives_(slots_, options.spare_slots),
+      receive_totals_{options.spare_slots, 0, 0, {}},
+      guests_timer_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_guests(); }),
       buckets_(256) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
@@ -45,6 +46,12 @@ RDMACORO_DECL void engine::check_options() const {
     check(options_.send_depth >= 32 && options_.send_depth <= 4096 &&
               (options_.send_depth & (options_.send_depth - 1)) == 0,
           "send_depth must be a power of two from 32 to 4096");
+    check(options_.most_links >= 1 && options_.most_links <= connection_table<session>::most,
+          "most_links must be 1 to 65536");
+    check(options_.acknowledge_timeout <= 31, "acknowledge_timeout must be 0 to 31");
+    check(options_.traffic_class >= -1 && options_.traffic_class <= 255, "traffic_class must be -1 to 255");
+    check(options_.service_level >= -1 && options_.service_level <= 15, "service_level must be -1 to 15");
+    check(options_.partition_key <= 0xffff, "partition_key must be 0 to 65535");
     if (options_.connect_by == verbs_connect::tcp && device_.iwarp())
         throw error(errc::unsupported,
                     "verbs: " + device_.name() + " is an iWARP device, which connects by rdma_cm only");
@@ -59,20 +66,52 @@ RDMACORO_DECL void engine::open_queues() {
     const std::string name = device_.name();
     completion_channel_.reset(::ibv_create_comp_channel(context));
     if (completion_channel_ == nullptr) throw_system("verbs: completion channel of " + name, errno);
-    entries_ = std::min<std::size_t>(options_.completion_entries,
-                                     static_cast<std::size_t>(std::max(device_.attributes().max_cqe, 1)));
-    queue_.reset(::ibv_create_cq(context, static_cast<int>(entries_), this, completion_channel_.get(), 0));
-    if (queue_ == nullptr) throw_system("verbs: completion queue of " + name, errno);
-    ibv_srq_init_attr shared{};
-    shared.attr.max_wr = static_cast<std::uint32_t>(
-        std::min<std::size_t>(entries_ / 2, static_cast<std::size_t>(device_.attributes().max_srq_wr)));
-    shared.attr.max_sge = 1;
-    receive_queue_.reset(::ibv_create_srq(device_.domain(), &shared));
-    if (receive_queue_ == nullptr) throw_system("verbs: shared receive queue of " + name, errno);
-    receives_most_ = shared.attr.max_wr;
+    shares_receives_ = device_.shares_receives();
+    const char* step = "";
+    if (make_bank(step) == nullptr) throw_system(std::string("verbs: ") + step + " of " + name, errno);
     cm_channel_.reset(::rdma_create_event_channel());
     if (cm_channel_ == nullptr && by_cm_)
         throw_system("verbs: event channel of rdma_cm (is the module rdma_ucm loaded?)", errno);
+}
+
+/// Nullptr: `step` failed, and `errno` is the reason.
+RDMACORO_DECL bank* engine::make_bank(const char*& step) noexcept {
+    const auto failed = [&step](const char* where) -> bank* {
+        step = where;
+        if (errno == 0) errno = ENOMEM;
+        return nullptr;
+    };
+    std::unique_ptr<bank> made(new (std::nothrow) bank(slots_, receive_totals_));
+    errno = 0;
+    if (made == nullptr) return failed("memory for a completion queue");
+    try {
+        banks_.reserve(banks_.size() + 1);
+    } catch (const std::exception&) {
+        return failed("memory for a completion queue");
+    }
+    const auto longest = static_cast<std::size_t>(std::max(device_.attributes().max_cqe, 1));
+    const std::size_t doubled = std::size_t{options_.completion_entries} << std::min<std::size_t>(banks_.size(), 8);
+    made->entries = std::min(doubled, longest);
+    made->queue.reset(::ibv_create_cq(device_.context(), static_cast<int>(made->entries), this,
+                                      completion_channel_.get(), 0));
+    if (made->queue == nullptr) return failed("completion queue");
+    made->receives_most = made->entries;
+    if (shares_receives_) {
+        ibv_srq_init_attr shared{};
+        shared.attr.max_wr = static_cast<std::uint32_t>(std::min<std::size_t>(
+            made->entries / 2, static_cast<std::size_t>(device_.attributes().max_srq_wr)));
+        shared.attr.max_sge = 1;
+        made->shared.reset(::ibv_create_srq(device_.domain(), &shared));
+        const bool never = errno == ENOSYS || errno == EOPNOTSUPP;
+        if (made->shared == nullptr && !(never && banks_.empty())) return failed("shared receive queue");
+        if (made->shared == nullptr) {
+            shares_receives_ = false;
+        } else {
+            made->receives_most = shared.attr.max_wr;
+            made->receives.open_shared(made->shared.get());
+        }
+    }
+    return banks_.emplace_back(std::move(made)).get();
 }
 
 RDMACORO_DECL void engine::watch_own_descriptors() {
@@ -122,45 +161,17 @@ RDMACORO_DECL bool engine::poll() noexcept {
     while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), owner_.coarse_now())) any |= watching_.look();
+    if (!guests_waiting_.empty()) [[unlikely]]
+        admit_waiting_guests();
     ring();
     return any;
-}
-
-RDMACORO_DECL void engine::post_receives() noexcept {
-    constexpr std::size_t most = 16;
-    std::array<ibv_recv_wr, most> requests;  // NOLINT: set below
-    std::array<ibv_sge, most> pieces;        // NOLINT
-    while (receives_.queued() != 0) {
-        std::size_t count = 0;
-        for (; count < most; ++count) {
-            slot* const s = receives_.next_to_post();
-            if (s == nullptr) break;
-            pieces[count] = {reinterpret_cast<std::uintptr_t>(s->data),
-                             static_cast<std::uint32_t>(slots_.slot_bytes()), s->lkey};
-            requests[count] = {};
-            requests[count].wr_id = reinterpret_cast<std::uintptr_t>(s);
-            requests[count].sg_list = &pieces[count];
-            requests[count].num_sge = 1;
-            if (count != 0) requests[count - 1].next = &requests[count];
-        }
-        ibv_recv_wr* refused = nullptr;
-        ++receive_posts_;
-        if (::ibv_post_srq_recv(receive_queue_.get(), requests.data(), &refused) != 0) {
-            while (count-- > 0) {
-                receives_.not_posted(*reinterpret_cast<slot*>(requests[count].wr_id));
-                if (&requests[count] == refused) break;
-            }
-            return;  // credits are not returned before a later try
-        }
-    }
-    ++receives_epoch_;
 }
 
 // ---- parking
 
 RDMACORO_DECL void engine::arm() noexcept {
     ring();
-    static_cast<void>(::ibv_req_notify_cq(queue_.get(), 0));
+    for (const auto& one : banks_) static_cast<void>(::ibv_req_notify_cq(one->queue.get(), 0));
     watching_.look_next();
 }
 RDMACORO_DECL void engine::disarm() noexcept {
@@ -181,6 +192,7 @@ RDMACORO_DECL void engine::read_cm_events() noexcept {
         rdma_cm_event* event = nullptr;
         if (::rdma_get_cm_event(cm_channel_.get(), &event) != 0) return;
         const cm_news news(*event);
+        if (news.type == RDMA_CM_EVENT_DEVICE_REMOVAL) device_gone();
         // A request has an identifier of its own, and concerns its listener.
         auto* party = static_cast<cm_party*>(
             event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id->context : event->id->context);
@@ -209,11 +221,12 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
             case IBV_EVENT_QP_REQ_ERR:
             case IBV_EVENT_QP_ACCESS_ERR: about->fail(errc::peer_lost); break;
             case IBV_EVENT_QP_LAST_WQE_REACHED: about->last_receive_is_over(); break;
-            case IBV_EVENT_DEVICE_FATAL:
+            case IBV_EVENT_DEVICE_FATAL: device_gone(); break;
             case IBV_EVENT_CQ_ERR:
             case IBV_EVENT_SRQ_ERR: fail_all(errc::peer_lost); break;
             default:
-                break;  // a port that is down for a moment costs nothing; links notice one that stays down
+                break;  // a port that is down for a moment costs nothing; links notice one that stays down. Its state,
+                        // LID and GIDs are asked for by each connection.
         }
     }
 }
@@ -222,6 +235,13 @@ RDMACORO_DECL void engine::fail_all(errc why) noexcept {
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
         if (c->now() == session::phase::ready) c->fail(why);
     }
+}
+
+/// Links, openings and accepts end; what is destroyed later is gone already.
+RDMACORO_DECL void engine::device_gone() noexcept {
+    if (std::exchange(broken_, true)) return;
+    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) c->device_gone();
+    while (device_watcher* one = watchers_.pop_front()) one->device_gone();
 }
 
 // ---- connections
@@ -233,21 +253,110 @@ RDMACORO_DECL session* engine::make_session() noexcept {
     });
 }
 
-RDMACORO_DECL int engine::hold_resources() noexcept {
+/// Nullptr: `errno` is the reason.
+RDMACORO_DECL bank* engine::bank_with_room() noexcept {
     const std::size_t completions = options_.send_depth + options_.credits;
-    if (entries_held_ + completions > entries_ || receives_.wanted() + options_.credits > receives_most_)
-        return ENOSPC;
+    const auto has_room = [&](const bank& one) {
+        return one.entries_held + completions <= one.entries &&
+               (!shares_receives_ || one.receives.pool().wanted() + options_.credits <= one.receives_most);
+    };
+    for (const auto& one : banks_) {
+        if (has_room(*one)) return one.get();
+    }
+    const char* step = "";
+    bank* const made = make_bank(step);
+    if (made != nullptr && has_room(*made)) return made;
+    if (made != nullptr) {
+        banks_.pop_back();  // not even an empty one has room
+        errno = ENOSPC;
+    }
+    return nullptr;
+}
+
+/// Nullptr: there is no memory.
+RDMACORO_DECL receive_queue* engine::own_receives() noexcept {
+    try {
+        if (free_receives_.empty()) {
+            free_receives_.reserve(own_receives_.size() + 1);
+            own_receives_.push_back(std::make_unique<receive_queue>(slots_, receive_totals_));
+            free_receives_.push_back(own_receives_.back().get());
+        }
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+    receive_queue* const taken = free_receives_.back();
+    free_receives_.pop_back();
+    return taken;
+}
+
+RDMACORO_DECL int engine::hold_resources(bank*& from, receive_queue*& receives) noexcept {
+    if (broken_) return ENODEV;
+    if (links_ >= options_.most_links) return ENOSPC;
+    bank* const found = bank_with_room();
+    if (found == nullptr) return errno;
     if (const int failed = slots_.reserve(options_.credits + session::most_staged); failed != 0)
         return -failed;
-    entries_held_ += completions;
-    receives_.add_wanted(options_.credits);
-    post_receives();
+    receives = shares_receives_ ? &found->receives : own_receives();
+    if (receives == nullptr || !receives->add_wanted(options_.credits)) {
+        if (receives != nullptr && !shares_receives_) free_receives_.push_back(receives);
+        slots_.unreserve(options_.credits + session::most_staged);
+        return ENOMEM;
+    }
+    found->entries_held += options_.send_depth + options_.credits;
+    ++links_;
+    receives->post();
+    from = found;
     return 0;
 }
-RDMACORO_DECL void engine::release_resources() noexcept {
-    entries_held_ -= options_.send_depth + options_.credits;
-    receives_.remove_wanted(options_.credits);
+RDMACORO_DECL void engine::release_resources(bank& from, receive_queue& receives) noexcept {
+    from.entries_held -= options_.send_depth + options_.credits;
+    --links_;
+    receives.remove_wanted(options_.credits);
+    if (!shares_receives_) {
+        // Completions of its slots may still be in the queue, where the device did not remove them.
+        empty(from);
+        receives.withdraw();
+        free_receives_.push_back(&receives);
+    }
     slots_.unreserve(options_.credits + session::most_staged);
+}
+
+RDMACORO_DECL void engine::empty(const bank& which) noexcept {
+    if (broken_) return;
+    const std::uint64_t before = which.empty_polls;
+    for (std::size_t most = which.entries / batch + 1; most != 0 && which.empty_polls == before; --most)
+        static_cast<void>(progress());
+}
+
+// ---- clients that have not finished connecting
+
+RDMACORO_DECL bool engine::admit_guest(session& c) noexcept {
+    list_node<guest_tag>& node = c;
+    node.unlink();
+    if (guests_ < std::max(1u, options_.most_links / guests_part)) {
+        ++guests_;
+        guests_held_.push_back(c);
+        return true;
+    }
+    guests_waiting_.push_front(c);
+    if (!guests_timer_.queued()) guests_timer_.set(options_.handshake_timeout / grace_part);
+    return false;
+}
+
+/// The newest of those that wait comes first: it is the least likely to have been given up. When none finishes, the oldest of those
+/// that hold a queue pair loses it.
+RDMACORO_DECL void engine::admit_waiting_guests() noexcept {
+    const duration grace = options_.handshake_timeout / grace_part;
+    while (!guests_waiting_.empty()) {
+        session* const oldest = guests_held_.front();
+        if (guests_ >= std::max(1u, options_.most_links / guests_part)) {
+            if (oldest == nullptr || owner_.now() - oldest->guest_since() < grace) break;
+            oldest->guest_expired();
+            continue;
+        }
+        guests_waiting_.front()->guest_admitted();
+    }
+    if (!guests_waiting_.empty() && !guests_timer_.queued()) guests_timer_.set(grace);
 }
 
 RDMACORO_DECL void engine::add_queue_pair(session& c) noexcept {
@@ -263,7 +372,7 @@ RDMACORO_DECL void engine::remove_queue_pair(session& c) noexcept {
 
 RDMACORO_DECL verbs_counts engine::counts() noexcept {
     verbs_counts sum = table_.counts();
-    sum.receive_posts = receive_posts_;
+    sum.receive_posts = receive_totals_.posts;
     sum.polls = epoch_ - 1;
     return sum;
 }

@@ -26,28 +26,57 @@ RDMACORO_COLD void session::connect_by_socket(const inet_endpoint& to, opener& w
         opener_ = &waiter;
         return fail_opening(errc::connection_refused, refused, "connect");
     }
-    accept_by_socket(fd, waiter);
-    if (socket_.exchanges()) socket_.exchange().connects();
+    begin_opening(waiter);
+    if (!open_socket(fd)) return;
+    const port_state now = look_at_port(nullptr);
+    if (!prepare_queue_pair(now)) return;
+    store_own_info(now);
+    socket_.exchange().connects();
+    watch_socket();
+}
+
+/// Takes the socket over. False: `fail_opening` was called.
+RDMACORO_COLD bool session::open_socket(int fd) noexcept {
+    const char* const step = socket_.open(fd, peer_);
+    if (step != nullptr) fail_opening(errc::no_resources, errno, step);
+    return step == nullptr;
+}
+RDMACORO_COLD void session::watch_socket() noexcept {
+    if (const char* const step = socket_.watch(); step != nullptr)
+        fail_opening(errc::no_resources, errno, step);
+}
+
+/// The port as it is now, for a connection over this socket.
+RDMACORO_COLD port_state session::look_at_port(const ibv_gid* peer) noexcept {
+    port_state now;
+    if (engine_.device().look_at_port(socket_.local(), peer, now) != 0)
+        now.attributes = engine_.device().port_attributes();
+    return now;
 }
 
 /// The queue pair in its first state. 0, or the number of an error.
-RDMACORO_COLD int session::prepare_queue_pair() noexcept {
+RDMACORO_COLD int session::initialize_queue_pair(const port_state& now) noexcept {
     if (const int failed = create_queue_pair(); failed != 0) return failed;
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_INIT;
     wanted.port_num = engine_.device().port();
+    wanted.pkey_index = now.partition_index;
     wanted.qp_access_flags = static_cast<unsigned>(engine_.device().access_flags(access_rights::all));
-    return ::ibv_modify_qp(queue_pair_.get(), &wanted,
-                           IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    if (::ibv_modify_qp(queue_pair_.get(), &wanted,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0)
+        return errno != 0 ? errno : EIO;
+    receives_->post();
+    return 0;
+}
+/// False: `fail_opening` was called.
+RDMACORO_COLD bool session::prepare_queue_pair(const port_state& now) noexcept {
+    const int failed = initialize_queue_pair(now);
+    if (failed != 0) fail_opening(errc::no_resources, failed, "create a queue pair");
+    return failed == 0;
 }
 
-/// Takes the socket over. The two sides do the same from here on.
-RDMACORO_COLD void session::accept_by_socket(int fd, opener& waiter) noexcept {
-    begin_opening(waiter);
-    if (const char* const step = socket_.open(fd, peer_); step != nullptr)
-        return fail_opening(errc::no_resources, errno, step);
-    if (const int failed = prepare_queue_pair(); failed != 0)
-        return fail_opening(errc::no_resources, failed, "create a queue pair");
+/// This side's connect_info, which is sent by the next step of the exchange.
+RDMACORO_COLD void session::store_own_info(const port_state& now) noexcept {
     verbs::device& device = engine_.device();
     if (::getrandom(&first_sequence_, sizeof first_sequence_, 0) < 0) first_sequence_ = number_;
     first_sequence_ &= 0xffffff;
@@ -55,48 +84,50 @@ RDMACORO_COLD void session::accept_by_socket(int fd, opener& waiter) noexcept {
     own.hello = engine_.own_greeting().store();
     own.number = number_;
     own.sequence = first_sequence_;
-    own.lid = device.port_attributes().lid;
-    own.mtu = static_cast<std::uint8_t>(device.port_attributes().active_mtu);
+    own.lid = now.attributes.lid;
+    own.mtu = static_cast<std::uint8_t>(now.attributes.active_mtu);
     own.read_depth = device.read_depth();
-    own.gid = device.gid();
+    own.gid = now.gid;
     own.store(socket_.exchange().own_connect_info());
-    if (const char* const step = socket_.watch(); step != nullptr)
-        fail_opening(errc::no_resources, errno, step);
 }
 
-RDMACORO_COLD int session::connect_queue_pair(const queue_pair_info& peer) noexcept {
+/// Of an accepted connection. It costs a descriptor until the peer has sent its connect_info; the queue pair, and its room in
+/// completion and receive queues, are taken only then.
+RDMACORO_COLD void session::accept_by_socket(int fd, opener& waiter) noexcept {
+    accepting_ = true;
+    begin_opening(waiter);
+    if (!open_socket(fd)) return;
+    socket_.exchange().hold_back();
+    watch_socket();
+}
+
+RDMACORO_COLD int session::connect_queue_pair(const queue_pair_info& peer, const port_state& now) noexcept {
     verbs::device& device = engine_.device();
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_RTR;
-    wanted.path_mtu = static_cast<ibv_mtu>(std::clamp<int>(
-        peer.mtu, IBV_MTU_256, std::max<int>(device.port_attributes().active_mtu, IBV_MTU_256)));
+    wanted.path_mtu = static_cast<ibv_mtu>(
+        std::clamp<int>(peer.mtu, IBV_MTU_256, std::max<int>(now.attributes.active_mtu, IBV_MTU_256)));
     wanted.dest_qp_num = peer.number;
     wanted.rq_psn = peer.sequence;
     wanted.max_dest_rd_atomic = device.read_depth();
-    wanted.min_rnr_timer = 12;
-    wanted.ah_attr.port_num = device.port();
-    wanted.ah_attr.dlid = peer.lid;
-    // Over Ethernet the GID is the address; an InfiniBand subnet has local ones.
-    if (device.port_attributes().link_layer == IBV_LINK_LAYER_ETHERNET || peer.lid == 0) {
-        wanted.ah_attr.is_global = 1;
-        wanted.ah_attr.grh.dgid = peer.gid;
-        wanted.ah_attr.grh.sgid_index = device.gid_index();
-        wanted.ah_attr.grh.hop_limit = 64;
-    }
-    int failed = ::ibv_modify_qp(queue_pair_.get(), &wanted,
-                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-    if (failed != 0) return failed;
+    wanted.min_rnr_timer = receive_retry_timer;
+    wanted.ah_attr = path_between(now, device.port(), {peer.lid, peer.gid}, engine_.options());
+    if (::ibv_modify_qp(queue_pair_.get(), &wanted,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
+        return errno != 0 ? errno : EIO;
     wanted = {};
     wanted.qp_state = IBV_QPS_RTS;
     wanted.sq_psn = first_sequence_;
-    wanted.timeout = acknowledge_timeout;
+    wanted.timeout = acknowledge_timeout(engine_.options().acknowledge_timeout, device.retries_for_ever(), 0);
     wanted.retry_cnt = acknowledge_retries;
     wanted.rnr_retry = receive_retries;
     wanted.max_rd_atomic = std::clamp<std::uint8_t>(peer.read_depth, 1, device.read_depth());
-    return ::ibv_modify_qp(queue_pair_.get(), &wanted,
-                           IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                               IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    if (::ibv_modify_qp(queue_pair_.get(), &wanted,
+                        IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_MAX_QP_RD_ATOMIC) != 0)
+        return errno != 0 ? errno : EIO;
+    return 0;
 }
 
 RDMACORO_COLD void session::on_socket() noexcept {
@@ -115,22 +146,56 @@ RDMACORO_COLD void session::exchange_failed(const exchange_failure& how) noexcep
     fail_opening(how.code, how.system, how.step);
 }
 
-/// False: `fail_opening` was called.
+/// False: `fail_opening` was called, or an accepted client waits for its turn.
 RDMACORO_COLD bool session::take_connect_info() noexcept {
-    exchange_failure refused;
     queue_pair_info theirs;
     theirs.load(socket_.exchange().connect_info());
+    exchange_failure refused;
     if (const errc verdict = take_greeting(theirs.hello.data(), theirs.hello.size()); verdict != errc::ok) {
         refused = {verdict, 0, "greet"};
-    } else if (const int failed = connect_queue_pair(theirs); failed != 0) {
-        refused = {errc::connection_refused, failed, "connect the queue pairs"};
-    } else if (socket_.answer(std::byte{0})) {
-        return true;
+    } else if (theirs.number == 0) {
+        greeting said;
+        static_cast<void>(said.load(theirs.hello.data(), theirs.hello.size()));
+        fail_refused(said.refusal);
+        return false;
+    } else if (accepting_ && !engine_.admit_guest(*this)) {
+        socket_.unwatch();
+        return false;
     } else {
-        refused = socket_.exchange().failure();
+        port_state now = look_at_port(&theirs.gid);
+        if (accepting_ && !make_queue_pair_for(now)) return false;
+        if (const int failed = connect_queue_pair(theirs, now); failed != 0) {
+            refused = {errc::connection_refused, failed, "connect the queue pairs"};
+        } else if (socket_.answer(std::byte{0})) {
+            return true;
+        } else {
+            refused = socket_.exchange().failure();
+        }
     }
     exchange_failed(refused);
     return false;
+}
+
+/// Of an accepted client, which has sent its connect_info. False: `fail_opening` was called, and the client is told why.
+RDMACORO_COLD bool session::make_queue_pair_for(const port_state& now) noexcept {
+    guest_ = true;
+    guest_since_ = engine_.owner().now();
+    const int failed = initialize_queue_pair(now);
+    store_own_info(now);
+    socket_.exchange().release();
+    if (failed == 0) return true;
+    queue_pair_info own;
+    greeting said = engine_.own_greeting();
+    said.refusal = refusal_of(failed);
+    own.hello = said.store();
+    own.store(socket_.exchange().own_connect_info());
+    static_cast<void>(socket_.answer(std::byte{1}));
+    fail_opening(errc::no_resources, failed, "create a queue pair");
+    return false;
+}
+
+RDMACORO_COLD void session::guest_admitted() noexcept {
+    if (take_connect_info()) socket_.go_on(*this);
 }
 
 }  // namespace rdmacoro::detail::verbs

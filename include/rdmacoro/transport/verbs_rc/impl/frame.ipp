@@ -11,7 +11,8 @@ RDMACORO_DECL greeting::bytes greeting::store() const noexcept {
     store_number(made.data() + 4, version);
     store_number(made.data() + 8, slot_bytes);
     store_number(made.data() + 12, credits);
-    store_number(made.data() + 16, reserved);
+    store_number(made.data() + 16, refusal);
+    store_number(made.data() + 20, reserved);
     return made;
 }
 
@@ -21,7 +22,8 @@ RDMACORO_DECL errc greeting::load(const std::byte* from, std::size_t have) noexc
     version = load_number<std::uint32_t>(from + 4);
     slot_bytes = load_number<std::uint32_t>(from + 8);
     credits = load_number<std::uint32_t>(from + 12);
-    reserved = load_number<std::uint64_t>(from + 16);
+    refusal = load_number<std::uint32_t>(from + 16);
+    reserved = load_number<std::uint32_t>(from + 20);
     if (magic != right_magic) return errc::protocol_violation;
     if (version != own_version) return errc::version_mismatch;
     const bool good = slot_bytes >= least_slot && slot_bytes <= most_slot && credits >= least_credits &&

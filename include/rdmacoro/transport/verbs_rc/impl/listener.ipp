@@ -15,6 +15,7 @@ RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address
     : engine_(of), accepted_(of), socket_(of.owner(), of.watching(), this, [](void* self, int fd) noexcept {
           static_cast<listen_state*>(self)->admit(fd);
       }) {
+    if (of.broken()) throw_device_gone(of, "listen on " + address.whole);
     if (of.by_cm()) {
         listen_by_cm(address, at);
     } else {
@@ -22,7 +23,10 @@ RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address
         if (step != nullptr) refuse(address, step, errno);
         address_ = socket_.address();
     }
+    engine_.watch_device(*this);
 }
+
+RDMACORO_COLD void listen_state::device_gone() noexcept { accepted_.end(); }
 
 RDMACORO_COLD listen_state::~listen_state() {
     if (id_ != nullptr) ::rdma_destroy_id(id_);
@@ -51,6 +55,7 @@ RDMACORO_COLD void listen_state::refuse(const inet_address& address, const char*
 RDMACORO_COLD void listen_state::listen_by_cm(const inet_address& address, inet_endpoint at) {
     if (address.host.empty()) {
         const std::uint16_t port = port_of(at);
+        engine_.device().look_for_address(engine_.device().address().address.ss_family);
         at = engine_.device().address();
         set_port(at, port);
     }
@@ -82,7 +87,13 @@ RDMACORO_COLD void listen_state::admit(int fd) noexcept {
 }
 
 RDMACORO_COLD task<verbs_connection> accept(listen_state& state) {
-    return accept_next<verbs_connection, session>(state.accepted());
+    const engine& of = state.of();  // the listener may be destroyed meanwhile, and not its domain
+    try {
+        co_return co_await accept_next<verbs_connection, session>(state.accepted());
+    } catch (const error& why) {
+        if (!of.broken() || why.code() != errc::closed) throw;
+    }
+    throw_device_gone(of, "accept");
 }
 
 RDMACORO_COLD task<verbs_listener> listen(engine& by, inet_address address) {

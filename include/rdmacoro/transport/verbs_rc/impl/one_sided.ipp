@@ -111,7 +111,7 @@ RDMACORO_DECL post_result session::atomic(transfer::kind what, const remote_regi
 /// Posts as many work requests of `t` as there is room for; all but the last have the greatest length. Where the queue pair turns
 /// out to be broken the transfer may be over at return.
 RDMACORO_DECL void session::post_pieces(transfer& t) noexcept {
-    while (!failure_ && !in_error_ && (!t.begun || t.posted < t.length) && room_for_transfer() && may_send_) {
+    while (!failure_ && !in_error_ && (!t.begun || t.posted < t.length) && room_for_piece() && may_send_) {
         entry& e = next_entry();
         const std::uint64_t left = t.length - t.posted;
         const auto bytes =
@@ -147,6 +147,7 @@ RDMACORO_DECL void session::post_pieces(transfer& t) noexcept {
         t.posted += bytes;
         ++t.pieces_out;
         ++transfer_requests_;
+        transfer_bytes_ += bytes;
         const bool last = t.posted == t.length;
         if (last) {
             transfers_.end_partial(t);
@@ -165,20 +166,28 @@ RDMACORO_DECL void session::post_pieces(transfer& t) noexcept {
     }
 }
 
+/// Few bytes are under way at a time: a transfer that is revoked can be waited for. They are more than a path holds.
+RDMACORO_DECL bool session::room_for_piece() const noexcept {
+    constexpr std::uint64_t pieces = 8;
+    return room_for_transfer() && transfer_bytes_ < pieces * engine_.device().most_at_once();
+}
+
 /// Goes on with transfers that found no room for all of their work requests.
 RDMACORO_DECL void session::pump() noexcept {
     if (phase_ != phase::ready) return;
     for (transfer* t = transfers_.moving().front();
-         t != nullptr && !failure_ && !in_error_ && transfers_.partial() != 0 && room_for_transfer();) {
+         t != nullptr && !failure_ && !in_error_ && transfers_.partial() != 0 && room_for_piece();) {
         transfer* const after = transfers_.moving().next(*t);
         if (t->partial) post_pieces(*t);
         t = after;
     }
 }
 
-RDMACORO_DECL void session::piece_over(transfer& t, ibv_wc_status outcome) noexcept {
+RDMACORO_DECL void session::piece_over(const holding& piece, ibv_wc_status outcome) noexcept {
+    transfer& t = *piece.moves;
     --t.pieces_out;
     --transfer_requests_;
+    transfer_bytes_ -= piece.bytes;
     if (outcome != IBV_WC_SUCCESS && !t.code) {
         // When this side closes, siw does not report all work requests as flushed.
         if (closing_) {
@@ -221,16 +230,23 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
     transfers_.complete_finished(*this);
 }
 
-/// The memory belongs to its owner again at return. Where the device does not end the transfer soon, the link ends.
+/// The memory belongs to its owner again at return. No further piece is posted, and those under way are waited for, as long as the
+/// device completes some; where it does not, the link ends.
 RDMACORO_DECL void session::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
-    while (t->pieces_out != 0 && std::chrono::steady_clock::now() < limit) engine_.progress();
+    transfers_.end_partial(*t);
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    constexpr auto patience = std::chrono::milliseconds(100);
+    auto limit = now() + patience;
+    while (t->pieces_out != 0 && now() < limit) {
+        const std::uint64_t before = completed_;
+        engine_.progress();
+        if (completed_ != before) limit = now() + patience;
+    }
     if (t->pieces_out != 0) {
         fail(errc::canceled);
         quiesce();
     }
-    transfers_.end_partial(*t);
     give_back(*t);
 }
 

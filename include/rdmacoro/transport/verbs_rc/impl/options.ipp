@@ -29,6 +29,13 @@ RDMACORO_COLD verbs_options verbs_options::from_environment() {
     o.device = asked("RDMACORO_VERBS_DEVICE");
     number("RDMACORO_VERBS_PORT", o.port);
     number("RDMACORO_VERBS_GID_INDEX", o.gid_index);
+    number("RDMACORO_VERBS_ACKNOWLEDGE_TIMEOUT", o.acknowledge_timeout);
+    number("RDMACORO_VERBS_TRAFFIC_CLASS", o.traffic_class);
+    number("RDMACORO_VERBS_SERVICE_LEVEL", o.service_level);
+    number("RDMACORO_VERBS_PARTITION_KEY", o.partition_key);
+    unsigned share = o.share_receives ? 1 : 0;
+    number("RDMACORO_VERBS_SHARE_RECEIVES", share);
+    o.share_receives = share != 0;
     const std::string_view by = asked("RDMACORO_VERBS_CONNECT_BY");
     if (by == "rdma_cm") {
         o.connect_by = verbs_connect::rdma_cm;

@@ -31,6 +31,7 @@ RDMACORO_DECL session::~session() {
     static_cast<list_node<dirty_tag>&>(*this).unlink();
     static_cast<list_node<work_tag>&>(*this).unlink();
     static_cast<list_node<leaving_tag>&>(*this).unlink();
+    static_cast<list_node<guest_tag>&>(*this).unlink();
 }
 
 RDMACORO_DECL std::string session::peer_name() const {
@@ -107,7 +108,7 @@ RDMACORO_DECL void session::arrived_too_late(slot& s, std::uint32_t bytes) noexc
 }
 
 RDMACORO_DECL lent_buffer session::keep() noexcept {
-    lent_buffer lent = inbox_.keep(engine_.receives());
+    lent_buffer lent = inbox_.keep(*receives_);
     if (lent) freed_credit();
     return lent;
 }
@@ -128,9 +129,8 @@ RDMACORO_DECL void session::release_unposted(std::uint64_t from) noexcept {
             --staged_;
             engine_.slots().give(*held.staged);
         }
-        transfer* moves = held.moves;
-        held = {};
-        if (moves != nullptr) piece_over(*moves, IBV_WC_WR_FLUSH_ERR);
+        const holding ended = std::exchange(held, holding{});
+        if (ended.moves != nullptr) piece_over(ended, IBV_WC_WR_FLUSH_ERR);
     }
 }
 
@@ -176,7 +176,7 @@ RDMACORO_DECL void session::to_error_state() noexcept {
 
 RDMACORO_DECL void session::fail(errc why) noexcept {
     if (failure_ || phase_ == phase::leaving) return;
-    failure_.set(why, engine_.empty_polls());
+    failure_.set(why, empty_polls());
     to_error_state();
     mark_work();
 }
@@ -192,7 +192,9 @@ RDMACORO_DECL void session::quiesce() noexcept {
     flush();
     const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
     while (transfer_requests_ != 0 && std::chrono::steady_clock::now() < limit) engine_.progress();
-    if (transfer_requests_ != 0) destroy_queue_pair();
+    if (transfer_requests_ == 0) return;
+    engine_.empty(*bank_);
+    destroy_queue_pair();
 }
 
 RDMACORO_DECL void session::close(std::error_code reason) noexcept {
@@ -226,6 +228,7 @@ RDMACORO_DECL void session::drop_inbound() noexcept {
 /// Releases the connection; the object remains until it can be destroyed. Gracefully: the last frames still go out.
 RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
     awaited_.end();
+    no_guest();
     drop_inbound();
     static_cast<list_node<work_tag>&>(*this).unlink();
     want_hello_ = want_flush_ = want_flushed_ = want_writable_ = false;
@@ -290,15 +293,19 @@ RDMACORO_DECL void session::destroy_queue_pair() noexcept {
     for (; completed_ < posted_; ++completed_) {
         holding& held = ring_[completed_ & (ring_.size() - 1)];
         if (held.staged != nullptr) engine_.slots().give(*held.staged);
-        if (held.moves != nullptr) piece_over(*held.moves, IBV_WC_WR_FLUSH_ERR);
-        held = {};
+        const holding ended = std::exchange(held, holding{});
+        if (ended.moves != nullptr) piece_over(ended, IBV_WC_WR_FLUSH_ERR);
     }
     staged_ = 0;
+    release_resources();
     // The owner may keep this object for long.
     chain_.reset();
     chain_bytes_.reset();
     ring_ = {};
-    if (std::exchange(holds_resources_, false)) engine_.release_resources();
+}
+
+RDMACORO_DECL void session::release_resources() noexcept {
+    if (std::exchange(holds_resources_, false)) engine_.release_resources(*bank_, *receives_);
 }
 
 RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
@@ -309,9 +316,13 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
     if (phase_ != phase::leaving) return false;
     const bool receives_over = last_receive_over_ || !engine_.device().tells_last_receive() || !connected_;
     const bool sends_over = completed_ == posted_ || engine_.device().iwarp();
-    if (in_a_hurry || late_ || (sends_over && receives_over)) destroy_queue_pair();
+    // Adapters remove the completions of a queue pair that is destroyed, and the slots of its receives would be lost with them: all
+    // must have been polled that came before the device was done.
+    const bool done = queue_pair_ != nullptr && (late_ || (sends_over && receives_over));
+    if (done && settled_ == 0) settled_ = empty_polls() + 1;
+    if (in_a_hurry || engine_.broken() || (done && empty_polls() >= settled_)) destroy_queue_pair();
     if (queue_pair_ != nullptr) return false;
-    if (std::exchange(holds_resources_, false)) engine_.release_resources();
+    release_resources();
     if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {
         ::rdma_destroy_id(std::exchange(id_, nullptr));
     }
