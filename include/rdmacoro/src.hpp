@@ -152,6 +152,7 @@
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
 #include <rdmacoro/service/impl/collective.ipp>
+#include <rdmacoro/service/impl/collective_options.ipp>
 #include <rdmacoro/service/impl/collectives.ipp>
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
