@@ -154,6 +154,7 @@
 #include <rdmacoro/service/impl/collective.ipp>
 #include <rdmacoro/service/impl/collective_options.ipp>
 #include <rdmacoro/service/impl/collectives.ipp>
+#include <rdmacoro/service/impl/cost_fit.ipp>
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
 #include <rdmacoro/service/impl/job.ipp>
