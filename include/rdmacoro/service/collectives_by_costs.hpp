@@ -45,11 +45,29 @@ template <collective_kind K, class A>
 [[nodiscard]] constexpr costed_algorithm costed(cost_function cost) {
     return {algorithm_of<K, A>(), cost, {}, {}};
 }
-/// `A` is `by_root` with these two steps.
-template <collective_kind K, class A, collective_kind First, collective_kind Second>
+/// By a root.
+template <collective_kind K, collective_kind A, class First, collective_kind B, class Second>
 [[nodiscard]] constexpr costed_algorithm costed_steps(cost_function cost, std::string_view first,
                                                       std::string_view second) {
-    return {algorithm_of<K, A>(), cost, {First, first}, {Second, second}};
+    return {algorithm_of<K, by_root<any_length, First, Second>>(), cost, {A, first}, {B, second}};
+}
+template <class First, class Second>
+[[nodiscard]] constexpr costed_algorithm costed_allgather(cost_function cost, std::string_view first,
+                                                          std::string_view second) {
+    using enum collective_kind;
+    return costed_steps<allgather, gather, First, broadcast, Second>(cost, first, second);
+}
+template <class First, class Second>
+[[nodiscard]] constexpr costed_algorithm costed_allreduce(cost_function cost, std::string_view first,
+                                                          std::string_view second) {
+    using enum collective_kind;
+    return costed_steps<allreduce, reduce, First, broadcast, Second>(cost, first, second);
+}
+template <class First, class Second>
+[[nodiscard]] constexpr costed_algorithm costed_reduce_scatter(cost_function cost, std::string_view first,
+                                                               std::string_view second) {
+    using enum collective_kind;
+    return costed_steps<reduce_scatter, reduce, First, scatter, Second>(cost, first, second);
 }
 
 template <collective_kind K>
@@ -72,8 +90,10 @@ struct costed_table<collective_kind::broadcast> {
         costed<k, four_ary_tree<>>(&cost_of_four_ary),
         costed<k, chain<>>(&cost_of_chain),
         costed<k, hierarchical<>>(&cost_of_hierarchical_broadcast),
-        costed_steps<k, scatter_allgather<>, collective_kind::scatter, collective_kind::allgather>(
-            &cost_of_scatter_allgather, "spanning_tree", "ring"),
+        costed_algorithm{algorithm_of<k, scatter_allgather<>>(),
+                         &cost_of_scatter_allgather,
+                         {collective_kind::scatter, "spanning_tree"},
+                         {collective_kind::allgather, "ring"}},
     };
 };
 template <>
@@ -95,26 +115,18 @@ struct costed_table<collective_kind::gather> {
 template <>
 struct costed_table<collective_kind::allgather> {
     static constexpr auto k = collective_kind::allgather;
-    template <class First, class Second>
-    using two = by_root<any_length, First, Second>;
-    template <class First, class Second>
-    [[nodiscard]] static constexpr costed_algorithm steps(cost_function cost, std::string_view first,
-                                                          std::string_view second) {
-        return costed_steps<k, two<First, Second>, collective_kind::gather, collective_kind::broadcast>(
-            cost, first, second);
-    }
     static constexpr costed_algorithm all[]{
         costed<k, recursive_doubling<>>(&cost_of_doubling_blocks),
         costed<k, bruck<>>(&cost_of_bruck_allgather),
         costed<k, ring<>>(&cost_of_ring_of_blocks),
         costed<k, overlapped_flat_tree<>>(&cost_of_all_at_a_time),
-        steps<spanning_tree<>, binomial<>>(&cost_of_two<&cost_of_halves, false, &cost_of_tree, true>,
-                                           "spanning_tree", "binomial"),
-        steps<overlapped_flat_tree<>, overlapped_flat_tree<>>(
+        costed_allgather<spanning_tree<>, binomial<>>(
+            &cost_of_two<&cost_of_halves, false, &cost_of_tree, true>, "spanning_tree", "binomial"),
+        costed_allgather<overlapped_flat_tree<>, overlapped_flat_tree<>>(
             &cost_of_two<&cost_of_overlapped, false, &cost_of_overlapped, true>, "overlapped_flat_tree",
             "overlapped_flat_tree"),
-        steps<overlapped_flat_tree<>, chain<>>(&cost_of_two<&cost_of_overlapped, false, &cost_of_chain, true>,
-                                               "overlapped_flat_tree", "chain"),
+        costed_allgather<overlapped_flat_tree<>, chain<>>(
+            &cost_of_two<&cost_of_overlapped, false, &cost_of_chain, true>, "overlapped_flat_tree", "chain"),
     };
 };
 template <>
@@ -139,43 +151,31 @@ struct costed_table<collective_kind::reduce> {
 template <>
 struct costed_table<collective_kind::allreduce> {
     static constexpr auto k = collective_kind::allreduce;
-    template <class First, class Second>
-    [[nodiscard]] static constexpr costed_algorithm steps(cost_function cost, std::string_view first,
-                                                          std::string_view second) {
-        return costed_steps<k, by_root<any_length, First, Second>, collective_kind::reduce,
-                            collective_kind::broadcast>(cost, first, second);
-    }
     static constexpr costed_algorithm all[]{
         costed<k, recursive_doubling<>>(&cost_of_doubling_allreduce),
         costed<k, rabenseifner<>>(&cost_of_rabenseifner),
         costed<k, ring<>>(&cost_of_ring_allreduce),
         costed<k, hierarchical<>>(&cost_of_hierarchical_allreduce),
-        steps<spanning_tree<>, binomial<>>(&cost_of_two<&cost_of_tree_reduce, false, &cost_of_tree, false>,
-                                           "spanning_tree", "binomial"),
-        steps<spanning_tree<>, overlapped_flat_tree<>>(
+        costed_allreduce<spanning_tree<>, binomial<>>(
+            &cost_of_two<&cost_of_tree_reduce, false, &cost_of_tree, false>, "spanning_tree", "binomial"),
+        costed_allreduce<spanning_tree<>, overlapped_flat_tree<>>(
             &cost_of_two<&cost_of_tree_reduce, false, &cost_of_overlapped, false>, "spanning_tree",
             "overlapped_flat_tree"),
-        steps<ring<>, chain<>>(&cost_of_two<&cost_of_ring_reduce, false, &cost_of_chain, false>, "ring",
-                               "chain"),
+        costed_allreduce<ring<>, chain<>>(&cost_of_two<&cost_of_ring_reduce, false, &cost_of_chain, false>,
+                                          "ring", "chain"),
     };
 };
 template <>
 struct costed_table<collective_kind::reduce_scatter> {
     static constexpr auto k = collective_kind::reduce_scatter;
-    template <class First, class Second>
-    [[nodiscard]] static constexpr costed_algorithm steps(cost_function cost, std::string_view first,
-                                                          std::string_view second) {
-        return costed_steps<k, by_root<any_length, First, Second>, collective_kind::reduce,
-                            collective_kind::scatter>(cost, first, second);
-    }
     static constexpr costed_algorithm all[]{
         costed<k, ring<>>(&cost_of_reduce_around),
         costed<k, recursive_halving<>>(&cost_of_halving),
         costed<k, pairwise<>>(&cost_of_reduce_around),
-        steps<spanning_tree<>, spanning_tree<>>(
+        costed_reduce_scatter<spanning_tree<>, spanning_tree<>>(
             &cost_of_two<&cost_of_tree_reduce, true, &cost_of_halves, false>, "spanning_tree",
             "spanning_tree"),
-        steps<spanning_tree<>, overlapped_flat_tree<>>(
+        costed_reduce_scatter<spanning_tree<>, overlapped_flat_tree<>>(
             &cost_of_two<&cost_of_tree_reduce, true, &cost_of_overlapped, false>, "spanning_tree",
             "overlapped_flat_tree"),
     };
