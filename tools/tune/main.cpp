@@ -32,6 +32,7 @@ void run(const tune::options& asked) {
     }
     std::vector<tune::fitted_link> links;
     for (tune::link_samples& one : samples) links.push_back(tune::fit_link(std::move(one)));
+    for (const std::string& text : tune::doubts_of(links)) std::fprintf(stderr, "tune: %s\n", text.c_str());
     const std::vector<tune::choice> choices =
         tune::choose_all(asked.ranks, asked.hosts, links.front().costs, links.back().costs);
     // What is written to standard output stands there alone.

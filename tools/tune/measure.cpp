@@ -129,11 +129,11 @@ rc::task<double> loop(rc::group& g, std::span<std::byte> memory, std::size_t tur
 /// One figure of a size, in nanoseconds. `turns` is found out where it is 0.
 rc::task<double> figure(rc::group& g, std::span<std::byte> memory, double seconds, std::size_t& turns) {
     if (turns == 0) {
-        for (turns = 2;; turns *= 4) {
+        for (turns = 1;; turns *= 4) {
             const double took = co_await loop(g, memory, turns);
             const double wanted = seconds * 1e9 / took;
             if (static_cast<double>(turns) * 4 < wanted) continue;
-            turns = std::max<std::size_t>(2, static_cast<std::size_t>(wanted));
+            turns = std::max<std::size_t>(1, static_cast<std::size_t>(wanted));
             break;
         }
     }
@@ -167,7 +167,7 @@ rc::task<> measure(rc::group& g, const plan& how, link_samples& found,
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
         for (std::size_t at = 0; at < how.sizes.size(); ++at) {
-            const double ns = middle_of(figures[kind][at]);
+            const double ns = quarter_of(figures[kind][at]);
             // A further message that costs nothing that can be measured.
             if (ns > 0) found.of[kind].push_back({how.sizes[at], ns});
         }
@@ -187,7 +187,7 @@ rc::task<> measure(rc::group& g, const plan& how, link_samples& found,
                    reinterpret_cast<const std::byte*>(other.data()), into.size(), false);
         all.push_back(nanoseconds_since(begin) / static_cast<double>(into.size() * sizeof(double)));
     }
-    return std::max(middle_of(std::move(all)), 1e-4);
+    return std::max(quarter_of(std::move(all)), 1e-4);
 }
 
 /// Reads or writes all of it.
@@ -305,10 +305,10 @@ void measure_over(const plan& how, link_samples& found,
 
 }  // namespace
 
-double middle_of(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+double quarter_of(std::vector<double> values) {
+    const auto quarter = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
+    std::nth_element(values.begin(), quarter, values.end());
+    return *quarter;
 }
 
 std::vector<std::string> transport_names() {

@@ -25,7 +25,7 @@ namespace {
 
 std::optional<options> parse_options(int argc, char** argv) {
     options asked;
-    std::string sizes = "0,1,8,64,256,1K,2K,4K,8K,16K,32K,64K,128K,256K,1M,4M";
+    std::string sizes = "0,8,64,256,1K,4K,8K,16K,32K,64K,128K,256K,512K,1M";
     std::string cpus;
     std::string known;
     for (const std::string& one : transport_names()) pingpong::append_item(known, one);
@@ -47,7 +47,8 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--sizes", sizes, "of the messages, such as 0,8,1K or 8:1M; at least three")
         ->capture_default_str();
-    app.add_option("--rounds", asked.how.rounds, "everything is measured so often, and medians are taken")
+    app.add_option("--rounds", asked.how.rounds,
+                   "everything is measured so often, and the lower quartiles are taken")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
         ->capture_default_str();
     app.add_option("--seconds", asked.how.seconds, "that a figure of a round takes, about")

@@ -70,6 +70,19 @@ std::string text_of(const fitted_link& link) {
     return text + "\n";
 }
 
+std::vector<std::string> doubts_of(const std::vector<fitted_link>& links) {
+    std::vector<std::string> doubts;
+    for (const fitted_link& link : links) {
+        for (std::size_t kind = 0; kind < 3; ++kind) {
+            if (link.fits[kind].mean_error <= 0.25) continue;
+            doubts.push_back(link.samples.transport + ", " + std::string(names[kind]) +
+                             ": the model is off by " + percent(link.fits[kind].mean_error) +
+                             " in the mean; measure again on an idle machine, with more --rounds");
+        }
+    }
+    return doubts;
+}
+
 std::string text_of(const std::vector<choice>& choices, unsigned hosts) {
     std::string text = "choice for ranks on " + std::to_string(hosts) + (hosts == 1 ? " host" : " hosts") +
                        ", elements of 8 bytes\n  " + column("collective", 16) + column("ranks", 8) +

@@ -10,6 +10,8 @@ namespace tune {
 
 /// The costs of a link, and each measurement beside its model.
 [[nodiscard]] std::string text_of(const fitted_link& link);
+/// What is wrong with measurements that the model does not follow.
+[[nodiscard]] std::vector<std::string> doubts_of(const std::vector<fitted_link>& links);
 /// Which algorithm carries what, and where two collectives take the place of one.
 [[nodiscard]] std::string text_of(const std::vector<choice>& choices, unsigned hosts);
 
