@@ -148,7 +148,9 @@ TEST_CASE("every algorithm of every kind can be named when the program runs") {
             for (const algorithm& one : algorithms_of(collective_kind::allreduce))
                 co_await g.allreduce(in_place, x, std::plus<>{}, rc::algorithm_named{one.name});
             CHECK(x[0] == 243);
+            co_await g.allreduce(in_place, x, std::plus<>{}, rc::use<rc::ring<>>);
             co_await g.barrier(rc::algorithm_named{"spanning_tree"});
+            CHECK(x[0] == 729);
         };
         co_await all.each(body);
     });

@@ -192,6 +192,56 @@ TEST_CASE("every algorithm whose cost is known, substitutes included, gives ever
     });
 }
 
+TEST_CASE("the tables of ranks on one host and on four by the costs that come with the toolkit") {
+    CHECK(explain_collectives(8, 1, &collectives_by_costs<usual_costs>::choose) ==
+          R"(collectives of 8 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  5208         scatter_allgather
+                  537008       chain
+  scatter         0            spanning_tree
+                  48           overlapped_flat_tree
+  gather          0            spanning_tree
+                  48           overlapped_flat_tree
+  allgather       0            recursive_doubling
+  alltoall        0            bruck
+                  512          pairwise
+  reduce          0            spanning_tree
+                  3432         ring
+  allreduce       0            recursive_doubling
+                  1880         rabenseifner
+  reduce_scatter  0            recursive_halving
+                  11000        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+    CHECK(explain_collectives(16, 4, &collectives_by_costs<usual_costs>::choose) ==
+          R"(collectives of 16 ranks on 4 hosts, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            hierarchical
+  broadcast       0            hierarchical
+                  118720       binomial
+                  703776       scatter_allgather
+  scatter         0            overlapped_flat_tree
+  gather          0            overlapped_flat_tree
+  allgather       0            recursive_doubling
+  alltoall        0            bruck
+                  432          overlapped_flat_tree
+                  173328       pairwise
+  reduce          0            hierarchical
+                  118720       spanning_tree
+                  524736       ring
+  allreduce       0            hierarchical
+                  16384        recursive_doubling
+                  27184        rabenseifner
+  reduce_scatter  0            recursive_halving
+                  866800       ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+}
+
 TEST_CASE("a group chooses by costs, and by the default where they say nothing") {
     run_nodes([]() -> task<> {
         ranks<sim> all(4);

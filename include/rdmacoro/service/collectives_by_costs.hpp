@@ -197,7 +197,7 @@ struct costed_table<collective_kind::exscan> {
 
 }  // namespace detail
 
-/// The algorithms of a kind whose costs are known.
+/// The algorithms of a kind with known costs.
 [[nodiscard]] constexpr std::span<const costed_algorithm> costed_algorithms(collective_kind kind) noexcept {
     using enum collective_kind;
     switch (kind) {

@@ -29,9 +29,9 @@ struct link_costs {
     double touch_ns_per_byte = 0;  ///< to combine, or to copy
 };
 
-/// Shared memory on one machine, as measured (docs/collectives.md says how).
-inline constexpr link_costs shm_costs{{200, 900, 0.10}, {260, 1400, 0.13}, {60, 300, 0.10}, 0.15};
-/// TCP on the loopback of the same machine.
-inline constexpr link_costs tcp_costs{{3500, 3000, 0.17}, {4500, 6000, 0.33}, {700, 2000, 0.17}, 0.15};
+/// Shared memory between two processes, as `tools/tune` measured it on a virtual machine with two cores, while others used them.
+inline constexpr link_costs shm_costs{{350, 680, 0.45}, {440, 0, 0.53}, {150, 0, 0.44}, 0.02};
+/// TCP over the loopback of the same machine.
+inline constexpr link_costs tcp_costs{{6000, 21'000, 0.26}, {8700, 17'000, 0.41}, {1100, 3100, 0.25}, 0.02};
 
 }  // namespace rdmacoro

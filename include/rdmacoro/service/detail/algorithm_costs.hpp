@@ -11,7 +11,7 @@
 
 namespace rdmacoro::detail {
 
-/// A collective whose cost is asked for.
+/// A call of a collective, and the costs of the links that carry it.
 struct costed_call {
     double bytes = 0;  // as in collective_shape
     unsigned ranks = 1;
