@@ -153,7 +153,9 @@
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
 #include <rdmacoro/service/impl/collective.ipp>
+#include <rdmacoro/service/impl/collective_options.ipp>
 #include <rdmacoro/service/impl/collectives.ipp>
+#include <rdmacoro/service/impl/cost_fit.ipp>
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
 #include <rdmacoro/service/impl/job.ipp>

@@ -24,6 +24,16 @@ struct strided_blocks {
     std::size_t count;         ///< how many
 };
 
+/// The same of elements of type `T`. Collectives take it where they take a span of `T`.
+template <class T>
+struct strided_elements : strided_blocks<std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>> {
+    using element_type = T;  ///< const: only to read
+    /// How many elements there are in all blocks.
+    [[nodiscard]] constexpr std::size_t size() const noexcept {
+        return this->block_bytes / sizeof(T) * this->count;
+    }
+};
+
 /// A message's memory: one piece or several, in order. Borrows the memory; up to `inline_pieces` pieces, and any number of
 /// blocks at equal distances, are stored by value. A longer list stays in the caller's array, which must live as long as
 /// this and its slices.
@@ -394,8 +404,8 @@ template <class Byte>
 /// Throws `errc::invalid_argument` when a block is not within `whole`, or memory to be written overlaps.
 template <class T, std::size_t Extent>
     requires(std::is_trivially_copyable_v<T> && !std::is_volatile_v<T>)
-[[nodiscard]] auto strided(std::span<T, Extent> whole, std::size_t first, std::size_t block,
-                           std::size_t stride, std::size_t count) {
+[[nodiscard]] strided_elements<T> strided(std::span<T, Extent> whole, std::size_t first, std::size_t block,
+                                          std::size_t stride, std::size_t count) {
     std::size_t end = 0;
     if (first > whole.size() ||
         (count != 0 && block != 0 &&
@@ -403,8 +413,8 @@ template <class T, std::size_t Extent>
           end > whole.size() - first - block)))
         detail::throw_error(errc::invalid_argument, "strided: a block lies outside of the whole");
     using byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-    return strided(reinterpret_cast<byte*>(whole.data() + first), block * sizeof(T), stride * sizeof(T),
-                   count);
+    return {
+        strided(reinterpret_cast<byte*>(whole.data() + first), block * sizeof(T), stride * sizeof(T), count)};
 }
 
 /// The same of anything contiguous, such as a `std::vector<double>&`.

@@ -53,6 +53,7 @@ struct collective_call {
     bool uneven = false;
     bool reproducible = false;
     std::uint64_t type = 0;  // of the elements and the operation, for the comparison between ranks
+    std::span<const algorithm> asked{};  // for this call; in the order in which they are asked
     reduction with{};
 
     /// Copies the function object.

@@ -3,10 +3,10 @@
 
 #include <rdmacoro/protocol/policy.hpp>
 #include <rdmacoro/service/algorithm.hpp>
+#include <rdmacoro/service/detail/admission.hpp>
 #include <rdmacoro/service/detail/algorithms.hpp>
 
 #include <array>
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -17,51 +17,6 @@ namespace rdmacoro {
 
 /// As the limit of an algorithm: any length.
 using any_length = up_to<~std::size_t{0}>;
-
-namespace detail {
-
-/// What an algorithm can do.
-enum class can : unsigned {
-    order = 1,      ///< contributions are combined in the order of ranks
-    repeat = 2,     ///< grouped alike whatever the length: `reproducible`
-    uneven = 4,     ///< blocks of several lengths
-    any_size = 8,   ///< numbers of ranks that are no power of two
-    one_host = 16,  ///< useful where all ranks are on one host, or each on its own
-    no_part = 32,   ///< does not cut the elements into parts for the ranks
-};
-[[nodiscard]] constexpr unsigned operator|(can a, can b) noexcept {
-    return static_cast<unsigned>(a) | static_cast<unsigned>(b);
-}
-[[nodiscard]] constexpr unsigned operator|(unsigned a, can b) noexcept {
-    return a | static_cast<unsigned>(b);
-}
-[[nodiscard]] constexpr bool has(unsigned all, can one) noexcept {
-    return (all & static_cast<unsigned>(one)) != 0;
-}
-
-inline constexpr unsigned everything =
-    can::order | can::repeat | can::uneven | can::any_size | can::one_host | can::no_part;
-[[nodiscard]] constexpr unsigned all_but(can one) noexcept {
-    return everything & ~static_cast<unsigned>(one);
-}
-
-template <std::size_t Most, unsigned Can>
-constexpr bool admits_shape(const collective_shape& s) noexcept {
-    if (s.bytes > Most) return false;
-    if (s.in_order && !has(Can, can::order)) return false;
-    if (s.reproducible && !has(Can, can::repeat)) return false;
-    if (s.uneven && !has(Can, can::uneven)) return false;
-    if (!std::has_single_bit(s.ranks) && !has(Can, can::any_size)) return false;
-    if ((s.hosts == 1 || s.hosts == s.ranks) && !has(Can, can::one_host)) return false;
-    return has(Can, can::no_part) || s.elements >= s.ranks;
-}
-
-template <class Limit, unsigned Can>
-[[nodiscard]] constexpr algorithm make_algorithm(std::string_view name, task<> (*run)(collective&)) noexcept {
-    return {name, &admits_shape<Limit::bytes, Can>, run};
-}
-
-}  // namespace detail
 
 /// One rank with all others, one after the other.
 template <class Limit = any_length>
@@ -272,20 +227,27 @@ struct pairwise {
     }
 };
 
-/// To one rank, and from there to all.
-template <class Limit = any_length>
+/// To one rank, and from there to all: an allgather as gather and broadcast, an allreduce as reduce and broadcast, a reduce_scatter as reduce
+/// and scatter. `First` and `Second` carry these.
+template <class Limit = any_length, class First = spanning_tree<>, class Second = spanning_tree<>>
 struct by_root {
     /// As `flat_tree::of`.
     template <collective_kind K>
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using enum collective_kind;
         using namespace detail;
-        if constexpr (K == allgather)
-            return make_algorithm<Limit, everything>("by_root", &gather_broadcast_allgather);
-        if constexpr (K == allreduce)
-            return make_algorithm<Limit, everything>("by_root", &reduce_broadcast_allreduce);
-        if constexpr (K == reduce_scatter)
-            return make_algorithm<Limit, everything>("by_root", &reduce_then_scatter);
+        if constexpr (K == allgather) {
+            using steps = two_steps<Limit, gather, First, false, broadcast, Second, true>;
+            return steps::template make<&gather_broadcast_allgather>();
+        }
+        if constexpr (K == allreduce) {
+            using steps = two_steps<Limit, reduce, First, false, broadcast, Second, false>;
+            return steps::template make<&reduce_broadcast_allreduce>();
+        }
+        if constexpr (K == reduce_scatter) {
+            using steps = two_steps<Limit, reduce, First, true, scatter, Second, false>;
+            return steps::template make<&reduce_then_scatter>();
+        }
         return {};
     }
 };

@@ -1,16 +1,15 @@
 // group: collectives of ranks as awaitables.
 #pragma once
 
-#include <rdmacoro/memory/detail/owning_temporary.hpp>
+#include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/group_elements.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 #include <rdmacoro/service/group_failure.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -19,55 +18,11 @@
 
 namespace rdmacoro {
 
-/// The rank that gives or gets, of `broadcast`, `scatter`, `gather` and `reduce`.
-struct root {
-    unsigned rank = 0;  ///< in the group
-    /// That rank.
-    constexpr explicit root(unsigned which) noexcept : rank(which) {}
-};
-
-/// Instead of a contribution: it lies where the result will be.
-struct in_place_t {};
-inline constexpr in_place_t in_place{};  ///< `g.allreduce(rc::in_place, x, std::plus<>{})`
-
-/// For reductions: the same bits for the same number of ranks, whatever the length and the timing. All ranks say so, or none.
-struct reproducible_t {};
-inline constexpr reproducible_t reproducible{};  ///< `g.allreduce(mine, x, std::plus<>{}, rc::reproducible)`
-
-/// Of `group::split`: a rank that will be in no group.
-inline constexpr std::int64_t no_color = -1;
-
-namespace detail {
-
-template <class R>
-using element_t = std::remove_cv_t<std::ranges::range_value_t<R>>;
-
-/// Elements in a row that the caller keeps.
-template <class R>
-concept elements_to_read = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-                           std::ranges::borrowed_range<R> && std::is_trivially_copyable_v<element_t<R>>;
-template <class R>
-concept elements_to_write =
-    elements_to_read<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
-
-template <class A, class B>
-concept same_elements = std::same_as<element_t<A>, element_t<B>>;
-
-template <class R>
-[[nodiscard]] const std::byte* read_from(R&& row) noexcept {
-    return reinterpret_cast<const std::byte*>(std::ranges::data(row));
-}
-template <class R>
-[[nodiscard]] std::byte* write_to(R&& row) noexcept {
-    return reinterpret_cast<std::byte*>(std::ranges::data(row));
-}
-
-}  // namespace detail
-
 /// Ranks that do collectives together. Each rank calls the same collectives of a group in the same order; those of different groups, and several
 /// of one group that were begun in the same order, run at a time. Their messages travel over connections of their own: a `recv` of the user's sees none of them.
 ///
-/// Contributions and results are ranges of trivially copyable elements in a row (vectors, arrays, spans), borrowed until the collective ends. An
+/// Contributions and results are ranges of trivially copyable elements in a row (vectors, arrays, spans), or blocks of them at equal distances
+/// (`strided`), in their order, borrowed until the collective ends. Behind them a call may have options: `use<...>`, `algorithm_named`, `reproducible`. An
 /// operation is a function object of at most 32 bytes that is trivially copyable; see `is_commutative` for its order. Every rank gives the
 /// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
@@ -115,10 +70,9 @@ public:
     /// Cancellation: at any time; the group is revoked, after at most 100 ms in which the others are asked whether they had entered it.
     /// Example:
     ///     co_await g.barrier();
-    [[nodiscard]] task<> barrier() const {
-        detail::collective_call call;
-        call.kind = collective_kind::barrier;
-        return run(call);
+    template <class... Options>
+    [[nodiscard]] task<> barrier(Options... options) const {
+        return run(of<collective_kind::barrier, std::span<std::byte>>(options...));
     }
 
     /// Awaitable.
@@ -129,13 +83,13 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.broadcast(x, rc::root{0});
-    template <detail::elements_to_write X>
-    [[nodiscard]] task<> broadcast(X&& x, root from) const {
-        detail::collective_call call = of<X>(collective_kind::broadcast);
+    template <detail::elements_to_write X, class... Options>
+    [[nodiscard]] task<> broadcast(X&& x, root from, Options... options) const {
+        detail::collective_call call = of<collective_kind::broadcast, X>(options...);
         call.root = from.rank;
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
-        return run(call);
+        call.bytes = detail::bytes_of_row(x);
+        return run(call, in_place, x);
     }
 
     /// Awaitable.
@@ -146,35 +100,35 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.scatter(all, mine, rc::root{0});
-    template <detail::elements_to_read All, detail::elements_to_write Mine>
+    template <detail::elements_to_read All, detail::elements_to_write Mine, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> scatter(All&& all, Mine&& mine, root from) const {
-        detail::collective_call call = of<All>(collective_kind::scatter);
+    [[nodiscard]] task<> scatter(All&& all, Mine&& mine, root from, Options... options) const {
+        detail::collective_call call = of<collective_kind::scatter, All>(options...);
         call.root = from.rank;
         call.in = detail::read_from(all);
         call.out = detail::write_to(mine);
-        call.bytes = bytes_of_row(mine);
+        call.bytes = detail::bytes_of_row(mine);
         call.in_blocks.each = call.bytes;
-        if (rank() == from.rank) need(std::ranges::size(all), size() * std::ranges::size(mine), "scatter");
-        return run(call);
+        if (rank() == from.rank) need(detail::count_of(all), size() * detail::count_of(mine), "scatter");
+        return run(call, all, mine);
     }
     /// As `scatter`, with blocks of `counts[r]` elements for rank `r`, which only the root has to know. `mine` has this rank's.
-    template <detail::elements_to_read All, detail::elements_to_write Mine>
+    template <detail::elements_to_read All, detail::elements_to_write Mine, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine,
-                                  root from) const {
-        detail::collective_call call = of<All>(collective_kind::scatter);
+    [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine, root from,
+                                  Options... options) const {
+        detail::collective_call call = of<collective_kind::scatter, All>(options...);
         call.root = from.rank;
         call.in = detail::read_from(all);
         call.out = detail::write_to(mine);
-        call.bytes = bytes_of_row(mine);
+        call.bytes = detail::bytes_of_row(mine);
         call.uneven = true;
         if (rank() == from.rank) {
-            need_counts(counts, std::ranges::size(all), "scatterv");
-            need(std::ranges::size(mine), counts[rank()], "scatterv");
+            need_counts(counts, detail::count_of(all), "scatterv");
+            need(detail::count_of(mine), counts[rank()], "scatterv");
             call.in_counts = counts;
         }
-        return run(call);
+        return run(call, all, mine);
     }
 
     /// Awaitable.
@@ -186,34 +140,35 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.gather(mine, all, rc::root{0});
-    template <detail::elements_to_read Mine, detail::elements_to_write All>
+    template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> gather(Mine&& mine, All&& all, root to) const {
-        detail::collective_call call = of<All>(collective_kind::gather);
+    [[nodiscard]] task<> gather(Mine&& mine, All&& all, root to, Options... options) const {
+        detail::collective_call call = of<collective_kind::gather, All>(options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
-        call.bytes = bytes_of_row(mine);
+        call.bytes = detail::bytes_of_row(mine);
         call.out_blocks.each = call.bytes;
-        if (rank() == to.rank) need(std::ranges::size(all), size() * std::ranges::size(mine), "gather");
-        return run(call);
+        if (rank() == to.rank) need(detail::count_of(all), size() * detail::count_of(mine), "gather");
+        return run(call, mine, all);
     }
     /// As `gather`, with blocks of `counts[r]` elements of rank `r`, which only the root has to know.
-    template <detail::elements_to_read Mine, detail::elements_to_write All>
+    template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> gatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts, root to) const {
-        detail::collective_call call = of<All>(collective_kind::gather);
+    [[nodiscard]] task<> gatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts, root to,
+                                 Options... options) const {
+        detail::collective_call call = of<collective_kind::gather, All>(options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
-        call.bytes = bytes_of_row(mine);
+        call.bytes = detail::bytes_of_row(mine);
         call.uneven = true;
         if (rank() == to.rank) {
-            need_counts(counts, std::ranges::size(all), "gatherv");
-            need(std::ranges::size(mine), counts[rank()], "gatherv");
+            need_counts(counts, detail::count_of(all), "gatherv");
+            need(detail::count_of(mine), counts[rank()], "gatherv");
             call.out_counts = counts;
         }
-        return run(call);
+        return run(call, mine, all);
     }
 
     /// Awaitable.
@@ -224,25 +179,26 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.allgather(mine, all);
-    template <detail::elements_to_read Mine, detail::elements_to_write All>
+    template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> allgather(Mine&& mine, All&& all) const {
-        need(std::ranges::size(all), size() * std::ranges::size(mine), "allgather");
-        return all_blocks(detail::read_from(mine), bytes_of_row(mine), all, {});
+    [[nodiscard]] task<> allgather(Mine&& mine, All&& all, Options... options) const {
+        need(detail::count_of(all), size() * detail::count_of(mine), "allgather");
+        return all_blocks(mine, detail::bytes_of_row(mine), all, {}, options...);
     }
     /// As above; this rank's block is in its place already.
-    template <detail::elements_to_write All>
-    [[nodiscard]] task<> allgather(in_place_t, All&& all) const {
-        need(std::ranges::size(all), std::ranges::size(all) / size() * size(), "allgather");
-        return all_blocks(nullptr, bytes_of_row(all) / size(), all, {});
+    template <detail::elements_to_write All, class... Options>
+    [[nodiscard]] task<> allgather(in_place_t, All&& all, Options... options) const {
+        need(detail::count_of(all), detail::count_of(all) / size() * size(), "allgather");
+        return all_blocks(in_place, detail::bytes_of_row(all) / size(), all, {}, options...);
     }
     /// As `allgather`, with blocks of `counts[r]` elements of rank `r`, which every rank knows.
-    template <detail::elements_to_read Mine, detail::elements_to_write All>
+    template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> allgatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts) const {
-        need_counts(counts, std::ranges::size(all), "allgatherv");
-        need(std::ranges::size(mine), counts[rank()], "allgatherv");
-        return all_blocks(detail::read_from(mine), bytes_of_row(mine), all, counts);
+    [[nodiscard]] task<> allgatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts,
+                                    Options... options) const {
+        need_counts(counts, detail::count_of(all), "allgatherv");
+        need(detail::count_of(mine), counts[rank()], "allgatherv");
+        return all_blocks(mine, detail::bytes_of_row(mine), all, counts, options...);
     }
 
     /// Awaitable.
@@ -253,43 +209,43 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.alltoall(out, in);
-    template <detail::elements_to_read Out, detail::elements_to_write In>
+    template <detail::elements_to_read Out, detail::elements_to_write In, class... Options>
         requires detail::same_elements<Out, In>
-    [[nodiscard]] task<> alltoall(Out&& out, In&& in) const {
-        need(std::ranges::size(in), std::ranges::size(out), "alltoall");
-        need(std::ranges::size(in), std::ranges::size(in) / size() * size(), "alltoall");
-        detail::collective_call call = of<Out>(collective_kind::alltoall);
+    [[nodiscard]] task<> alltoall(Out&& out, In&& in, Options... options) const {
+        need(detail::count_of(in), detail::count_of(out), "alltoall");
+        need(detail::count_of(in), detail::count_of(in) / size() * size(), "alltoall");
+        detail::collective_call call = of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
         call.out = detail::write_to(in);
-        call.bytes = bytes_of_row(out) / size();
+        call.bytes = detail::bytes_of_row(out) / size();
         call.in_blocks.each = call.out_blocks.each = call.bytes;
-        return run(call);
+        return run(call, out, in);
     }
     /// As above; what is received takes the place of what was sent.
-    template <detail::elements_to_write X>
-    [[nodiscard]] task<> alltoall(in_place_t, X&& x) const {
-        need(std::ranges::size(x), std::ranges::size(x) / size() * size(), "alltoall");
-        detail::collective_call call = of<X>(collective_kind::alltoall);
+    template <detail::elements_to_write X, class... Options>
+    [[nodiscard]] task<> alltoall(in_place_t, X&& x, Options... options) const {
+        need(detail::count_of(x), detail::count_of(x) / size() * size(), "alltoall");
+        detail::collective_call call = of<collective_kind::alltoall, X>(options...);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x) / size();
+        call.bytes = detail::bytes_of_row(x) / size();
         call.in_blocks.each = call.out_blocks.each = call.bytes;
-        return run(call);
+        return run(call, in_place, x);
     }
     /// As `alltoall`, with `out_counts[r]` elements for rank `r`, and `in_counts[r]` of it, in the order of ranks.
-    template <detail::elements_to_read Out, detail::elements_to_write In>
+    template <detail::elements_to_read Out, detail::elements_to_write In, class... Options>
         requires detail::same_elements<Out, In>
     [[nodiscard]] task<> alltoallv(Out&& out, std::span<const std::size_t> out_counts, In&& in,
-                                   std::span<const std::size_t> in_counts) const {
-        need_counts(out_counts, std::ranges::size(out), "alltoallv");
-        need_counts(in_counts, std::ranges::size(in), "alltoallv");
+                                   std::span<const std::size_t> in_counts, Options... options) const {
+        need_counts(out_counts, detail::count_of(out), "alltoallv");
+        need_counts(in_counts, detail::count_of(in), "alltoallv");
         need(out_counts[rank()], in_counts[rank()], "alltoallv");
-        detail::collective_call call = of<Out>(collective_kind::alltoall);
+        detail::collective_call call = of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
         call.out = detail::write_to(in);
         call.uneven = true;
         call.in_counts = out_counts;
         call.out_counts = in_counts;
-        return run(call);
+        return run(call, out, in);
     }
 
     /// Awaitable.
@@ -303,24 +259,24 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce(Mine&& mine, X&& x, Op op, root to, Options... options) const {
-        detail::collective_call call = with<X>(collective_kind::reduce, op, options...);
+        detail::collective_call call = with<collective_kind::reduce, X>(op, options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(mine);
-        if (rank() == to.rank) need(std::ranges::size(x), std::ranges::size(mine), "reduce");
-        return run(call);
+        call.bytes = detail::bytes_of_row(mine);
+        if (rank() == to.rank) need(detail::count_of(x), detail::count_of(mine), "reduce");
+        return run(call, mine, x);
     }
     /// As above; every rank's elements are in `x`, and the result at the root, too. At the others `x` is as it was.
     template <detail::elements_to_write X, class Op, class... Options>
         requires reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce(in_place_t, X&& x, Op op, root to, Options... options) const {
-        detail::collective_call call = with<X>(collective_kind::reduce, op, options...);
+        detail::collective_call call = with<collective_kind::reduce, X>(op, options...);
         call.root = to.rank;
         call.in = rank() == to.rank ? nullptr : detail::read_from(x);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
-        return run(call);
+        call.bytes = detail::bytes_of_row(x);
+        return run(call, x, x);
     }
 
     /// Awaitable.
@@ -334,21 +290,21 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> allreduce(Mine&& mine, X&& x, Op op, Options... options) const {
-        need(std::ranges::size(x), std::ranges::size(mine), "allreduce");
-        detail::collective_call call = with<X>(collective_kind::allreduce, op, options...);
+        need(detail::count_of(x), detail::count_of(mine), "allreduce");
+        detail::collective_call call = with<collective_kind::allreduce, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
-        return run(call);
+        call.bytes = detail::bytes_of_row(x);
+        return run(call, mine, x);
     }
     /// As above; this rank's elements are in `x`.
     template <detail::elements_to_write X, class Op, class... Options>
         requires reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> allreduce(in_place_t, X&& x, Op op, Options... options) const {
-        detail::collective_call call = with<X>(collective_kind::allreduce, op, options...);
+        detail::collective_call call = with<collective_kind::allreduce, X>(op, options...);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
-        return run(call);
+        call.bytes = detail::bytes_of_row(x);
+        return run(call, in_place, x);
     }
 
     /// Awaitable.
@@ -362,27 +318,27 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatter(Mine&& mine, X&& x, Op op, Options... options) const {
-        need(std::ranges::size(mine), size() * std::ranges::size(x), "reduce_scatter");
-        detail::collective_call call = with<X>(collective_kind::reduce_scatter, op, options...);
+        need(detail::count_of(mine), size() * detail::count_of(x), "reduce_scatter");
+        detail::collective_call call = with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
-        call.bytes = call.in_blocks.each = bytes_of_row(x);
-        return run(call);
+        call.bytes = call.in_blocks.each = detail::bytes_of_row(x);
+        return run(call, mine, x);
     }
     /// As above, with blocks of `counts[r]` elements for rank `r`, which every rank knows.
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatterv(Mine&& mine, std::span<const std::size_t> counts, X&& x, Op op,
                                          Options... options) const {
-        need_counts(counts, std::ranges::size(mine), "reduce_scatterv");
-        need(std::ranges::size(x), counts[rank()], "reduce_scatterv");
-        detail::collective_call call = with<X>(collective_kind::reduce_scatter, op, options...);
+        need_counts(counts, detail::count_of(mine), "reduce_scatterv");
+        need(detail::count_of(x), counts[rank()], "reduce_scatterv");
+        detail::collective_call call = with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
+        call.bytes = detail::bytes_of_row(x);
         call.uneven = true;
         call.in_counts = counts;
-        return run(call);
+        return run(call, mine, x);
     }
 
     /// Awaitable.
@@ -393,16 +349,16 @@ public:
     /// Cancellation: as `barrier`.
     /// Example:
     ///     co_await g.scan(mine, x, std::plus<>{});
-    template <detail::elements_to_read Mine, detail::elements_to_write X, class Op>
+    template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
-    [[nodiscard]] task<> scan(Mine&& mine, X&& x, Op op) const {
-        return prefix(collective_kind::scan, mine, x, op);
+    [[nodiscard]] task<> scan(Mine&& mine, X&& x, Op op, Options... options) const {
+        return prefix<collective_kind::scan>(mine, x, op, options...);
     }
     /// As `scan`, itself not included. What rank 0 has in `x` is not specified.
-    template <detail::elements_to_read Mine, detail::elements_to_write X, class Op>
+    template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
-    [[nodiscard]] task<> exscan(Mine&& mine, X&& x, Op op) const {
-        return prefix(collective_kind::exscan, mine, x, op);
+    [[nodiscard]] task<> exscan(Mine&& mine, X&& x, Op op, Options... options) const {
+        return prefix<collective_kind::exscan>(mine, x, op, options...);
     }
 
     /// Awaitable.
@@ -438,56 +394,59 @@ private:
     [[nodiscard]] task<> run(const detail::collective_call& call) const {
         return detail::run_collective(state_, call);
     }
-    template <class R>
-    [[nodiscard]] static std::size_t bytes_of_row(const R& row) noexcept {
-        return std::ranges::size(row) * sizeof(detail::element_t<R>);
+    /// Of memory that may be in blocks.
+    template <class In, class Out>
+    [[nodiscard]] task<> run(const detail::collective_call& call, const In& in, const Out& out) const {
+        if constexpr (detail::strided_row<In> || detail::strided_row<Out>) {
+            return detail::run_strided(state_, call, {detail::stride_of(in), detail::stride_of(out)});
+        } else {
+            return detail::run_collective(state_, call);
+        }
     }
-    template <class R>
-    [[nodiscard]] static detail::collective_call of(collective_kind kind) noexcept {
+    template <collective_kind K, class R, class... Options>
+    [[nodiscard]] static detail::collective_call of(const Options&... options) {
         detail::collective_call call;
-        call.kind = kind;
+        call.kind = K;
         call.element = sizeof(detail::element_t<R>);
         call.type = detail::type_number<detail::element_t<R>, void>();
+        (..., detail::apply_option<K>(call, options));
         return call;
     }
-    template <class R, class Op, class... Options>
-    [[nodiscard]] static detail::collective_call with(collective_kind kind, const Op& op,
-                                                      Options...) noexcept {
+    template <collective_kind K, class R, class Op, class... Options>
+    [[nodiscard]] static detail::collective_call with(const Op& op, const Options&... options) {
         static_assert(
             std::is_trivially_copyable_v<Op> && sizeof(Op) <= sizeof(detail::operation_room) &&
                 alignof(Op) <= alignof(detail::operation_room),
             "an operation of a reduction is trivially copyable and has at most 32 bytes; a larger one "
             "is referred to by a lambda with a reference");
-        static_assert((... && std::is_same_v<Options, reproducible_t>), "the only option is reproducible");
         using element = detail::element_t<R>;
         static_assert(alignof(element) <= alignof(std::max_align_t),
                       "elements of a reduction need no more alignment than memory from the heap has");
-        detail::collective_call call = of<R>(kind);
+        detail::collective_call call = of<K, R>(options...);
         call.type = detail::type_number<element, Op>();
         call.keep(detail::make_reduction<element>(op), &op, sizeof(Op));
-        call.reproducible = sizeof...(Options) != 0;
         return call;
     }
-    template <class Mine, class X, class Op>
-    [[nodiscard]] task<> prefix(collective_kind kind, const Mine& mine, X& x, const Op& op) const {
-        need(std::ranges::size(x), std::ranges::size(mine), "scan");
-        detail::collective_call call = with<X>(kind, op);
+    template <collective_kind K, class Mine, class X, class Op, class... Options>
+    [[nodiscard]] task<> prefix(const Mine& mine, X& x, const Op& op, const Options&... options) const {
+        need(detail::count_of(x), detail::count_of(mine), "scan");
+        detail::collective_call call = with<K, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
-        call.bytes = bytes_of_row(x);
-        return run(call);
+        call.bytes = detail::bytes_of_row(x);
+        return run(call, mine, x);
     }
-    template <class All>
-    [[nodiscard]] task<> all_blocks(const std::byte* mine, std::size_t each, All& all,
-                                    std::span<const std::size_t> counts) const {
-        detail::collective_call call = of<All>(collective_kind::allgather);
-        call.in = mine;
+    template <class Mine, class All, class... Options>
+    [[nodiscard]] task<> all_blocks(const Mine& mine, std::size_t each, All& all,
+                                    std::span<const std::size_t> counts, const Options&... options) const {
+        detail::collective_call call = of<collective_kind::allgather, All>(options...);
+        if constexpr (!std::is_same_v<Mine, in_place_t>) call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
         call.bytes = each;
         call.out_blocks.each = each;
         call.uneven = !counts.empty();
         call.out_counts = counts;
-        return run(call);
+        return run(call, mine, all);
     }
     static void need(std::size_t is, std::size_t wanted, const char* what);
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;

@@ -14,6 +14,9 @@
 
 namespace rdmacoro::detail {
 
+/// What one rank does in an algorithm that is a step of another.
+using step_algorithm = task<> (*)(collective& c);
+
 // Barriers.
 task<> dissemination_barrier(collective& c);
 task<> tree_barrier(collective& c);
@@ -43,7 +46,7 @@ task<> ring_reduce(collective& c);
 task<> ring_allgather(collective& c);
 task<> doubling_allgather(collective& c);
 task<> bruck_allgather(collective& c);
-task<> gather_broadcast_allgather(collective& c);
+task<> gather_broadcast_allgather(collective& c, step_algorithm gather, step_algorithm broadcast);
 task<> overlapped_flat_allgather(collective& c);
 task<> overlapped_flat_alltoall(collective& c);
 task<> pairwise_alltoall(collective& c);
@@ -51,11 +54,11 @@ task<> bruck_alltoall(collective& c);
 task<> doubling_allreduce(collective& c);
 task<> rabenseifner_allreduce(collective& c);
 task<> ring_allreduce(collective& c);
-task<> reduce_broadcast_allreduce(collective& c);
+task<> reduce_broadcast_allreduce(collective& c, step_algorithm reduce, step_algorithm broadcast);
 task<> ring_reduce_scatter(collective& c);
 task<> halving_reduce_scatter(collective& c);
 task<> pairwise_reduce_scatter(collective& c);
-task<> reduce_then_scatter(collective& c);
+task<> reduce_then_scatter(collective& c, step_algorithm reduce, step_algorithm scatter);
 
 // Prefixes.
 task<> log_step_scan(collective& c);

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/collective.hpp>
 #include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/group_elements.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -23,6 +24,9 @@ template <class Element, class Op>
 
 /// This rank's part of a collective of the group.
 [[nodiscard]] task<> run_collective(const counted_ptr<group_state>& of, const collective_call& call);
+/// The same where the caller's elements lie in blocks: the algorithm runs in memory of its own, from which and into which they are copied.
+[[nodiscard]] task<> run_strided(const counted_ptr<group_state>& of, const collective_call& call,
+                                 const call_strides& strides);
 
 }  // namespace rdmacoro::detail
 

@@ -61,22 +61,23 @@ RDMACORO_DECL task<> bruck_allgather(collective& c) {
     }
 }
 
-/// Up a spanning tree to rank 0, and down again.
-RDMACORO_DECL task<> gather_broadcast_allgather(collective& c) {
+/// To rank 0, and from there to all.
+RDMACORO_DECL task<> gather_broadcast_allgather(collective& c, step_algorithm gather,
+                                                step_algorithm broadcast) {
     collective_call call = step_of(c, collective_kind::gather);
     call.out = c.rank() == 0 ? c.call().out : c.block(c.rank()).data();
     call.out_blocks = c.call().out_blocks;
     call.bytes = c.block(c.rank()).size();
     {
         collective step(c, {}, call);
-        co_await spanning_tree_gather(step);
+        co_await gather(step);
     }
     const in_bytes whole = c.blocks(0, c.size() - 1);
     call = step_of(c, collective_kind::broadcast);
     call.out = whole.data();
     call.bytes = whole.size();
     collective step(c, {}, call);
-    co_await spanning_tree_broadcast(step);
+    co_await broadcast(step);
 }
 
 RDMACORO_DECL task<> overlapped_flat_allgather(collective& c) {

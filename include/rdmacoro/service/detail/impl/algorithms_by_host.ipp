@@ -44,8 +44,6 @@ private:
     unsigned leader_ = 0;
 };
 
-using step_algorithm = task<> (*)(collective& c);
-
 /// One level: `how` among `members`, where this rank is one of them.
 inline task<> level(collective& c, std::span<const unsigned> members, collective_kind kind, unsigned root,
                     step_algorithm how) {

@@ -140,9 +140,10 @@ RDMACORO_DECL task<> ring_allreduce(collective& c) {
     }
 }
 
-RDMACORO_DECL task<> reduce_broadcast_allreduce(collective& c) {
-    co_await spanning_tree_reduce(c);
-    co_await spanning_tree_broadcast(c);
+RDMACORO_DECL task<> reduce_broadcast_allreduce(collective& c, step_algorithm reduce,
+                                                step_algorithm broadcast) {
+    co_await reduce(c);
+    co_await broadcast(c);
 }
 
 /// The parts are reduced around the ring, and gathered at the root.
@@ -240,8 +241,8 @@ RDMACORO_DECL task<> pairwise_reduce_scatter(collective& c) {
     }
 }
 
-/// In the order of the ranks: all of it at rank 0 first.
-RDMACORO_DECL task<> reduce_then_scatter(collective& c) {
+/// All of it at rank 0 first.
+RDMACORO_DECL task<> reduce_then_scatter(collective& c, step_algorithm reduce, step_algorithm scatter) {
     const std::size_t bytes = c.given(0, c.size() - 1).size();
     const collective::scratch sums = c.take_scratch(bytes);
     copy_bytes(sums.bytes(), c.given(0, c.size() - 1));
@@ -250,7 +251,7 @@ RDMACORO_DECL task<> reduce_then_scatter(collective& c) {
         call.out = sums.data();
         call.bytes = bytes;
         collective step(c, {}, call);
-        co_await spanning_tree_reduce(step);
+        co_await reduce(step);
     }
     collective_call call = step_of(c, collective_kind::scatter);
     call.in = sums.data();
@@ -259,7 +260,7 @@ RDMACORO_DECL task<> reduce_then_scatter(collective& c) {
     call.bytes = c.own().size();
     if (c.rank() == 0) copy_bytes(c.own(), {sums.data() + call.in_blocks.offset(0), c.own().size()});
     collective step(c, {}, call);
-    co_await spanning_tree_scatter(step);
+    co_await scatter(step);
 }
 
 // ---- scans: `data()` has this rank's contribution

@@ -28,7 +28,17 @@ struct collective_claim {
     std::uint64_t root;
     std::uint64_t bytes;
     std::uint64_t type;
+    std::uint64_t asked;  // the names of the algorithms for this call
 };
+
+[[nodiscard]] inline std::uint64_t names_asked(const collective_call& call) noexcept {
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const algorithm& one : call.asked) {
+        for (const char c : one.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+        hash = (hash ^ 1) * 0x100000001b3u;
+    }
+    return hash;
+}
 
 /// Offsets of blocks from their counts, in scratch memory.
 [[nodiscard]] inline block_layout layout_of(std::span<const std::size_t> counts, std::size_t element,
@@ -114,21 +124,27 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
     return shape;
 }
 
-/// By the environment, the group's choice, the default.
-[[nodiscard]] inline const algorithm* choose_anew(const collective_shape& shape, const group_state& of) {
+/// By the environment, the call's own choice, the group's, the default.
+[[nodiscard]] inline const algorithm* choose_anew(const collective_shape& shape,
+                                                  std::span<const algorithm> asked, const group_state& of) {
     if (const algorithm* const forced = of.forced(shape.kind); forced != nullptr && forced->admits(shape))
         return forced;
+    for (const algorithm& one : asked) {
+        if (one.admits(shape)) return &one;
+    }
     if (const algorithm* const chosen = of.choice(shape)) return chosen;
     return default_collectives::choose(shape);
 }
 [[nodiscard, gnu::always_inline]] inline const algorithm* choose_algorithm(const collective_call& call,
                                                                            group_state& of) {
+    if (!call.asked.empty()) [[unlikely]]
+        return choose_anew(shape_of(call, of), call.asked, of);
     group_state::chosen& last = of.last_choice(call.kind);
     const bool in_order = call.with.apply != nullptr && !call.with.commutative;
     const unsigned flags = static_cast<unsigned>(call.element) << 3 | (call.uneven ? 4u : 0u) |
                            (call.reproducible ? 2u : 0u) | (in_order ? 1u : 0u);
     if (last.how != nullptr && last.bytes == call.bytes && last.flags == flags) return last.how;
-    last = {call.bytes, flags, choose_anew(shape_of(call, of), of)};
+    last = {call.bytes, flags, choose_anew(shape_of(call, of), {}, of)};
     return last.how;
 }
 
@@ -178,7 +194,8 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     const unsigned size = of->size();
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
-                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type};
+                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type,
+                          names_asked(call)};
     std::vector<collective_claim> all;
     std::exception_ptr failed;
     try {
@@ -206,6 +223,7 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
                          : a.root != b.root   ? "the root"
                          : a.type != b.type   ? "the types"
                          : a.bytes != b.bytes ? "the length"
+                         : a.asked != b.asked ? "the algorithm"
                                               : nullptr;
         if (in == nullptr) continue;
         if (differs.size() > 1000) {
@@ -225,8 +243,66 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     throw error(group_errc::mismatch, "group: " + differs);
 }
 
+/// Memory in a row instead of the caller's blocks.
+class packed_rows {
+public:
+    packed_rows(collective_call& call, const call_strides& strides, unsigned rank, scratch_pool& pool)
+        : back_(call.kind == collective_kind::broadcast && rank == call.root ? row_stride{} : strides.out),
+          into_(call.out) {
+        const bool only_root = call.kind == collective_kind::gather || call.kind == collective_kind::reduce;
+        if (only_root && rank != call.root) back_ = {};
+        const bool reads_in =
+            call.in != nullptr && (call.kind != collective_kind::scatter || rank == call.root);
+        const row_stride from = reads_in ? strides.in : row_stride{};
+        const bool root_sends = call.kind == collective_kind::broadcast && rank == call.root;
+        const row_stride to = root_sends ? strides.out : back_;
+        const std::size_t room_of_in = (from.block * from.count + scratch_pool::alignment - 1) /
+                                       scratch_pool::alignment * scratch_pool::alignment;
+        if (from.count == 0 && to.count == 0) return;
+        memory_.emplace(pool, room_of_in + to.block * to.count);
+        if (from.count != 0) {
+            copy_blocks(memory_->data(), from.block, call.in, from.step, from.block, from.count);
+            call.in = memory_->data();
+        }
+        if (to.count == 0) return;
+        std::byte* const row = memory_->data() + room_of_in;
+        if (root_sends || call.in == nullptr)
+            copy_blocks(row, to.block, call.out, to.step, to.block, to.count);
+        call.out = row_ = row;
+    }
+
+    /// The result is complete.
+    void put_back() const noexcept {
+        if (back_.count != 0) copy_blocks(into_, back_.step, row_, back_.block, back_.block, back_.count);
+    }
+
+private:
+    template <std::size_t Bytes>
+    static void copy_alike(std::byte* to, std::size_t to_step, const std::byte* from, std::size_t from_step,
+                           std::size_t count) noexcept {
+        for (std::size_t at = 0; at < count; ++at)
+            std::memcpy(to + at * to_step, from + at * from_step, Bytes);
+    }
+    static void copy_blocks(std::byte* to, std::size_t to_step, const std::byte* from, std::size_t from_step,
+                            std::size_t bytes, std::size_t count) noexcept {
+        switch (bytes) {
+            case 4: return copy_alike<4>(to, to_step, from, from_step, count);
+            case 8: return copy_alike<8>(to, to_step, from, from_step, count);
+            case 16: return copy_alike<16>(to, to_step, from, from_step, count);
+            default:
+                for (std::size_t at = 0; at < count; ++at)
+                    std::memcpy(to + at * to_step, from + at * from_step, bytes);
+        }
+    }
+
+    std::optional<scratch> memory_;
+    row_stride back_;
+    std::byte* into_;
+    std::byte* row_ = nullptr;
+};
+
 /// With all that a call may need: memory beside the caller's, the comparison between ranks.
-RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call) {
+RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call, call_strides strides) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
     if (call.root >= size)
@@ -236,10 +312,12 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     const local_stop_token around = co_await own_token{};
     if (of->checks && size > 1) co_await compare_calls(of.get(), call, around, number);
     call.bind_operation();
+    std::optional<packed_rows> packed;
     std::optional<scratch> offsets;
     std::optional<scratch> work;
     std::exception_ptr failed;
     try {
+        packed.emplace(call, strides, of->rank(), of->links().scratch());
         prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
     } catch (...) {
         failed = std::current_exception();  // entered all the same: the other ranks are told
@@ -254,6 +332,7 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     }
     if (failed) [[unlikely]]
         co_await give_up(of.get(), c, std::move(failed));
+    packed->put_back();
 }
 
 /// A call that needs nothing but the caller's memory.
@@ -280,7 +359,12 @@ RDMACORO_DECL task<> run_collective(const counted_ptr<group_state>& of, const co
                        call.kind == collective_kind::exscan;
     if (plain && of && !of->checks && of->size() > 1 && call.root < of->size()) [[likely]]
         return run_plainly(of, call);
-    return run_carefully(of, call);
+    return run_carefully(of, call, {});
+}
+
+RDMACORO_DECL task<> run_strided(const counted_ptr<group_state>& of, const collective_call& call,
+                                 const call_strides& strides) {
+    return run_carefully(of, call, strides);
 }
 
 }  // namespace rdmacoro::detail

@@ -1,0 +1,83 @@
+// admission: which shapes of collectives an algorithm carries.
+#pragma once
+
+#include <rdmacoro/service/algorithm.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <string_view>
+
+namespace rdmacoro::detail {
+
+/// What an algorithm can do.
+enum class can : unsigned {
+    order = 1,      ///< contributions are combined in the order of ranks
+    repeat = 2,     ///< grouped alike whatever the length: `reproducible`
+    uneven = 4,     ///< blocks of several lengths
+    any_size = 8,   ///< numbers of ranks that are no power of two
+    one_host = 16,  ///< useful where all ranks are on one host, or each on its own
+    no_part = 32,   ///< does not cut the elements into parts for the ranks
+};
+[[nodiscard]] constexpr unsigned operator|(can a, can b) noexcept {
+    return static_cast<unsigned>(a) | static_cast<unsigned>(b);
+}
+[[nodiscard]] constexpr unsigned operator|(unsigned a, can b) noexcept {
+    return a | static_cast<unsigned>(b);
+}
+[[nodiscard]] constexpr bool has(unsigned all, can one) noexcept {
+    return (all & static_cast<unsigned>(one)) != 0;
+}
+
+inline constexpr unsigned everything =
+    can::order | can::repeat | can::uneven | can::any_size | can::one_host | can::no_part;
+[[nodiscard]] constexpr unsigned all_but(can one) noexcept {
+    return everything & ~static_cast<unsigned>(one);
+}
+
+template <std::size_t Most, unsigned Can>
+constexpr bool admits_shape(const collective_shape& s) noexcept {
+    if (s.bytes > Most) return false;
+    if (s.in_order && !has(Can, can::order)) return false;
+    if (s.reproducible && !has(Can, can::repeat)) return false;
+    if (s.uneven && !has(Can, can::uneven)) return false;
+    if (!std::has_single_bit(s.ranks) && !has(Can, can::any_size)) return false;
+    if ((s.hosts == 1 || s.hosts == s.ranks) && !has(Can, can::one_host)) return false;
+    return has(Can, can::no_part) || s.elements >= s.ranks;
+}
+
+template <class Limit, unsigned Can>
+[[nodiscard]] constexpr algorithm make_algorithm(std::string_view name, task<> (*run)(collective&)) noexcept {
+    return {name, &admits_shape<Limit::bytes, Can>, run};
+}
+
+/// The shape of a step of a collective, of `times` as many elements. Every rank knows the lengths of all blocks, where they differ.
+[[nodiscard]] constexpr collective_shape step_shape(collective_shape of, collective_kind kind,
+                                                    unsigned times) noexcept {
+    of.kind = kind;
+    of.uneven = false;
+    of.bytes *= times;
+    of.elements *= times;
+    if (kind != collective_kind::reduce) of.in_order = of.reproducible = false;
+    return of;
+}
+
+/// A collective as two others, one after the other.
+template <class Limit, collective_kind A, class First, bool FirstOfAll, collective_kind B, class Second,
+          bool SecondOfAll>
+struct two_steps {
+    static constexpr algorithm first = First::template of<A>();
+    static constexpr algorithm second = Second::template of<B>();
+    static_assert(first.run != nullptr && second.run != nullptr,
+                  "by_root: an algorithm does not carry its step");
+
+    static constexpr bool admits(const collective_shape& s) {
+        return s.bytes <= Limit::bytes && first.admits(step_shape(s, A, FirstOfAll ? s.ranks : 1)) &&
+               second.admits(step_shape(s, B, SecondOfAll ? s.ranks : 1));
+    }
+    template <auto Run>
+    [[nodiscard]] static constexpr algorithm make() noexcept {
+        return {"by_root", &admits, [](collective& c) { return Run(c, first.run, second.run); }};
+    }
+};
+
+}  // namespace rdmacoro::detail

@@ -1,0 +1,192 @@
+// algorithm_costs: what each algorithm of a collective costs, of the costs of a link.
+//
+// Ranks enter at the same time, each on a processor of its own. A step costs the message, or the exchange, that the rank on the longest way sees;
+// ranks on several hosts pay the way between hosts for each step, but in hierarchical algorithms.
+#pragma once
+
+#include <rdmacoro/service/algorithm.hpp>
+#include <rdmacoro/service/link_costs.hpp>
+
+#include <bit>
+
+namespace rdmacoro::detail {
+
+/// A call of a collective, and the costs of the links that carry it.
+struct costed_call {
+    double bytes = 0;  // as in collective_shape
+    unsigned ranks = 1;
+    unsigned hosts = 1;
+    const link_costs* within = nullptr;  // of ranks on one host
+    const link_costs* between = nullptr;
+
+    [[nodiscard]] constexpr const link_costs& link() const noexcept { return hosts > 1 ? *between : *within; }
+    [[nodiscard]] constexpr double message(double of) const noexcept { return link().message.at(of); }
+    [[nodiscard]] constexpr double exchange(double of) const noexcept { return link().exchange.at(of); }
+    [[nodiscard]] constexpr double next(double of) const noexcept { return link().next.at(of); }
+    [[nodiscard]] constexpr double touch(double of) const noexcept { return link().touch_ns_per_byte * of; }
+    /// Steps that double the ranks reached.
+    [[nodiscard]] constexpr double levels() const noexcept { return std::bit_width(ranks - 1); }
+    /// A step of it, of all ranks' blocks.
+    [[nodiscard]] constexpr costed_call of_all() const noexcept {
+        costed_call all = *this;
+        all.bytes *= ranks;
+        return all;
+    }
+    /// The same among some ranks over one link.
+    [[nodiscard]] constexpr costed_call among(unsigned some, const link_costs& over) const noexcept {
+        return {bytes, some, 1, &over, &over};
+    }
+};
+using cost_function = double (*)(const costed_call& of);
+
+// ---- barriers
+
+constexpr double cost_of_dissemination(const costed_call& of) { return of.levels() * of.exchange(0); }
+constexpr double cost_of_tree_barrier(const costed_call& of) { return 2 * of.levels() * of.message(0); }
+
+// ---- from one to all, from all to one
+
+constexpr double cost_of_flat_tree(const costed_call& of) { return (of.ranks - 1) * of.message(of.bytes); }
+constexpr double cost_of_overlapped(const costed_call& of) {
+    return of.message(of.bytes) + (of.ranks - 2) * of.next(of.bytes);
+}
+constexpr double cost_of_tree(const costed_call& of) { return of.levels() * of.message(of.bytes); }
+constexpr double cost_of_four_ary(const costed_call& of) {
+    double sum = 0;
+    for (unsigned reached = 1; reached < of.ranks; reached *= 4)
+        sum += of.message(of.bytes) + 2 * of.next(of.bytes);
+    return sum;
+}
+/// A rank passes half of its blocks on, and so does each of the halves: up or down.
+constexpr double cost_of_halves(const costed_call& of) {
+    double sum = 0;
+    for (unsigned left = of.ranks; left > 1; left -= left / 2) sum += of.message(of.bytes * (left / 2));
+    return sum;
+}
+constexpr double cost_of_ring_of_blocks(const costed_call& of) {
+    return (of.ranks - 1) * of.exchange(of.bytes);
+}
+constexpr double cost_of_scatter_allgather(const costed_call& of) {
+    costed_call parts = of;
+    parts.bytes /= of.ranks;
+    return cost_of_halves(parts) + cost_of_ring_of_blocks(parts);
+}
+constexpr double cost_of_chain(const costed_call& of) {
+    constexpr double piece = 64 << 10;
+    if (of.bytes <= piece) return cost_of_flat_tree(of);
+    const double more = (of.bytes - piece) / piece;
+    return (of.ranks - 1) * of.message(piece) + more * (of.ranks > 2 ? of.exchange(piece) : of.next(piece));
+}
+
+// ---- from all to all
+
+constexpr double cost_of_doubling_blocks(const costed_call& of) {
+    double sum = 0;
+    for (unsigned have = 1; have < of.ranks; have *= 2) {
+        const unsigned gets = have < of.ranks - have ? have : of.ranks - have;
+        sum += of.exchange(of.bytes * gets);
+    }
+    return sum;
+}
+constexpr double cost_of_bruck_allgather(const costed_call& of) {
+    return cost_of_doubling_blocks(of) + of.touch(of.bytes * of.ranks);
+}
+/// Each rank has messages with all others under way: each further one costs a receive and a send.
+constexpr double cost_of_all_at_a_time(const costed_call& of) {
+    return of.exchange(of.bytes) + 2 * (of.ranks - 2) * of.next(of.bytes);
+}
+constexpr double cost_of_bruck_alltoall(const costed_call& of) {
+    const double half = of.bytes * ((of.ranks + 1) / 2);
+    return of.levels() * (of.exchange(half) + 2 * of.touch(half)) + 2 * of.touch(of.bytes * of.ranks);
+}
+
+// ---- reductions
+
+constexpr double cost_of_flat_reduce(const costed_call& of) {
+    return (of.ranks - 1) * (of.message(of.bytes) + of.touch(of.bytes));
+}
+constexpr double cost_of_tree_reduce(const costed_call& of) {
+    return of.levels() * (of.message(of.bytes) + of.touch(of.bytes));
+}
+/// `bytes`: of one part.
+constexpr double cost_of_reduce_around(const costed_call& of) {
+    return (of.ranks - 1) * (of.exchange(of.bytes) + of.touch(of.bytes));
+}
+[[nodiscard]] constexpr costed_call part_of(const costed_call& of) {
+    costed_call part = of;
+    part.bytes /= of.ranks;
+    return part;
+}
+constexpr double cost_of_ring_reduce(const costed_call& of) {
+    return cost_of_reduce_around(part_of(of)) + cost_of_overlapped(part_of(of));
+}
+constexpr double cost_of_ring_allreduce(const costed_call& of) {
+    return cost_of_reduce_around(part_of(of)) + cost_of_ring_of_blocks(part_of(of));
+}
+/// Numbers of ranks that are no power of two: some give their part away first, and get the result at last.
+constexpr double cost_of_folding(const costed_call& of) {
+    return std::has_single_bit(of.ranks) ? 0 : 2 * of.message(of.bytes) + of.touch(of.bytes);
+}
+constexpr double cost_of_doubling_allreduce(const costed_call& of) {
+    const double steps = std::bit_width(of.ranks) - 1;
+    return cost_of_folding(of) + steps * (of.exchange(of.bytes) + of.touch(of.bytes));
+}
+constexpr double cost_of_rabenseifner(const costed_call& of) {
+    double sum = cost_of_folding(of);
+    double part = of.bytes;
+    for (unsigned left = std::bit_floor(of.ranks); left > 1; left /= 2) {
+        part /= 2;
+        sum += 2 * of.exchange(part) + of.touch(part);
+    }
+    return sum;
+}
+/// `bytes`: of one block.
+constexpr double cost_of_halving(const costed_call& of) {
+    double part = of.bytes * of.ranks;
+    double sum = of.touch(part);
+    for (unsigned left = of.ranks; left > 1; left /= 2) {
+        part /= 2;
+        sum += of.exchange(part) + of.touch(part);
+    }
+    return sum;
+}
+
+// ---- scans
+
+constexpr double cost_of_log_step(const costed_call& of) {
+    return of.levels() * (of.exchange(of.bytes) + 2 * of.touch(of.bytes));
+}
+
+// ---- in two levels: within a host, and between hosts
+
+[[nodiscard]] constexpr unsigned ranks_of_host(const costed_call& of) {
+    return (of.ranks + of.hosts - 1) / of.hosts;
+}
+constexpr double cost_of_hierarchical_barrier(const costed_call& of) {
+    return cost_of_tree_barrier(of.among(ranks_of_host(of), *of.within)) +
+           cost_of_dissemination(of.among(of.hosts, *of.between));
+}
+constexpr double cost_of_hierarchical_broadcast(const costed_call& of) {
+    return cost_of_tree(of.among(ranks_of_host(of), *of.within)) +
+           cost_of_tree(of.among(of.hosts, *of.between));
+}
+constexpr double cost_of_hierarchical_reduce(const costed_call& of) {
+    return cost_of_tree_reduce(of.among(ranks_of_host(of), *of.within)) +
+           cost_of_tree_reduce(of.among(of.hosts, *of.between));
+}
+constexpr double cost_of_hierarchical_allreduce(const costed_call& of) {
+    const costed_call here = of.among(ranks_of_host(of), *of.within);
+    const costed_call there = of.among(of.hosts, *of.between);
+    const bool is_short = of.bytes < (16 << 10);
+    return cost_of_tree_reduce(here) + cost_of_tree(here) +
+           (is_short ? cost_of_doubling_allreduce(there) : cost_of_rabenseifner(there));
+}
+
+// ---- two others, one after the other
+
+template <cost_function First, bool FirstOfAll, cost_function Second, bool SecondOfAll>
+constexpr double cost_of_two(const costed_call& of) {
+    return First(FirstOfAll ? of.of_all() : of) + Second(SecondOfAll ? of.of_all() : of);
+}
+
+}  // namespace rdmacoro::detail
