@@ -179,7 +179,7 @@ TEST_CASE("one to eight processes do every collective, and each has what it must
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     for (const rank_network& over : networks) {
-        for (unsigned size = 1; size <= 8; ++size) run_ranks(over, size, default_choice, 150);
+        for (unsigned size = 1; size <= 8; ++size) run_ranks(over, size, default_choice, 100);
     }
 }
 

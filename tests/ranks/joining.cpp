@@ -36,7 +36,6 @@ void check_others(rank_processes& all, unsigned victim, duration limit,
         CHECK(all.status(rank) == 1 << 8);
         const std::string text = all.notes(rank).text();
         CHECK_THAT(text, contains("it ended with: "));
-        CHECK(names(text, victim));
         INFO(text);
         CHECK(names(text, victim));
     }
@@ -72,13 +71,13 @@ TEST_CASE("a process that is killed while all join is named in the errors of the
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     std::minstd_rand random(seed());
-    constexpr duration limit = 2s;
+    constexpr duration limit = 1s;
     unsigned joined = 0;
     unsigned others = 0;
     for (const rank_network& over : networks) {
         for (const bool served : {true, false}) {
-            for (const unsigned victim : {0u, 1u, 3u}) {
-                for (unsigned most = 1; most <= 64; most *= 4) {
+            for (const unsigned victim : {0u, 2u}) {
+                for (unsigned most = 1; most <= 64; most *= 8) {
                     rank_processes all(over, 4, until_it_fails, limit);
                     CAPTURE(over.name, served, victim, most);
                     const auto began = std::chrono::steady_clock::now();

@@ -52,18 +52,13 @@ struct rank_notes {
     return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-/// Whether a text has that rank: "rank 3", "ranks 1, 3 and 5", not "rank 31".
-[[nodiscard]] inline bool names(const std::string& text, unsigned rank) {
+/// Whether a text has the number of that rank, beside the address of a rendezvous.
+[[nodiscard]] inline bool names(std::string text, unsigned rank) {
+    if (const std::size_t url = text.find("tcp://"); url != std::string::npos) text.erase(url, text.find(' ', url) - url);
     const std::string number = std::to_string(rank);
-    const auto digit = [&](std::size_t where) {
-        return where < text.size() && text[where] >= '0' && text[where] <= '9';
-    };
-    for (std::size_t at = text.find("rank"); at != std::string::npos; at = text.find("rank", at + 1)) {
-        // The list behind the word.
-        const std::size_t end = std::min(text.find_first_not_of("rank s,0123456789d", at), text.size());
-        for (std::size_t found = text.find(number, at); found < end; found = text.find(number, found + 1)) {
-            if (!digit(found + number.size()) && !digit(found - 1)) return true;
-        }
+    const auto digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+    for (std::size_t at = text.find(number); at != std::string::npos; at = text.find(number, at + 1)) {
+        if (!digit(at + number.size()) && !digit(at - 1)) return true;
     }
     return false;
 }

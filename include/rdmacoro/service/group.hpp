@@ -489,7 +489,7 @@ private:
         call.out_counts = counts;
         return run(call);
     }
-    static void need(std::size_t is, std::size_t wanted, const char* what);
+    void need(std::size_t is, std::size_t wanted, const char* what) const;
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
 
     detail::counted_ptr<detail::group_state> state_;

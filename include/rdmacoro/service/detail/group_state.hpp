@@ -63,6 +63,8 @@ public:
     void rank_ended(unsigned rank, std::error_code why);
     /// This rank, or the one that said so, gives the group up; all others are told.
     void revoke(const group_failure& why);
+    /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
+    [[noreturn]] void refuse(const std::string& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
     /// Another rank has given a collective up: awaits, for a short time, the word that says why.

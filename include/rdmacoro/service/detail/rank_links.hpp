@@ -81,6 +81,9 @@ public:
 
     /// Sends a word to another rank, in the background; what cannot be sent is lost with its connection.
     void send_word(unsigned to, group_word what);
+    /// Awaits, for a short time, that those which were sent are on their way: a program that ends because a collective has failed takes them
+    /// with it otherwise, and its end is taken for the reason.
+    [[nodiscard]] static task<> words_are_out(rank_links* self);
     /// One has come. Every byte is checked; false: it is not one, and the connection must end.
     [[nodiscard]] bool word_arrived(unsigned from, std::span<const std::byte> bytes);
     /// Ends all work in the background.
@@ -108,6 +111,7 @@ private:
         bool sending = false;
     };
     std::unordered_map<unsigned, outgoing> outgoing_;
+    event words_out_;
     scratch_pool scratch_;
     std::optional<task_group> work_;
 };

@@ -8,18 +8,17 @@
 
 namespace rdmacoro {
 
-RDMACORO_COLD void group::need(std::size_t is, std::size_t wanted, const char* what) {
+RDMACORO_COLD void group::need(std::size_t is, std::size_t wanted, const char* what) const {
     if (is == wanted) return;
-    throw error(errc::invalid_argument, "group: " + std::string(what) + ": a buffer has " +
-                                            std::to_string(is) + " elements, not " + std::to_string(wanted));
+    state().refuse(std::string(what) + ": a buffer has " + std::to_string(is) + " elements, not " +
+                   std::to_string(wanted));
 }
 
 RDMACORO_COLD void group::need_counts(std::span<const std::size_t> counts, std::size_t elements,
                                       const char* what) const {
     if (counts.size() != size())
-        throw error(errc::invalid_argument, "group: " + std::string(what) + ": " +
-                                                std::to_string(counts.size()) + " counts for " +
-                                                std::to_string(size()) + " ranks");
+        state().refuse(std::string(what) + ": " + std::to_string(counts.size()) + " counts for " +
+                       std::to_string(size()) + " ranks");
     // Counts with a sum above the largest number would have a right sum again, and blocks outside of the buffer.
     constexpr std::size_t most = ~std::size_t{0};
     std::size_t sum = 0;
@@ -43,7 +42,12 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     const group whole = *this;
     const detail::split_wish mine{color, key, whole.state().links().next_context()};
     std::vector<detail::split_wish> all(whole.size());
-    co_await whole.allgather(std::span(&mine, 1), all);
+    detail::collective_call call = of<std::vector<detail::split_wish>>(collective_kind::allgather);
+    call.named = "split";
+    call.in = detail::read_from(std::span(&mine, 1));
+    call.out = detail::write_to(all);
+    call.bytes = call.out_blocks.each = sizeof mine;
+    co_await whole.run(call);
     std::uint64_t context = 0;
     std::vector<unsigned> members;
     for (unsigned rank = 0; rank < whole.size(); ++rank) {

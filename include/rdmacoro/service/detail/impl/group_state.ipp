@@ -107,6 +107,15 @@ RDMACORO_COLD void group_state::revoke(const group_failure& why) {
     changed_.reset();
 }
 
+RDMACORO_COLD void group_state::refuse(const std::string& why) {
+    group_failure failure;
+    failure.why = make_error_code(errc::invalid_argument);
+    failure.by = rank_;
+    failure.text = why;
+    revoke(failure);
+    throw error(errc::invalid_argument, "group: " + why);
+}
+
 RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& word) {
     const auto is_rank = [this](std::uint32_t rank) { return rank < size(); };
     if (!is_rank(word.by) || !std::all_of(word.lost.begin(), word.lost.end(), is_rank) ||

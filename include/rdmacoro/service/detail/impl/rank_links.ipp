@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
@@ -157,6 +158,18 @@ RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
         }
     }
     self->outgoing_.erase(to);
+    self->words_out_.set();
+    self->words_out_.reset();
+}
+
+RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self) {
+    constexpr duration patience = std::chrono::milliseconds(50);
+    const time_point until = self->owner_.now() + patience;
+    while (self->work_ && !self->outgoing_.empty()) {
+        const duration left = until - self->owner_.now();
+        if (left <= duration::zero()) break;
+        static_cast<void>(co_await as_result(timeout(self->words_out_.wait(), left)));
+    }
 }
 
 RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::byte> bytes) {
