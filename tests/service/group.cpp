@@ -136,7 +136,7 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEST_CASE("wrong arguments are refused before any rank is spoken to, and the group can be used on") {
+TEST_CASE("wrong arguments are refused, and the other ranks are told at once which rank gave one") {
     run_nodes([]() -> task<> {
         ranks<sim> all(2);
         co_await all.open();
@@ -173,9 +173,43 @@ TEST_CASE("wrong arguments are refused before any rank is spoken to, and the gro
             CHECK(found[at].code == errc::invalid_argument);
             CHECK(found[at].text.find("group: ") == 0);
         }
-        CHECK(!g.failure());
-        const auto body = [](group& one) -> task<> { co_await one.barrier(); };
+        REQUIRE(g.failure());
+        CHECK(g.failure()->why == errc::invalid_argument);
+        const failure other = co_await refused([&] { return timeout(all.at(1).barrier(), 10s); });
+        CHECK(other.code == group_errc::revoked);
+        CHECK_THAT(other.text, contains("rank 0 has given it up (broadcast: root 2 of 2 ranks)"));
+        const auto body = [](group& one) -> task<> { one = co_await one.shrink(); };
         co_await all.each(body);
+        const auto again = [](group& one) -> task<> { co_await one.barrier(); };
+        co_await all.each(again);
+    });
+}
+
+TEST_CASE("an error of the comparison between ranks has the name of the collective that was asked for") {
+    for (const bool checks : {false, true}) {
+        run_nodes([checks]() -> task<> {
+            ranks<sim> all(2);
+            co_await all.open();
+            for (unsigned rank = 0; rank < 2; ++rank) all.state(rank).checks = checks;
+            std::vector<int> x(1);
+            const failure late =
+                co_await refused([&] { return timeout(all.at(0).broadcast(x, root(1)), 50ms); });
+            CHECK(late.code == errc::timed_out);
+            REQUIRE(all.at(0).failure());
+            CHECK_THAT(all.at(0).failure()->text, contains("broadcast number 1"));
+            co_await until([&] { return all.at(1).failure().has_value(); });
+            const failure other = co_await refused([&] { return timeout(all.at(1).scan(x, x, std::plus<>{}), 10s); });
+            CHECK_THAT(other.text, contains("group: scan number 1"));
+        });
+    }
+    run_nodes([]() -> task<> {
+        ranks<sim> all(2);
+        co_await all.open();
+        const auto splits = [](group& g) -> task<> { static_cast<void>(co_await g.split(0)); };
+        const failure late = co_await refused([&] { return timeout(splits(all.at(0)), 50ms); });
+        CHECK(late.code == errc::timed_out);
+        REQUIRE(all.at(0).failure());
+        CHECK_THAT(all.at(0).failure()->text, contains("split number 1"));
     });
 }
 

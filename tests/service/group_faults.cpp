@@ -95,8 +95,10 @@ loss lose(const collective_case& of, const algorithm& by, unsigned size, unsigne
                 if (text.find("rank " + std::to_string(victim)) == std::string::npos)
                     note("rank " + std::to_string(rank) + " says " + text);
                 // One that has lost its first connections may make others until it is silent, and blames those that it lost.
-                const bool by_itself = !connected && g.failure() && g.failure()->by == victim;
-                if (!by_itself && (!g.failure() || g.failure()->lost != std::vector<unsigned>{victim}))
+                const bool blamed = g.failure() && (g.failure()->lost == std::vector<unsigned>{victim} ||
+                                                    (!connected && (g.failure()->by == victim ||
+                                                                    std::ranges::count(g.failure()->lost, victim) == 1)));
+                if (!blamed)
                     note("rank " + std::to_string(rank) +
                          " blames others: " + (g.failure() ? g.failure()->describe() : std::string()));
             };

@@ -72,7 +72,7 @@ template <class R>
 /// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
 ///
-/// Errors. When a rank is lost, or a collective is canceled or times out at one rank, the group is revoked: what is pending at every rank, and what is asked
+/// Errors. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
 /// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
 /// caller's own token stopped it, that of the loss (`errc::peer_lost`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
