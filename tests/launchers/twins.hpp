@@ -107,16 +107,20 @@ inline std::vector<step> program(std::uint64_t seed, std::size_t steps) {
 template <class T>
 std::vector<T> given(const step& of, std::size_t rank, std::size_t count) {
     random from(of.seed + 0x1000 * (rank + 1));
-    std::vector<T> all(count);
+    std::vector<T> all;
+    all.reserve(count + 1);  // some place for no elements, too: MPICH takes two null pointers for one buffer
+    all.resize(count);
     for (T& one : all) {
         if constexpr (std::is_same_v<T, matrix>) {
             for (std::uint32_t& number : one.at) number = static_cast<std::uint32_t>(from.next());
         } else if constexpr (std::is_floating_point_v<T>) {
             // Of different sizes and signs: sums round.
             const auto size = static_cast<T>(std::uint64_t{1} << from.below(12));
-            one = (static_cast<T>(from.below(1u << 20)) / static_cast<T>(1u << 20) - static_cast<T>(0.5)) * size;
+            one = static_cast<T>(static_cast<double>(from.next() >> 11) * 0x1p-53 - 0.5) * size;
         } else {
             one = static_cast<T>(from.next());
+            // MPICH 4.0 compares unsigned numbers as if they had a sign, and so does Open MPI 4.1 those of MPI_UNSIGNED_LONG.
+            if (of.by == op::least || of.by == op::most) one = static_cast<T>(one >> 1);
         }
     }
     return all;

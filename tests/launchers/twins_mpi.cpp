@@ -60,6 +60,7 @@ void one_step(MPI_Comm g, const twins::step& of, twins::results& into) {
     }
     const std::size_t total = of.offset(ranks);
     std::vector<T> x;
+    x.reserve(1);
     switch (of.what) {
         case kind::barrier: MPI_Barrier(g); break;
         case kind::broadcast:
