@@ -25,7 +25,9 @@ using node = rc::node<rc::shm>;
 #endif
 
 struct product {
-    twins::matrix operator()(const twins::matrix& a, const twins::matrix& b) const { return twins::times(a, b); }
+    twins::matrix operator()(const twins::matrix& a, const twins::matrix& b) const {
+        return twins::times(a, b);
+    }
 };
 
 template <class T, class Op>
@@ -184,15 +186,18 @@ std::vector<double> bounds(const twins::step& of, unsigned rank, unsigned size, 
     std::vector<double> most(count);
     for (unsigned other = 0; other < last; ++other) {
         const std::vector<T> row = twins::given<T>(of, other, scatters ? of.offset(size) : of.count);
-        for (std::size_t at = 0; at < count; ++at) most[at] += std::abs(row[at + (scatters ? of.offset(rank) : 0)]);
+        for (std::size_t at = 0; at < count; ++at)
+            most[at] += std::abs(row[at + (scatters ? of.offset(rank) : 0)]);
     }
-    const double unit = last < 2 ? 0 : (last - 1) * static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
+    const double unit =
+        last < 2 ? 0 : (last - 1) * static_cast<double>(std::numeric_limits<T>::epsilon()) / 2;
     for (double& one : most) one *= 2 * unit / (1 - unit);
     return most;
 }
 
 template <class T>
-bool are_near(const std::vector<std::byte>& a, const std::vector<std::byte>& b, const std::vector<double>& most) {
+bool are_near(const std::vector<std::byte>& a, const std::vector<std::byte>& b,
+              const std::vector<double>& most) {
     for (std::size_t at = 0; at < most.size(); ++at) {
         T x{};
         T y{};
@@ -225,20 +230,23 @@ int compare(const twins::options& asked) {
                 const unsigned size = !of.of_part ? asked.ranks : (asked.ranks + 1 - rank % 2) / 2;
                 const unsigned there = !of.of_part ? rank : size - 1 - rank / 2;
                 ++rounded;
-                good = of.of == twins::type::f32
-                           ? are_near<float>(a[at], b[at], bounds<float>(of, there, size, a[at].size() / 4))
-                           : are_near<double>(a[at], b[at], bounds<double>(of, there, size, a[at].size() / 8));
+                good =
+                    of.of == twins::type::f32
+                        ? are_near<float>(a[at], b[at], bounds<float>(of, there, size, a[at].size() / 4))
+                        : are_near<double>(a[at], b[at], bounds<double>(of, there, size, a[at].size() / 8));
             }
             if (good) continue;
             ++wrong;
-            std::printf("rank %u of %u, step %zu: kind %d, type %d, operation %d, %zu elements, root %zu%s%s%s: "
-                        "%zu and %zu bytes differ\n",
-                        rank, asked.ranks, at, static_cast<int>(of.what), static_cast<int>(of.of),
-                        static_cast<int>(of.by), of.count, of.root, of.uneven ? ", uneven" : "",
-                        of.in_place ? ", in place" : "", of.of_part ? ", of a part" : "", a[at].size(), b[at].size());
+            std::printf(
+                "rank %u of %u, step %zu: kind %d, type %d, operation %d, %zu elements, root %zu%s%s%s: "
+                "%zu and %zu bytes differ\n",
+                rank, asked.ranks, at, static_cast<int>(of.what), static_cast<int>(of.of),
+                static_cast<int>(of.by), of.count, of.root, of.uneven ? ", uneven" : "",
+                of.in_place ? ", in place" : "", of.of_part ? ", of a part" : "", a[at].size(), b[at].size());
         }
     }
-    std::printf("%zu results of %u ranks, %zu rounded differently, %d wrong\n", rows, asked.ranks, rounded, wrong);
+    std::printf("%zu results of %u ranks, %zu rounded differently, %d wrong\n", rows, asked.ranks, rounded,
+                wrong);
     return wrong == 0 ? 0 : 1;
 }
 

@@ -70,13 +70,15 @@ void one_step(MPI_Comm g, const twins::step& of, twins::results& into) {
         case kind::scatter: {
             const std::vector<T> from = rank == root ? twins::given<T>(of, me, total) : std::vector<T>();
             x.resize(of.block(me));
-            MPI_Scatterv(from.data(), counts.data(), offsets.data(), type, x.data(), counts[me], type, root, g);
+            MPI_Scatterv(from.data(), counts.data(), offsets.data(), type, x.data(), counts[me], type, root,
+                         g);
             break;
         }
         case kind::gather: {
             const std::vector<T> mine = twins::given<T>(of, me, of.block(me));
             if (rank == root) x.resize(total);
-            MPI_Gatherv(mine.data(), counts[me], type, x.data(), counts.data(), offsets.data(), type, root, g);
+            MPI_Gatherv(mine.data(), counts[me], type, x.data(), counts.data(), offsets.data(), type, root,
+                        g);
             break;
         }
         case kind::allgather: {
@@ -128,9 +130,8 @@ int main(int argc, char** argv) {
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
     twins::results all;
     for (const twins::step& of : twins::program(asked.seed, asked.steps)) {
-        twins::with_type(of.of, [&](auto zero) {
-            one_step<decltype(zero)>(of.of_part ? part : MPI_COMM_WORLD, of, all);
-        });
+        twins::with_type(
+            of.of, [&](auto zero) { one_step<decltype(zero)>(of.of_part ? part : MPI_COMM_WORLD, of, all); });
     }
     all.write(asked.path(asked.out, static_cast<unsigned>(rank)));
     MPI_Comm_free(&part);

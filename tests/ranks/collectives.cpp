@@ -41,7 +41,8 @@ std::vector<rank_network> rdmacoro::test::rank_networks() {
     all.push_back({"shm", &run_as_rank<shm_as_it_comes>, here});
 #if RDMACORO_WITH_TCP
     all.push_back({"tcp", &run_as_rank<tcp_as_it_comes>, here});
-    all.push_back({"shm within two hosts and tcp between them", &run_as_rank<shm_as_it_comes, tcp_as_it_comes>, two});
+    all.push_back(
+        {"shm within two hosts and tcp between them", &run_as_rank<shm_as_it_comes, tcp_as_it_comes>, two});
 #endif
 #endif
     return all;
@@ -73,7 +74,8 @@ struct part {
         std::string wrong = co_await timeout(perform<T>(all, of, Op{}, entered), 20s);
         if (of.kind == collective_kind::barrier) {
             for (unsigned other = 0; other < ranks.size(); ++other) {
-                if (notes[other].step < steps) wrong = "left before rank " + std::to_string(other) + " had entered";
+                if (notes[other].step < steps)
+                    wrong = "left before rank " + std::to_string(other) + " had entered";
             }
         }
         if (by != nullptr && ranks.size() > 1 && forced_runs != 1) wrong += " another algorithm ran";
@@ -87,7 +89,8 @@ struct part {
                 bool reductions_only) {
         const unsigned size = ranks.size();
         const std::set<unsigned> different{variants ? 0 : size - 1, size / 2, size - 1};
-        const std::vector<unsigned> roots(variants ? different.begin() : std::prev(different.end()), different.end());
+        const std::vector<unsigned> roots(variants ? different.begin() : std::prev(different.end()),
+                                          different.end());
         for (std::size_t which = 0; which < collective_kinds; ++which) {
             const auto kind = static_cast<collective_kind>(which);
             if (reductions_only && !is_reduction(kind)) continue;
@@ -153,8 +156,8 @@ task<> concurrent(job& ranks, rank_notes* notes) {
             of_half += other % 2 == rank % 2 ? other : 0;
             of_pair += other / 2 == rank / 2 ? other : 0;
         }
-        const bool good = a[0] == size * (size - 1) / 2 + size * round && b[0] == of_half && c[0] == of_pair &&
-                          d == std::vector<std::uint32_t>(40'000, round);
+        const bool good = a[0] == size * (size - 1) / 2 + size * round && b[0] == of_half &&
+                          c[0] == of_pair && d == std::vector<std::uint32_t>(40'000, round);
         if (!good) {
             notes[rank].say("wrong in round " + std::to_string(round));
             break;

@@ -73,7 +73,8 @@ void judge(const group& g, const ended& with, unsigned victim, bool in_order, ra
     const bool code = with.code == errc::peer_lost || (in_order && with.code == errc::closed);
     if (!code) own.say("the code is " + with.code.message() + "; ");
     if (!names(with.text, victim)) own.say("the rank is not named; ");
-    if (!g.failure() || g.failure()->lost != std::vector<unsigned>{victim}) own.say("failure() has other ranks; ");
+    if (!g.failure() || g.failure()->lost != std::vector<unsigned>{victim})
+        own.say("failure() has other ranks; ");
     if (took > most) own.say("it took " + std::to_string(took / 1ms) + " ms; ");
     if (!own.text().empty()) own.say("\"" + with.text + "\"; ");
     ++own.failed;
@@ -130,18 +131,22 @@ void lose(const rank_network& over, unsigned size, const loss& of, std::minstd_r
 
 }  // namespace
 
-TEST_CASE("a process that is killed in a collective ends it at all others, with its rank in the error, and they go on") {
+TEST_CASE("a process that is killed in a collective ends it at all others, with its rank in the error, and "
+          "they go on") {
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     std::minstd_rand random(seed());
     using enum collective_kind;
     for (const rank_network& over : networks) {
-        for (const loss& of : {loss{barrier, 0, 0, death::by_itself, 0}, loss{barrier, 0, 2, death::by_itself, 1},
-                               loss{barrier, 0, 3, death::by_the_test}, loss{allreduce, 1, 1, death::by_itself, 2},
-                               loss{allreduce, 100'000, 0, death::by_itself, 20}, loss{allreduce, 300, 3, death::by_the_test},
-                               loss{alltoall, 10, 2, death::by_itself, 3}, loss{alltoall, 50'000, 1, death::by_the_test},
-                               loss{broadcast, 262'144, 1, death::by_itself, 1}, loss{broadcast, 262'144, 0, death::by_itself, 30},
-                               loss{broadcast, 262'144, 1, death::by_the_test}, loss{broadcast, 262'144, 3, death::by_the_test}})
+        for (const loss& of :
+             {loss{barrier, 0, 0, death::by_itself, 0}, loss{barrier, 0, 2, death::by_itself, 1},
+              loss{barrier, 0, 3, death::by_the_test}, loss{allreduce, 1, 1, death::by_itself, 2},
+              loss{allreduce, 100'000, 0, death::by_itself, 20}, loss{allreduce, 300, 3, death::by_the_test},
+              loss{alltoall, 10, 2, death::by_itself, 3}, loss{alltoall, 50'000, 1, death::by_the_test},
+              loss{broadcast, 262'144, 1, death::by_itself, 1},
+              loss{broadcast, 262'144, 0, death::by_itself, 30},
+              loss{broadcast, 262'144, 1, death::by_the_test},
+              loss{broadcast, 262'144, 3, death::by_the_test}})
             lose(over, 4, of, random);
         for (const unsigned size : {2u, 3u, 8u})
             lose(over, size, {allreduce, 1000, size - 1, death::by_the_test}, random);
@@ -245,7 +250,8 @@ task<> stops_for_too_long(job& ranks, rank_notes* notes, unsigned victim) {
     if (ranks.rank() == victim) ::raise(SIGSTOP);
     const bool measures = ranks.rank() == (victim + 1) % ranks.size();
     const ended with = co_await error_in(limited(g.barrier(), measures ? duration(300ms) : duration(15s)));
-    const bool code = with.code == (measures ? make_error_code(errc::timed_out) : make_error_code(group_errc::revoked));
+    const bool code =
+        with.code == (measures ? make_error_code(errc::timed_out) : make_error_code(group_errc::revoked));
     if (!code) own.say("the code is " + with.code.message() + ", " + with.text + "; ");
     if (!g.failure() || g.failure()->absent != std::vector<unsigned>{victim} || !g.failure()->lost.empty())
         own.say("failure() does not have the absent rank; ");
@@ -270,12 +276,14 @@ TEST_CASE("a process that is stopped for some seconds is not lost, and the colle
     if (networks.empty()) SKIP_TEST("no device");
     for (const rank_network& over : networks) {
         constexpr unsigned victim = 1;
-        rank_processes all(over, 4, [](job& ranks, rank_notes* notes) { return stops(ranks, notes, victim); });
+        rank_processes all(over, 4,
+                           [](job& ranks, rank_notes* notes) { return stops(ranks, notes, victim); });
         CAPTURE(over.name);
         all.meet();
         REQUIRE(has_stopped(all.pid(victim)));
         std::this_thread::sleep_for(1500ms);  // the seconds of the promise
-        for (unsigned rank = 0; rank < all.size(); ++rank) CHECK((all.notes(rank).step == 10 || all.notes(rank).step == 11));
+        for (unsigned rank = 0; rank < all.size(); ++rank)
+            CHECK((all.notes(rank).step == 10 || all.notes(rank).step == 11));
         ::kill(all.pid(victim), SIGCONT);
         all.wait();
         CHECK(all.wrong() == "");
@@ -283,18 +291,21 @@ TEST_CASE("a process that is stopped for some seconds is not lost, and the colle
     }
 }
 
-TEST_CASE("a process that is stopped for longer than another one's limit is named as absent, and is of the next group") {
+TEST_CASE("a process that is stopped for longer than another one's limit is named as absent, and is of the "
+          "next group") {
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     for (const rank_network& over : networks) {
         constexpr unsigned victim = 2;
-        rank_processes all(over, 4, [](job& ranks, rank_notes* notes) { return stops_for_too_long(ranks, notes, victim); });
+        rank_processes all(
+            over, 4, [](job& ranks, rank_notes* notes) { return stops_for_too_long(ranks, notes, victim); });
         CAPTURE(over.name);
         all.meet();
         REQUIRE(has_stopped(all.pid(victim)));
         CHECK(all.wait_until([&] {
             unsigned failed = 0;
-            for (unsigned rank = 0; rank < all.size(); ++rank) failed += rank != victim && all.notes(rank).failed == 1 ? 1 : 0;
+            for (unsigned rank = 0; rank < all.size(); ++rank)
+                failed += rank != victim && all.notes(rank).failed == 1 ? 1 : 0;
             return failed == all.size() - 1;
         }));
         ::kill(all.pid(victim), SIGCONT);

@@ -198,7 +198,8 @@ TEST_CASE("an error of the comparison between ranks has the name of the collecti
             REQUIRE(all.at(0).failure());
             CHECK_THAT(all.at(0).failure()->text, contains("broadcast number 1"));
             co_await until([&] { return all.at(1).failure().has_value(); });
-            const failure other = co_await refused([&] { return timeout(all.at(1).scan(x, x, std::plus<>{}), 10s); });
+            const failure other =
+                co_await refused([&] { return timeout(all.at(1).scan(x, x, std::plus<>{}), 10s); });
             CHECK_THAT(other.text, contains("group: scan number 1"));
         });
     }
@@ -689,4 +690,53 @@ TEMPLATE_LIST_TEST_CASE("a collective of a size seen before allocates nothing", 
             CHECK(taken == 0);
         }
     });
+}
+
+namespace {
+
+/// The sum of the ranks of a group, in the job.
+task<unsigned> sum_of_ranks(group g) {
+    std::vector<unsigned> sum{g.rank_in_job(g.rank())};
+    co_await g.allreduce(in_place, sum, std::plus<>{});
+    co_return sum[0];
+}
+
+}  // namespace
+
+TEST_CASE("groups of the same ranks split at a time, in another order at each rank") {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        sim_world_options chance;
+        chance.seed = seed;
+        chance.jitter = 3us;
+        chance.faults.delayed = 20000;
+        chance.faults.delay = 30us;
+        run_simulated(chance, [](sim_world& world) -> task<> {
+            sim_options network;
+            network.world = &world;
+            ranks<sim> all(4, {}, ranks<sim>::usual(), network);
+            co_await all.open();
+            const auto body = [](group& whole) -> task<> {
+                const unsigned rank = whole.rank();
+                const group twin = co_await whole.split(0, -static_cast<int>(rank));
+                const group most = co_await whole.split(rank != 3 ? 0 : 1);
+                // Each new group is used while others are being named.
+                const auto one = [&](unsigned which) -> task<> {
+                    group made;
+                    switch (which) {
+                        case 0: made = co_await whole.split(rank % 2); break;
+                        case 1: made = co_await twin.split(rank / 2); break;
+                        default: made = co_await most.split(0);
+                    }
+                    const unsigned sum = co_await sum_of_ranks(made);
+                    const unsigned wanted[] = {rank % 2 == 0 ? 2u : 4u, rank / 2 == 0 ? 1u : 5u, 3u};
+                    CHECK(sum == wanted[which]);
+                };
+                task_group splitting(on_child_error::stop_others);
+                for (unsigned turn = 0; turn < 3; ++turn)
+                    splitting.spawn([&one, which = (turn + rank) % 3] { return one(which); });
+                co_await splitting.join();
+            };
+            co_await all.each(body);
+        });
+    }
 }

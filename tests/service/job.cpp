@@ -431,7 +431,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEST_CASE("a rank that is told of the others late receives what one sent that had joined, spoken and left by then") {
+TEST_CASE("a rank that is told of the others late receives what one sent that had joined, spoken and left by "
+          "then") {
     run_nodes([]() -> task<> {
         served_meeting meeting(2);
         withheld_answers way(meeting.server.address());

@@ -107,7 +107,8 @@ struct collective_case {
 }
 
 /// Of one kind: for each root and length, with its variants where they are wanted: uneven, in place, reproducible.
-[[nodiscard]] inline std::vector<collective_case> cases_of(collective_kind kind, const std::vector<unsigned>& roots,
+[[nodiscard]] inline std::vector<collective_case> cases_of(collective_kind kind,
+                                                           const std::vector<unsigned>& roots,
                                                            const std::vector<std::size_t>& lengths,
                                                            bool variants) {
     std::vector<collective_case> cases;

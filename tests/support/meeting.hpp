@@ -102,7 +102,8 @@ private:
         const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         bool open = ::connect(server, to.get(), to.bytes) == 0;
         while (open && !ended_) {
-            std::array<pollfd, 3> on{{{changed_, POLLIN, 0}, {rank, POLLIN, 0}, {holds_ ? -1 : server, POLLIN, 0}}};
+            std::array<pollfd, 3> on{
+                {{changed_, POLLIN, 0}, {rank, POLLIN, 0}, {holds_ ? -1 : server, POLLIN, 0}}};
             if (::poll(on.data(), on.size(), -1) < 0) break;
             std::uint64_t count = 0;
             if (on[0].revents != 0 && ::read(changed_, &count, sizeof count) < 0) break;

@@ -54,7 +54,8 @@ struct rank_notes {
 
 /// Whether a text has the number of that rank, beside the address of a rendezvous.
 [[nodiscard]] inline bool names(std::string text, unsigned rank) {
-    if (const std::size_t url = text.find("tcp://"); url != std::string::npos) text.erase(url, text.find(' ', url) - url);
+    if (const std::size_t url = text.find("tcp://"); url != std::string::npos)
+        text.erase(url, text.find(' ', url) - url);
     const std::string number = std::to_string(rank);
     const auto digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
     for (std::size_t at = text.find(number); at != std::string::npos; at = text.find(number, at + 1)) {
@@ -98,9 +99,10 @@ void run_as_rank(const rank_program& program, rank_notes* notes, duration join_l
 class rank_processes {
 public:
     /// `first`: what each does before it joins.
-    rank_processes(const rank_network& over, unsigned size, const rank_program& program,
-                   duration join_limit = std::chrono::seconds(20),
-                   const std::function<void(unsigned rank)>& first = [](unsigned) {}) {
+    rank_processes(
+        const rank_network& over, unsigned size, const rank_program& program,
+        duration join_limit = std::chrono::seconds(20),
+        const std::function<void(unsigned rank)>& first = [](unsigned) {}) {
         const std::size_t bytes = size * sizeof(rank_notes);
         void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (room == MAP_FAILED) std::abort();

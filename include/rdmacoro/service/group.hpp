@@ -410,9 +410,8 @@ public:
     /// With `no_color`: with no group.
     /// Completes: when every rank of this group has called it.
     /// Buffers: none.
-    /// Concurrency: as described for the class; not while this rank is in another `split` or `shrink`: `errc::invalid_argument` where both
-    ///     would number their groups alike.
-    /// Errors: as described for the class; `errc::no_resources` above a million groups of one job.
+    /// Concurrency: as described for the class; several of different groups run at a time.
+    /// Errors: as described for the class; `errc::no_resources` when the first rank of the group has led a million of them.
     /// Cancellation: as `barrier`.
     /// Example:
     ///     rc::group rows = co_await g.split(rank / columns, rank % columns);
@@ -422,7 +421,7 @@ public:
     /// Ends with a group of the ranks that are left, in the order that they had. Revokes this group.
     /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out.
     /// Buffers: none.
-    /// Concurrency: once a group; not while this rank is in another `split` or `shrink`.
+    /// Concurrency: once a group.
     /// Errors: `group_errc::not_member` where the others have taken this rank for lost.
     /// Cancellation: at any time; the others then wait for this rank until it is lost, or calls it again.
     /// Example:
