@@ -136,7 +136,7 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEST_CASE("wrong arguments are refused before any rank is spoken to, and the group can be used on") {
+TEST_CASE("wrong arguments are refused, and the other ranks are told at once which rank gave one") {
     run_nodes([]() -> task<> {
         ranks<sim> all(2);
         co_await all.open();
@@ -173,9 +173,44 @@ TEST_CASE("wrong arguments are refused before any rank is spoken to, and the gro
             CHECK(found[at].code == errc::invalid_argument);
             CHECK(found[at].text.find("group: ") == 0);
         }
-        CHECK(!g.failure());
-        const auto body = [](group& one) -> task<> { co_await one.barrier(); };
+        REQUIRE(g.failure());
+        CHECK(g.failure()->why == errc::invalid_argument);
+        const failure other = co_await refused([&] { return timeout(all.at(1).barrier(), 10s); });
+        CHECK(other.code == group_errc::revoked);
+        CHECK_THAT(other.text, contains("rank 0 has given it up (broadcast: root 2 of 2 ranks)"));
+        const auto body = [](group& one) -> task<> { one = co_await one.shrink(); };
         co_await all.each(body);
+        const auto again = [](group& one) -> task<> { co_await one.barrier(); };
+        co_await all.each(again);
+    });
+}
+
+TEST_CASE("an error of the comparison between ranks has the name of the collective that was asked for") {
+    for (const bool checks : {false, true}) {
+        run_nodes([checks]() -> task<> {
+            ranks<sim> all(2);
+            co_await all.open();
+            for (unsigned rank = 0; rank < 2; ++rank) all.state(rank).checks = checks;
+            std::vector<int> x(1);
+            const failure late =
+                co_await refused([&] { return timeout(all.at(0).broadcast(x, root(1)), 50ms); });
+            CHECK(late.code == errc::timed_out);
+            REQUIRE(all.at(0).failure());
+            CHECK_THAT(all.at(0).failure()->text, contains("broadcast number 1"));
+            co_await until([&] { return all.at(1).failure().has_value(); });
+            const failure other =
+                co_await refused([&] { return timeout(all.at(1).scan(x, x, std::plus<>{}), 10s); });
+            CHECK_THAT(other.text, contains("group: scan number 1"));
+        });
+    }
+    run_nodes([]() -> task<> {
+        ranks<sim> all(2);
+        co_await all.open();
+        const auto splits = [](group& g) -> task<> { static_cast<void>(co_await g.split(0)); };
+        const failure late = co_await refused([&] { return timeout(splits(all.at(0)), 50ms); });
+        CHECK(late.code == errc::timed_out);
+        REQUIRE(all.at(0).failure());
+        CHECK_THAT(all.at(0).failure()->text, contains("split number 1"));
     });
 }
 
@@ -655,4 +690,53 @@ TEMPLATE_LIST_TEST_CASE("a collective of a size seen before allocates nothing", 
             CHECK(taken == 0);
         }
     });
+}
+
+namespace {
+
+/// The sum of the ranks of a group, in the job.
+task<unsigned> sum_of_ranks(group g) {
+    std::vector<unsigned> sum{g.rank_in_job(g.rank())};
+    co_await g.allreduce(in_place, sum, std::plus<>{});
+    co_return sum[0];
+}
+
+}  // namespace
+
+TEST_CASE("groups of the same ranks split at a time, in another order at each rank") {
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        sim_world_options chance;
+        chance.seed = seed;
+        chance.jitter = 3us;
+        chance.faults.delayed = 20000;
+        chance.faults.delay = 30us;
+        run_simulated(chance, [](sim_world& world) -> task<> {
+            sim_options network;
+            network.world = &world;
+            ranks<sim> all(4, {}, ranks<sim>::usual(), network);
+            co_await all.open();
+            const auto body = [](group& whole) -> task<> {
+                const unsigned rank = whole.rank();
+                const group twin = co_await whole.split(0, -static_cast<int>(rank));
+                const group most = co_await whole.split(rank != 3 ? 0 : 1);
+                // Each new group is used while others are being named.
+                const auto one = [&](unsigned which) -> task<> {
+                    group made;
+                    switch (which) {
+                        case 0: made = co_await whole.split(rank % 2); break;
+                        case 1: made = co_await twin.split(rank / 2); break;
+                        default: made = co_await most.split(0);
+                    }
+                    const unsigned sum = co_await sum_of_ranks(made);
+                    const unsigned wanted[] = {rank % 2 == 0 ? 2u : 4u, rank / 2 == 0 ? 1u : 5u, 3u};
+                    CHECK(sum == wanted[which]);
+                };
+                task_group splitting(on_child_error::stop_others);
+                for (unsigned turn = 0; turn < 3; ++turn)
+                    splitting.spawn([&one, which = (turn + rank) % 3] { return one(which); });
+                co_await splitting.join();
+            };
+            co_await all.each(body);
+        });
+    }
 }

@@ -430,3 +430,36 @@ TEMPLATE_LIST_TEST_CASE(
         CHECK(got == "early");
     });
 }
+
+TEST_CASE("a rank that is told of the others late receives what one sent that had joined, spoken and left by "
+          "then") {
+    run_nodes([]() -> task<> {
+        served_meeting meeting(2);
+        withheld_answers way(meeting.server.address());
+        const auto environment = [&](std::uint32_t rank) {
+            auto variables = meeting.variables(rank, 2);
+            variables["RDMACORO_LOCAL_SIZE"] = "2";  // one exchange, that of the cards
+            if (rank == 0) variables["RDMACORO_JOB"] = way.url();
+            return launch_environment(variables);
+        };
+        member late(1);
+        member early(2);
+        auto joining = start(join_as(late, environment(0), quick()));
+        // Its greeting has less than 128 bytes, its cards have more.
+        co_await until([&way] { return way.said() > 200; });
+        way.hold(true);
+        co_await join_as(early, environment(1), quick());
+        INFO(early.text);
+        REQUIRE(early.ranks);
+        co_await say(early.here.peer(early.ranks->node_of(0)), "early", 7);
+        co_await early.here.close();
+        co_await until([&late] { return late.here.connections() == 0; });
+        for (int turns = 0; turns < 1000; ++turns) co_await yield();
+        CHECK(!late.ranks);
+        way.hold(false);
+        co_await joining;
+        REQUIRE(late.ranks);
+        const std::string got = co_await hear(late.here.peer(2), 7);
+        CHECK(got == "early");
+    });
+}

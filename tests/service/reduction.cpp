@@ -50,6 +50,9 @@ TEST_CASE("contributions are combined element by element, in the order that is a
     CHECK(applied(row{1, 2}, row{10, 20}, std::minus<>{}, false) == row{-9, -18});
     CHECK(applied(row{1, 2}, row{10, 20}, std::minus<>{}, true) == row{9, 18});
     CHECK(applied(row{1, 2}, row{10, 20}, first_of{}, true) == row{10, 20});
+    // The sum of two such is an int.
+    using octets = std::vector<std::uint8_t>;
+    CHECK(applied(octets{200, 3}, octets{100, 4}, std::plus<>{}, false) == octets{44, 7});
     int offset = 5;
     CHECK(applied(row{1}, row{2}, [offset](int a, int b) { return a + b + offset; }, false) == row{8});
     CHECK(applied(row{4, 9}, row{7, 2}, minimum{}, false) == row{4, 2});

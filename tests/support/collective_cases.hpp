@@ -106,6 +106,38 @@ struct collective_case {
            kind == exscan;
 }
 
+/// Of one kind: for each root and length, with its variants where they are wanted: uneven, in place, reproducible.
+[[nodiscard]] inline std::vector<collective_case> cases_of(collective_kind kind,
+                                                           const std::vector<unsigned>& roots,
+                                                           const std::vector<std::size_t>& lengths,
+                                                           bool variants) {
+    std::vector<collective_case> cases;
+    for (const unsigned at : has_root(kind) ? roots : std::vector<unsigned>{0}) {
+        for (const std::size_t n : lengths) {
+            collective_case one;
+            one.kind = kind;
+            one.root = at;
+            one.elements = n;
+            cases.push_back(one);
+            if (!variants) continue;
+            if (may_be_uneven(kind)) {
+                cases.push_back(one);
+                cases.back().uneven = true;
+            }
+            if (may_be_in_place(kind)) {
+                cases.push_back(one);
+                cases.back().in_place = true;
+            }
+            if (is_reduction(kind) && kind != collective_kind::scan && kind != collective_kind::exscan) {
+                cases.push_back(one);
+                cases.back().is_reproducible = true;
+            }
+            if (kind == collective_kind::barrier) break;
+        }
+    }
+    return cases;
+}
+
 /// This rank's part. `entered`: how many ranks have begun it. Ends with what is wrong with the result; empty: nothing.
 template <class T, class Op>
 task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered) {

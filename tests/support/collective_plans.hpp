@@ -66,34 +66,7 @@ struct collective_plan {
 template <class T, class Op>
 task<> try_kind(ranks<sim>& all, collective_kind kind, const collective_plan& how, bool in_order,
                 collective_findings& found) {
-    std::vector<collective_case> cases;
-    const std::vector<unsigned> roots = has_root(kind) ? how.roots : std::vector<unsigned>{0};
-    for (const unsigned at : roots) {
-        for (const std::size_t n : how.lengths) {
-            collective_case one;
-            one.kind = kind;
-            one.root = at;
-            one.elements = n;
-            cases.push_back(one);
-            if (!how.variants) continue;
-            if (may_be_uneven(kind)) {
-                collective_case other = one;
-                other.uneven = true;
-                cases.push_back(other);
-            }
-            if (may_be_in_place(kind)) {
-                collective_case other = one;
-                other.in_place = true;
-                cases.push_back(other);
-            }
-            if (is_reduction(kind) && kind != collective_kind::scan && kind != collective_kind::exscan) {
-                collective_case other = one;
-                other.is_reproducible = true;
-                cases.push_back(other);
-            }
-            if (kind == collective_kind::barrier) break;
-        }
-    }
+    const std::vector<collective_case> cases = cases_of(kind, how.roots, how.lengths, how.variants);
     for (const algorithm& by : algorithms_of(kind)) {
         if (!how.only.empty() && by.name != how.only) continue;
         for (const collective_case& one : cases) {

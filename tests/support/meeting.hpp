@@ -54,6 +54,77 @@ private:
     std::thread serving_;
 };
 
+/// Stands between one rank and its rendezvous, and passes on what they say; what the rendezvous says waits here while it is held.
+class withheld_answers {
+public:
+    explicit withheld_answers(const std::string& of) : passing_([this, of] { pass(of); }) {}
+    withheld_answers(const withheld_answers&) = delete;
+    withheld_answers& operator=(const withheld_answers&) = delete;
+    ~withheld_answers() {
+        ended_ = true;
+        ::shutdown(listening_, SHUT_RDWR);
+        wake();
+        passing_.join();
+        ::close(listening_);
+        ::close(changed_);
+    }
+    [[nodiscard]] std::string url() const {
+        return "tcp://" + detail::inet_endpoint::local(listening_).text();
+    }
+    /// Bytes that the rank has said.
+    [[nodiscard]] std::size_t said() const { return said_; }
+    void hold(bool whether) {
+        holds_ = whether;
+        wake();
+    }
+
+private:
+    static int listen_somewhere() {
+        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const detail::inet_endpoint at = loopback_endpoint();
+        if (::bind(fd, at.get(), at.bytes) != 0 || ::listen(fd, 1) != 0) std::abort();
+        return fd;
+    }
+    void wake() const {
+        const std::uint64_t one = 1;
+        if (::write(changed_, &one, sizeof one) != sizeof one) std::abort();
+    }
+    static std::size_t move(int from, int to) {
+        std::array<std::byte, 4096> room;
+        const ssize_t got = ::recv(from, room.data(), room.size(), 0);
+        if (got <= 0 || ::send(to, room.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) != got) return 0;
+        return static_cast<std::size_t>(got);
+    }
+    void pass(const std::string& of) {
+        const int rank = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (rank < 0) return;
+        const detail::inet_endpoint to = loopback_endpoint(of.substr(of.rfind(':') + 1));
+        const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        bool open = ::connect(server, to.get(), to.bytes) == 0;
+        while (open && !ended_) {
+            std::array<pollfd, 3> on{
+                {{changed_, POLLIN, 0}, {rank, POLLIN, 0}, {holds_ ? -1 : server, POLLIN, 0}}};
+            if (::poll(on.data(), on.size(), -1) < 0) break;
+            std::uint64_t count = 0;
+            if (on[0].revents != 0 && ::read(changed_, &count, sizeof count) < 0) break;
+            if (on[1].revents != 0) {
+                const std::size_t bytes = move(rank, server);
+                said_ += bytes;
+                open = bytes != 0;
+            }
+            if (on[2].revents != 0 && !holds_) open = move(server, rank) != 0 && open;
+        }
+        ::close(rank);
+        ::close(server);
+    }
+    int listening_ = listen_somewhere();
+    int changed_ = ::eventfd(0, EFD_CLOEXEC);
+    std::atomic<bool> holds_{false};
+    std::atomic<bool> ended_{false};
+    std::atomic<std::size_t> said_{0};
+    std::thread passing_;
+};
+
 /// A socket that is connected to "127.0.0.1:45123".
 class stranger {
 public:

@@ -12,6 +12,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -52,7 +53,8 @@ struct collective_call {
     std::span<const std::size_t> out_counts{};
     bool uneven = false;
     bool reproducible = false;
-    std::uint64_t type = 0;  // of the elements and the operation, for the comparison between ranks
+    std::string_view named{};  // in errors, instead of the kind: it is a part of something else
+    std::uint64_t type = 0;    // of the elements and the operation, for the comparison between ranks
     std::span<const algorithm> asked{};  // for this call; in the order in which they are asked
     reduction with{};
 
@@ -167,6 +169,10 @@ public:
 
     /// For `group`.
     [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+    /// For `group`: its name in errors.
+    [[nodiscard]] std::string_view title() const noexcept {
+        return call_.named.empty() ? name_of(call_.kind) : call_.named;
+    }
     /// For `group`: what was asked for.
     [[nodiscard]] const detail::collective_call& call() const noexcept { return call_; }
     /// For `group`: whether the caller's token has stopped it.

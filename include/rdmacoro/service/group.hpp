@@ -27,7 +27,7 @@ namespace rdmacoro {
 /// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
 ///
-/// Errors. When a rank is lost, or a collective is canceled or times out at one rank, the group is revoked: what is pending at every rank, and what is asked
+/// Errors. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
 /// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
 /// caller's own token stopped it, that of the loss (`errc::peer_lost`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
@@ -366,9 +366,8 @@ public:
     /// With `no_color`: with no group.
     /// Completes: when every rank of this group has called it.
     /// Buffers: none.
-    /// Concurrency: as described for the class; not while this rank is in another `split` or `shrink`: `errc::invalid_argument` where both
-    ///     would number their groups alike.
-    /// Errors: as described for the class; `errc::no_resources` above a million groups of one job.
+    /// Concurrency: as described for the class; several of different groups run at a time.
+    /// Errors: as described for the class; `errc::no_resources` when the first rank of the group has led a million of them.
     /// Cancellation: as `barrier`.
     /// Example:
     ///     rc::group rows = co_await g.split(rank / columns, rank % columns);
@@ -378,7 +377,7 @@ public:
     /// Ends with a group of the ranks that are left, in the order that they had. Revokes this group.
     /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out.
     /// Buffers: none.
-    /// Concurrency: once a group; not while this rank is in another `split` or `shrink`.
+    /// Concurrency: once a group.
     /// Errors: `group_errc::not_member` where the others have taken this rank for lost.
     /// Cancellation: at any time; the others then wait for this rank until it is lost, or calls it again.
     /// Example:
@@ -448,7 +447,7 @@ private:
         call.out_counts = counts;
         return run(call, mine, all);
     }
-    static void need(std::size_t is, std::size_t wanted, const char* what);
+    void need(std::size_t is, std::size_t wanted, const char* what) const;
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
 
     detail::counted_ptr<detail::group_state> state_;

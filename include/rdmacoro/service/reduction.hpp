@@ -90,9 +90,9 @@ void apply_reduction(const void* op, std::byte* into, const std::byte* other, st
     // Of numbers that are equal and not the same (zeros with signs, payloads of NaNs) the first or the last is taken: all ranks
     // have the same bits only if all keep the order.
     if (other_first && !(is_commutative<Op, T> && std::is_integral_v<T>)) {
-        for (std::size_t i = 0; i < count; ++i) left[i] = with(right[i], left[i]);
+        for (std::size_t i = 0; i < count; ++i) left[i] = static_cast<T>(with(right[i], left[i]));
     } else {
-        for (std::size_t i = 0; i < count; ++i) left[i] = with(left[i], right[i]);
+        for (std::size_t i = 0; i < count; ++i) left[i] = static_cast<T>(with(left[i], right[i]));
     }
 }
 

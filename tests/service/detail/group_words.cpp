@@ -43,7 +43,7 @@ bool is_valid(const group_word& word) {
         }
         return true;
     };
-    return word.kind < word_kinds && word.context != 0 && word.context < (1u << context_bits) &&
+    return word.kind < word_kinds && word.context != 0 && word.context < (std::uint64_t{1} << context_bits) &&
            word.by < ranks && are_ranks(word.lost) && are_ranks(word.absent);
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a word with anything in it that no rank writes is refused") {
     };
     CHECK(refused([](group_word& w) { w.kind = word_kinds; }));
     CHECK(refused([](group_word& w) { w.context = 0; }));
-    CHECK(refused([](group_word& w) { w.context = 1u << context_bits; }));
+    CHECK(refused([](group_word& w) { w.context = std::uint64_t{1} << context_bits; }));
     CHECK(refused([](group_word& w) { w.category = 3; }));
     CHECK(refused([](group_word& w) { w.by = ranks; }));
     CHECK(refused([](group_word& w) { w.lost = {ranks}; }));
@@ -125,8 +125,9 @@ TEST_CASE("words that are cut short, lengthened, or changed by chance are refuse
 
 TEST_CASE("tags of two collectives, phases or contexts differ, and none is a word's") {
     std::set<tag_type> tags{word_tag};
-    for (const std::uint32_t context : {1u, 2u, (1u << context_bits) - 1}) {
-        for (const std::uint32_t number : {0u, 1u, 0xffff'ffffu}) {
+    for (const std::uint64_t context :
+         {world_context, context_of(0, 2), (std::uint64_t{1} << context_bits) - 1}) {
+        for (const std::uint32_t number : {0u, 1u, (1u << number_bits) - 1}) {
             for (const unsigned phase : {0u, 1u, (1u << phase_bits) - 1}) {
                 const tag_type tag = group_tag(context, number, phase);
                 CHECK(tags.insert(tag).second);
@@ -136,4 +137,7 @@ TEST_CASE("tags of two collectives, phases or contexts differ, and none is a wor
             }
         }
     }
+    // After as many collectives as cannot be on their way at a time.
+    CHECK(group_tag(1, 1u << number_bits, 1) == group_tag(1, 0, 1));
+    CHECK(context_of(3, 7) != context_of(7, 3));
 }

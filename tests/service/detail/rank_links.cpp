@@ -54,6 +54,8 @@ TEST_CASE("what was said early of a group counts when it begins, if one of its r
         ranks<rdmacoro::sim> all(3);
         co_await all.open();
         counted_ptr<rank_links> links(&all.links(0));
+        CHECK(links->word_arrived(1, revocation(6, 1)));  // nothing is kept: no group is being named
+        const rank_links::naming some(links);
         CHECK(links->word_arrived(2, revocation(4, 0)));
         CHECK(links->word_arrived(1, revocation(5, 1)));
         const counted_ptr<group_state> of_others(
@@ -63,34 +65,56 @@ TEST_CASE("what was said early of a group counts when it begins, if one of its r
             new group_state(links, {0, 1}, 5, &default_collectives::choose));
         REQUIRE(revoked->failure());
         CHECK(revoked->failure()->text == "said early");
-        // Of numbers that were given away nothing is kept.
-        CHECK(links->word_arrived(1, revocation(3, 1)));
+        const counted_ptr<group_state> unspoken(
+            new group_state(links, {0, 1}, 6, &default_collectives::choose));
+        CHECK(!unspoken->failure());
         co_return;
     });
 }
 
-TEST_CASE("messages of a group are stale once it is revoked or was left, and never before it begins") {
+TEST_CASE("messages of a group are stale once it is revoked or was left, and never while it may begin") {
     run_nodes([]() -> task<> {
         ranks<rdmacoro::sim> all(2);
         co_await all.open();
         counted_ptr<rank_links> links(&all.links(0));
         CHECK(!links->is_stale(0));
         CHECK(!links->is_stale(1));
-        CHECK(!links->is_stale(6));
+        CHECK(links->is_stale(6));  // nothing is being named
         {
+            const rank_links::naming some(links);
+            CHECK(!links->is_stale(6));
             const counted_ptr<group_state> later(
                 new group_state(links, {0, 1}, 6, &default_collectives::choose));
-            CHECK(!links->is_stale(6));
-            CHECK(links->is_stale(5));
+            {
+                const rank_links::naming others(links);
+                CHECK(!links->is_stale(6));
+                CHECK(!links->is_stale(5));
+            }
+            CHECK(!links->is_stale(5));
             later->transfer_failed(1, make_error_code(errc::peer_lost));
             CHECK(links->is_stale(6));
         }
         CHECK(links->is_stale(6));
-        CHECK(!links->is_stale(7));
-        CHECK(!links->is_stale(1));
-        links->reserve_context(8);
-        CHECK(links->next_context() == 9);
         CHECK(links->is_stale(7));
+        CHECK(!links->is_stale(1));
+        co_return;
+    });
+}
+
+TEST_CASE("ranks name groups differently, and a limited number of them") {
+    run_nodes([]() -> task<> {
+        ranks<rdmacoro::sim> all(2);
+        CHECK(all.links(0).name_context() == context_of(0, 2));  // the first is that of all
+        CHECK(all.links(1).name_context() == context_of(1, 2));
+        CHECK(all.links(1).name_context() == context_of(1, 3));
+        std::uint64_t last = 0;
+        std::uint32_t named = 1;
+        while (const std::uint64_t next = all.links(0).name_context()) {
+            last = next;
+            ++named;
+        }
+        CHECK(last == context_of(0, most_names));
+        CHECK(named == most_names - 1);
         co_return;
     });
 }

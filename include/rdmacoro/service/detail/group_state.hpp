@@ -31,13 +31,13 @@ class group_state final : public counted {
 public:
     /// `members`: the ranks of the job, in the order of the group, this process among them. Throws `errc::no_resources` when there are no
     /// contexts left.
-    group_state(counted_ptr<rank_links> links, std::vector<unsigned> members, std::uint32_t context,
+    group_state(counted_ptr<rank_links> links, std::vector<unsigned> members, std::uint64_t context,
                 const algorithm_choice& choice);
     RDMACORO_DECL ~group_state() override;
 
     [[nodiscard]] unsigned rank() const noexcept { return rank_; }
     [[nodiscard]] unsigned size() const noexcept { return static_cast<unsigned>(members_.size()); }
-    [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
+    [[nodiscard]] std::uint64_t context() const noexcept { return context_; }
     [[nodiscard]] rank_links& links() noexcept { return *links_; }
     [[nodiscard]] const counted_ptr<rank_links>& shared_links() const noexcept { return links_; }
     [[nodiscard]] const std::vector<unsigned>& members() const noexcept { return members_; }
@@ -63,6 +63,8 @@ public:
     void rank_ended(unsigned rank, std::error_code why);
     /// This rank, or the one that said so, gives the group up; all others are told.
     void revoke(const group_failure& why);
+    /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
+    [[noreturn]] void refuse(const std::string& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
     /// Another rank has given a collective up: awaits, for a short time, the word that says why.
@@ -70,9 +72,11 @@ public:
     /// Awaits the agreement on the ranks that are left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;
-        std::uint32_t context = 0;
+        std::uint64_t context = 0;
     };
     [[nodiscard]] static task<agreement> agree(group_state* self);
+    /// This process has entered the group of those that are left.
+    void agreed() noexcept { agreeing_.reset(); }
     void word_arrived(unsigned from, const group_word& word);
 
     /// The algorithm that the environment names; nullptr: none.
@@ -126,7 +130,7 @@ private:
     std::vector<bool> first_on_host_;
     unsigned hosts_ = 0;
     unsigned rank_ = 0;
-    std::uint32_t context_;
+    std::uint64_t context_;
     std::uint32_t entered_ = 0;
     intrusive_list<running_collective> running_;
     std::optional<group_failure> failure_;
@@ -139,10 +143,9 @@ private:
     };
     std::vector<progress> progress_;
     // Of `agree`.
-    bool agreeing_ = false;
+    std::optional<rank_links::naming> agreeing_;  // a shrink that was canceled may be decided all the same
     std::vector<bool> ready_;
     std::vector<bool> asked_by_;
-    std::uint32_t context_wanted_ = 0;
     std::optional<agreement> decision_;
     event changed_;
 };

@@ -17,6 +17,7 @@
 #include <span>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace rdmacoro::detail {
@@ -58,22 +59,29 @@ public:
 
     // ---- groups
 
-    /// A context no group of this process has had.
-    [[nodiscard]] std::uint32_t next_context() const noexcept { return next_context_; }
-    /// That context has been given away, to a group that this process is perhaps not in.
-    void reserve_context(std::uint64_t context) noexcept {
-        if (context < next_context_) return;
-        next_context_ = static_cast<std::uint32_t>(context + 1);
-        // Groups that this process is not in have nothing to tell it.
-        std::erase_if(revoked_, [this](const auto& one) { return one.first < next_context_; });
+    /// A context that no group of the job has had; 0: this rank has named as many as it may.
+    [[nodiscard]] std::uint64_t name_context() noexcept {
+        return named_ == most_names ? 0 : context_of(rank_, ++named_);
     }
+    /// While one lives, this process may enter groups that others have entered before: what comes for a group that it does not know waits.
+    /// Without one it is for groups that the process has left, or never enters.
+    class naming {
+    public:
+        explicit naming(counted_ptr<rank_links> of) noexcept : of_(std::move(of)) { ++of_->namings_; }
+        naming(const naming&) = delete;
+        naming& operator=(const naming&) = delete;
+        ~naming();
+
+    private:
+        counted_ptr<rank_links> of_;
+    };
     /// From now on words about its context go to it. Throws `errc::no_resources` when there are no contexts left.
     void enter(group_state& group);
     void leave(group_state& group) noexcept;
     /// Drops what has come for groups that are revoked or were left.
     void drop_stale() noexcept;
     /// Whether a message of that context will never be received.
-    [[nodiscard]] bool is_stale(std::uint32_t context) const noexcept;
+    [[nodiscard]] bool is_stale(std::uint64_t context) const noexcept;
     /// Of a group that is left with its decision of a shrink: ranks that ask later are answered, as far as the last few of them go.
     void keep_decision(group_word done) noexcept;
 
@@ -81,6 +89,9 @@ public:
 
     /// Sends a word to another rank, in the background; what cannot be sent is lost with its connection.
     void send_word(unsigned to, group_word what);
+    /// Awaits, for a short time, that those which were sent are on their way: a program that ends because a collective has failed takes them
+    /// with it otherwise, and its end is taken for the reason.
+    [[nodiscard]] static task<> words_are_out(rank_links* self);
     /// One has come. Every byte is checked; false: it is not one, and the connection must end.
     [[nodiscard]] bool word_arrived(unsigned from, std::span<const std::byte> bytes);
     /// Ends all work in the background.
@@ -94,20 +105,23 @@ private:
     unsigned size_;
     std::unique_ptr<rank_peer[]> peers_;
     std::vector<unsigned> hosts_;
-    std::uint32_t next_context_ = 1;
-    std::unordered_map<std::uint32_t, group_state*> groups_;
+    std::uint32_t named_ = 1;  // the first is that of the group of all
+    unsigned namings_ = 0;
+    bool begun_ = false;  // there has been a group
+    std::unordered_map<std::uint64_t, group_state*> groups_;
     /// Failures of contexts that this process has not entered yet.
     struct early_failure {
         unsigned from = 0;  // a rank of the job
         group_failure why;
     };
-    std::unordered_map<std::uint32_t, early_failure> revoked_;
+    std::unordered_map<std::uint64_t, early_failure> revoked_;
     std::deque<group_word> decisions_;
     struct outgoing {
         std::vector<group_word> words;
         bool sending = false;
     };
     std::unordered_map<unsigned, outgoing> outgoing_;
+    event words_out_;
     scratch_pool scratch_;
     std::optional<task_group> work_;
 };

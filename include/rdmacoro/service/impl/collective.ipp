@@ -73,7 +73,7 @@ RDMACORO_COLD void collective::wrong_length(const detail::rank_peer& from, std::
     group_failure why;
     why.why = make_error_code(group_errc::mismatch);
     why.by = of_.rank();
-    why.text = std::string(name_of(kind())) + " number " + std::to_string(number_) + ": rank " +
+    why.text = std::string(title()) + " number " + std::to_string(number_) + ": rank " +
                std::to_string(of_.rank_of(from.rank)) + " sent " + std::to_string(got) + " bytes, " +
                std::to_string(wanted) + " were expected";
     of_.revoke(why);
@@ -87,7 +87,7 @@ RDMACORO_COLD void collective::revoked() noexcept {
 RDMACORO_COLD void collective::throw_failure() const {
     const collective& top = whole_ != nullptr ? *whole_ : *this;
     if (&top != this) top.throw_failure();
-    std::string what = "group: " + std::string(name_of(kind())) + " number " + std::to_string(number_);
+    std::string what = "group: " + std::string(title()) + " number " + std::to_string(number_);
     if (canceled_ || !of_.failure()) throw error(errc::canceled, what);
     const group_failure& why = *of_.failure();
     const bool said = why.why == errc::peer_lost || why.why == errc::closed ||

@@ -8,18 +8,17 @@
 
 namespace rdmacoro {
 
-RDMACORO_COLD void group::need(std::size_t is, std::size_t wanted, const char* what) {
+RDMACORO_COLD void group::need(std::size_t is, std::size_t wanted, const char* what) const {
     if (is == wanted) return;
-    throw error(errc::invalid_argument, "group: " + std::string(what) + ": a buffer has " +
-                                            std::to_string(is) + " elements, not " + std::to_string(wanted));
+    state().refuse(std::string(what) + ": a buffer has " + std::to_string(is) + " elements, not " +
+                   std::to_string(wanted));
 }
 
 RDMACORO_COLD void group::need_counts(std::span<const std::size_t> counts, std::size_t elements,
                                       const char* what) const {
     if (counts.size() != size())
-        throw error(errc::invalid_argument, "group: " + std::string(what) + ": " +
-                                                std::to_string(counts.size()) + " counts for " +
-                                                std::to_string(size()) + " ranks");
+        state().refuse(std::string(what) + ": " + std::to_string(counts.size()) + " counts for " +
+                       std::to_string(size()) + " ranks");
     // Counts with a sum above the largest number would have a right sum again, and blocks outside of the buffer.
     constexpr std::size_t most = ~std::size_t{0};
     std::size_t sum = 0;
@@ -41,31 +40,38 @@ struct split_wish {
 
 RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) const {
     const group whole = *this;
-    const detail::split_wish mine{color, key, whole.state().links().next_context()};
+    const detail::rank_links::naming expects_group(whole.state().shared_links());
+    // The first rank names the group.
+    const detail::split_wish mine{color, key, whole.rank() == 0 ? whole.state().links().name_context() : 0};
     std::vector<detail::split_wish> all(whole.size());
-    co_await whole.allgather(std::span(&mine, 1), all);
-    std::uint64_t context = 0;
+    detail::collective_call call = of<std::vector<detail::split_wish>>(collective_kind::allgather);
+    call.named = "split";
+    call.in = detail::read_from(std::span(&mine, 1));
+    call.out = detail::write_to(all);
+    call.bytes = call.out_blocks.each = sizeof mine;
+    co_await whole.run(call);
+    const std::uint64_t context = all[0].context;
+    if (context == 0) throw error(errc::no_resources, "group: rank 0 has named as many groups as it may");
     std::vector<unsigned> members;
     for (unsigned rank = 0; rank < whole.size(); ++rank) {
-        context = std::max(context, all[rank].context);
         if (all[rank].color == color) members.push_back(rank);
     }
-    whole.state().links().reserve_context(context);
     if (color == no_color) co_return group();
     std::sort(members.begin(), members.end(), [&](unsigned a, unsigned b) {
         return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
     });
     for (unsigned& member : members) member = whole.rank_in_job(member);
-    co_return group(detail::counted_ptr<detail::group_state>(
-        new detail::group_state(whole.state().shared_links(), std::move(members),
-                                static_cast<std::uint32_t>(context), whole.state().choice)));
+    co_return group(detail::counted_ptr<detail::group_state>(new detail::group_state(
+        whole.state().shared_links(), std::move(members), context, whole.state().choice)));
 }
 
 RDMACORO_COLD task<group> group::shrink() const {
     const group whole = *this;
     detail::group_state::agreement left = co_await detail::group_state::agree(&whole.state());
-    co_return group(detail::counted_ptr<detail::group_state>(new detail::group_state(
+    group made(detail::counted_ptr<detail::group_state>(new detail::group_state(
         whole.state().shared_links(), std::move(left.left), left.context, whole.state().choice)));
+    whole.state().agreed();
+    co_return made;
 }
 
 }  // namespace rdmacoro

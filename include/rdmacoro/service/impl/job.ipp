@@ -194,8 +194,8 @@ RDMACORO_COLD void job_join::open_world(job& of, counted_ptr<rank_links> links) 
     links->set_hosts({of.hosts_.begin(), of.hosts_.end()});
     std::vector<unsigned> all(of.size());
     for (unsigned rank = 0; rank < of.size(); ++rank) all[rank] = rank;
-    of.world_ = group(
-        counted_ptr<group_state>(new group_state(links, std::move(all), 1, &default_collectives::choose)));
+    of.world_ = group(counted_ptr<group_state>(
+        new group_state(links, std::move(all), world_context, &default_collectives::choose)));
     of.links_ = std::move(links);
 }
 

@@ -27,7 +27,7 @@ RDMACORO_COLD const algorithm* forced_by_environment(collective_kind kind) {
 }
 
 RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vector<unsigned> members,
-                                       std::uint32_t context, const algorithm_choice& by)
+                                       std::uint64_t context, const algorithm_choice& by)
     : choice(by), links_(std::move(links)), members_(std::move(members)), context_(context) {
 #if defined(NDEBUG)
     checks = false;
@@ -107,6 +107,15 @@ RDMACORO_COLD void group_state::revoke(const group_failure& why) {
     changed_.reset();
 }
 
+RDMACORO_COLD void group_state::refuse(const std::string& why) {
+    group_failure failure;
+    failure.why = make_error_code(errc::invalid_argument);
+    failure.by = rank_;
+    failure.text = why;
+    revoke(failure);
+    throw error(errc::invalid_argument, "group: " + why);
+}
+
 RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& word) {
     const auto is_rank = [this](std::uint32_t rank) { return rank < size(); };
     if (!is_rank(word.by) || !std::all_of(word.lost.begin(), word.lost.end(), is_rank) ||
@@ -133,7 +142,6 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             }
             ready_.resize(size());
             ready_[from] = true;
-            context_wanted_ = std::max(context_wanted_, static_cast<std::uint32_t>(word.number));
             for (const std::uint32_t rank : word.lost) {
                 const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
                 if (rank != rank_ && (at == gone_.end() || *at != rank)) gone_.insert(at, rank);
@@ -142,7 +150,7 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
         case word_kind::shrink_done:
             if (!decision_ && word.number != 0 && word.number >> context_bits == 0) {
                 agreement found;
-                found.context = static_cast<std::uint32_t>(word.number);
+                found.context = word.number;
                 for (unsigned at = 0; at < size(); ++at) {
                     if (!std::binary_search(word.lost.begin(), word.lost.end(), at)) found.left.push_back(at);
                 }
@@ -236,6 +244,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     }
     self->ready_.resize(self->size());
     self->asked_by_.resize(self->size());
+    if (!self->agreeing_) self->agreeing_.emplace(self->links_);
     unsigned told = self->size();  // the rank that knows that this one is ready
     bool asked = false;
     while (!self->decision_) {
@@ -248,7 +257,6 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 }
             }
             agreement found;
-            found.context = std::max(self->context_wanted_, self->links_->next_context());
             bool complete = true;
             for (unsigned at = 0; at < self->size(); ++at) {
                 if (self->is_gone(at)) continue;
@@ -256,13 +264,16 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
+                found.context = self->links_->name_context();
+                if (found.context == 0)
+                    throw error(errc::no_resources, "group: this rank has named as many groups as it may");
                 self->decide(std::move(found));
                 break;
             }
         } else if (told != decides || self->asked_by_[decides]) {
             told = decides;
             self->asked_by_[decides] = false;
-            self->send(decides, word_kind::shrink_ready, self->links_->next_context(), self->gone_);
+            self->send(decides, word_kind::shrink_ready, 0, self->gone_);
         }
         if (self->decision_) break;
         co_await self->changed_.wait();

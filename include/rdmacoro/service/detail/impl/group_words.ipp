@@ -11,7 +11,7 @@ namespace rdmacoro::detail {
 
 enum word_category : std::uint8_t { of_toolkit, of_group, of_system, word_categories };
 
-RDMACORO_COLD group_word word_of(const group_failure& failure, std::uint32_t context) {
+RDMACORO_COLD group_word word_of(const group_failure& failure, std::uint64_t context) {
     group_word word;
     word.kind = static_cast<std::uint8_t>(word_kind::revoke);
     word.context = context;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
@@ -84,17 +85,15 @@ RDMACORO_COLD void rank_links::left(unsigned rank) noexcept {
 
 RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (group.context() >> context_bits != 0)
-        throw error(errc::no_resources,
-                    "group: a job has at most " + std::to_string((1u << context_bits) - 1) + " groups");
+        throw error(errc::no_resources, "group: there is no context of this number");
     if (!groups_.emplace(group.context(), &group).second)
-        throw error(errc::invalid_argument,
-                    "group: this rank has two groups of one number: it split or shrank two "
-                    "at a time");
+        throw error(errc::invalid_argument, "group: this rank has two groups of one number");
     const auto early = revoked_.find(group.context());
     std::optional<group_failure> why;
     if (early != revoked_.end() && group.rank_of(early->second.from) != group.size())
         why = std::move(early->second.why);
-    reserve_context(group.context());
+    if (early != revoked_.end()) revoked_.erase(early);
+    begun_ = true;
     drop_stale();
     if (why) group.revoke(*why);
 }
@@ -106,13 +105,19 @@ RDMACORO_COLD void rank_links::leave(group_state& group) noexcept {
     if (group.failure()) drop_stale();
 }
 
-RDMACORO_COLD bool rank_links::is_stale(std::uint32_t context) const noexcept {
+RDMACORO_COLD rank_links::naming::~naming() {
+    if (--of_->namings_ != 0) return;
+    of_->revoked_.clear();
+    of_->drop_stale();
+}
+
+RDMACORO_COLD bool rank_links::is_stale(std::uint64_t context) const noexcept {
     if (context == 0) return false;  // a word
     const auto at = groups_.find(context);
-    return at != groups_.end() ? at->second->failure().has_value() : context < next_context_;
+    return at != groups_.end() ? at->second->failure().has_value() : begun_ && namings_ == 0;
 }
 RDMACORO_COLD bool is_stale(const rank_links& at, tag_type tag) noexcept {
-    return at.is_stale(static_cast<std::uint32_t>(tag >> (64 - context_bits)));
+    return at.is_stale(tag >> (64 - context_bits));
 }
 
 RDMACORO_COLD void rank_links::drop_stale() noexcept {
@@ -157,6 +162,18 @@ RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
         }
     }
     self->outgoing_.erase(to);
+    self->words_out_.set();
+    self->words_out_.reset();
+}
+
+RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self) {
+    constexpr duration patience = std::chrono::milliseconds(50);
+    const time_point until = self->owner_.now() + patience;
+    while (self->work_ && !self->outgoing_.empty()) {
+        const duration left = until - self->owner_.now();
+        if (left <= duration::zero()) break;
+        static_cast<void>(co_await as_result(timeout(self->words_out_.wait(), left)));
+    }
 }
 
 RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::byte> bytes) {
@@ -172,7 +189,7 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
     // Of a group that this process has not entered yet, or has left.
     constexpr std::size_t most_early = 1024;
     const auto kind = static_cast<word_kind>(word->kind);
-    if (kind == word_kind::revoke && word->context >= next_context_ && revoked_.size() < most_early) {
+    if (kind == word_kind::revoke && (!begun_ || namings_ != 0) && revoked_.size() < most_early) {
         revoked_.emplace(word->context, early_failure{from, failure_of(*word)});
     } else if (kind == word_kind::shrink_ask || kind == word_kind::shrink_ready) {
         for (const group_word& done : decisions_) {

@@ -155,7 +155,7 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         why.why = make_error_code(errc::canceled);
         why.by = of->rank();
         why.absent = co_await without_stop(group_state::find_absent(of, c.number()));
-        why.text = std::string(name_of(c.kind())) + " number " + std::to_string(c.number());
+        why.text = std::string(c.title()) + " number " + std::to_string(c.number());
         of->revoke(why);
     } else if (!c.has_failed()) {
         // The algorithm has thrown by itself: memory is short, or it is the user's.
@@ -171,13 +171,11 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         }
         of->revoke(why);
     }
-    if (c.has_failed() && !of->failure()) {
-        co_await without_stop(group_state::find_failure(of));
-        failed = nullptr;
-        c.check();
-    }
+    const bool unknown = c.has_failed() && !of->failure();
+    if (unknown) co_await without_stop(group_state::find_failure(of));
+    co_await without_stop(rank_links::words_are_out(&of->links()));
+    if (unknown) c.check();
     std::rethrow_exception(failed);
-    co_return;  // makes it a coroutine where the branch above is left out
 }
 
 RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
@@ -206,6 +204,7 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     }
     collective_call exchange;
     exchange.kind = collective_kind::allgather;
+    exchange.named = call.named.empty() ? name_of(call.kind) : call.named;
     exchange.out = reinterpret_cast<std::byte*>(all.data());
     exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
     collective c(*of, exchange, around, number, 1);
@@ -306,8 +305,8 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
     if (call.root >= size)
-        throw error(errc::invalid_argument,
-                    "group: root " + std::to_string(call.root) + " of " + std::to_string(size) + " ranks");
+        of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
+                   std::to_string(size) + " ranks");
     const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
     if (of->checks && size > 1) co_await compare_calls(of.get(), call, around, number);

@@ -1,0 +1,112 @@
+// Processes that are killed, or never come, while the others join.
+
+#include "support/catch.hpp"
+#include "support/rank_processes.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include <random>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::string free_address() {
+    return detail::meeting_server(loopback_endpoint(), 1, detail::job_key(nullptr), false).address();
+}
+
+/// Joined, a rank does collectives until one fails.
+task<> until_it_fails(job& ranks, rank_notes* notes) {
+    const group all = ranks.world();
+    notes[ranks.rank()].step = 1;
+    for (;;) co_await timeout(all.barrier(), 10s);
+}
+
+/// The others end with an error that names the rank, and none waits for longer than its limit.
+void check_others(rank_processes& all, unsigned victim, duration limit,
+                  std::chrono::steady_clock::time_point began) {
+    CHECK(all.wait());
+    bool any_joined = false;
+    for (unsigned rank = 0; rank < all.size(); ++rank)
+        any_joined = any_joined || (rank != victim && all.notes(rank).step == 1);
+    // Those that have joined connect first.
+    const duration most = limit + (any_joined ? node_options().connect_limit : duration::zero()) + 3s;
+    CHECK(std::chrono::steady_clock::now() - began < most);
+    CHECK(all.was_killed(victim));
+    for (unsigned rank = 0; rank < all.size(); ++rank) {
+        if (rank == victim) continue;
+        CAPTURE(rank, all.notes(rank).step.load());
+        CHECK(all.status(rank) == 1 << 8);
+        const std::string text = all.notes(rank).text();
+        CHECK_THAT(text, contains("it ended with: "));
+        INFO(text);
+        CHECK(names(text, victim));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a process that dies before it joins is named in the errors of the others, which end within their "
+          "limit") {
+    const auto networks = rank_networks();
+    if (networks.empty()) SKIP_TEST("no device");
+    constexpr duration limit = 700ms;
+    for (const rank_network& over : networks) {
+        for (const bool served : {true, false}) {
+            for (const unsigned victim : {0u, 2u}) {
+                rank_processes all(over, 3, until_it_fails, limit, [=](unsigned rank) {
+                    if (rank == victim) ::kill(::getpid(), SIGKILL);
+                });
+                CAPTURE(over.name, served, victim);
+                const auto began = std::chrono::steady_clock::now();
+                if (served) {
+                    all.meet();
+                } else {
+                    all.meet_at(free_address());
+                }
+                check_others(all, victim, limit, began);
+                for (unsigned rank = 0; rank < all.size(); ++rank) CHECK(all.notes(rank).step == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("a process that is killed while all join is named in the errors of the others, joined or not") {
+    const auto networks = rank_networks();
+    if (networks.empty()) SKIP_TEST("no device");
+    std::minstd_rand random(seed());
+    constexpr duration limit = 1s;
+    unsigned joined = 0;
+    unsigned others = 0;
+    for (const rank_network& over : networks) {
+        for (const bool served : {true, false}) {
+            for (const unsigned victim : {0u, 2u}) {
+                if (served && victim == 0) continue;  // as any other
+                for (unsigned most = 2; most <= 16; most *= 8) {
+                    rank_processes all(over, 4, until_it_fails, limit);
+                    CAPTURE(over.name, served, victim, most);
+                    const auto began = std::chrono::steady_clock::now();
+                    if (served) {
+                        all.meet();
+                    } else {
+                        all.meet_at(free_address());
+                    }
+                    std::this_thread::sleep_for(
+                        std::chrono::microseconds(random() % (most * 1000)));  // any time is right
+                    all.kill(victim);
+                    check_others(all, victim, limit, began);
+                    for (unsigned rank = 0; rank < all.size(); ++rank) {
+                        if (rank == victim) continue;
+                        ++others;
+                        joined += all.notes(rank).step == 1 ? 1 : 0;
+                    }
+                }
+            }
+        }
+    }
+    // Both happen.
+    CHECK(joined > 0);
+    CHECK(joined < others);
+}
