@@ -15,7 +15,7 @@ namespace rdmacoro::detail {
 
 using out_bytes = std::span<const std::byte>;
 using in_bytes = std::span<std::byte>;
-// Where both are under way together, the send is begun first: another rank waits for it, and nobody waits for the receive to begin.
+// Where both are under way together, the send is begun first: another rank waits for it, but no rank waits for the receive to begin.
 using send_step = collective::sending;
 using receive_step = collective::receiving;
 
