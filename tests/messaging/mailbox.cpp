@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <string_view>
@@ -242,6 +244,33 @@ TEST_CASE("a peer's messages that came before its end can be received after gone
         CHECK(told.peer == id);
         const message got = co_await box.recv_lent(3);
         CHECK(got.size() == 8);
+    }(world.on));
+}
+
+TEST_CASE("a wait for a gone peer is described while it lasts") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        static_cast<void>(box.attach(std::move(peer.self())));
+        const auto described = [&] {
+            const auto all = on.describe().operations();
+            return std::count_if(all.begin(), all.end(), [](const pending_operation& one) {
+                return one.what == "gone" && one.next == next_actor::outside;
+            });
+        };
+        CHECK(described() == 0);
+        auto waits = start(box.gone());
+        CHECK(described() == 1);
+        peer.link().close(make_error_code(errc::closed));
+        static_cast<void>(co_await waits);
+        CHECK(described() == 0);
+        auto canceled = start(timeout(box.gone(), std::chrono::hours(1)));
+        CHECK(described() == 1);
+        const auto none = co_await as_result(canceled);
+        CHECK(none.error() == errc::timed_out);
+        CHECK(described() == 0);
     }(world.on));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/wait_node.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
 #include <rdmacoro/protocol/detail/grown_array.hpp>
@@ -30,7 +31,7 @@ struct gone_peer {
 
 /// A wait for the end of a link. Described at `mailbox::gone`.
 class [[nodiscard]] gone_operation final : public basic_operation<gone_operation, gone_peer>,
-                                           private detail::list_node<gone_operation> {
+                                           private detail::wait_node<gone_operation> {
     using base = basic_operation<gone_operation, gone_peer>;
 
 public:

@@ -63,9 +63,11 @@ RDMACORO_COLD void mailbox_state_base::link_ended(peer_id source) noexcept {
 }
 
 RDMACORO_COLD void mailbox_state_base::wait_for_gone(gone_operation& waits) noexcept {
+    static constexpr wait_facts facts{"gone", "no link has ended that it could tell of", next_actor::outside};
     awaiting_.push_back(waits);
     tell_of_gone();
     if (closed_) end_waits_for_gone();
+    if (waits.linked()) waits.park(waits, facts);
 }
 
 RDMACORO_COLD void mailbox_state_base::tell_of_gone() noexcept {
