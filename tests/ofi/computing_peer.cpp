@@ -54,7 +54,8 @@ task<ofi_connection> accept_one(ofi_any_domain& domain, child_process& child) {
 
 }  // namespace
 
-TEST_CASE("a peer that computes for longer than a silent host may is not lost, and takes then what was sent meanwhile") {
+TEST_CASE("a peer that computes for longer than a silent host may is not lost, and takes then what was sent "
+          "meanwhile") {
     const std::string provider =
         GENERATE(as<std::string>{}, "gni", "cxi", "efa", "tcp", "udp", "shm", "sockets");
     CAPTURE(provider);
@@ -67,7 +68,9 @@ TEST_CASE("a peer that computes for longer than a silent host may is not lost, a
     std::uint64_t sent = 0;
     on.run_until([&] {
         recording_completion none;
-        if (sent < messages && end.link->post(header_of(sent), const_buffers(data), none) == post_result::done) ++sent;
+        if (sent < messages &&
+            end.link->post(header_of(sent), const_buffers(data), none) == post_result::done)
+            ++sent;
         return end.sink.count != 0 || end.sink.downs != 0;
     });
     CHECK(end.sink.downs == 0);

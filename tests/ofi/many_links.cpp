@@ -43,7 +43,8 @@ void flood(ofi_world& w, std::vector<std::unique_ptr<linked>>& all) {
 
 }  // namespace
 
-TEST_CASE("links beyond what the provider takes receives for get fewer credits, and all that they send at a time arrives") {
+TEST_CASE("links beyond what the provider takes receives for get fewer credits, and all that they send at a "
+          "time arrives") {
     const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "udp");
     CAPTURE(provider);
     ofi_world w(ofi_here(provider));
@@ -59,7 +60,8 @@ TEST_CASE("links beyond what the provider takes receives for get fewer credits, 
     for (int n = 0; n < 3; ++n) flood(w, all);
 }
 
-TEST_CASE("a link for which the provider has too few receives left is refused, with the reason and the remedy") {
+TEST_CASE(
+    "a link for which the provider has too few receives left is refused, with the reason and the remedy") {
     ofi_options o = ofi_here("cxi");
     ofi_world w(o);
     std::vector<std::unique_ptr<linked>> all;
@@ -89,7 +91,8 @@ TEST_CASE("a link for which the provider has too few receives left is refused, w
     flood(w, all);
 }
 
-TEST_CASE("options may ask for more receives or fewer, and for more than the provider takes they are refused by name") {
+TEST_CASE("options may ask for more receives or fewer, and for more than the provider takes they are refused "
+          "by name") {
     ofi_options o = ofi_here("cxi");
     o.receives = 128;
     {
@@ -105,6 +108,7 @@ TEST_CASE("options may ask for more receives or fewer, and for more than the pro
         FAIL("it opened");
     } catch (const error& refused) {
         CHECK(refused.code() == errc::unsupported);
-        CHECK(std::string(refused.what()).find("rx_attr.size: options ask for 513 receives") != std::string::npos);
+        CHECK(std::string(refused.what()).find("rx_attr.size: options ask for 513 receives") !=
+              std::string::npos);
     }
 }

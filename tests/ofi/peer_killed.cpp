@@ -123,3 +123,7 @@ TEST_CASE(
 TEST_CASE("a peer that is killed while it gets ends its link, over tcp") { dies_under_way("tcp"); }
 
 TEST_CASE("a peer that is killed while it gets ends its link, over shm") { dies_under_way("shm"); }
+
+TEST_CASE("a peer that is killed while it gets ends its link, over stand-ins for hardware") {
+    dies_under_way(GENERATE(as<std::string>{}, "gni", "cxi", "efa"));
+}

@@ -55,12 +55,14 @@ void vanish(const std::string& provider, use how) {
         return a.sink.downs == 1 && b.sink.downs == 1;
     });
     if (a.sink.reason != errc::peer_lost) throw std::runtime_error("ended with another reason");
-    if (std::chrono::steady_clock::now() - begin > 3 * limit) throw std::runtime_error("ended long after the limit");
+    if (std::chrono::steady_clock::now() - begin > 3 * limit)
+        throw std::runtime_error("ended long after the limit");
 }
 
 }  // namespace
 
-TEST_CASE("a link ends with peer_lost when its host vanishes, idle or with messages under way, within a few times the limit") {
+TEST_CASE("a link ends with peer_lost when its host vanishes, idle or with messages under way, within a few "
+          "times the limit") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "udp", "sockets");
     const use how = GENERATE(use::idle, use::messages);
     CAPTURE(provider, how == use::idle);

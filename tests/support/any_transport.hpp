@@ -274,6 +274,8 @@ struct traits {
     bool stored_by_library = false;
     /// How much slower emulated devices are: tests that repeat something do a share of it there.
     int slowness = 1;
+    /// Links of one domain that may be open at a time: a case that opens many opens at most so many.
+    std::size_t most_links = 1000;
 };
 
 /// A transport, and a way to open it.

@@ -115,8 +115,9 @@ void retell(fi_info& told, const fi_info* hints) {
     rx.op_flags = hints != nullptr && hints->rx_attr != nullptr ? hints->rx_attr->op_flags : 0;
     rx.msg_order = enforced.msg_order;
     rx.comp_order = 0;
-    rx.size = hints != nullptr && hints->rx_attr != nullptr && hints->rx_attr->size != 0 ? hints->rx_attr->size
-                                                                                         : enforced.rx_size;
+    rx.size = hints != nullptr && hints->rx_attr != nullptr && hints->rx_attr->size != 0
+                  ? hints->rx_attr->size
+                  : enforced.rx_size;
     rx.iov_limit = enforced.iov_limit;
 
     fi_ep_attr& ep = *told.ep_attr;

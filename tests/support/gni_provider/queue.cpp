@@ -233,7 +233,8 @@ void queue::fetch() {
             } else {
                 continue;  // of an endpoint that is closed
             }
-            if (entries_room != 0 && held.size() == entries_room && !std::exchange(overrun, true) && !overrun_wanted)
+            if (entries_room != 0 && held.size() == entries_room && !std::exchange(overrun, true) &&
+                !overrun_wanted)
                 violated("cq_size", FI_EOVERRUN, "more than %zu completions were not read", entries_room);
             if (!overrun) held.push_back(one);
         }

@@ -19,18 +19,26 @@ constexpr traits of(std::string_view name, bool real, bool puts_before_sends = f
     return found;
 }
 
+/// A stand-in allocates in this process, and is made for rules, not for speed. Its provider takes receives for few links.
+template <class Variant>
+constexpr traits of_stand_in(std::string_view name) {
+    traits found = of<Variant>(name, false);
+    found.most_links = 30;
+    found.timing_decides = true;  // completions are drawn by lot
+    return found;
+}
+
 constinit const erased::variant_of<ofi_tcp> over_ofi_tcp{of<ofi_tcp>("ofi_tcp", true, true)};
-// The stand-ins allocate in this process, and are made for rules, not for speed.
-constinit const erased::variant_of<ofi_gni> over_ofi_gni{of<ofi_gni>("ofi_gni", false)};
-constinit const erased::variant_of<ofi_cxi> over_ofi_cxi{of<ofi_cxi>("ofi_cxi", false)};
-constinit const erased::variant_of<ofi_efa> over_ofi_efa{of<ofi_efa>("ofi_efa", false)};
+constinit const erased::variant_of<ofi_gni> over_ofi_gni{of_stand_in<ofi_gni>("ofi_gni")};
+constinit const erased::variant_of<ofi_cxi> over_ofi_cxi{of_stand_in<ofi_cxi>("ofi_cxi")};
+constinit const erased::variant_of<ofi_efa> over_ofi_efa{of_stand_in<ofi_efa>("ofi_efa")};
 #if RDMACORO_OFI_MATCHED_SUITE
 // Not shm, whose matching works from libfabric 1.19 on.
 constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_gni, &over_ofi_cxi, &over_ofi_efa};
 #else
 constinit const erased::variant_of<ofi_shm> over_ofi_shm{of<ofi_shm>("ofi_shm", true)};
 constinit const variant* const all[] = {&over_ofi_tcp, &over_ofi_shm, &over_ofi_gni, &over_ofi_cxi,
-                                         &over_ofi_efa};
+                                        &over_ofi_efa};
 #endif
 
 }  // namespace

@@ -38,7 +38,8 @@ TEST_CASE("an idle connection is probed so that the last unanswered probe comes 
     ::close(fd);
 }
 
-TEST_CASE("what a silent connection last said may stay unacknowledged until the limit, and its probes unanswered") {
+TEST_CASE(
+    "what a silent connection last said may stay unacknowledged until the limit, and its probes unanswered") {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     REQUIRE(fd >= 0);
     detail::set_silence_limit(fd, std::chrono::seconds(10));

@@ -94,7 +94,7 @@ public:
     [[nodiscard]] session* make_session() noexcept;
     /// Credits for the peer of one more link, out of the receives that the provider takes. 0: too few are left.
     [[nodiscard]] std::uint32_t credits_for_one() const noexcept;
-    /// Slots for one more link, whose peer gets so many credits. 0, or libfabric's negative number.
+    /// Slots for one more link; its peer gets so many credits. 0, or libfabric's negative number.
     [[nodiscard]] int hold_resources(std::uint32_t credits) noexcept;
     void release_resources(session& c) noexcept;
     /// A link is open: idle ones send a frame now and then.

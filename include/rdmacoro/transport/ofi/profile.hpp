@@ -143,7 +143,9 @@ inline constexpr ofi_profile efa{.scheme = "ofi+efa",
                                  .key_bytes = 4,
                                  .remote_data_bytes = 4};
 
-/// InfiniBand and RoCE, with libfabric's reliable datagrams over connected queue pairs.
+/// InfiniBand and RoCE, with libfabric's reliable datagrams over connected queue pairs. ofi_rxm sizes its completion queue for 256 peers,
+/// times what it posts for each: where the device's queues are shorter, set FI_OFI_RXM_MSG_TX_SIZE, FI_OFI_RXM_MSG_RX_SIZE or
+/// FI_UNIVERSE_SIZE lower before the first domain opens.
 inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .provider = "verbs;ofi_rxm",
                                    .description = "InfiniBand and RoCE, by libfabric's verbs",
@@ -151,7 +153,8 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                               ofi_flag::mr_prov_key,
                                    .mr_optional = ofi_flag::mr_local,
                                    .message_order = ofi_flag::order_sas | ofi_flag::order_saw,
-                                   .longest_message = 0x4000'0000,
+                                   .longest_message = std::uint64_t{1} << 20,
+                                   .key_bytes = 4,
                                    .remote_data_bytes = 4,
                                    .wait = ofi_wait::descriptor,
                                    .access_ends_with = ofi_access::connection,
@@ -205,7 +208,8 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .matches_from = ofi_profile::matches_never,
                                      .rendezvous_bytes = 196608};
 
-/// UDP datagrams, made reliable by libfabric.
+/// UDP datagrams, made reliable by libfabric. For tests: a new endpoint that gets the UDP port of a former peer cannot connect to those
+/// that knew it.
 inline constexpr ofi_profile udp{.scheme = "ofi+udp",
                                  .provider = "udp;ofi_rxd",
                                  .description = "UDP sockets, by libfabric's udp",

@@ -160,8 +160,8 @@ public:
     void fail(errc why) noexcept;
     /// Frames that were injected may be lost: sends one more, with a completion.
     void doubt() noexcept;
-    /// A part of the time after which a silent host is dead has passed: a link that sent nothing since the last call sends a frame, whose
-    /// failure the provider reports. False: the link is not open.
+    /// A part of the time after which a silent host is dead has passed: a link that sent nothing since the last call sends a frame: the
+    /// provider reports when that fails. False: the link is not open.
     bool beat() noexcept;
     /// The endpoint is closed: nothing that was posted is with the provider any more.
     void endpoint_gone() noexcept;

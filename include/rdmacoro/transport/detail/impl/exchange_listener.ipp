@@ -13,9 +13,10 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD exchange_listener::exchange_listener(scheduler& by, polled_watcher& watching, void* owner,
                                                    function came) noexcept
-    : watching_(watching), owner_(owner), came_(came), again_(by, this, [](void* self) noexcept {
-          static_cast<exchange_listener*>(self)->try_again();
-      }) {
+    : watching_(watching),
+      owner_(owner),
+      came_(came),
+      again_(by, this, [](void* self) noexcept { static_cast<exchange_listener*>(self)->try_again(); }) {
     fd_handler::ready = [](fd_handler& handler, std::uint32_t) noexcept {
         static_cast<exchange_listener&>(handler).accept();
     };

@@ -51,9 +51,11 @@ RDMACORO_COLD std::string broken_text(const engine& by) {
         case errc::no_resources:
             if (!by.has_endpoint()) throw error(how.code, where + broken_text(by));
             if (how.answer == verdict::no_receives)
-                throw error(how.code, where + "as many links as the provider takes receives for, there or here (this side: " +
-                                          std::to_string(by.device().most_receives()) +
-                                          "); options with fewer credits, or more receives, allow more; or open more domains");
+                throw error(
+                    how.code,
+                    where + "as many links as the provider takes receives for, there or here (this side: " +
+                        std::to_string(by.device().most_receives()) +
+                        "); options with fewer credits, or more receives, allow more; or open more domains");
             throw error(how.code,
                         where +
                             "no room for one more link here or there; options with fewer credits or "

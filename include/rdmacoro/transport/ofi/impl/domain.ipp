@@ -8,7 +8,8 @@ namespace rdmacoro {
 RDMACORO_DECL std::string ofi_domain_base::describe() {
     detail::fabric::device& device = engine_.device();
     if (!engine_.has_endpoint())
-        return std::string(device.profile().provider) + ", broken: " + engine_.why_broken();
+        return std::string(device.profile().provider) +
+               ", which has no endpoint any more: " + engine_.why_broken();
     return std::string(device.profile().provider) + " on " + device.info().domain_attr->name + " at " +
            device.own_address_text() + ", inject " + std::to_string(device.inject_limit()) +
            (engine_.serves() ? ", gets and puts served" : "") + (device.wait_fd() >= 0 ? ", can sleep" : "");

@@ -146,7 +146,8 @@ RDMACORO_DECL bool engine::dispatch_error() noexcept {
 
 RDMACORO_COLD void engine::note_failure(fid_cq& queue, const fi_cq_err_entry& entry) noexcept {
     std::array<char, 128> words{};
-    const char* const text = ::fi_cq_strerror(&queue, entry.prov_errno, entry.err_data, words.data(), words.size());
+    const char* const text =
+        ::fi_cq_strerror(&queue, entry.prov_errno, entry.err_data, words.data(), words.size());
     std::snprintf(last_failure_.data(), last_failure_.size(), "%s (%s)", ::fi_strerror(entry.err),
                   text != nullptr ? text : "no more");
 }
@@ -328,7 +329,8 @@ RDMACORO_DECL std::uint32_t engine::credits_for_one() const noexcept {
     const std::size_t given = receives_.wanted();
     const std::size_t left = device_.most_receives() > given ? device_.most_receives() - given : 0;
     if (left < connect_info::least_credits) return 0;
-    return static_cast<std::uint32_t>(std::clamp<std::size_t>(left / part, connect_info::least_credits, most));
+    return static_cast<std::uint32_t>(
+        std::clamp<std::size_t>(left / part, connect_info::least_credits, most));
 }
 
 RDMACORO_DECL int engine::hold_resources(std::uint32_t credits) noexcept {

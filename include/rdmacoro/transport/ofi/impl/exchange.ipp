@@ -154,9 +154,9 @@ RDMACORO_COLD void session::on_socket() noexcept {
 
 /// How opening ends when this side or the other refuses.
 [[nodiscard]] RDMACORO_DECL opening_outcome outcome_of(verdict answer) noexcept {
-    return {answer == verdict::other_version ? errc::version_mismatch
+    return {answer == verdict::other_version                               ? errc::version_mismatch
             : answer == verdict::no_room || answer == verdict::no_receives ? errc::no_resources
-                                             : errc::connection_refused,
+                                                                           : errc::connection_refused,
             0, "greet", answer};
 }
 
