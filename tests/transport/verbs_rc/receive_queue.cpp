@@ -87,6 +87,7 @@ TEST_CASE("a receive queue of one link takes all of its slots back when its queu
         CHECK(queue.pool().posted() == 16);
         CHECK(b.unused() == 48);
         made.reset();
+        queue.close_own();
         queue.remove_wanted(16);
         queue.withdraw();
         CHECK(queue.pool().posted() == 0);

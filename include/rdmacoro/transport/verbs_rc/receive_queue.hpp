@@ -40,7 +40,12 @@ public:
     /// Slots for one more link; they are posted by the next `post`. False: there is no memory.
     [[nodiscard]] bool add_wanted(std::size_t count) noexcept;
     void remove_wanted(std::size_t count) noexcept { pool_.remove_wanted(count); }
-    /// The queue pair is destroyed, its link's slots are wanted no more, and its completions were polled: takes all slots back.
+    /// The queue pair is destroyed: nothing is posted to it any more.
+    void close_own() noexcept {
+        own_ = nullptr;
+        unlink();
+    }
+    /// After that: its link's slots are wanted no more, and its completions were polled: takes all slots back.
     void withdraw() noexcept;
 
     /// Hands slots to the device. Before, a queue pair must have left its first state.
@@ -54,7 +59,7 @@ public:
     /// The device has completed a slot that was posted here.
     void arrived(slot& s) noexcept {
         pool_.arrived();
-        if (own_ != nullptr) [[unlikely]]
+        if (shared_ == nullptr) [[unlikely]]
             forget(s);
     }
     /// Its frame is consumed.

@@ -313,6 +313,7 @@ RDMACORO_DECL void engine::release_resources(bank& from, receive_queue& receives
     --links_;
     receives.remove_wanted(options_.credits);
     if (!shares_receives_) {
+        receives.close_own();
         // Completions of its slots may still be in the queue, where the device did not remove them.
         empty(from);
         receives.withdraw();

@@ -29,6 +29,7 @@ RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address
 RDMACORO_COLD void listen_state::device_gone() noexcept { accepted_.end(); }
 
 RDMACORO_COLD listen_state::~listen_state() {
+    static_cast<device_watcher&>(*this).unlink();
     if (id_ != nullptr) ::rdma_destroy_id(id_);
 }
 

@@ -66,7 +66,6 @@ RDMACORO_DECL void receive_queue::withdraw() noexcept {
         arrived(s);
         pool_.recycle(s);
     }
-    own_ = nullptr;
     while (slot* const s = pool_.next_to_post()) {
         pool_.arrived();
         pool_.recycle(*s);
