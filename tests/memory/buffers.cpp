@@ -26,6 +26,9 @@ static_assert(std::is_convertible_v<strided_blocks<const std::byte>, const_buffe
 static_assert(std::is_convertible_v<strided_blocks<std::byte>, const_buffers>);
 static_assert(std::is_convertible_v<strided_blocks<std::byte>, mutable_buffers>);
 static_assert(!std::is_convertible_v<strided_blocks<const std::byte>, mutable_buffers>);
+static_assert(std::is_convertible_v<strided_elements<const double>, const_buffers>);
+static_assert(std::is_convertible_v<strided_elements<double>, mutable_buffers>);
+static_assert(!std::is_convertible_v<strided_elements<const double>, mutable_buffers>);
 static_assert(sizeof(const_buffers) == 8 * sizeof(void*), "each request holds one");
 static_assert(!std::is_constructible_v<const_buffer_cursor, const_buffers>, "it would dangle");
 
@@ -226,6 +229,15 @@ constexpr bool constant_evaluation_works() {
 static_assert(constant_evaluation_works());
 
 }  // namespace
+
+TEST_CASE("blocks of elements know how many elements they have") {
+    std::vector<double> matrix(20);
+    const strided_elements<double> column = strided(matrix, 1, 2, 5, 4);
+    CHECK(column.size() == 8);
+    CHECK(const_buffers(column).size() == 64);
+    CHECK(strided(std::as_const(matrix), 0, 0, 5, 4).size() == 0);
+    CHECK(strided(matrix, 0, 1, 5, 0).size() == 0);
+}
 
 TEST_CASE("strided blocks read as the bytes that they describe, wherever they are looked into") {
     const auto data = numbered(120);

@@ -59,8 +59,7 @@ struct slow_starts {
 template <class Costs>
 constexpr std::string_view chosen(collective_kind kind, std::size_t bytes, unsigned ranks,
                                   unsigned hosts = 1) {
-    const algorithm* const found = collectives_by_costs<Costs>::choose(shape(kind, bytes, ranks, hosts));
-    return found != nullptr ? found->name : "none";
+    return collectives_by_costs<Costs>::choose(shape(kind, bytes, ranks, hosts))->name;
 }
 template <class Costs>
 cheapest best_of(collective_kind kind, std::size_t bytes, unsigned ranks, unsigned hosts = 1) {

@@ -21,7 +21,7 @@ using any_length = up_to<~std::size_t{0}>;
 /// One rank with all others, one after the other.
 template <class Limit = any_length>
 struct flat_tree {
-    /// The algorithm for a kind of collective; without `run` where there is none.
+    /// The algorithm for a kind of collective; without a name where there is none.
     template <collective_kind K>
     [[nodiscard]] static constexpr algorithm of() noexcept {
         using enum collective_kind;
@@ -306,7 +306,7 @@ struct ranks_up_to {
     template <collective_kind K>
     [[nodiscard]] static constexpr algorithm of() noexcept {
         constexpr algorithm all = Algorithm::template of<K>();
-        if constexpr (all.run == nullptr) {
+        if constexpr (all.name.empty()) {
             return {};
         } else {
             return {all.name,
@@ -335,7 +335,7 @@ template <collective_kind K, class A>
         return {A::name, &A::admits, &A::run};
     } else {
         constexpr algorithm found = A::template of<K>();
-        static_assert(found.run != nullptr, "this algorithm is not one of this collective");
+        static_assert(!found.name.empty(), "this algorithm is not one of this collective");
         return found;
     }
 }

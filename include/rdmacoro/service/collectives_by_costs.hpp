@@ -6,6 +6,7 @@
 #include <rdmacoro/service/link_costs.hpp>
 
 #include <concepts>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -32,11 +33,14 @@ struct costed_algorithm {
 
 /// What a call costs by the cheapest algorithm.
 struct cheapest {
+    static constexpr double none =
+        std::numeric_limits<double>::infinity();  ///< the cost where none admits it
+
     const costed_algorithm* found = nullptr;  ///< nullptr: none admits it
-    double ns = 0;                            ///< its cost
+    double ns = none;                         ///< its cost
     const costed_algorithm* direct =
-        nullptr;           ///< the cheapest that is no substitute; nullptr: none admits it
-    double direct_ns = 0;  ///< the cost of that
+        nullptr;              ///< the cheapest that is no substitute; nullptr: none admits it
+    double direct_ns = none;  ///< the cost of that
 };
 
 namespace detail {
@@ -232,11 +236,11 @@ struct costed_table<collective_kind::exscan> {
     for (const costed_algorithm& one : costed_algorithms(shape.kind)) {
         if (!one.how.admits(shape)) continue;
         const double ns = cost_of(one, shape, within, between);
-        if (best.found == nullptr || ns < best.ns) {
+        if (ns < best.ns) {
             best.found = &one;
             best.ns = ns;
         }
-        if (!one.is_substitute() && (best.direct == nullptr || ns < best.direct_ns)) {
+        if (!one.is_substitute() && ns < best.direct_ns) {
             best.direct = &one;
             best.direct_ns = ns;
         }
@@ -257,7 +261,7 @@ struct collectives_by_costs {
     /// As `collectives::choose`.
     [[nodiscard]] static constexpr const algorithm* choose(const collective_shape& shape) {
         const cheapest best = cheapest_algorithm(shape, Costs::within, Costs::between);
-        return best.found != nullptr ? &best.found->how : nullptr;
+        return best.ns < cheapest::none ? &best.found->how : nullptr;
     }
 };
 

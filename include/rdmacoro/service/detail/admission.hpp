@@ -67,7 +67,7 @@ template <class Limit, collective_kind A, class First, bool FirstOfAll, collecti
 struct two_steps {
     static constexpr algorithm first = First::template of<A>();
     static constexpr algorithm second = Second::template of<B>();
-    static_assert(first.run != nullptr && second.run != nullptr,
+    static_assert(!first.name.empty() && !second.name.empty(),
                   "by_root: an algorithm does not carry its step");
 
     static constexpr bool admits(const collective_shape& s) {
