@@ -344,7 +344,7 @@ struct ranks_up_to {
     template <collective_kind K>
     [[nodiscard]] static constexpr algorithm of() noexcept {
         constexpr algorithm all = Algorithm::template of<K>();
-        if constexpr (all.run == nullptr) {
+        if constexpr (all.name.empty()) {
             return {};
         } else {
             return {all.name,
