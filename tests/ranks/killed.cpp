@@ -281,7 +281,7 @@ TEST_CASE("a process that is stopped for some seconds is not lost, and the colle
         CAPTURE(over.name);
         all.meet();
         REQUIRE(has_stopped(all.pid(victim)));
-        std::this_thread::sleep_for(1500ms);  // the seconds of the promise
+        std::this_thread::sleep_for(1200ms);  // the seconds of the promise
         for (unsigned rank = 0; rank < all.size(); ++rank)
             CHECK((all.notes(rank).step == 10 || all.notes(rank).step == 11));
         ::kill(all.pid(victim), SIGCONT);
