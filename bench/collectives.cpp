@@ -120,7 +120,8 @@ rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type
     }
     auto held = co_await other->connect();
     static_cast<void>(g);
-    rc::task<> run = other->visit([&](auto& end) { return exchange(end, work.given(), work.taken(), count); });
+    rc::task<> run =
+        other->visit([&](auto& end) { return exchange(end, work.given(), work.taken(), count); });
     co_await std::move(run);
 }
 

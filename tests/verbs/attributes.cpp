@@ -43,7 +43,8 @@ verbs_options connecting_by(verbs_options o, verbs_connect how) {
 
 }  // namespace
 
-TEST_CASE("a receiver that is not ready is asked again after about a millisecond, however the link was connected") {
+TEST_CASE(
+    "a receiver that is not ready is asked again after about a millisecond, however the link was connected") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
     for (const verbs_connect how : {verbs_connect::rdma_cm, verbs_connect::tcp}) {
         verbs_world w(connecting_by(way.options, how));
@@ -91,8 +92,8 @@ TEST_CASE("a link's packets come from the address that the route to the peer nam
             CAPTURE(address);
             verbs_listener listening = w.on.run(w.server.listen(address + ":0"));
             verbs_end a;
-            a.link = std::make_unique<verbs_recorded_link>(
-                w.on.run(w.client.connect(listening.address())), a.sink);
+            a.link = std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(listening.address())),
+                                                           a.sink);
             CHECK(source_of(a) == address);
         }
     }
@@ -107,15 +108,16 @@ TEST_CASE("a domain goes on when its device's address changes") {
         verbs_end a;
         verbs_end b;
         w.link(a, b);
-        spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface + " && ip addr del 10.97.0.1/24 dev " +
-                          device.interface);
+        spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface +
+                          " && ip addr del 10.97.0.1/24 dev " + device.interface);
         verbs_listener listening = w.on.run(w.server.listen("10.97.8.1:0"));
         verbs_end c;
-        c.link = std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(listening.address())), c.sink);
+        c.link =
+            std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(listening.address())), c.sink);
         CHECK(source_of(c) == "10.97.8.1");
         c.link.reset();
-        spare_device::run("ip addr add 10.97.0.1/24 dev " + device.interface + " && ip addr del 10.97.8.1/24 dev " +
-                          device.interface);
+        spare_device::run("ip addr add 10.97.0.1/24 dev " + device.interface +
+                          " && ip addr del 10.97.8.1/24 dev " + device.interface);
     }
 }
 

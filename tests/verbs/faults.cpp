@@ -255,7 +255,8 @@ TEST_CASE("a peer that sends more than it has credit for loses its link; others 
     CHECK(c.sink.downs + d.sink.downs == 0);
 }
 
-TEST_CASE("as many links as a domain may have can all be busy at once, over several completion queues; one more is refused") {
+TEST_CASE("as many links as a domain may have can all be busy at once, over several completion queues; one "
+          "more is refused") {
     FOR_EACH_VERBS_DEVICE(way);
     verbs_options small = way.options;
     small.completion_entries = 128;

@@ -22,7 +22,8 @@ verbs_options unshared(const verbs_way& way) {
 
 }  // namespace
 
-TEST_CASE("links with receive queues of their own carry messages both ways, as many as there are credits at once") {
+TEST_CASE(
+    "links with receive queues of their own carry messages both ways, as many as there are credits at once") {
     FOR_EACH_VERBS_DEVICE(way);
     for (const bool both : {true, false}) {
         CAPTURE(both);
@@ -40,7 +41,8 @@ TEST_CASE("links with receive queues of their own carry messages both ways, as m
                     std::uint64_t& count = sent[2 * n + (end == &a[n] ? 0u : 1u)];
                     recording_completion none;
                     const auto data = pattern(count % 3 == 0 ? 3000 : 20);
-                    while (count < all && end->link->post(header_of(count), std::span(data), none) == post_result::done &&
+                    while (count < all &&
+                           end->link->post(header_of(count), std::span(data), none) == post_result::done &&
                            ++count % 3 != 0) {}
                 }
                 over = over && a[n].sink.count == all && b[n].sink.count == all;

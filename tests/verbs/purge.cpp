@@ -73,7 +73,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("links that close under load lose no receive slot, even where their completions go with the queue pair") {
+TEST_CASE(
+    "links that close under load lose no receive slot, even where their completions go with the queue pair") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
     verbs_world w(way.options);
     constexpr unsigned loads = 4;

@@ -61,7 +61,8 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         CHECK_THAT(ended.text, contains(device.name));
         const refusal late = refused([&] { static_cast<void>(w.on.run(listening.accept())); });
         CHECK(late.code == errc::unsupported);
-        const refusal seen = refused([&] { static_cast<void>(w.on.run(w.client.connect(listening.address()))); });
+        const refusal seen =
+            refused([&] { static_cast<void>(w.on.run(w.client.connect(listening.address()))); });
         CHECK(seen.code == errc::unsupported);
         CHECK_THAT(seen.text, contains(device.name));
         CHECK_THAT(seen.text, contains("taken away"));

@@ -77,7 +77,8 @@ TEST_CASE("two hundred connections that say nothing do not keep a client out for
     w.on.run(connect_within(&w.client, &listening, 1s));
 }
 
-TEST_CASE("clients that begin to connect and do not go on hold a part of the links, and others get their turn") {
+TEST_CASE(
+    "clients that begin to connect and do not go on hold a part of the links, and others get their turn") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
     verbs_options o = by_tcp(way.options);
     o.most_links = 64;

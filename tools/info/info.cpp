@@ -712,7 +712,8 @@ json rdma_devices() {
                              {"state", first_line(port / "state")},
                              {"link_layer", first_line(port / "link_layer")},
                              {"rate", first_line(port / "rate")},
-                             {"traffic_class", default_traffic_class(device.filename().string(), port.filename().string())},
+                             {"traffic_class",
+                              default_traffic_class(device.filename().string(), port.filename().string())},
                              {"gids", std::move(gids)}});
         }
         std::string verbs;
@@ -886,7 +887,8 @@ void print_table(const std::vector<finding>& report, const json& devices, const 
             const std::string traffic_class = port["traffic_class"];
             std::printf("%s port %lu: %s, %s, %s%s\n", device["name"].get<std::string>().c_str(),
                         port["port"].get<unsigned long>(), port["state"].get<std::string>().c_str(),
-                        port["link_layer"].get<std::string>().c_str(), port["rate"].get<std::string>().c_str(),
+                        port["link_layer"].get<std::string>().c_str(),
+                        port["rate"].get<std::string>().c_str(),
                         traffic_class.empty() ? "" : (", traffic class " + traffic_class).c_str());
             for (const json& gid : port["gids"]) {
                 const auto mtu = gid["path_mtu"].get<unsigned long>();

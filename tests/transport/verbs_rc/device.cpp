@@ -197,7 +197,8 @@ TEST_CASE("an acknowledge timeout is the one asked for, else a second, and never
     CHECK(acknowledge_timeout(0, true, 17) == 17);
 }
 
-TEST_CASE("packets over InfiniBand carry a global header where the port asks for it, or the peer is in another subnet") {
+TEST_CASE("packets over InfiniBand carry a global header where the port asks for it, or the peer is in "
+          "another subnet") {
     using namespace rdmacoro::detail::verbs;
     port_state from;
     from.attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;

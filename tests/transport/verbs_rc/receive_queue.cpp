@@ -40,7 +40,8 @@ struct bench {
 
 }  // namespace
 
-TEST_CASE("slots of a shared receive queue are posted when they are wanted, and again when they are recycled") {
+TEST_CASE(
+    "slots of a shared receive queue are posted when they are wanted, and again when they are recycled") {
     FOR_EACH_VERBS_DEVICE(way);
     bench b(way.options);
     ibv_srq_init_attr wanted{};
@@ -80,8 +81,9 @@ TEST_CASE("a receive queue of one link takes all of its slots back when its queu
         ibv_qp_attr first{};
         first.qp_state = IBV_QPS_INIT;
         first.port_num = 1;
-        const int mask = b.device.iwarp() ? IBV_QP_STATE
-                                          : IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        const int mask = b.device.iwarp()
+                             ? IBV_QP_STATE
+                             : IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         REQUIRE(::ibv_modify_qp(made.get(), &first, mask) == 0);
         queue.post();
         CHECK(queue.pool().posted() == 16);

@@ -69,7 +69,8 @@ struct path_end {
 
 /// How packets get from a port to `to`. They carry a global header over Ethernet, where it is the address, and over InfiniBand
 /// where the port asks for one or `to` is in another subnet.
-[[nodiscard]] RDMACORO_DECL ibv_ah_attr path_between(const port_state& from, std::uint8_t port, const path_end& to,
+[[nodiscard]] RDMACORO_DECL ibv_ah_attr path_between(const port_state& from, std::uint8_t port,
+                                                     const path_end& to,
                                                      const verbs_options& options) noexcept;
 
 /// The exponent of the time after which an unacknowledged packet is sent again: as asked for, 0 if it was not; never less than
@@ -121,7 +122,8 @@ public:
     /// Asks for the port's state and GID table. Of its GIDs the one of the domain's own address is taken, else that of `local`, by
     /// which the peer's host is reached, else of the device's first address, else any; always of the kind of `peer`, if that is not
     /// null. 0, or the number of an error.
-    [[nodiscard]] int look_at_port(const inet_endpoint& local, const ibv_gid* peer, port_state& into) const noexcept;
+    [[nodiscard]] int look_at_port(const inet_endpoint& local, const ibv_gid* peer,
+                                   port_state& into) const noexcept;
     /// Whether links can share a receive queue.
     [[nodiscard]] bool shares_receives() const noexcept {
         return options_.share_receives && attributes_.max_srq > 0 && attributes_.max_srq_wr > 0;

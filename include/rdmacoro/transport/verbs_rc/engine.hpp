@@ -115,7 +115,8 @@ private:
     static constexpr int batch = 16;
     static constexpr unsigned links_budget = 64;
     static constexpr unsigned guests_part = 4;  // of the most links
-    static constexpr int grace_part = 10;       // of the time for opening, for a client to answer while others wait
+    static constexpr int grace_part =
+        10;  // of the time for opening, for a client to answer while others wait
 
     inline void ring() noexcept;
     inline unsigned progress(bank& of) noexcept;

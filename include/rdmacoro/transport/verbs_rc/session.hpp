@@ -298,7 +298,7 @@ private:
 
     // Gets, puts, atomics.
     transfer_lists<transfer> transfers_;
-    unsigned transfer_requests_ = 0;  // work requests under way that touch users' memory
+    unsigned transfer_requests_ = 0;    // work requests under way that touch users' memory
     std::uint64_t transfer_bytes_ = 0;  // of them
     std::uint64_t flushes_sent_ = 0;
     std::uint64_t flushes_answered_ = 0;
@@ -314,8 +314,8 @@ private:
     std::uint8_t source_ = 0;           // the way in which the next attempt finds this side's address
     unsigned stale_ = 0;                // rejections that said that the queue pair is still in use
     time_point guest_since_{};
-    bool owned_ = true;                 // a link, a connection or an opener refers to it
-    bool holds_resources_ = false;      // slots and completion entries
+    bool owned_ = true;             // a link, a connection or an opener refers to it
+    bool holds_resources_ = false;  // slots and completion entries
     bool accepting_ = false;
     bool connected_ = false;  // as far as the connection manager goes
     bool cm_over_ = false;
@@ -323,7 +323,8 @@ private:
     bool in_error_ = false;  // the queue pair is, by this side
     bool late_ = false;      // leaving takes too long
     bool guest_ = false;     // an accepted client that has a queue pair and has not finished connecting
-    std::uint64_t settled_ = 0;  // the empty poll after which the queue pair can be destroyed; 0: the device is not done with it
+    std::uint64_t settled_ =
+        0;  // the empty poll after which the queue pair can be destroyed; 0: the device is not done with it
     link_failure failure_;
     status closing_{};  // why this side ends it
 

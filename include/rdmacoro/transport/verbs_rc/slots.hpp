@@ -23,9 +23,9 @@ struct alignas(64) slot {
     slot* next = nullptr;  // in a list of its state
     std::byte* data = nullptr;
     std::uint32_t lkey = 0;
-    std::uint32_t bytes = 0;          // of the frame that arrived
-    receive_queue* queue = nullptr;   // that it was posted to last
-    std::uint32_t place = 0;          // among those posted to a queue of one link
+    std::uint32_t bytes = 0;         // of the frame that arrived
+    receive_queue* queue = nullptr;  // that it was posted to last
+    std::uint32_t place = 0;         // among those posted to a queue of one link
 };
 
 /// Eight bytes of a slot that the device writes the result of an atomic to.

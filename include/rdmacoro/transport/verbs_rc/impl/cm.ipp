@@ -245,7 +245,8 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
     constexpr int patience = 2000;  // milliseconds
     switch (news.type) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
-            if (id_->verbs == nullptr || engine_.device().name() != ::ibv_get_device_name(id_->verbs->device)) {
+            if (id_->verbs == nullptr ||
+                engine_.device().name() != ::ibv_get_device_name(id_->verbs->device)) {
                 if (resolve_address()) return;
                 return fail_opening(errc::address_invalid, 0, "reach the address by the domain's device");
             }

@@ -12,9 +12,10 @@
 namespace rdmacoro::detail::verbs {
 
 [[gnu::cold, noreturn]] RDMACORO_DECL void throw_device_gone(const engine& of, const std::string& action) {
-    throw error(errc::unsupported, "verbs: " + action + " by " + of.device().name() +
-                                       ": the device was taken away, or its driver was reset; open another domain "
-                                       "when it is back");
+    throw error(errc::unsupported,
+                "verbs: " + action + " by " + of.device().name() +
+                    ": the device was taken away, or its driver was reset; open another domain "
+                    "when it is back");
 }
 
 /// The error's text names the address and the remedy.
@@ -38,10 +39,10 @@ namespace rdmacoro::detail::verbs {
         case errc::protocol_violation: throw error(how.code, where + "something else listens there");
         case errc::no_resources:
             if (how.system == ENOSPC)
-                throw error(how.code,
-                            where +
-                                "the domain has no room for one more link; close some, or open another domain, "
-                                "or one with a larger verbs_options::most_links or completion_entries");
+                throw error(
+                    how.code,
+                    where + "the domain has no room for one more link; close some, or open another domain, "
+                            "or one with a larger verbs_options::most_links or completion_entries");
             if (how.system == ECONNREFUSED)
                 throw error(how.code, where + "the peer has no room for one more link; close some there, or "
                                               "give its domain a larger verbs_options::most_links");

@@ -193,7 +193,8 @@ RDMACORO_COLD void device::look_for_address(int family) {
     inet_endpoint found;
     for (const device_address& one : device_addresses()) {
         if (one.device != name() || one.port != port_) continue;
-        if (same_address(one.address, address_) && address_.address.ss_family == family) return;  // still there
+        if (same_address(one.address, address_) && address_.address.ss_family == family)
+            return;  // still there
         const bool fits = one.address.address.ss_family == family;
         if (found.bytes == 0 || (fits && found.address.ss_family != family)) found = one.address;
     }
@@ -213,8 +214,8 @@ inline constexpr std::uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         return std::memcmp(gid.raw, &reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr,
                            sizeof gid.raw) == 0;
     return is_mapped(gid) &&
-           std::memcmp(gid.raw + sizeof mapped_prefix, &reinterpret_cast<const sockaddr_in&>(at.address).sin_addr,
-                       sizeof(in_addr)) == 0;
+           std::memcmp(gid.raw + sizeof mapped_prefix,
+                       &reinterpret_cast<const sockaddr_in&>(at.address).sin_addr, sizeof(in_addr)) == 0;
 }
 
 RDMACORO_COLD int device::look_at_port(const inet_endpoint& local, const ibv_gid* peer,
@@ -235,7 +236,8 @@ RDMACORO_COLD void device::choose_gid(const inet_endpoint& local, const ibv_gid*
     int best = -1;
     for (int i = 0; i < into.attributes.gid_tbl_len && i < 256; ++i) {
         ibv_gid_entry entry{};
-        if (::ibv_query_gid_ex(context_.get(), port_, static_cast<std::uint32_t>(i), &entry, 0) != 0) continue;
+        if (::ibv_query_gid_ex(context_.get(), port_, static_cast<std::uint32_t>(i), &entry, 0) != 0)
+            continue;
         const bool chosen = has_chosen_address() && is_gid_of(entry.gid, address_);
         const bool mapped = is_mapped(entry.gid);
         const bool link_local = entry.gid.raw[0] == 0xfe && entry.gid.raw[1] == 0x80;

@@ -23,7 +23,8 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       regions_(device_),
       slots_(device_.domain(), (options.slot_bytes + 63) / 64 * 64),
       receive_totals_{options.spare_slots, 0, 0, {}},
-      guests_timer_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_guests(); }),
+      guests_timer_(owner, this,
+                    [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_guests(); }),
       buckets_(256) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
@@ -90,7 +91,8 @@ RDMACORO_DECL bank* engine::make_bank(const char*& step) noexcept {
         return failed("memory for a completion queue");
     }
     const auto longest = static_cast<std::size_t>(std::max(device_.attributes().max_cqe, 1));
-    const std::size_t doubled = std::size_t{options_.completion_entries} << std::min<std::size_t>(banks_.size(), 8);
+    const std::size_t doubled = std::size_t{options_.completion_entries}
+                                << std::min<std::size_t>(banks_.size(), 8);
     made->entries = std::min(doubled, longest);
     made->queue.reset(::ibv_create_cq(device_.context(), static_cast<int>(made->entries), this,
                                       completion_channel_.get(), 0));
@@ -226,7 +228,7 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
             case IBV_EVENT_SRQ_ERR: fail_all(errc::peer_lost); break;
             default:
                 break;  // a port that is down for a moment costs nothing; links notice one that stays down. Its state,
-                        // LID and GIDs are asked for by each connection.
+                    // LID and GIDs are asked for by each connection.
         }
     }
 }
