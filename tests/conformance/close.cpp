@@ -210,7 +210,7 @@ task<> half_filled(two_domains& w) {
     for (int stage = 0; stage < 30 || whole == 0; stage += stage < 30 ? 1 : stage / 8) {
         CAPTURE(stage);
         auto p = co_await w.connected();
-        const auto data = pattern(std::size_t{6} << 20, 1);
+        const auto data = pattern(std::size_t{w.is().slowness == 1 ? 6u : 2u} << 20, 1);
         std::vector<std::byte> into(data.size());
         auto receiving = start(p.b.recv(into, 1));
         auto borrowing = start(p.b.recv_lent(2));

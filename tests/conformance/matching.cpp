@@ -30,7 +30,9 @@ task<> exact_tags(two_domains& w) {
     co_await until_there(p.b, 100);
     for (tag_type tag = 100; tag >= 1; --tag) co_await hears(p.b, tag, tag * 10);
     // Tags that differ in the highest bit alone, and the two ends of the range.
-    const tag_type far[] = {0, ~tag_type{0}, tag_type{1} << 63, (tag_type{1} << 63) - 1};
+    const unsigned bits = w.is().tag_bits;
+    const tag_type most = ~tag_type{0} >> (64 - bits);
+    const tag_type far[] = {0, most, tag_type{1} << (bits - 1), most >> 1};
     for (const tag_type tag : far) co_await say(p.a, tag ^ 5, tag);
     co_await until_there(p.b, far[3]);
     for (int i = 3; i >= 0; --i) co_await hears(p.b, far[i], (far[i] ^ 5));

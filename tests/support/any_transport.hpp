@@ -272,6 +272,8 @@ struct traits {
     bool serves_bare_links = false;
     /// Whether unexpected messages lie in buffers that a network library sizes.
     bool stored_by_library = false;
+    /// The bits of a tag that its standard list carries: fewer than 64 only where the link matches by itself.
+    unsigned tag_bits = 64;
     /// How much slower emulated devices are: tests that repeat something do a share of it there.
     int slowness = 1;
     /// Links of one domain that may be open at a time: a case that opens many opens at most so many.

@@ -407,7 +407,7 @@ task<> receiver_stops(two_domains& w, list_name list) {
 
 // ---- canceled, with both ends on threads of their own
 
-int cancel_rounds(const traits& is) { return is.slowness == 1 ? 150 : 40; }
+int cancel_rounds(const traits& is) { return is.slowness == 1 ? 150 : 15; }
 constexpr std::size_t cancel_race_bytes = (std::size_t{2} << 20) + 1;
 
 /// Which end stops its operation in a round, and after how many turns.

@@ -210,12 +210,11 @@ TEST_CASE("memory that is deregistered in mid-transfer ends the transfer and its
         open.reset();
         REQUIRE(moved.calls == 0);
         w.until([&] { return moved.calls == 1; });
-        // siw looks at the memory of a read once, when the request comes; rxe for each packet.
+        // rxe looks at the memory of a read for each packet, siw once for each request; a long get is several. Of other devices
+        // it is not known how soon they notice.
         const bool siw = way.name == "SIW_IP";
-        const bool known = siw || way.name == "RXE_IP";
-        if (known ? siw && get : !moved.outcome) {
-            CHECK_FALSE(moved.outcome);
-        } else {
+        const bool notices = siw || way.name == "RXE_IP";
+        if (notices || moved.outcome) {
             CHECK(moved.outcome == (siw ? errc::peer_lost : errc::access_denied));
             w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
         }

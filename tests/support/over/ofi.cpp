@@ -16,6 +16,8 @@ constexpr traits of(std::string_view name, bool real, bool puts_before_sends = f
     found.fills_in_turns = !found.delegates_matching;
     found.serves_bare_links = true;
     found.stored_by_library = found.delegates_matching;
+    // Where the provider matches, each link has an endpoint of its own, which takes 30 ms to open.
+    if (found.delegates_matching) found.slowness = 10;
     return found;
 }
 
@@ -24,13 +26,19 @@ template <class Variant>
 constexpr traits of_stand_in(std::string_view name) {
     traits found = of<Variant>(name, false);
     found.most_links = 30;
+    found.slowness = 10;
     found.timing_decides = true;  // completions are drawn by lot
     return found;
 }
 
 constinit const erased::variant_of<ofi_tcp> over_ofi_tcp{of<ofi_tcp>("ofi_tcp", true, true)};
 constinit const erased::variant_of<ofi_gni> over_ofi_gni{of_stand_in<ofi_gni>("ofi_gni")};
-constinit const erased::variant_of<ofi_cxi> over_ofi_cxi{of_stand_in<ofi_cxi>("ofi_cxi")};
+constexpr traits of_cxi() {
+    traits found = of_stand_in<ofi_cxi>("ofi_cxi");
+    if (found.delegates_matching) found.tag_bits = 48;
+    return found;
+}
+constinit const erased::variant_of<ofi_cxi> over_ofi_cxi{of_cxi()};
 constinit const erased::variant_of<ofi_efa> over_ofi_efa{of_stand_in<ofi_efa>("ofi_efa")};
 #if RDMACORO_OFI_MATCHED_SUITE
 // Not shm, whose matching works from libfabric 1.19 on.
