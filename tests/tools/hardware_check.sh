@@ -1,0 +1,87 @@
+#!/bin/bash
+# tools/hardware-check goes through its steps over a provider that every machine has, on one host and on two, names what cannot run,
+# and ends with 1 and the output of what failed. Files of tests and speeds are few: each is tested elsewhere.
+# Usage: hardware_check.sh
+set -eu
+[ "$RDMACORO_WITH_OFI" = 1 ] || { echo "needs libfabric"; exit 77; }
+[ "$(nproc)" -ge 2 ] || { echo "needs two CPUs"; exit 77; }
+check=$RDMACORO_SOURCE_ROOT/tools/hardware-check
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    for file in out report.md; do [ ! -s "$work/$file" ] || sed "s/^/  $file: /" "$work/$file"; done
+    exit 1
+}
+# ends STATUS ARGUMENT...
+ends() {
+    local wanted=$1 got=0
+    shift
+    rm -f "$work/report.md"
+    timeout 200 "$check" --report "$work/report.md" "$@" >"$work/out" 2>&1 || got=$?
+    [ "$got" -eq "$wanted" ] || fail "hardware-check $*: status $got, not $wanted"
+}
+reports() { grep -q -e "$1" "$work/report.md" || fail "the report has no line like \"$1\""; }
+
+# A build whose conformance suite has two files, and a stand-in for libfabric's tool.
+build=$work/build
+mkdir -p "$build/tests/ofi" "$build/tools/info" "$build/tools/pingpong" "$build/tools/soak" "$work/bin"
+touch "$build/build.ninja"
+for program in tools/info/info tools/pingpong/pingpong tools/soak/soak; do
+    ln -s "$RDMACORO_BUILD_ROOT/$program" "$build/$program"
+done
+cat >"$build/tests/ofi/ofi_conformance" <<END
+#!/bin/sh
+case "\$*" in
+    *--list-tags*) echo '  2  [#describe]  3  [#lent]' ;;
+    *'[#lent]'*) [ -z "\${BROKEN_SUITE-}" ] || { echo "broken on purpose"; exit 1; }; exec "$RDMACORO_BUILD_ROOT/tests/ofi/ofi_conformance" "\$@" ;;
+    *) exec "$RDMACORO_BUILD_ROOT/tests/ofi/ofi_conformance" "\$@" ;;
+esac
+END
+# As fi_pingpong 1.17 prints: bytes, sent, acknowledged, total, time, MB/s, microseconds a transfer, million transfers a second.
+cat >"$work/bin/fi_pingpong" <<'END'
+#!/bin/sh
+case "$*" in
+    *-B*) exec sleep 60 ;;
+esac
+echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
+echo '8       50      =50      800         0.00s      1.25       6.41       0.16'
+END
+chmod +x "$build/tests/ofi/ofi_conformance" "$work/bin/fi_pingpong"
+
+(PATH=$work/bin:$PATH; ends 0 --build "$build" --quick --minutes 0.05 ofi+tcp://127.0.0.1:0)
+reports '^| facts | rdmacoro-info | ok |'
+reports '^| conformance | describe | ok |'
+reports '^| conformance | lent | ok |'
+reports '^| faults | soak: killed, stopped and restarted processes | ok |'
+reports '^| 8 B, one way | µs | [0-9.]* ([0-9.]* to [0-9.]*) | fi_pingpong | 6.41 (6.41 to 6.41) | [0-9.]* |'
+reports '^| 1 MiB, one way | µs | [0-9]'
+reports 'restart the subnet manager'
+reports '^libfabric_providers '
+grep -q '^0 parts failed' "$work/out" || fail "no closing line"
+
+# What fails is named, with what it said; the rest goes on.
+BROKEN_SUITE=1 ends 1 --build "$build" --only conformance,speed --quick ofi+tcp://127.0.0.1:0
+reports '^| conformance | describe | ok |'
+reports '^| conformance | lent | FAILED, status 1 |'
+reports '^broken on purpose'
+reports '^| speed | pingpong | ok |'
+command -v fi_pingpong >/dev/null || reports '^| speed | fi_pingpong | not run: no fi_pingpong |'
+
+# The serving side on another host: the remote shell here is this one.
+printf '#!/bin/sh\nshift\nexec "$@"\n' >"$work/bin/remote"
+chmod +x "$work/bin/remote"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+ends 0 --build "$build" --only speed --quick --peer there --shell "$work/bin/remote" "ofi+tcp://127.0.0.1:$port"
+reports 'two hosts'
+reports '^| 8 B, one way | µs | [0-9]'
+
+ends 2 --build "$build" tcp://127.0.0.1:0
+ends 2 --build "$build" ofi+tcp://nowhere
+ends 2 --build "$build" --peer there ofi+tcp://127.0.0.1:0
+ends 2 --build "$work" ofi+tcp://127.0.0.1:0
+ends 2 --build "$build" --only conformanc ofi+tcp://127.0.0.1:0
+ends 2 --build "$build" --rounds 0 ofi+tcp://127.0.0.1:0
+[ -d /sys/class/infiniband ] || ends 2 --build "$build" verbs://127.0.0.1:0
+ends 0 --help
