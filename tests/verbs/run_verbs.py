@@ -31,16 +31,30 @@ def devices():
     return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
 
+# Of the conformance suite over libfabric's verbs what meets the device's own ways; the rest is the same over tests/ofi's providers.
+OVER_LIBFABRIC = ('cancel', 'close', 'connect', 'messages', 'one_sided')
+# A forked child cannot use the devices that libfabric opened in its parent; after a refused get ofi_rxm keeps the connection whose
+# queue pair is in error, so that no other link to that peer can be made (docs/hardware.md).
+NOT_OVER_LIBFABRIC = '~"destroying an operation that is pending*"~"a get or put without key, range or right*"'
+
+
 def files_of(program):
     """The tags that Catch2 gives the cases of each file: `--filenames-as-tags` makes #name of name.cpp."""
     done = subprocess.run([program, '--filenames-as-tags', '--list-tags'], stdout=subprocess.PIPE, text=True,
                           timeout=60, check=False)
-    return sorted(set(re.findall(r'\[#(\w+)\]', done.stdout)))
+    names = sorted(set(re.findall(r'\[#(\w+)\]', done.stdout)))
+    return [name for name in names if name in OVER_LIBFABRIC] if over_libfabric(program) else names
 
 
-def cases_of_file(name):
+def over_libfabric(program):
+    return pathlib.Path(program).name == 'verbs_ofi'
+
+
+def cases_of_file(program, name):
     """What Catch2 is to run of a file. The third way to open a device differs in how connections are made: the files that
     do not test that leave it out."""
+    if over_libfabric(program):
+        return f'[#{name}]~[nightly]{NOT_OVER_LIBFABRIC}'
     about_connections = name in ('connect', 'close', 'messages', 'faults', 'threads')
     return f'[#{name}]~[nightly]' + ('' if about_connections else '~"*transport - 2"~"* - verbs_by_exchange"')
 
@@ -76,7 +90,7 @@ def run_file(program, name, until):
     left = min(SECONDS_OF_A_FILE, until - time.monotonic())
     began = time.monotonic()
     try:
-        done = subprocess.run([program, '--filenames-as-tags', cases_of_file(name)], stdout=subprocess.PIPE,
+        done = subprocess.run([program, '--filenames-as-tags', cases_of_file(program, name)], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors='replace', timeout=max(left, 1), check=False)
         output, status = done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:

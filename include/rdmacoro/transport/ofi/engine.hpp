@@ -80,6 +80,8 @@ public:
     /// Takes completions, and lets sessions that found no room try again. Calls no listener. Returns how many completions there
     /// were.
     inline unsigned progress() noexcept;
+    /// Takes what has arrived, where the provider wants that before its endpoint closes.
+    void read_out() noexcept;
     /// Grows each time the completion queue was seen empty.
     [[nodiscard]] std::uint64_t empty_polls() const noexcept { return empty_polls_; }
 

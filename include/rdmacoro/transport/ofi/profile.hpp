@@ -89,6 +89,9 @@ struct ofi_profile {
     /// Version, likewise, from which an endpoint may be closed while a get is under way. An earlier one's is left as it is: see
     /// `ofi_counts::abandoned`.
     std::uint32_t closes_amid_gets_from = 0;
+    /// Whether the completion queue is read out before its endpoint is closed: ofi_rxm over verbs gives the buffer of a message that was
+    /// not read back to a connection that it has closed, and crashes (libfabric issue 11828).
+    bool reads_before_close = false;
 
     std::size_t slot_bytes = 8192;  ///< of the messages received in one piece, unless options say otherwise
     std::size_t eager_bytes = 0;    ///< payload up to which one message is best; 0: the payload of a slot
@@ -145,7 +148,8 @@ inline constexpr ofi_profile efa{.scheme = "ofi+efa",
 
 /// InfiniBand and RoCE, with libfabric's reliable datagrams over connected queue pairs. ofi_rxm sizes its completion queue for 256 peers,
 /// times what it posts for each: where the device's queues are shorter, set FI_OFI_RXM_MSG_TX_SIZE, FI_OFI_RXM_MSG_RX_SIZE or
-/// FI_UNIVERSE_SIZE lower before the first domain opens.
+/// FI_UNIVERSE_SIZE lower before the first domain opens. libfabric keeps registrations unless FI_MR_CACHE_MAX_COUNT is 0: a key works on
+/// after its region's end.
 inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .provider = "verbs;ofi_rxm",
                                    .description = "InfiniBand and RoCE, by libfabric's verbs",
@@ -161,6 +165,7 @@ inline constexpr ofi_profile verbs{.scheme = "ofi+verbs",
                                    .offloaded = true,
                                    .tells_address_by_ip = true,
                                    .keeps_unexpected = true,
+                                   .reads_before_close = true,
                                    .rendezvous_bytes = 0};
 
 /// Any network that speaks TCP. Before libfabric 1.18 the provider frees a get twice if the get's data is arriving when

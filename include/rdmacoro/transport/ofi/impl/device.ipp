@@ -151,7 +151,14 @@ RDMACORO_DECL device::opened device::open_endpoint() noexcept {
         return {"bind the completion queue", failed};
     if (const int failed = counters_.bind(*endpoint); failed != 0)
         return {"counters: the description says it has them, the provider refuses to bind one", failed};
-    if (const int failed = ::fi_enable(endpoint); failed != 0) return {"enable the endpoint", failed};
+    if (const int failed = ::fi_enable(endpoint); failed != 0) {
+        const std::string_view provider = info_->fabric_attr->prov_name;
+        return {provider == "verbs;ofi_rxm"
+                    ? "enable the endpoint (if the device's completion queues are short, as in software, set "
+                      "FI_UNIVERSE_SIZE to the number of peers)"
+                    : "enable the endpoint",
+                failed};
+    }
     own_address_.resize(connect_info::most_address);
     std::size_t bytes = own_address_.size();
     if (const int failed = ::fi_getname(&endpoint->fid, own_address_.data(), &bytes); failed != 0)

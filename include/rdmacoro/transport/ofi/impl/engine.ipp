@@ -81,9 +81,21 @@ RDMACORO_DECL engine::~engine() {
     }
     if (regions_.registered() != 0)
         fatal("a libfabric domain, or its scheduler, was destroyed before a region of its memory");
+    read_out();
     watching_.unwatch(completions_);
     unbind();
     device_.close_endpoint();
+}
+
+RDMACORO_DECL void engine::read_out() noexcept {
+    if (!device_.profile().reads_before_close || broken_) return;
+    constexpr auto quiet = std::chrono::microseconds(500);
+    constexpr auto most = std::chrono::milliseconds(20);  // peers that live may send on
+    const auto began = std::chrono::steady_clock::now();
+    for (auto now = began, last = began; now - last < quiet && now - began < most;
+         now = std::chrono::steady_clock::now()) {
+        if (progress() != 0) last = now;
+    }
 }
 
 /// Closes the registrations that are bound to the endpoint, which must end before it.
@@ -288,6 +300,7 @@ RDMACORO_DECL void engine::reopen_endpoint() noexcept {
 
 RDMACORO_DECL bool engine::end_endpoint() noexcept {
     ofi_counts& totals = table_.closed_totals();
+    read_out();
     watching_.unwatch(completions_);
     unbind();
     bool usable = true;
