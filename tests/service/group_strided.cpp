@@ -268,7 +268,8 @@ TEST_CASE("the column of a matrix is broadcast, and elements of any size lie in 
     });
 }
 
-TEST_CASE("blocks that overlap or lie outside are refused before a collective begins, and the group goes on") {
+TEST_CASE(
+    "blocks that overlap or lie outside are refused before a collective begins, and the group goes on") {
     run_nodes([]() -> task<> {
         ranks<sim> all(2);
         co_await all.open();
@@ -305,8 +306,7 @@ TEST_CASE("blocks of a wrong number are refused, and the group says so") {
             REQUIRE(g.failure());
             CHECK(g.failure()->why == errc::invalid_argument);
         };
-        co_await expect(
-            [&](group& g) { return g.allreduce(strided(fixed, 0, 1, 2, 5), y, std::plus<>{}); });
+        co_await expect([&](group& g) { return g.allreduce(strided(fixed, 0, 1, 2, 5), y, std::plus<>{}); });
         co_await expect([&](group& g) { return g.scatter(strided(x, 0, 1, 2, 5), y, root(0)); });
         co_await expect([&](group& g) { return g.alltoall(in_place, strided(x, 0, 1, 2, 5)); });
     });
