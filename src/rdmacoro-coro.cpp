@@ -1,0 +1,1 @@
+#include <rdmacoro/coro/src.hpp>

@@ -1,0 +1,1 @@
+#include <rdmacoro/messaging/src.hpp>

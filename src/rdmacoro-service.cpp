@@ -1,0 +1,1 @@
+#include <rdmacoro/service/src.hpp>

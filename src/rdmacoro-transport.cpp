@@ -1,0 +1,1 @@
+#include <rdmacoro/transport/src.hpp>

@@ -1,1 +1,0 @@
-#include <rdmacoro/src.hpp>
