@@ -6,8 +6,7 @@
 
 #include <spawn.h>
 #include <sys/wait.h>
-
-extern char** environ;
+#include <unistd.h>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
