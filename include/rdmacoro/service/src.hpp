@@ -37,6 +37,7 @@
 #include <rdmacoro/service/detail/impl/udp_socket.ipp>
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
+#include <rdmacoro/service/impl/codec.ipp>
 #include <rdmacoro/service/impl/collective.ipp>
 #include <rdmacoro/service/impl/collective_options.ipp>
 #include <rdmacoro/service/impl/collectives.ipp>
