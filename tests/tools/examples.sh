@@ -68,7 +68,7 @@ node 9 has left
 hello again, node 1
 node 9 has left' nodes
 says 'the squares of 1 to 100 add up to 338350' any_source
-says $'sent 80015 bytes, 15 of them copied
+says $'sent 80016 bytes, 16 of them copied
 north: 10000 samples, windy' typed_messages
 says $'after a restart red is #ff0000
 1048576 bytes were loaded' node_calls

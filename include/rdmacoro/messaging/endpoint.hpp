@@ -146,7 +146,7 @@ public:
     }
 
     /// Awaitable.
-    /// Ends with a `message` that is read where it lies.
+    /// Ends with a `message` that is read where it lies, or, of up to 64 bytes, in that object.
     /// Completes: when a message that `wanted` accepts is there.
     /// Buffers: the toolkit's, until the `message` is destroyed; holding many stops the peer.
     /// Concurrency: as `recv`, and in one order with it.

@@ -11,7 +11,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace rdmacoro {
 
@@ -66,6 +69,51 @@ struct noted_peer {
 [[noreturn, gnu::cold]] void throw_one_sided(std::error_code why, const char* what, const noted_peer& with,
                                              const error_facts& about);
 
+/// Where a lent receive has its message: what is short is copied here, other messages are lent by the transport or the store.
+class loan {
+public:
+    /// Longest message that is copied, in bytes: less than what is done to lend one.
+    static constexpr std::size_t longest_here = 64;
+
+    loan() noexcept {}  // NOLINT: what is here has no value yet
+    explicit loan(lent_buffer memory) noexcept : memory_(std::move(memory)) {}
+    loan(loan&& other) noexcept : memory_(std::move(other.memory_)), bytes_(other.bytes_) {
+        if (bytes_ != 0) std::memcpy(here_, other.here_, sizeof here_);
+        other.bytes_ = 0;
+    }
+    loan& operator=(loan&& other) noexcept {
+        if (this == &other) return *this;
+        memory_ = std::move(other.memory_);
+        bytes_ = std::exchange(other.bytes_, 0);
+        if (bytes_ != 0) std::memcpy(here_, other.here_, sizeof here_);
+        return *this;
+    }
+    ~loan() = default;
+
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+        return bytes_ != 0 ? std::span<const std::byte>(here_, bytes_) : memory_.bytes();
+    }
+    /// For a message of so many bytes, `longest_here` at most: where to write it.
+    [[nodiscard]] std::span<std::byte> place(std::size_t bytes) noexcept {
+        bytes_ = bytes;
+        return {here_, bytes};
+    }
+    /// Takes over what was lent. False: nothing was.
+    bool lend(lent_buffer memory) noexcept {
+        memory_ = std::move(memory);
+        return static_cast<bool>(memory_);
+    }
+    void release() noexcept {
+        memory_.reset();
+        bytes_ = 0;
+    }
+
+private:
+    lent_buffer memory_;
+    std::size_t bytes_ = 0;  // of a message that is here; 0: none is, or an empty one
+    alignas(16) std::byte here_[longest_here];
+};
+
 /// A receive, posted or being filled.
 class receive_request : public operation_base, public list_node<receive_request> {
 public:
@@ -107,8 +155,7 @@ public:
         not_announced;        ///< the number its buffer was announced by; `watched`: it might have been
     bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
     bool discards_ = false;   ///< if it is canceled, its message is dropped when it comes
-    lent_buffer*
-        loan_;  ///< of a lent receive: the place for the message; nullptr: it is received `into_` memory
+    loan* loan_;  ///< of a lent receive: the place for the message; nullptr: it is received `into_` memory
     connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
@@ -122,19 +169,18 @@ public:
 protected:
     // Buffers are made in place from the caller's argument: a copy would be read before it is fully written.
     template <class Buffers>
-    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into,
-                    lent_buffer* loan) noexcept
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into, loan* place) noexcept
         : operation_base(owner),
           wanted_(wanted),
           source_(source),
-          loan_(loan),
+          loan_(place),
           into_(static_cast<Buffers&&>(into)) {}
-    receive_request(receive_request&& other, lent_buffer* loan) noexcept
+    receive_request(receive_request&& other, loan* place) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
           source_(other.source_),
           discards_(other.discards_),
-          loan_(loan),
+          loan_(place),
           into_(other.into_) {}
 };
 
