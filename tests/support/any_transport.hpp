@@ -248,8 +248,10 @@ struct traits {
     std::string_view name;
     /// Whether its two ends may be on two schedulers, each with its thread.
     bool crosses_threads = false;
-    /// Whether it runs `every_real_transport`: cases that count costs, or take long.
+    /// Whether it runs `every_real_transport`: cases that take long, or need its ends in two threads.
     bool real = false;
+    /// Whether it runs `every_counted_transport`: cases that count allocations, of which a stand-in has its own.
+    bool counted = false;
     /// Whether a scheduler with it can sleep until something comes.
     bool can_park = true;
     /// Whether its standard list leaves matching to the link: then a message that is matched is received to its end, and only

@@ -5,8 +5,7 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/transport/verbs_rc.hpp>
 
-#include "support/recording_sink.hpp"
-#include "support/run.hpp"
+#include "support/fabric_pair.hpp"
 
 #include <cstdlib>
 #include <memory>
@@ -47,67 +46,20 @@ inline std::vector<verbs_way> verbs_ways() {
 
 using verbs_recorded_link = verbs_rc::link<recording_sink>;
 
-/// One end of a link, and the sink that records its events.
-struct verbs_end {
-    recording_sink sink;
-    std::unique_ptr<verbs_recorded_link> link;
-};
-
-/// A scheduler in real time that gives up when nothing moves for long, with two domains, as two processes would have.
-struct verbs_world {
-    explicit verbs_world(const verbs_options& options = {}) : verbs_world(options, options) {}
-    verbs_world(const verbs_options& client_options, const verbs_options& server_options)
-        : client(on, client_options), server(on, server_options) {}
-
-    scheduler on{impatient{}};
-    verbs_domain client;
-    verbs_domain server;
-
-    template <class Done>
-    void until(Done done) {
-        on.run_until(done);
-    }
-    void turns(unsigned count) {
-        for (unsigned i = 0; i < count; ++i) on.turn();
-    }
-
-    struct connected {
-        verbs_connection client;
-        verbs_connection server;
-    };
-    connected connect() { return on.run(connect_both(*this)); }
-
-    /// Two ends that listen.
-    void link(verbs_end& a, verbs_end& b) {
-        connected made = connect();
-        a.link = std::make_unique<verbs_recorded_link>(std::move(made.client), a.sink);
-        b.link = std::make_unique<verbs_recorded_link>(std::move(made.server), b.sink);
-        // Over iWARP the side that connected speaks first.
-        recording_completion none;
-        until([&] {
-            std::byte nothing[1] = {};
-            return b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
-        });
-        until([&] { return a.sink.count == 1; });
-        a.sink.messages.clear();
-        a.sink.count = 0;
-    }
-
-    /// Until the device has let go of everything.
-    void until_all_gone() {
-        until([&] { return client.connections() == 0 && server.connections() == 0; });
-    }
-
-private:
-    static task<connected> connect_both(verbs_world& w) {
-        verbs_listener listening = co_await w.server.listen("*:0");
-        auto accepting = start(listening.accept());
-        connected made;
-        made.client = co_await w.client.connect(listening.address());
-        made.server = co_await accepting;
-        co_return made;
+struct verbs_fabric {
+    using transport = verbs_rc;
+    using options = verbs_options;
+    static constexpr const char* address = "*:0";
+    /// Over iWARP the side that connected speaks first; here the other one does.
+    template <class World, class End>
+    static void greet(World& w, End& a, End& b) {
+        const std::byte nothing[1] = {};
+        w.exchange(b, a, nothing);
     }
 };
+
+using verbs_end = fabric_end<verbs_fabric>;
+using verbs_world = fabric_world<verbs_fabric>;
 
 /// How something was refused; no code: it was not.
 struct refusal {
@@ -122,15 +74,6 @@ refusal refused(Function what) {
         return {why.code(), why.what()};
     }
     return {};
-}
-
-/// Posts until it is taken.
-inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
-                          std::span<const std::byte> payload = {}) {
-    recording_completion none;
-    w.until([&] {
-        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
-    });
 }
 
 /// Those of them that are not iWARP, which has no atomics.
