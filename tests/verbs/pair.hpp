@@ -20,24 +20,47 @@ namespace rdmacoro::test {
 struct verbs_way {
     std::string name;
     verbs_options options;
+    bool iwarp = false;
+    // Linux's devices in software.
+    bool rxe = false;
+    bool siw = false;
 };
 
-/// The devices that this machine has: those of the addresses in RXE_IP and SIW_IP, or the default one. Empty: none.
-inline std::vector<verbs_way> verbs_ways() {
+/// The way of `options`, and what its device is. Throws where there is none.
+inline verbs_way verbs_way_of(const verbs_options& options) {
+    scheduler on;
+    verbs_domain tried(on, options);
+    verbs_way made{tried.device_name(), options};
+    int count = 0;
+    const rdmacoro::detail::verbs::unique_device_list list(::ibv_get_device_list(&count));
+    for (int n = 0; n < count; ++n) {
+        ibv_device* const one = list.get()[n];
+        if (made.name != ::ibv_get_device_name(one)) continue;
+        const rdmacoro::detail::verbs::unique_context opened(::ibv_open_device(one));
+        ibv_device_attr attributes{};
+        if (opened == nullptr || ::ibv_query_device(opened.get(), &attributes) != 0) continue;
+        made.iwarp = one->transport_type == IBV_TRANSPORT_IWARP;
+        made.rxe = attributes.vendor_id == 0xffffff && attributes.vendor_part_id == 0;
+        made.siw = made.iwarp && attributes.vendor_id == 0x626d74;
+    }
+    return made;
+}
+
+/// The devices that this machine has: those of the addresses in RXE_IP (InfiniBand or RoCE) and SIW_IP (iWARP), or the default one.
+/// Empty: none. Other options are those of the environment.
+inline const std::vector<verbs_way>& verbs_ways() {
     static const std::vector<verbs_way> found = [] {
         std::vector<verbs_way> ways;
         for (const char* variable : {"RXE_IP", "SIW_IP"}) {
             const char* ip = std::getenv(variable);
             if (ip == nullptr) continue;
-            verbs_options o;
+            verbs_options o = verbs_options::from_environment();
             o.address = ip;
-            ways.push_back({variable, o});
+            ways.push_back(verbs_way_of(o));
         }
         if (!ways.empty()) return ways;
         try {
-            scheduler on;
-            verbs_domain tried(on);
-            ways.push_back({tried.device_name(), {}});
+            ways.push_back(verbs_way_of(verbs_options::from_environment()));
         } catch (const std::system_error&) {}
         return ways;
     }();
@@ -76,10 +99,19 @@ refusal refused(Function what) {
     return {};
 }
 
+inline verbs_options connecting_by(verbs_options o, verbs_connect how) {
+    o.connect_by = how;
+    return o;
+}
+
+inline task<verbs_connection> accepted_from(verbs_listener& listening) {
+    co_return co_await listening.accept();
+}
+
 /// Those of them that are not iWARP, which has no atomics.
 inline std::vector<verbs_way> verbs_ways_but_iwarp() {
     std::vector<verbs_way> ways = verbs_ways();
-    std::erase_if(ways, [](const verbs_way& one) { return one.name == "SIW_IP"; });
+    std::erase_if(ways, [](const verbs_way& one) { return one.iwarp; });
     return ways;
 }
 
