@@ -45,6 +45,8 @@ struct capabilities {
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
     bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
     bool ends_on_refusal = false;      ///< a get or put that is refused ends its link
+    bool byte_stream =
+        false;  ///< a window of its own bounds what was posted and is not received yet, in bytes
     /// Payload from which a get or put without staging is better than pieces; `never_by_rendezvous`: none.
     std::size_t rendezvous_bytes = 0;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
