@@ -167,6 +167,15 @@ concept one_sided_link =
         { link.expose(into, rights) } noexcept -> std::same_as<region>;
     };
 
+/// A link with `capabilities().revokes_at_once`, but for one access that the peer had begun: the end of a region of `expose` waits for
+/// nothing. Semantic requirements:
+///  1. `touches_closed_memory()`: whether the peer may be in the middle of such an access. No access begins once the region has ended.
+///  2. When it is over, the sink's `writable()` is called. When it takes too long, the link ends.
+template <class L>
+concept late_access_link = one_sided_link<L> && requires(L& link) {
+    { link.touches_closed_memory() } noexcept -> std::same_as<bool>;
+};
+
 /// A link that changes numbers in the peer's memory, each time undisturbed by others that do. Semantic requirements:
 ///  1. `fetch_add(there, value, was, c)` adds to the number at `there`; `compare_swap(there, expected, desired, was,
 ///     c)` sets it to `desired` if it is `expected`. Numbers have 8 bytes, aligned to 8, in the peer's byte order, in a
