@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -250,6 +251,30 @@ TEST_CASE("a client that hangs up at once, or says nothing, disturbs no other cl
             const stranger gone(listening.address());
             silent.push_back(std::make_unique<stranger>(listening.address()));
         }
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE(
+    "more silent clients than a listener has places for keep no client out for as long as they may stay") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        constexpr std::size_t places = 256;
+        auto listening = co_await listen<shm>(there, fresh_name());
+        std::vector<std::unique_ptr<stranger>> silent;
+        while (silent.size() < places + 44) {
+            silent.push_back(std::make_unique<stranger>(listening.address()));
+            co_await yield();
+        }
+        const time_point begin = scheduler::current()->now();
+        co_await still_serves(listening, here);
+        CHECK(scheduler::current()->now() - begin < there.options().handshake_limit / 2);
+        std::size_t dropped = 0;
+        for (const auto& each : silent) {
+            char nothing = 0;
+            if (::recv(each->socket(), &nothing, 1, MSG_DONTWAIT) == 0) ++dropped;
+        }
+        CHECK(dropped >= 45);  // one for each beyond the places, and one for the client
+        CHECK(dropped < silent.size());
         co_await still_serves(listening, here);
     });
 }
