@@ -266,7 +266,8 @@ struct traits {
     /// Whether a long message of the standard list fills a receive's memory in several turns, so that its peer's end can leave it
     /// half filled.
     bool fills_in_turns = true;
-    /// Whether `cuts_receives` and `fills_in_turns` depend on a device's timing: then the cases run, and either answer is right.
+    /// Whether `cuts_receives` and `fills_in_turns` depend on a device's timing: then what they state happens on some transport of the
+    /// program (`seldom`), and need not happen on each.
     bool timing_decides = false;
     /// `capabilities::put_before_send` of its links.
     bool puts_before_sends = false;

@@ -39,9 +39,10 @@ struct loopback_lane {
     std::size_t one_sided_room =
         unlimited;                      ///< gets and puts that may be under way; more are answered `retry`
     std::size_t exposures = unlimited;  ///< the writing end can expose so many more pieces of memory
-    std::size_t claims = 4;             ///< shared copies that the writing end may have open
-    bool helps = true;                  ///< the writing end copies its part of shared copies
-    std::uint64_t gets = 0;             ///< of the writing end, ever
+    bool touches = false;    ///< the writing end is in the middle of an access to memory, closed or not
+    std::size_t claims = 4;  ///< shared copies that the writing end may have open
+    bool helps = true;       ///< the writing end copies its part of shared copies
+    std::uint64_t gets = 0;  ///< of the writing end, ever
     std::uint64_t puts = 0;
     std::uint64_t copied_together = 0;  ///< bytes that the writing end copied as its part of shared copies
 
@@ -315,6 +316,11 @@ public:
         return rdmacoro::detail::try_register(mine, mine.regions(), memory, rights);
     }
 
+    [[nodiscard]] bool touches_closed_memory() noexcept {
+        if (!down_ && in().touches) wants_end_of_touch_ = true;
+        return !down_ && in().touches;
+    }
+
     [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept {
         auto& all = wire_->shared[side_];
         const auto is_free = [](const loopback_shared_copy& c) { return !c.open; };
@@ -377,6 +383,11 @@ public:
         if (!down_ && wants_room_ && out().packets.size() < out().room &&
             transfers_.size() < out().one_sided_room) {
             wants_room_ = false;
+            sink_.writable();
+            ++moved;
+        }
+        if (!down_ && wants_end_of_touch_ && !in().touches) {
+            wants_end_of_touch_ = false;
             sink_.writable();
             ++moved;
         }
@@ -544,6 +555,7 @@ private:
     bool delivering_ = false;
     bool kept_ = false;
     bool wants_room_ = false;
+    bool wants_end_of_touch_ = false;
     bool down_ = false;
 };
 
@@ -570,6 +582,7 @@ struct loopback {
 
 static_assert(transport<loopback>);
 static_assert(one_sided_link<loopback::link<rdmacoro::detail::sink_archetype>>);
+static_assert(late_access_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 static_assert(in_place_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 static_assert(shared_copy_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 

@@ -2,7 +2,10 @@
 
 #include <rdmacoro/protocol/staged_get.hpp>
 
+#include "support/seldom.hpp"
+
 #include <deque>
+#include <string>
 
 namespace rdmacoro::test {
 
@@ -298,6 +301,16 @@ bool is_cut(const traits& is, list_name list) {
     return is.moves == in_turns::all || (is.moves == in_turns::all_but_gets && !by_get);
 }
 
+/// Some stop has met a message of the list in the middle; where timing decides, and for gets that may be over at once, on one of this
+/// program's transports at least.
+void expect_cut(const traits& is, list_name list, const char* what, int cut) {
+    if (is_cut(is, list)) {
+        CHECK(cut > 0);
+    } else {
+        seldom(std::string(what) + ", list " + std::to_string(static_cast<int>(list)), is.name, cut > 0);
+    }
+}
+
 task<> sender_stops(two_domains& w, list_name list) {
     auto p = co_await w.connected_with(list);
     const std::size_t cancel_bytes = cancel_length(w.is());
@@ -353,7 +366,7 @@ task<> sender_stops(two_domains& w, list_name list) {
             co_await ending;
         }
         CAPTURE(receive, cut);
-        if (is_cut(w.is(), list)) CHECK(cut > 0);
+        expect_cut(w.is(), list, "a send was stopped in the middle of its message", cut);
     }
     co_await still_good(w, p);
 }
@@ -405,7 +418,7 @@ task<> receiver_stops(two_domains& w, list_name list) {
             }
         }
         CAPTURE(kind, cut);
-        if (is_cut(w.is(), list)) CHECK(cut > 0);
+        expect_cut(w.is(), list, "a receive was stopped in the middle of its message", cut);
     }
     co_await still_good(w, p);
 }

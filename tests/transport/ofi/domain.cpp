@@ -1,6 +1,12 @@
 #include <rdmacoro/transport/ofi/domain.hpp>
 
+#include <rdmacoro/transport/detail/poll_pace.hpp>
+
 #include "ofi/pair.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -17,4 +23,37 @@ TEST_CASE("a domain that may not park is polled") {
     ofi_options o = ofi_here("tcp");
     o.may_park = false;
     CHECK_FALSE(rounds_with_sleep<ofi_fabric>(o));
+}
+
+TEST_CASE("a domain whose links are idle asks the provider for completions once in some microseconds, and "
+          "not in each turn") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t before = w.server.counts().polls;
+    // What was under way just now may be polled for, and the time last seen may be a little old.
+    constexpr std::uint64_t first =
+        2 * (detail::poll_pace::polls_when_hot + detail::poll_pace::polls_after_post);
+    const auto most = [&] {
+        const auto passed = std::chrono::steady_clock::now() - begin;
+        return first + static_cast<std::uint64_t>(passed / detail::poll_pace::least_rest);
+    };
+    std::uint64_t turns = 0;
+    const auto limit = begin + std::chrono::seconds(20);
+    while ((turns < 4 * most() || turns < 100'000) && std::chrono::steady_clock::now() < limit) {
+        w.turns(100);
+        turns += 100;
+    }
+    const std::uint64_t polls = w.server.counts().polls - before;
+    CAPTURE(turns);
+    CHECK(turns >= 4 * most());  // else this shows nothing
+    CHECK(polls > 0);
+    CHECK(polls <= most());
+    // A message is found all the same.
+    REQUIRE(a.link->post_copied(header_of(7), {}) == post_result::done);
+    w.until([&] { return b.sink.count == 1; });
 }

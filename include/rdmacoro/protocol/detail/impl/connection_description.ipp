@@ -254,6 +254,10 @@ RDMACORO_COLD void rendezvous_receiver::describe(connection_description& into) n
                 into.receive(r, "canceled, the peer has not answered", next_actor::peer_poll, s.total,
                              s.position);
                 break;
+            case state::closing:
+                into.receive(r, "canceled, the peer is in the middle of a copy", next_actor::peer_poll,
+                             s.total);
+                break;
         }
     }
 }
