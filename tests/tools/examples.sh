@@ -233,6 +233,9 @@ if [ -x "$job" ]; then
         fail "dot_product: a wrong sum of three ranks, around the ring or by default"
     timeout 60 "$job" -n 3 "$examples/heat" "$work/three.pgm" 40 >"$work/out" || fail "heat with three ranks: exit status $?"
     cmp "$work/alone.pgm" "$work/three.pgm" || fail "heat: another picture with three ranks"
+    timeout 60 "$examples/heat" "$work/few.pgm" 3 >"$work/out" || fail "heat with three points: exit status $?"
+    timeout 60 "$job" -n 5 "$examples/heat" "$work/five.pgm" 3 >"$work/out" || fail "heat with more ranks than rows: exit status $?"
+    cmp "$work/few.pgm" "$work/five.pgm" || fail "heat: another picture with more ranks than rows"
     for ranks in 3 4; do
         timeout 60 "$job" -n $ranks "$examples/bine_tree" >"$work/out" || fail "bine_tree: exit status $?"
         grep -q "4 KiB to $ranks ranks: " "$work/out" || fail "bine_tree: $(cat "$work/out")"

@@ -322,7 +322,7 @@ public:
     /// A whole message for a receive.
     [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag,
                                              std::span<const std::byte> payload) noexcept {
-        if (r.is_lent() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
+        if (r.is_special() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
             fill_unusual(r, tag, payload);
             return;
         }

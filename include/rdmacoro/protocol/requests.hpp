@@ -114,6 +114,18 @@ private:
     alignas(16) std::byte here_[longest_here];
 };
 
+/// Takes the bytes of a message where they arrive, instead of having them copied into the receive's memory. It is asked for those that lie in
+/// memory of the link's; others, which a device or the kernel writes to the receive's memory, it finds there when the receive has
+/// ended.
+class arrival_consumer {
+public:
+    /// Bytes of the message from `at` on. All before them were taken, or are in the receive's memory.
+    virtual void take(std::size_t at, std::span<const std::byte> bytes) noexcept = 0;
+
+protected:
+    ~arrival_consumer() = default;
+};
+
 /// A receive, posted or being filled.
 class receive_request : public operation_base, public list_node<receive_request> {
 public:
@@ -138,7 +150,15 @@ public:
     }
     [[nodiscard]] error_facts facts() const noexcept;
     [[noreturn]] void throw_failure() const;
-    [[nodiscard]] bool is_lent() const noexcept { return loan_ != nullptr; }
+    /// Its bytes do not simply go to `into_`: it is lent, or consumes them.
+    [[nodiscard]] bool is_special() const noexcept { return special_ != nullptr; }
+    [[nodiscard]] bool is_lent() const noexcept { return special_ != nullptr && !consumes_; }
+    /// Of a lent receive: the place for the message.
+    [[nodiscard]] loan& lent() const noexcept { return *static_cast<loan*>(special_); }
+    /// Of a receive that consumes its bytes; else nullptr. It has `into_` all the same, as long as the message may be.
+    [[nodiscard]] arrival_consumer* consumer() const noexcept {
+        return consumes_ ? static_cast<arrival_consumer*>(special_) : nullptr;
+    }
 
     /// Where a receive is that the link matches, or fills from a message that was claimed.
     enum class stage : std::uint8_t { posted, filling, waiting, answering };
@@ -155,7 +175,8 @@ public:
         not_announced;        ///< the number its buffer was announced by; `watched`: it might have been
     bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
     bool discards_ = false;   ///< if it is canceled, its message is dropped when it comes
-    loan* loan_;  ///< of a lent receive: the place for the message; nullptr: it is received `into_` memory
+    bool consumes_ = false;   ///< `special_` is an `arrival_consumer`, and no `loan`
+    void* special_;           ///< nullptr: it is received `into_` memory
     connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
@@ -173,15 +194,21 @@ protected:
         : operation_base(owner),
           wanted_(wanted),
           source_(source),
-          loan_(place),
+          special_(place),
           into_(static_cast<Buffers&&>(into)) {}
     receive_request(receive_request&& other, loan* place) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
           source_(other.source_),
           discards_(other.discards_),
-          loan_(place),
+          special_(place),
           into_(other.into_) {}
+
+    /// Before it begins.
+    void consume_by(arrival_consumer& consumer) noexcept {
+        special_ = &consumer;
+        consumes_ = true;
+    }
 };
 
 /// A probe that waits.

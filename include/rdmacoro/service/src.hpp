@@ -11,6 +11,8 @@
 #include <rdmacoro/service/detail/impl/algorithms_by_host.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_from_one.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_reduce.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_reduce_scatter.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_scans.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_to_one.ipp>
 #include <rdmacoro/service/detail/impl/answer_in_place.ipp>
 #include <rdmacoro/service/detail/impl/calls_asked.ipp>
