@@ -608,7 +608,7 @@ task<> repeat(group& g, std::size_t& taken, F what) {
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("a collective of a size seen before allocates nothing", "", node_transports) {
-    if (!counts_allocations) return;
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
     run_nodes([]() -> task<> {
         ranks<TestType> all(4);
         co_await all.open();
