@@ -57,7 +57,9 @@ struct loopback_lane {
     std::vector<completion*> transmitted;  ///< to be told at the writer's next poll
     bool closed = false;                   ///< by the writing end
     bool broken = false;                   ///< posts fail, though the link is not down yet
-    std::uint64_t posted = 0;              ///< messages, ever
+    std::size_t posts_until_down =
+        unlimited;             ///< messages that are still taken; the post of the next one ends the link
+    std::uint64_t posted = 0;  ///< messages, ever
     std::uint64_t retries = 0;
 
     // Of the writing end, as an `in_place_link`.
@@ -438,7 +440,14 @@ private:
 
     post_result may_post(loopback_lane& lane) noexcept {
         if (down_ || lane.broken) return post_result::failed;
-        if (lane.packets.size() < lane.room) return post_result::done;
+        if (lane.packets.size() < lane.room) {
+            if (lane.posts_until_down == 0) {
+                close(make_error_code(errc::peer_lost));
+                return post_result::failed;
+            }
+            if (lane.posts_until_down != loopback_lane::unlimited) --lane.posts_until_down;
+            return post_result::done;
+        }
         ++lane.retries;
         wants_room_ = true;
         return post_result::retry;

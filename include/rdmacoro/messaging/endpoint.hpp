@@ -126,7 +126,7 @@ public:
     }
 
     /// The same; if it is canceled, also before it has begun, the message that it would have taken is dropped when it comes: nothing
-    /// of a late answer stays here, and what had been announced only is not fetched. Until then a record of 424 bytes has the
+    /// of a late answer stays here, and what had been announced only is not fetched. Until then a record of 432 bytes has the
     /// receive's place among the others: it goes with its message, with the link, and with this endpoint. Above
     /// `mailbox_options::canceled_receives` of them, it is canceled as others are.
     ///

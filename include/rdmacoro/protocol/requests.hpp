@@ -159,6 +159,7 @@ public:
     [[nodiscard]] arrival_consumer* consumer() const noexcept {
         return consumes_ ? static_cast<arrival_consumer*>(special_) : nullptr;
     }
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
 
     /// Where a receive is that the link matches, or fills from a message that was claimed.
     enum class stage : std::uint8_t { posted, filling, waiting, answering };
@@ -176,12 +177,13 @@ public:
     bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
     bool discards_ = false;   ///< if it is canceled, its message is dropped when it comes
     bool consumes_ = false;   ///< `special_` is an `arrival_consumer`, and no `loan`
+    std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
     void* special_;           ///< nullptr: it is received `into_` memory
     connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
-    std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
-    received got_;            ///< set when it has ended well, or is truncated
+    duration::rep since_;  ///< when its coroutine was suspended for it; set where it has a `waiter`
+    received got_;         ///< set when it has ended well, or is truncated
     status code_{};
     std::uint64_t info_;        ///< set when it has ended
     noted_peer noted_;          ///< set when it has failed
@@ -220,9 +222,11 @@ public:
     }
     [[nodiscard]] error_facts facts() const noexcept;
     [[noreturn]] void throw_failure() const;
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
 
     tag_match wanted_;
     peer_id source_;
+    duration::rep since_ = 0;  ///< as of a receive
     received got_{};
     status code_{};
 
@@ -294,7 +298,7 @@ struct kept_in : list_node<kept_by_arrival<Which>>, list_node<kept_by_tag<Which>
 
 /// A message, or the beginning of one, that came before its receive. Lies in a block of the message store; the payload
 /// follows it there.
-struct unexpected_message : kept_in<of_source>, kept_in<of_all> {
+struct alignas(16) unexpected_message : kept_in<of_source>, kept_in<of_all> {
     connection_base* from = nullptr;  ///< its credit goes back to this; nullptr when that no longer exists
     message_store* home = nullptr;
     peer_id source = 0;
@@ -303,6 +307,7 @@ struct unexpected_message : kept_in<of_source>, kept_in<of_all> {
     std::size_t bytes = 0;   ///< of the whole message
     std::size_t stored = 0;  ///< bytes of them that are stored here
     std::size_t block_bytes = 0;
+    std::uint64_t number = 0;  ///< its place in the order of arrival; the matcher's
     std::uint32_t stream = 0;  ///< the policy's number of a message that is still arriving or needs an answer
     std::uint8_t policy = 0;   ///< index in the protocol list
     bool complete = true;      ///< all bytes have arrived and no answer is due

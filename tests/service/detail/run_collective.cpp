@@ -18,7 +18,7 @@ static_assert(detail::type_number<int, std::plus<>>() != detail::type_number<int
 static_assert(detail::type_number<int, std::plus<>>() == detail::type_number<int, std::plus<>>());
 
 TEST_CASE("a rank that is short of memory gives the group up, instead of leaving the others to wait") {
-    if (!counts_allocations) return;
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
     run_nodes([]() -> task<> {
         ranks<sim> all(3);
         co_await all.open();

@@ -207,7 +207,7 @@ private:
     static constexpr unsigned links_budget = 64;
     static constexpr std::size_t most_due = 16;
     static constexpr unsigned looks_in_a_poll = 4;
-    static constexpr unsigned polls_between_clocks = 32;  // while they are short
+    static constexpr unsigned most_between_clocks = 32;  // polls, while they are short
     static constexpr std::size_t links_in_a_sweep = 16;
     static constexpr duration between_touch_looks = std::chrono::microseconds(100);
     static constexpr duration between_tidyings = std::chrono::seconds(1);
@@ -264,6 +264,7 @@ private:
     const std::atomic<std::uint64_t>* marks_ = &no_marks_;  // of the board, once there is one
     notice_reader notices_;
     unsigned polls_to_clock_ = 1;
+    unsigned polls_between_clocks_ = 1;
     std::uint32_t last_serial_ = 0;
 
     scheduler& owner_;

@@ -312,9 +312,14 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
     constexpr std::uint64_t between_looks = 1u << 19;
     constexpr std::uint64_t between_coolings = 1u << 21;
     const std::uint64_t now = ticks_now();
-    // Reading the clock costs as much as polling a few links. A turn may take as long as its coroutines like: when the last
-    // ones were long it is read in each.
-    polls_to_clock_ = now - clock_read_ > long_poll ? 1 : polls_between_clocks;
+    // Reading the clock costs as much as polling a few links. A turn may take as long as its coroutines like: when one of the last
+    // was long it is read in each, and then ever less often, as a short one may come between two that are long.
+    if (now - clock_read_ > long_poll) {
+        polls_between_clocks_ = 1;
+    } else if (polls_between_clocks_ < most_between_clocks) {
+        polls_between_clocks_ *= 2;
+    }
+    polls_to_clock_ = polls_between_clocks_;
     clock_read_ = now;
     bool any = false;
     if (copies_.used_up()) renew_copies();
