@@ -428,9 +428,9 @@ task<> receiver_stops(two_domains& w, list_name list) {
 int cancel_rounds(const traits& is) { return is.slowness == 1 ? 150 : 15; }
 constexpr std::size_t cancel_race_bytes = (std::size_t{2} << 20) + 1;
 
-/// Which end stops its operation in a round, and after how many turns.
-bool sender_gives_up(int round) { return round % 3 != 0; }
-bool receiver_gives_up(int round) { return round % 3 != 1; }
+/// Which end stops its operation in a round, and after how many turns; in each tenth one, neither.
+bool sender_gives_up(int round) { return round % 10 != 9 && round % 3 != 0; }
+bool receiver_gives_up(int round) { return round % 10 != 9 && round % 3 != 1; }
 /// Whether the sender waits until the receive is posted.
 bool waits_for_receive(int round) { return round % 4 >= 2; }
 int patience(int round, int other) { return (round * 37 + other) % (round % 2 == 0 ? 30 : 400); }

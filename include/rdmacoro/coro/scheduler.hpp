@@ -411,7 +411,7 @@ private:
     /// fewer where that took longer than the slice before; then after 8, 16 and each 32, sooner where the last ones were slow.
     static constexpr std::int32_t most_at_once_before_look = 4;
     static constexpr std::int32_t most_at_once_between_looks = 32;
-    static constexpr std::int32_t most_renewals = 18;
+    static constexpr std::int32_t most_renewals = 17;
     static constexpr duration slow = slice / 4;
     /// Of turns without anything to resume.
     static constexpr std::uint32_t most_turns_to_look = 15;

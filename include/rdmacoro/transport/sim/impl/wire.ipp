@@ -103,6 +103,7 @@ RDMACORO_DECL void wire::drop() noexcept {
             recycle(*p);
         }
         l.arriving = nullptr;
+        l.held = false;  // it holds messages, not the end
         l.cut = true;
         hang_up(l);
     }
