@@ -23,6 +23,7 @@ class calls_base;
 class call_failure;
 class stream_writer_base;
 class stream_reader_base;
+struct method_facts;
 }  // namespace detail
 
 /// A call that a handler serves: first argument of every handler. Lives until the handler has ended, on its scheduler's thread.
@@ -75,6 +76,7 @@ private:
     std::uint64_t number_;
     std::size_t bytes_;
     time_point due_;
+    const detail::method_facts* method_ = nullptr;  // once its handler was found
     local_stop_source stop_;
     semaphore credits_{detail::stream_window, false};
     bool written_over_ = false;  // the end of the stream that the caller writes was read

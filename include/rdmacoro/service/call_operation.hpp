@@ -5,13 +5,14 @@
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 
-#include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 namespace rdmacoro {
 
-/// The operation of `calls::call`, `call_into`, `cast` and `open`. Described at `calls::call`.
+/// The operation of `calls::call`, `call_into`, `cast` and `open`. Described at `calls::call`. `Make` is given the time until which the call may
+/// take, by the scheduler's clock; its zero: no limit.
 template <class R, class Make>
 class [[nodiscard]] call_operation {
 public:
@@ -22,19 +23,19 @@ public:
         : make_(std::move(other.make_)), limit_(other.limit_) {}  // only before it is awaited
 
     /// For `timeout`: the peer is told that the call has so much time.
-    void set_limit(duration limit) noexcept { limit_ = detail::time_to_send(limit); }
+    void set_limit(duration limit) noexcept { limit_ = limit; }
 
     void bind(const environment& env) noexcept { env_ = env; }
     /// Makes the call; only once.
     auto operator co_await() && {
-        run_ = make_(limit_);
+        run_ = make_(limit_ ? detail::deadline_after(env_.owner->now(), *limit_) : time_point());
         run_.bind(env_);
         return std::move(run_).operator co_await();
     }
 
 private:
     Make make_;
-    std::uint32_t limit_ = 0;
+    std::optional<duration> limit_{};
     environment env_{};
     task<R> run_;
 };

@@ -40,11 +40,12 @@ class calls final : private detail::calls_base {
 public:
     /// Over an open endpoint, which is borrowed.
     explicit calls(endpoint<T, P>& over) : calls_base(over.owner()), over_(over) {
-        loops_.on_error([](const std::exception_ptr&) {});  // the link has ended, as all operations say
-        notes_.on_error([](const std::exception_ptr&) {});
+        // The link has ended, as all operations say; or there is no memory, and callers would wait for ever.
+        loops_.on_error([this](const std::exception_ptr&) { over_.abort(); });
+        notes_.on_error([this](const std::exception_ptr&) { over_.abort(); });
         notes_.spawn([this] { return serve_notes(); });
-        loops_.spawn([this] { return serve_first(); });
-        loops_.spawn([this] { return serve_unserved(); });
+        loops_.spawn([this] { return serve_unserved(detail::first_requests); });
+        loops_.spawn([this] { return serve_unserved(detail::later_requests); });
     }
     /// The same, and serves.
     calls(endpoint<T, P>& over, service& offered) : calls(over) { serve(offered); }
@@ -72,10 +73,11 @@ public:
         requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call(const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
+        detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable { return run_call<M, arguments>(*this, kept, time); };
+                        time_point until) mutable { return run_call<M, arguments>(*this, kept, until); };
         return call_operation<R, decltype(make)>(std::move(make));
     }
 
@@ -97,8 +99,8 @@ public:
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         auto make = [this, place, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable {
-            return run_call_into<M, arguments>(*this, place, kept, time);
+                        time_point until) mutable {
+            return run_call_into<M, arguments>(*this, place, kept, until);
         };
         return call_operation<std::size_t, decltype(make)>(std::move(make));
     }
@@ -118,7 +120,7 @@ public:
         using M = method<Name, one_way(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable { return run_cast<M, arguments>(*this, kept, time); };
+                        time_point until) mutable { return run_cast<M, arguments>(*this, kept, until); };
         return call_operation<void, decltype(make)>(std::move(make));
     }
 
@@ -138,7 +140,7 @@ public:
         using M = method<Name, stream<E>(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable { return run_open<M, E, arguments>(*this, kept, time); };
+                        time_point until) mutable { return run_open<M, E, arguments>(*this, kept, until); };
         return call_operation<stream_reader<E>, decltype(make)>(std::move(make));
     }
 
@@ -159,7 +161,7 @@ public:
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<typename M::parameters, Args...>;
         auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable { return run_write<M, arguments>(*this, kept, time); };
+                        time_point until) mutable { return run_write<M, arguments>(*this, kept, until); };
         return call_operation<call_writer<typename M::written_type, R>, decltype(make)>(std::move(make));
     }
 
@@ -194,22 +196,21 @@ private:
 
     /// Sends the request of a call.
     template <class M, class Arguments>
-    static task<> send_request(calls& self, tag_type tag, typename Arguments::type& kept,
-                               std::uint32_t time) {
+    static task<> send_request(calls& self, tag_type tag, typename Arguments::type& kept, time_point until) {
         if constexpr (Arguments::fixed) {
-            const auto request = fixed_request<M, Arguments>(kept, time);
+            const auto request = fixed_request<M, Arguments>(kept, until);
             co_await self.over_.send(std::span<const std::byte>(request), tag);
         } else {
             encoder_loan request(self);
-            request->write(head{M::number, M::signature, time});
+            request->write(head{M::number, M::signature, detail::time_to_send(until)});
             std::apply([&](const auto&... each) { (request->write(each), ...); }, kept);
             co_await self.over_.send(const_buffers(request->pieces()), tag);
         }
     }
     /// A request with arguments that travel as their bytes.
     template <class M, class Arguments>
-    static auto fixed_request(const typename Arguments::type& kept, std::uint32_t time) noexcept {
-        const head first{M::number, M::signature, time};
+    static auto fixed_request(const typename Arguments::type& kept, time_point until) noexcept {
+        const head first{M::number, M::signature, detail::time_to_send(until)};
         std::array<std::byte, sizeof first + Arguments::bytes> request;
         std::byte* to = request.data();
         std::memcpy(to, &first, sizeof first);
@@ -228,18 +229,16 @@ private:
     /// Waits for an answer of fixed length, or an error.
     template <class M, class Arguments>
     static task<typename M::result_type> run_call(calls& self, typename Arguments::type& kept,
-                                                  std::uint32_t time) {
+                                                  time_point until) {
         using R = typename M::result_type;
         const pending counted(self);
-        if (!self.is_known(M::service)) co_await self.until_asked(M::service);
-        const asking unless_known(self, M::service);
         const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
         result<> sent;
         if constexpr (Arguments::fixed) {  // without a frame of its own
-            const auto request = fixed_request<M, Arguments>(kept, time);
+            const auto request = fixed_request<M, Arguments>(kept, until);
             sent = co_await as_result(self.over_.send(std::span<const std::byte>(request), asked));
         } else {
-            sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
+            sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
         }
         if (!sent) co_await not_sent<M>(self, asked, sent);
         const tag_type answered = detail::call_tag(kind::answer, asked);
@@ -275,12 +274,10 @@ private:
 
     template <class M, class Arguments, class E>
     static task<std::size_t> run_call_into(calls& self, std::span<E> place, typename Arguments::type& kept,
-                                           std::uint32_t time) {
+                                           time_point until) {
         const pending counted(self);
-        if (!self.is_known(M::service)) co_await self.until_asked(M::service);
-        const asking unless_known(self, M::service);
         const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
         if (!sent) co_await not_sent<M>(self, asked, sent);
         const std::span<std::byte> bytes = std::as_writable_bytes(place);
         detail::answer_in_place room(bytes);
@@ -293,19 +290,19 @@ private:
     }
 
     template <class M, class Arguments>
-    static task<> run_cast(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+    static task<> run_cast(calls& self, typename Arguments::type& kept, time_point until) {
         const pending counted(self);
         self.check_refused(M::facts);
         const tag_type asked = self.request_tag(kind::one_way, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
         if (!sent) detail::throw_call_failure(M::facts, sent.error(), sent.facts());
     }
 
     template <class M, class E, class Arguments>
-    static task<stream_reader<E>> run_open(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+    static task<stream_reader<E>> run_open(calls& self, typename Arguments::type& kept, time_point until) {
         const pending counted(self);
         const tag_type asked = self.request_tag(kind::open, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, time));
+        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
         if (!sent) {
             if (sent.error() == errc::canceled) self.leave_stream(asked, true);
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());
@@ -316,7 +313,7 @@ private:
     /// The request of a call that comes with a stream of its caller.
     template <class M, class Arguments>
     static task<call_writer<typename M::written_type, typename M::result_type>>
-    run_write(calls& self, typename Arguments::type& kept, std::uint32_t time) {
+    run_write(calls& self, typename Arguments::type& kept, time_point until) {
         using R = typename M::result_type;
         calls_base& base = self;
         auto written = std::make_unique<detail::upstream>(
@@ -324,7 +321,7 @@ private:
         const tag_type asked = self.request_tag(detail::is_stream<R> ? kind::open : kind::request,
                                                 written->number(), M::service);
         const auto sent = co_await as_result(
-            without_stop(send_request<M, Arguments>(self, asked, kept, time), std::chrono::seconds(1)));
+            without_stop(send_request<M, Arguments>(self, asked, kept, until), std::chrono::seconds(1)));
         if (!sent) {
             written->not_asked(sent.error() == errc::canceled);
             detail::throw_call_failure(M::facts, sent.error(), sent.facts());
@@ -361,7 +358,7 @@ private:
             detail::throw_answer(M::facts, answer);
     }
 
-    /// Receives the requests to a service of which the peer knows, as its limits allow.
+    /// Receives the requests to a service as its limits allow: where they are reached, the next one waits here, and the others at their callers.
     task<> serve_requests(service& of) {
         // Now and then what was answered may leave: a peer that waits for all of its calls goes on while the rest is served.
         constexpr unsigned most_at_once = 32;
@@ -373,31 +370,16 @@ private:
                 if (request.error() == errc::truncated) co_await refuse_long(request.facts());
                 continue;
             }
+            if ((request->tag() & detail::first_call_bit) != 0) tell_known(of_number(of));
             const std::size_t bytes = request->size();
             const time_point until = due(*request);
             if (try_admit(of, bytes)) {
-                begin_handler(serve_one(*this, *this, &of, *std::move(request), until, true, nullptr));
+                begin_handler(serve_one(*this, *this, of, *std::move(request), until, true, nullptr));
             } else {
                 event admitted;
-                begin_handler(serve_one(*this, *this, &of, *std::move(request), until, false, &admitted));
+                begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, &admitted));
                 co_await without_stop(admitted.wait());
             }
-        }
-    }
-    /// Receives the first requests to any service. Those that have to wait for their service do not hold others up, up to a number.
-    task<> serve_first() {
-        for (;;) {
-            auto request = co_await as_result(receive_request(detail::first_requests));
-            if (!request) {
-                if (ends_link(request.error())) co_return;
-                if (request.error() == errc::truncated) co_await refuse_long(request.facts());
-                continue;
-            }
-            service* const of = find_service(*request);
-            if (of != nullptr) co_await tell_known(of_number(*of));
-            const time_point until = due(*request);
-            co_await first_ones_.acquire();
-            begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, nullptr));
         }
     }
     [[nodiscard]] auto receive_request(tag_match wanted) noexcept { return over_.recv_lent(wanted); }
@@ -409,7 +391,7 @@ private:
     }
     /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
     /// and sets `then` when it waits no longer.
-    static detail::child serve_one(detail::child_owner&, calls& self, service* of, message request,
+    static detail::child serve_one(detail::child_owner&, calls& self, service& of, message request,
                                    time_point until, bool admitted, event* then) {
         const std::uint64_t number = detail::call_number(request.tag());
         const std::size_t bytes = request.size();
@@ -417,28 +399,27 @@ private:
         call_context context(self, number, bytes, until);
         const running_call cancelable(self, context);
         if (!admitted) {
-            const waiting counted(self, then);
-            if (of != nullptr) {
-                const auto let_in = co_await as_result(with_stop(admit(*of, bytes), token(context)));
-                admitted = let_in.has_value();
-                if (!admitted) failed.set(call_errc::stopped);
-            }
+            const waiting until_let_in(*then);
+            const auto let_in = co_await as_result(with_stop(admit(of, bytes), token(context)));
+            admitted = let_in.has_value();
+            if (!admitted) failed.set(call_errc::stopped);
         }
-        const admission held(admitted ? of : nullptr, bytes);
+        const admission held(admitted ? &of : nullptr, bytes);
         encoder_loan to(self);
         to->write(detail::answer_head{});
         detail::answer out{*to};
-        const early said = self.was_canceled(number);
-        if (said == early::answered) co_return;
-        const bool canceled = failed || said == early::canceled;
+        const fate said = self.was_canceled(number);
+        if (said == fate::answered) co_return;
+        const bool canceled = failed || said == fate::canceled;
         detail::handler_base* const handler = self.find_handler(of, request, failed);
         if (canceled) {
             failed.set(call_errc::stopped);
         } else if (until != time_point{} && context.remaining() == duration::zero()) {
             failed.set(call_errc::expired);
         } else if (handler != nullptr) {
+            serves(context, *handler);
             try {
-                auto running = with_stop(handler->run(context, arguments(*of, request), out), token(context));
+                auto running = with_stop(handler->run(context, arguments(of, request), out), token(context));
                 if (until == time_point{}) {
                     co_await std::move(running);
                 } else {
@@ -450,14 +431,23 @@ private:
         }
         const kind asked = detail::kind_of_call(request.tag());
         self.end_reading(context);
+        if (!failed) {
+            try {
+                if (asked == kind::open) {
+                    const detail::answer_head end{static_cast<std::uint32_t>(detail::outcome_kind::end), 0};
+                    co_await self.over_.send(std::as_bytes(std::span(&end, 1)),
+                                             detail::call_tag(kind::item, number));
+                } else if (asked == kind::request) {
+                    co_await self.over_.send(const_buffers(to->pieces()),
+                                             detail::call_tag(kind::answer, number));
+                }
+            } catch (...) {
+                answer_not_sent(failed);
+            }
+        }
         if (failed) {
             if (asked == kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
             co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
-        } else if (asked == kind::open) {
-            const detail::answer_head end{static_cast<std::uint32_t>(detail::outcome_kind::end), 0};
-            co_await self.over_.send(std::as_bytes(std::span(&end, 1)), detail::call_tag(kind::item, number));
-        } else if (asked == kind::request) {
-            co_await self.over_.send(const_buffers(to->pieces()), detail::call_tag(kind::answer, number));
         }
     }
     struct admission {
@@ -471,18 +461,11 @@ private:
         std::size_t bytes;
     };
     struct waiting {
-        waiting(calls& in, event* set_then) noexcept : of(in), then(set_then) {}
+        explicit waiting(event& set_then) noexcept : then(set_then) {}
         waiting(const waiting&) = delete;
         waiting& operator=(const waiting&) = delete;
-        ~waiting() {
-            if (then != nullptr) {
-                then->set();
-            } else {
-                of.first_ones_.release();
-            }
-        }
-        calls& of;
-        event* then;  // nullptr: it is a first request
+        ~waiting() { then.set(); }
+        event& then;
     };
 
     // What the parts that do not depend on the transport need of it.
@@ -493,15 +476,20 @@ private:
     }
     std::size_t discard(tag_match wanted) override { return over_.discard(wanted); }
     task<> arrival(tag_match wanted) override { static_cast<void>(co_await over_.probe(wanted)); }
-    void find_unserved(std::vector<tag_type>& into) override {
+    void find_unserved(std::vector<tag_type>& into, tag_match among) override {
         into.reserve(256);
         auto& link = over_.connection();
         link.mailbox().matching().each_stored(link.source(), [&](detail::unexpected_message& m) noexcept {
-            if (into.size() != into.capacity() && detail::later_requests.accepts(m.tag) &&
+            if (into.size() != into.capacity() && among.accepts(m.tag) &&
                 !this->offers(detail::service_of(m.tag)))
                 into.push_back(m.tag);
         });
     }
+    bool is_stored(tag_match wanted) override {
+        auto& link = over_.connection();
+        return link.mailbox().matching().find(link.source(), wanted) != nullptr;
+    }
+    void abort_link() noexcept override { over_.abort(); }
     [[nodiscard]] std::string peer_name() const override { return over_.peer_name(); }
     task<> get(const remote_region& there, std::span<std::byte> into) override {
         if constexpr (requires { over_.rdma_get(there, into); }) {
@@ -521,7 +509,6 @@ private:
     }
 
     endpoint<T, P>& over_;
-    semaphore first_ones_{64, false};  // first requests that wait for their services' limits
 };
 
 }  // namespace rdmacoro

@@ -44,6 +44,7 @@
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
 #include <rdmacoro/service/impl/job.ipp>
+#include <rdmacoro/service/impl/node_call_operation.ipp>
 #include <rdmacoro/service/impl/node_card.ipp>
 #include <rdmacoro/service/impl/node_discovery.ipp>
 #include <rdmacoro/service/impl/node_watch.ipp>

@@ -6,6 +6,7 @@
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/service/call_error.hpp>
+#include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/service.hpp>
 
@@ -71,8 +72,12 @@ public:
     virtual std::size_t discard(tag_match wanted) = 0;
     /// Completes when such a message is there that no receive has taken.
     virtual task<> arrival(tag_match wanted) = 0;
-    /// Adds the tags of messages that no receive has taken: `later_requests` to services that are not offered here. Some of them.
-    virtual void find_unserved(std::vector<tag_type>& into) = 0;
+    /// Adds the tags of messages that no receive has taken: requests that `among` accepts, to services that are not offered here. Some of them.
+    virtual void find_unserved(std::vector<tag_type>& into, tag_match among) = 0;
+    /// Whether such a message is there that no receive has taken.
+    [[nodiscard]] virtual bool is_stored(tag_match wanted) = 0;
+    /// Ends the link now.
+    virtual void abort_link() noexcept = 0;
     [[nodiscard]] virtual std::string peer_name() const = 0;
 
     /// The caller waits no longer: tells the peer. Never waits itself. What is canceled in one turn goes together.
@@ -115,12 +120,13 @@ public:
     struct part_of_current {
         calls_base& of;
         bool stops;
+        local_stop_token former{};  // what it was a part of
 
         void bind(const environment& env) noexcept {
             if (stops) {
                 of.stop_.follow(env.stop);
             } else {
-                static_cast<void>(of.stop_.belong_to(env.stop));
+                former = of.stop_.belong_to(env.stop);
             }
         }
         static bool await_ready() noexcept { return true; }
@@ -129,17 +135,20 @@ public:
     };
     /// Undoes `part_of_current` that does not stop, at its end.
     struct apart_again {
-        explicit apart_again(local_stop_source& of) noexcept : source(of) {}
+        apart_again(local_stop_source& of, local_stop_token before) noexcept : source(of), former(before) {}
         apart_again(const apart_again&) = delete;
         apart_again& operator=(const apart_again&) = delete;
-        ~apart_again() { static_cast<void>(source.belong_to({})); }
+        ~apart_again() { static_cast<void>(source.belong_to(former)); }
         local_stop_source& source;
+        local_stop_token former;
     };
     /// Whether all handlers were asked to stop.
     [[nodiscard]] bool stopping() const noexcept { return stop_.stop_requested(); }
     /// Asks all handlers to stop, also later ones.
     void stop_handlers() noexcept { stop_.request_stop(); }
     [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
+    /// The methods of the handlers that run, for texts.
+    [[nodiscard]] std::string running_methods();
 
     /// Lends an encoder; it keeps its memory between its uses.
     class encoder_loan {
@@ -182,26 +191,6 @@ protected:
     [[nodiscard]] bool is_known(std::uint16_t service) noexcept {
         return service == known_ || knows(service);
     }
-    /// Waits until no other call is the first of its service: the peer takes few of these at a time.
-    [[nodiscard]] task<> until_asked(std::uint16_t service);
-    /// A call to a service that is not known yet, while it lives.
-    class asking {
-    public:
-        asking(calls_base& of, std::uint16_t service)
-            : of_(of), first_(!of.is_known(service)), service_(service) {
-            if (first_) of.asking_.push_back(service);
-        }
-        asking(const asking&) = delete;
-        asking& operator=(const asking&) = delete;
-        ~asking() {
-            if (first_) of_.has_asked(service_);
-        }
-
-    private:
-        calls_base& of_;
-        bool first_;
-        std::uint16_t service_;
-    };
     /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
     void check_refused(const method_facts& of);
 
@@ -211,10 +200,8 @@ protected:
     /// Whether a service of that number is offered here.
     [[nodiscard]] bool offers(std::uint16_t service) const noexcept;
     /// Finds the handler of a request; nullptr: `failed` says why.
-    [[nodiscard]] handler_base* find_handler(service* of, const message& request,
+    [[nodiscard]] handler_base* find_handler(const service& of, const message& request,
                                              call_failure& failed) noexcept;
-    /// The service that a first request is for; nullptr: none.
-    [[nodiscard]] service* find_service(const message& request) const noexcept;
     [[nodiscard]] static decoder arguments(const service& of, const message& request) noexcept;
 
     // The limits of a service, for `calls`.
@@ -243,21 +230,20 @@ protected:
 
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
-    enum class early : std::uint8_t {
-        none,
-        canceled,  ///< before it was received
-        answered,  ///< and its cancellation was answered
-    };
-    /// What the peer has said of a request before it was received; forgets it.
-    [[nodiscard]] early was_canceled(std::uint64_t number) noexcept;
+    using fate = call_history::fate;
+    /// What the peer has said of a request before it was received.
+    [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }
     [[nodiscard]] static std::uint16_t of_number(const service& which) noexcept { return which.number_; }
-    /// A service that the peer's first request has found: tells it so.
-    [[nodiscard]] task<> tell_known(std::uint16_t service);
+    /// A service that the peer's first request has found: tells it so, in the background.
+    void tell_known(std::uint16_t service);
     [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
     /// A request was not received, as it is too long: says so to its caller.
     [[nodiscard]] task<> refuse_long(const error_facts& of);
-    /// Answers the requests to services that the caller takes to be known, and that are not offered here, until the link ends.
-    [[nodiscard]] task<> serve_unserved();
+    /// Answers the requests, of those that `among` accepts, to services that are not offered here, until the link ends.
+    [[nodiscard]] task<> serve_unserved(tag_match among);
+    /// Called when sending the answer has thrown: what is answered instead. Throws again where the link, or this side, has ended.
+    static void answer_not_sent(call_failure& failed);
+    static void serves(call_context& with, const handler_base& by) noexcept { with.method_ = &by.facts; }
 
     void begin_handler(child made) noexcept {
         if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
@@ -285,11 +271,9 @@ private:
     [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
     [[nodiscard]] bool knows(std::uint16_t service) noexcept;
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
-    void has_asked(std::uint16_t service) noexcept;
     [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
-    void remember_early(std::uint64_t canceled);
     /// The request was answered, or needs no answer.
-    void has_ended(std::uint64_t number) noexcept { ended_calls_[next_ended_++ % most_ended] = number; }
+    void has_ended(std::uint64_t number) noexcept { history_.set(number, fate::ended); }
     void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
     struct telling_canceled {
         explicit telling_canceled(calls_base& by) noexcept : of(by) {}
@@ -302,7 +286,7 @@ private:
         calls_base& of;
     };
     [[nodiscard]] static child send_canceled(child_owner&, calls_base& self);
-    [[nodiscard]] static child tell_offered(child_owner&, calls_base& self, std::uint16_t service);
+    [[nodiscard]] static child send_known(child_owner&, calls_base& self, std::uint16_t service);
     [[nodiscard]] static child drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                            bool perhaps);
     [[nodiscard]] static child send_end(child_owner&, calls_base& self, std::uint64_t number,
@@ -314,10 +298,6 @@ private:
     void tell_writer(std::uint64_t number, const note_head& note) noexcept;
     void end_writers(const std::error_code& why) noexcept;
 
-    static constexpr std::size_t most_early = 16;
-    static constexpr std::uint64_t answered_bit = std::uint64_t{1} << 63;
-    // A call that has ended is known for so many more: its cancellation, which was under way, is not answered again.
-    static constexpr std::size_t most_ended = 128;
     static constexpr std::size_t most_canceled = 512;  // notes in a message
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
@@ -330,15 +310,12 @@ private:
     std::uint64_t last_number_;
     std::uint32_t known_ = 0x10000;  // the service that the last call was to, where it is known
     std::vector<std::uint16_t> known_services_;
-    std::vector<std::uint16_t> asking_;
-    event asked_;
     std::vector<note_head> refused_;
+    std::vector<std::uint16_t> telling_known_;
     std::vector<std::uint16_t> refused_here_;  // services of one-way calls that were refused
     std::vector<note_head> canceled_;          // that the peer was not told of yet
     bool telling_canceled_ = false;
-    std::vector<std::uint64_t> early_;  // canceled before they were received; with `answered_bit`
-    std::uint64_t ended_calls_[most_ended] = {};
-    std::size_t next_ended_ = 0;
+    call_history history_;
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <ranges>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -188,6 +189,41 @@ constexpr bool must_have_encoding() noexcept {
                                      "up to 16 of these have one; for others "
                                      "specialize rdmacoro::codec");
     return has_encoding<T>();
+}
+
+/// Whether a value of `T` is read as a view of the message that it came in: `std::string_view`, `std::span<const std::byte>`, and what has
+/// one as a part.
+template <class T, class... Above>
+constexpr bool has_views() noexcept {
+    constexpr encoding_kind kind = kind_of<T>();
+    if constexpr (std::is_same_v<T, std::string_view> || std::is_same_v<T, std::span<const std::byte>>) {
+        return true;
+    } else if constexpr ((... || std::is_same_v<T, Above>)) {
+        return false;
+    } else if constexpr (kind == encoding_kind::optional || kind == encoding_kind::array) {
+        return has_views<typename T::value_type, T, Above...>();
+    } else if constexpr (kind == encoding_kind::range) {
+        return has_views<element_of<T>, T, Above...>();
+    } else if constexpr (kind == encoding_kind::tuple || kind == encoding_kind::aggregate ||
+                         kind == encoding_kind::variant) {
+        bool any = false;
+        for_each_part<T>(
+            [&](auto part) { any = has_views<typename decltype(part)::type, T, Above...>() || any; });
+        return any;
+    } else {
+        return false;
+    }
+}
+/// For what is given out when its message is gone.
+template <class T>
+constexpr void must_not_have_views() noexcept {
+    if constexpr (!std::is_void_v<T>) {
+        static_assert(
+            !has_views<T>(),
+            "this result or item is, or has, a std::string_view or std::span<const std::byte>, and the "
+            "message that it would refer to is gone when the caller gets it: use "
+            "std::string or std::vector<std::byte>");
+    }
 }
 
 /// Whether the object's bytes are its encoding: any of them are a value, and no contents of padding travel.
