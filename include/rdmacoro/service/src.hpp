@@ -15,7 +15,9 @@
 #include <rdmacoro/service/detail/impl/answer_in_place.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/gate_core.ipp>
+#include <rdmacoro/service/detail/impl/gate_entry.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
+#include <rdmacoro/service/detail/impl/gate_put.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
 #include <rdmacoro/service/detail/impl/helper_call.ipp>
