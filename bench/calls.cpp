@@ -1,7 +1,8 @@
 // calls: what a call costs beside the two messages that it is made of.
 //
 // A child process on another CPU answers. In turns: round trips of 8-byte messages, matched by tag, and calls with an argument and a
-// result of 8 bytes; then 64 of each under way at a time, the messages with a tag for each exchange.
+// result of 8 bytes, of a handler that is a function and of one that is a coroutine; then 64 of each under way at a time, the messages
+// with a tag for each exchange.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
@@ -35,6 +36,7 @@ using steady = std::chrono::steady_clock;
 
 struct plus {
     static constexpr rc::method<"plus.one", std::uint64_t(std::uint64_t)> one{};
+    static constexpr rc::method<"plus.by_task", std::uint64_t(std::uint64_t)> by_task{};
 };
 
 constexpr std::size_t window = 64;
@@ -49,7 +51,8 @@ rc::task<> answer(std::string url) {
     auto listening = co_await rc::listen<T>(url);
     auto peer = co_await listening.accept();
     rc::service adding;
-    adding.on(plus::one,
+    adding.on(plus::one, [](rc::call_context&, std::uint64_t n) { return n + 1; });
+    adding.on(plus::by_task,
               [](rc::call_context&, std::uint64_t n) -> rc::task<std::uint64_t> { co_return n + 1; });
     {
         rc::calls<T> served(peer, adding);
@@ -80,17 +83,29 @@ rc::task<> answer(std::string url) {
     }
 }
 
-/// Nanoseconds for each of `rounds` exchanges in a row, as the median of batches.
-template <class Exchange>
-rc::task<std::vector<double>> one_at_a_time(std::size_t rounds, Exchange exchange) {
-    std::vector<double> all;
-    all.reserve(rounds);
-    for (std::size_t n = 0; n < rounds; ++n) {
-        const auto before = steady::now();
-        co_await exchange(n);
-        all.push_back(seconds(steady::now() - before).count() * 1e9);
+/// Exchanges with one tag, as long as there are some left; the nanoseconds of each, if those are wanted.
+template <class Peer>
+rc::task<> exchange(Peer& peer, rc::tag_type tag, std::size_t& left, std::vector<double>* times) {
+    while (left != 0) {
+        std::uint64_t number = left--;
+        const std::uint64_t expected = number + 1;
+        const auto before = times != nullptr ? steady::now() : steady::time_point();
+        co_await peer.send(rc::bytes_of(number), tag);
+        co_await peer.recv(rc::bytes_of(number), tag);
+        if (times != nullptr) times->push_back(seconds(steady::now() - before).count() * 1e9);
+        if (number != expected) throw run_error("a wrong answer");
     }
-    co_return all;
+}
+/// The same by calls.
+template <class Calls, class Method>
+rc::task<> call(Calls& over, const Method& what, std::size_t& left, std::vector<double>* times) {
+    while (left != 0) {
+        const std::uint64_t number = left--;
+        const auto before = times != nullptr ? steady::now() : steady::time_point();
+        const std::uint64_t got = co_await over.call(what, number);
+        if (times != nullptr) times->push_back(seconds(steady::now() - before).count() * 1e9);
+        if (got != number + 1) throw run_error("a wrong answer");
+    }
 }
 
 double at(std::vector<double> sorted, double part) {
@@ -106,24 +121,22 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
         rc::calls<T> calling(peer);
         std::vector<double> messages;
         std::vector<double> calls;
-        const auto by_message = [&](std::size_t n) -> rc::task<> {
-            std::uint64_t number = n;
-            co_await peer.send(rc::bytes_of(number), ask_tag);
-            co_await peer.recv(rc::bytes_of(number), ask_tag);
+        std::vector<double> tasks;
+        const auto one_of_each = [&](std::size_t of_each, bool counted) -> rc::task<> {
+            std::size_t left = of_each;
+            co_await exchange(peer, ask_tag, left, counted ? &messages : nullptr);
+            left = of_each;
+            co_await call(calling, plus::one, left, counted ? &calls : nullptr);
+            left = of_each;
+            co_await call(calling, plus::by_task, left, counted ? &tasks : nullptr);
         };
-        const auto by_call = [&](std::size_t n) -> rc::task<> {
-            const std::uint64_t got = co_await calling.call(plus::one, n);
-            if (got != n + 1) throw run_error("a wrong answer");
-        };
-        static_cast<void>(co_await one_at_a_time(rounds / 10, by_message));
-        static_cast<void>(co_await one_at_a_time(rounds / 10, by_call));
-        for (int turn = 0; turn < 10; ++turn) {
-            for (const double one : co_await one_at_a_time(rounds / 10, by_message)) messages.push_back(one);
-            for (const double one : co_await one_at_a_time(rounds / 10, by_call)) calls.push_back(one);
-        }
+        for (auto* each : {&messages, &calls, &tasks}) each->reserve(rounds + 10);
+        co_await one_of_each(rounds / 10, false);
+        for (int turn = 0; turn < 10; ++turn) co_await one_of_each(rounds / 10, true);
         out.section("8 bytes there and back over " + url.substr(0, url.find(':')));
         const double floor = median(messages);
-        for (const auto& [name, all] : {std::pair("two messages", &messages), std::pair("a call", &calls)}) {
+        for (const auto& [name, all] : {std::pair("two messages", &messages), std::pair("a call", &calls),
+                                        std::pair("of a coroutine", &tasks)}) {
             out.row({name, number_text(median(*all), 0) + " ns", number_text(median(*all) / floor, 2) + " x",
                      "p99 " + number_text(at(*all, 0.99), 0) + " ns",
                      "p99.9 " + number_text(at(*all, 0.999), 0) + " ns",
@@ -137,35 +150,35 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
                      {"ratio", rounded(median(*all) / floor)}});
         }
 
-        const auto keep_busy = [&](auto exchange) -> rc::task<double> {
+        const auto keep_busy = [&](auto one) -> rc::task<double> {
             std::size_t left = rounds;
             const auto before = steady::now();
             rc::task_group some;
-            for (std::size_t n = 0; n < window; ++n) {
-                some.spawn([&, n]() -> rc::task<> {
-                    while (left != 0) {
-                        --left;
-                        co_await exchange(left, n);
-                    }
-                });
-            }
+            for (std::size_t n = 0; n < window; ++n) some.spawn([&, n] { return one(n, left); });
             co_await some.join();
             co_return static_cast<double>(rounds) / seconds(steady::now() - before).count() / 1e6;
         };
-        const auto one_call = [&](std::size_t n, std::size_t) { return by_call(n); };
-        const auto one_exchange = [&](std::size_t n, std::size_t which) -> rc::task<> {
-            std::uint64_t number = n;
-            co_await peer.send(rc::bytes_of(number), first_of_many + which);
-            co_await peer.recv(rc::bytes_of(number), first_of_many + which);
+        // The median of three, behind one that is not counted.
+        const auto usual_rate = [&](auto one) -> rc::task<double> {
+            std::vector<double> all;
+            for (int turn = 0; turn < 4; ++turn) {
+                const double rate = co_await keep_busy(one);
+                if (turn != 0) all.push_back(rate);
+            }
+            co_return median(all);
         };
-        static_cast<void>(co_await keep_busy(one_call));
-        const double rate = co_await keep_busy(one_call);
+        const double rate = co_await usual_rate(
+            [&](std::size_t, std::size_t& left) { return call(calling, plus::one, left, nullptr); });
+        const double rate_of_tasks = co_await usual_rate(
+            [&](std::size_t, std::size_t& left) { return call(calling, plus::by_task, left, nullptr); });
         const std::uint64_t begin = 0;
         co_await peer.send(rc::bytes_of(begin), many_tag);
-        static_cast<void>(co_await keep_busy(one_exchange));
-        const double exchanges = co_await keep_busy(one_exchange);
+        const double exchanges = co_await usual_rate([&](std::size_t which, std::size_t& left) {
+            return exchange(peer, first_of_many + which, left, nullptr);
+        });
         out.section(std::to_string(window) + " under way");
-        for (const auto& [name, each] : {std::pair("two messages", exchanges), std::pair("a call", rate)}) {
+        for (const auto& [name, each] : {std::pair("two messages", exchanges), std::pair("a call", rate),
+                                         std::pair("of a coroutine", rate_of_tasks)}) {
             out.row({name, number_text(each, 2) + " M/s", number_text(each / exchanges, 2) + " x"},
                     {{"test", "rate"},
                      {"by", name},

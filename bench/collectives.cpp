@@ -25,11 +25,13 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,29 +67,57 @@ public:
         wide_.resize(block * g.size());
         wider_.resize(block * g.size());
         block_ = block;
+        // Of one length and half of it more or less, in turn.
+        for (unsigned rank = 0; rank < g.size(); ++rank) {
+            counts_.push_back(uneven(rank));
+            between_.push_back(uneven(g.rank() + rank));
+        }
+        total_ = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
+        const std::size_t most = std::accumulate(between_.begin(), between_.end(), total_);
+        if (wide_.size() < most) wide_.resize(most);
+        if (wider_.size() < most) wider_.resize(most);
+        if (out_.size() < uneven(0)) out_.resize(uneven(0));
     }
 
     /// Throws for a name that is none.
     rc::task<> once(const std::string& what) {
         const std::span<double> part(out_.data(), block_);
+        const std::span<double> own(out_.data(), counts_[g_.rank()]);
+        const std::span<double> all(wide_.data(), block_ * g_.size());
+        const std::span<double> all_uneven(wide_.data(), total_);
+        const std::size_t crossing = std::accumulate(between_.begin(), between_.end(), std::size_t{0});
+        const std::span<double> out(out_.data(), in_.size());
         if (what == "barrier") return g_.barrier();
-        if (what == "broadcast") return g_.broadcast(out_, rc::root{0});
-        if (what == "allreduce") return g_.allreduce(in_, out_, std::plus<>{});
-        if (what == "reduce") return g_.reduce(in_, out_, std::plus<>{}, rc::root{0});
-        if (what == "scan") return g_.scan(in_, out_, std::plus<>{});
-        if (what == "gather") return g_.gather(std::span<const double>(part), wide_, rc::root{0});
-        if (what == "allgather") return g_.allgather(std::span<const double>(part), wide_);
-        if (what == "reduce_scatter") return g_.reduce_scatter(wide_, part, std::plus<>{});
-        if (what == "alltoall") return g_.alltoall(wide_, wider_);
+        if (what == "broadcast") return g_.broadcast(out, rc::root{0});
+        if (what == "allreduce") return g_.allreduce(in_, out, std::plus<>{});
+        if (what == "reduce") return g_.reduce(in_, out, std::plus<>{}, rc::root{0});
+        if (what == "scan") return g_.scan(in_, out, std::plus<>{});
+        if (what == "exscan") return g_.exscan(in_, out, std::plus<>{});
+        if (what == "scatter") return g_.scatter(all, part, rc::root{0});
+        if (what == "scatterv") return g_.scatterv(all_uneven, counts_, own, rc::root{0});
+        if (what == "gather") return g_.gather(std::span<const double>(part), all, rc::root{0});
+        if (what == "gatherv")
+            return g_.gatherv(std::span<const double>(own), all_uneven, counts_, rc::root{0});
+        if (what == "allgather") return g_.allgather(std::span<const double>(part), all);
+        if (what == "allgatherv") return g_.allgatherv(std::span<const double>(own), all_uneven, counts_);
+        if (what == "reduce_scatter") return g_.reduce_scatter(all, part, std::plus<>{});
+        if (what == "reduce_scatterv") return g_.reduce_scatterv(all_uneven, counts_, own, std::plus<>{});
+        if (what == "alltoall") return g_.alltoall(all, std::span(wider_).first(all.size()));
+        if (what == "alltoallv")
+            return g_.alltoallv(std::span<const double>(wide_).first(crossing), between_,
+                                std::span(wider_).first(crossing), between_);
         throw usage_error("no operation is called " + what);
     }
     /// Of as many bytes as the operations have.
     [[nodiscard]] std::span<const std::byte> given() const { return std::as_bytes(std::span(in_)); }
-    [[nodiscard]] std::span<std::byte> taken() { return std::as_writable_bytes(std::span(out_)); }
+    [[nodiscard]] std::span<std::byte> taken() {
+        return std::as_writable_bytes(std::span(out_).first(in_.size()));
+    }
     rc::task<> loop(const std::string& what, std::size_t count) {
         if (what == "started") {
+            const std::span<double> out(out_.data(), in_.size());
             for (std::size_t n = 0; n < count; ++n) {
-                auto sum = rc::start(g_.allreduce(in_, out_, std::plus<>{}));
+                auto sum = rc::start(g_.allreduce(in_, out, std::plus<>{}));
                 co_await sum;
             }
         } else {
@@ -96,7 +126,14 @@ public:
     }
 
 private:
+    [[nodiscard]] std::size_t uneven(unsigned rank) const {
+        return rank % 2 == 0 ? block_ + block_ / 2 : block_ - block_ / 2;
+    }
+
     rc::group& g_;
+    std::vector<std::size_t> counts_;
+    std::vector<std::size_t> between_;  // this rank and each other one
+    std::size_t total_ = 0;
     std::vector<double> in_;
     std::vector<double> out_;
     std::vector<double> wide_;
@@ -114,6 +151,11 @@ rc::task<> exchange(Peer& with, std::span<const std::byte> out, std::span<std::b
 template <class T>
 rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type* other, std::string what,
                    std::size_t count) {
+    if (what == "turns") {
+        // No rank of a CPU can be quicker than that each of them has had it once.
+        for (std::size_t n = 0; n < count; ++n) ::sched_yield();
+        co_return;
+    }
     if (what != "exchange") {
         co_await work.loop(what, count);
         co_return;
@@ -126,7 +168,7 @@ rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type
 }
 
 std::string key_of(const std::string& what, std::size_t bytes) { return what + ' ' + std::to_string(bytes); }
-bool has_sizes(const std::string& what) { return what != "barrier"; }
+bool has_sizes(const std::string& what) { return what != "barrier" && what != "turns"; }
 
 /// One rank of the program: everything of the plan, `rounds` times. Ends with the figures of each round, at rank 0.
 template <class T>
@@ -269,7 +311,14 @@ std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::v
 }
 
 /// What a peer's program prints for the same plan: lines of "operation bytes least middle most".
-std::map<std::string, std::vector<figure>> run_peer(const std::string& command, const plan& asked) {
+std::map<std::string, std::vector<figure>> run_peer(std::string command, const plan& asked, unsigned ranks,
+                                                    const std::string& transport) {
+    const auto replace = [&command](const std::string& name, const std::string& with) {
+        for (std::size_t at = command.find(name); at != std::string::npos; at = command.find(name))
+            command.replace(at, name.size(), with);
+    };
+    replace("{ranks}", std::to_string(ranks));
+    replace("{transport}", transport);
     std::string line = command + " --seconds " + std::to_string(asked.seconds) + " --rounds " +
                        std::to_string(asked.rounds) + " --op";
     for (std::size_t at = 0; at < asked.operations.size(); ++at)
@@ -325,10 +374,12 @@ void run(int argc, char** argv) {
     std::vector<std::string> peers;
     bool spins = false;
     CLI::App app("Measures collectives among processes of this machine.");
-    app.add_option("--op", operations,
-                   "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, "
-                   "gather, allgather, "
-                   "reduce_scatter, alltoall, scan; by default all");
+    app.add_option(
+        "--op", operations,
+        "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, "
+        "gather, allgather, reduce_scatter, alltoall, scan, which is the default; scatter, exscan, "
+        "scatterv, gatherv, allgatherv, reduce_scatterv, alltoallv; turns: each rank of a CPU yields "
+        "it once");
     app.add_option("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
     app.add_option("--ranks", ranks, "how many: 2,4")->capture_default_str();
     app.add_option("--transport", transports, "shm, tcp")->capture_default_str();
@@ -337,9 +388,11 @@ void run(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--seconds", todo.seconds, "of an operation's loop in a round")->capture_default_str();
     app.add_option("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
-    app.add_option("--peer", peers,
-                   "LIBRARY=COMMAND: another library's program, which takes the same turns: openmpi=\"mpirun "
-                   "-n 2 peer_collectives\"");
+    app.add_option(
+        "--peer", peers,
+        "LIBRARY=COMMAND: another library's program, which takes the same turns; {ranks} and "
+        "{transport} are those of the turn: openmpi=\"mpirun -n {ranks} --mca btl self,{transport} "
+        "peer_collectives\"");
     app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
@@ -355,6 +408,14 @@ void run(int argc, char** argv) {
     if (!sizes.empty()) {
         todo.sizes.clear();
         for (const std::string& one : split_list(sizes)) todo.sizes.push_back(parse_size(one));
+    }
+    // Figures of other ranks or another way would stand beside these.
+    for (const std::string& peer : peers) {
+        if (peer.find('=') == std::string::npos) throw usage_error("--peer is LIBRARY=COMMAND");
+        if (split_list(ranks).size() > 1 && peer.find("{ranks}") == std::string::npos)
+            throw usage_error("--ranks has several numbers: --peer needs {ranks} where its command has them");
+        if (split_list(transports).size() > 1 && peer.find("{transport}") == std::string::npos)
+            throw usage_error("--transport has several: --peer needs {transport} where its command has them");
     }
     report out(asked, {{"operation", 16},
                        {"bytes", 10},
@@ -386,8 +447,7 @@ void run(int argc, char** argv) {
                     all[key]["rdmacoro"].insert(all[key]["rdmacoro"].end(), figures.begin(), figures.end());
                 for (const std::string& peer : peers) {
                     const std::size_t equals = peer.find('=');
-                    if (equals == std::string::npos) throw usage_error("--peer is LIBRARY=COMMAND");
-                    for (auto& [key, figures] : run_peer(peer.substr(equals + 1), todo))
+                    for (auto& [key, figures] : run_peer(peer.substr(equals + 1), todo, size, over))
                         all[key][peer.substr(0, equals)].insert(all[key][peer.substr(0, equals)].end(),
                                                                 figures.begin(), figures.end());
                 }

@@ -65,9 +65,13 @@ public:
     }
     /// The virtual time until the last rank has ended, in nanoseconds.
     rc::task<double> time(rc::collective_kind kind, std::size_t bytes) {
+        // All ranks share them: the contents say nothing, and thousands of ranks would not find room for their own.
+        in_.resize(bytes / sizeof(double));
+        out_.resize(in_.size());
+        wide_.resize(in_.size() / groups_.size() * groups_.size());
         const auto begin = rc::scheduler::current()->now();
         rc::task_group ranks;
-        for (rc::group& one : groups_) ranks.spawn(run, std::ref(one), kind, bytes);
+        for (rc::group& one : groups_) ranks.spawn(run, this, std::ref(one), kind);
         co_await ranks.join();
         co_return std::chrono::duration<double, std::nano>(rc::scheduler::current()->now() - begin).count();
     }
@@ -75,11 +79,11 @@ public:
 private:
     using links = rc::detail::rank_links_over<rc::sim>;
 
-    static rc::task<> run(rc::group& g, rc::collective_kind kind, std::size_t bytes) {
-        std::vector<double> in(bytes / sizeof(double));
-        std::vector<double> out(in.size());
-        std::vector<double> wide(in.size() / g.size() * g.size());
-        const std::span<double> part(out.data(), in.size() / g.size());
+    static rc::task<> run(job_in_sim* self, rc::group& g, rc::collective_kind kind) {
+        const std::span<const double> in(self->in_);
+        const std::span<double> out(self->out_);
+        const std::span<double> wide(self->wide_);
+        const std::span<double> part = out.first(in.size() / g.size());
         switch (kind) {
             case rc::collective_kind::barrier: co_await g.barrier(); break;
             case rc::collective_kind::broadcast: co_await g.broadcast(out, rc::root{0}); break;
@@ -99,7 +103,18 @@ private:
     std::vector<std::unique_ptr<rc::sim::domain>> domains_;
     std::vector<rc::detail::counted_ptr<links>> links_;
     std::vector<rc::group> groups_;
+    std::vector<double> in_;
+    std::vector<double> out_;
+    std::vector<double> wide_;
 };
+
+/// Whether each rank speaks to each other one: of thousands there are too many connections for one machine.
+bool connects_all(rc::collective_kind kind, std::string_view algorithm) {
+    using enum rc::collective_kind;
+    const bool of_blocks = kind == allgather || kind == reduce_scatter || kind == scan;
+    return of_blocks &&
+           (algorithm == "overlapped_flat_tree" || algorithm == "flat_tree" || algorithm == "pairwise");
+}
 
 /// No algorithm is faster: the steps in which news of one rank can reach all, and the bytes that one network card must send or take in.
 double lower_bound(rc::collective_kind kind, std::size_t bytes, unsigned ranks, const rc::sim_costs& costs) {
@@ -147,6 +162,8 @@ void run(int argc, char** argv) {
     std::string operations = "allreduce";
     std::string sizes = "8,65536";
     unsigned most = 256;
+    std::vector<unsigned> only;
+    std::string names;
     CLI::App app("Prints what collectives of many ranks take in a simulated network, by each algorithm.");
     app.add_option("--op", operations,
                    "which, separated by commas: barrier, broadcast, reduce, allreduce, scan, allgather, "
@@ -156,6 +173,8 @@ void run(int argc, char** argv) {
     app.add_option("--ranks", most, "up to so many, in powers of two")
         ->check(CLI::Range(2U, 65536U))
         ->capture_default_str();
+    app.add_option("--only-ranks", only, "these numbers, and no powers of two: 127,1000")->delimiter(',');
+    app.add_option("--algorithms", names, "these alone, separated by commas");
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
         app.parse(argc, argv);
@@ -175,7 +194,9 @@ void run(int argc, char** argv) {
         for (const std::string& length : split_list(sizes)) {
             const std::size_t bytes = std::stoul(length);
             out.section(name + (kind == rc::collective_kind::barrier ? "" : " of " + size_text(bytes)));
-            for (unsigned ranks = 2; ranks <= most; ranks *= 2) {
+            std::vector<unsigned> counts = only;
+            for (unsigned ranks = 2; ranks <= most && only.empty(); ranks *= 2) counts.push_back(ranks);
+            for (const unsigned ranks : counts) {
                 const double bound = lower_bound(kind, bytes, ranks, {});
                 rc::collective_shape shape;
                 shape.kind = kind;
@@ -186,7 +207,11 @@ void run(int argc, char** argv) {
                 shape.bytes = shape.elements * sizeof(double);
                 const rc::algorithm* const chosen = rc::default_collectives::choose(shape);
                 for (const rc::algorithm& one : rc::algorithms_of(kind)) {
-                    if (!one.admits(shape)) continue;
+                    if (!one.admits(shape) || (ranks > 256 && connects_all(kind, one.name))) continue;
+                    const std::vector<std::string> chosen_names = split_list(names);
+                    if (!names.empty() &&
+                        std::find(chosen_names.begin(), chosen_names.end(), one.name) == chosen_names.end())
+                        continue;
                     forced = &one;
                     const double took = time_in_sim(ranks, kind, bytes);
                     const bool is_default = chosen != nullptr && chosen->name == one.name;

@@ -1,8 +1,8 @@
 // many_links: what a link costs beside many idle ones, over shared memory and TCP.
 //
 // One scheduler holds both ends of N links, each an endpoint; all are idle but one. Printed for each N: the time to open all;
-// of a turn that finds nothing; of 8 bytes one way over the last link, both ends on the one thread; and the processor's time of
-// a sleep: parking, and waking for a timer. Goals are ratios to the figures of one link.
+// of a turn that finds nothing; of 8 bytes one way over the last link, both ends on the one thread; of registering memory and ending
+// that; and the processor's time of a sleep: parking, and waking for a timer. Goals are ratios to the figures of one link.
 // A link takes four descriptors of the process over shared memory, two over TCP: where RLIMIT_NOFILE does not allow so many links
 // there are fewer.
 
@@ -52,6 +52,7 @@ struct figures {
     double open = 0;
     double idle_turn = 0;
     double one_way = 0;
+    double region = 0;
     double park = 0;
 };
 
@@ -93,6 +94,18 @@ rc::task<> turns(std::size_t count) {
     for (std::size_t n = 0; n < count; ++n) co_await rc::yield();
 }
 
+/// Memory that any peer could have been told of, so that its end concerns all links.
+template <class T>
+rc::task<> regions(std::size_t count) {
+    auto& domain = rc::scheduler::current()->service<typename T::domain>();
+    std::vector<std::byte> memory(64);
+    for (std::size_t n = 0; n < count; ++n) {
+        const rc::region open = domain.register_memory(std::span(memory), rc::access_rights::all);
+        if (!open) throw std::runtime_error("no region");
+    }
+    co_return;
+}
+
 rc::task<> pause() { co_await rc::sleep_for(50ms); }
 
 rc::task<> sleeps(std::size_t count) {
@@ -126,6 +139,7 @@ figures measure(std::size_t links, const std::string& address) {
         found.idle_turn = median(static_cast<double>(count), wall_ns, [&] { on.run(turns(count)); });
         found.one_way =
             median(static_cast<double>(count), wall_ns, [&] { on.run(bounce(*pairs.back(), count)); });
+        found.region = median(2000, wall_ns, [&] { on.run(regions<T>(2000)); });
     }
     {
         rc::scheduler on{rc::idle::adaptive(rc::duration::zero(), rc::duration::zero())};
@@ -163,7 +177,7 @@ void print_time(double ns, double goal_ns, const char* end) {
 template <class T>
 void table(const char* name, const std::vector<std::size_t>& counts, const std::string& address) {
     std::printf("%s\n| links |  idle turn  (goal)    |  8 B one way  (goal)  |  opening all  (goal)  |"
-                "  park + wake (goal)   |\n|---|---|---|---|---|\n",
+                "  region's life (goal) |  park + wake (goal)   |\n|---|---|---|---|---|---|\n",
                 name);
     figures one;
     for (const std::size_t links : counts) {
@@ -179,6 +193,7 @@ void table(const char* name, const std::vector<std::size_t>& counts, const std::
         print_time(found.idle_turn, 3 * one.idle_turn, "");
         print_time(found.one_way, 1.2 * one.one_way, "");
         print_time(found.open, 1e6 * static_cast<double>(links), "");
+        print_time(found.region, 1.5 * one.region, "");
         print_time(found.park, 2 * one.park, "\n");
         std::fflush(stdout);
     }

@@ -1,6 +1,6 @@
 // peer_collectives_mpi: the loops of bench/collectives over whatever MPI it is built with.
 //
-// Started by that program: --peer openmpi="mpirun -n 2 --bind-to core peer_collectives_mpi". Prints lines of "operation bytes least middle most", in
+// Started by that program: --peer openmpi="mpirun -n {ranks} --bind-to core peer_collectives_mpi". Prints lines of "operation bytes least middle most", in
 // nanoseconds, one for each round.
 #include <mpi.h>
 
@@ -33,11 +33,33 @@ struct workload {
           wide(block * static_cast<std::size_t>(size)),
           wider(wide.size()),
           sent(bytes),
-          got(bytes) {}
+          got(bytes) {
+        // As in bench/collectives: of one length and half of it more or less, in turn.
+        int at = 0;
+        int crossing = 0;
+        for (int other = 0; other < size; ++other) {
+            counts.push_back(uneven(other));
+            offsets.push_back(at);
+            at += counts.back();
+            between.push_back(uneven(rank + other));
+            between_offsets.push_back(crossing);
+            crossing += between.back();
+        }
+        const auto most = static_cast<std::size_t>(at + crossing);
+        if (wide.size() < most) wide.resize(most);
+        if (wider.size() < most) wider.resize(most);
+        const auto own = static_cast<std::size_t>(uneven(0));
+        if (out.size() < own) out.resize(own);
+    }
+    int uneven(int of) const {
+        const int each = static_cast<int>(block);
+        return of % 2 == 0 ? each + each / 2 : each - each / 2;
+    }
 
     bool once(const std::string& what) {
         const int count = static_cast<int>(in.size());
         const int part = static_cast<int>(block);
+        const int mine = counts[static_cast<std::size_t>(rank)];
         MPI_Comm world = MPI_COMM_WORLD;
         if (what == "barrier") {
             MPI_Barrier(world);
@@ -53,6 +75,24 @@ struct workload {
             MPI_Reduce(in.data(), out.data(), count, MPI_DOUBLE, MPI_SUM, 0, world);
         } else if (what == "scan") {
             MPI_Scan(in.data(), out.data(), count, MPI_DOUBLE, MPI_SUM, world);
+        } else if (what == "exscan") {
+            MPI_Exscan(in.data(), out.data(), count, MPI_DOUBLE, MPI_SUM, world);
+        } else if (what == "scatter") {
+            MPI_Scatter(wide.data(), part, MPI_DOUBLE, out.data(), part, MPI_DOUBLE, 0, world);
+        } else if (what == "scatterv") {
+            MPI_Scatterv(wide.data(), counts.data(), offsets.data(), MPI_DOUBLE, out.data(), mine, MPI_DOUBLE,
+                         0, world);
+        } else if (what == "gatherv") {
+            MPI_Gatherv(out.data(), mine, MPI_DOUBLE, wide.data(), counts.data(), offsets.data(), MPI_DOUBLE,
+                        0, world);
+        } else if (what == "allgatherv") {
+            MPI_Allgatherv(out.data(), mine, MPI_DOUBLE, wide.data(), counts.data(), offsets.data(),
+                           MPI_DOUBLE, world);
+        } else if (what == "reduce_scatterv") {
+            MPI_Reduce_scatter(wide.data(), out.data(), counts.data(), MPI_DOUBLE, MPI_SUM, world);
+        } else if (what == "alltoallv") {
+            MPI_Alltoallv(wide.data(), between.data(), between_offsets.data(), MPI_DOUBLE, wider.data(),
+                          between.data(), between_offsets.data(), MPI_DOUBLE, world);
         } else if (what == "gather") {
             MPI_Gather(out.data(), part, MPI_DOUBLE, wide.data(), part, MPI_DOUBLE, 0, world);
         } else if (what == "allgather") {
@@ -81,6 +121,7 @@ struct workload {
     std::vector<double> wider;
     std::vector<char> sent;
     std::vector<char> got;
+    std::vector<int> counts, offsets, between, between_offsets;
 };
 
 }  // namespace

@@ -2,8 +2,9 @@
 //
 // First a coroutine that sleeps for some milliseconds at a time, beside a listener over shared memory: the process's user and system
 // time, as a part of one core. Then a child process that answers messages of 8 bytes over shared memory while both processes are kept
-// on one CPU: the median time of a round trip. At last a program that computes on this process's CPU, and a child process on another one
-// that answers after 20 us, and each fiftieth time after 1.5 ms: the median time of a round trip beside it.
+// on one CPU: the median time of a round trip. At last, with a child process on another CPU: a program that computes on this process's CPU,
+// and answers after 20 us, and each fiftieth time after 1.5 ms: the median time of a round trip beside it; and a coroutine that
+// sleeps for 4 ms and waits for an answer, in turns: the process's time, as a part of one core, and the median time of a round trip.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
@@ -89,6 +90,10 @@ void tickers(seconds each_one, report& out) {
 using delay = std::chrono::microseconds (*)(std::uint64_t);
 std::chrono::microseconds none(std::uint64_t) { return 0us; }
 std::chrono::microseconds fiftieth_late(std::uint64_t number) { return number % 50 == 49 ? 1500us : 20us; }
+template <int Microseconds>
+std::chrono::microseconds always(std::uint64_t) {
+    return std::chrono::microseconds(Microseconds);
+}
 
 /// Computes for the time of `late` before each answer.
 rc::task<> answer(std::string url, delay late) {
@@ -102,14 +107,21 @@ rc::task<> answer(std::string url, delay late) {
     }
 }
 
-rc::task<> ask(std::string url, seconds whole, double& microseconds) {
+/// What asking took.
+struct asked_for {
+    double microseconds = 0;  ///< the median round trip
+    double percent = 0;       ///< of a core
+};
+
+rc::task<> ask(std::string url, seconds whole, std::chrono::milliseconds pause, asked_for& took) {
     auto peer = co_await rc::connect<rc::shm>(url, rc::connect_options{.retry_for = 10s});
     std::uint64_t number = 0;
     const auto exchange = [&](seconds limit) -> rc::task<double> {
         std::vector<double> trips;
         const auto begin = std::chrono::steady_clock::now();
         for (auto now = begin; now - begin < limit;) {
-            const auto before = now;
+            if (pause != 0ms) co_await rc::sleep_for(pause);
+            const auto before = std::chrono::steady_clock::now();
             co_await peer.send(rc::bytes_of(number));
             co_await peer.recv(rc::bytes_of(number));
             now = std::chrono::steady_clock::now();
@@ -119,28 +131,31 @@ rc::task<> ask(std::string url, seconds whole, double& microseconds) {
         co_return median(trips);
     };
     static_cast<void>(co_await exchange(whole / 10));  // both learn
-    microseconds = co_await exchange(whole);
+    const double before = processor_seconds();
+    took.microseconds = co_await exchange(whole);
+    took.percent = (processor_seconds() - before) / whole.count() * 100;
     co_await peer.close();
 }
 
-/// The median round trip to a child process on CPU `other`, which answers `late`.
-double round_trip(strategy kind, seconds each_one, strategy of_child, int other, delay late) {
+/// Round trips to a child process on CPU `other`, which answers `late`, with pauses between them.
+asked_for round_trips(strategy kind, seconds each_one, strategy of_child, int other, delay late,
+                      std::chrono::milliseconds pause = 0ms) {
     const std::string url = own_url();
     child answering([&] {
         pingpong::pin_to(other);
         with_scheduler(of_child, [&](rc::scheduler& on) { on.run(answer(url, late)); });
     });
-    double microseconds = 0;
-    with_scheduler(kind, [&](rc::scheduler& on) { on.run(ask(url, each_one, microseconds)); });
+    asked_for took;
+    with_scheduler(kind, [&](rc::scheduler& on) { on.run(ask(url, each_one, pause, took)); });
     if (answering.end(false) != 0) throw run_error("the other process failed");
-    return microseconds;
+    return took;
 }
 
 void one_core(seconds each_one, int cpu, report& out) {
     out.section("8 bytes over shm and back, both processes on CPU " + std::to_string(cpu));
     pingpong::pin_to(cpu);
     for (const strategy kind : {strategy::adaptive, strategy::parks, strategy::yield}) {
-        const double microseconds = round_trip(kind, each_one, kind, cpu, none);
+        const double microseconds = round_trips(kind, each_one, kind, cpu, none).microseconds;
         const char* const name = strategies[static_cast<int>(kind)];
         out.row({name, "", number_text(microseconds, 1) + " us"},
                 {{"test", "one core"}, {"idle", name}, {"round_trip_us", rounded(microseconds)}});
@@ -157,10 +172,37 @@ void beside_a_computation(seconds each_one, int cpu, int other, report& out) {
         for (volatile unsigned n = 0;;) n = n + 1;
     });
     for (const strategy kind : {strategy::adaptive, strategy::parks, strategy::yield}) {
-        const double microseconds = round_trip(kind, each_one, strategy::yield, other, fiftieth_late);
+        const double microseconds =
+            round_trips(kind, each_one, strategy::yield, other, fiftieth_late).microseconds;
         const char* const name = strategies[static_cast<int>(kind)];
         out.row({name, "", number_text(microseconds, 1) + " us"},
                 {{"test", "beside a computation"}, {"idle", name}, {"round_trip_us", rounded(microseconds)}});
+    }
+}
+
+void asks_after_sleeps(seconds each_one, int cpu, int other, report& out) {
+    out.section("a coroutine that sleeps for 4 ms and waits for an answer of CPU " + std::to_string(other) +
+                ", in turns");
+    pingpong::pin_to(cpu);
+    struct answered {
+        int after;
+        delay late;
+    };
+    static constexpr answered all[] = {{10, always<10>},   {50, always<50>},   {100, always<100>},
+                                       {200, always<200>}, {400, always<400>}, {600, always<600>},
+                                       {900, always<900>}};
+    for (const answered& one : all) {
+        for (const strategy kind : {strategy::adaptive, strategy::parks}) {
+            const asked_for took = round_trips(kind, each_one, strategy::yield, other, one.late, 4ms);
+            const char* const name = strategies[static_cast<int>(kind)];
+            out.row({name, std::to_string(one.after) + " us",
+                     number_text(took.percent, 1) + " %, " + number_text(took.microseconds, 1) + " us"},
+                    {{"test", "asks after sleeps"},
+                     {"idle", name},
+                     {"answer_us", one.after},
+                     {"percent_of_a_core", rounded(took.percent)},
+                     {"round_trip_us", rounded(took.microseconds)}});
+        }
     }
 }
 
@@ -175,7 +217,7 @@ void run(int argc, char** argv) {
     app.add_option("--seconds", each_one, "how long each row is measured")
         ->check(CLI::Range(0.05, 3600.0))
         ->capture_default_str();
-    app.add_option("--cpu", cpu, "the CPU of the second and third part")->capture_default_str();
+    app.add_option("--cpu", cpu, "the CPU of all but the first part")->capture_default_str();
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
         app.parse(argc, argv);
@@ -187,12 +229,15 @@ void run(int argc, char** argv) {
     }
     asked.cpus = pingpong::parse_cpus(std::to_string(cpu));
     asked.idle = idle_kind::adaptive;
-    report out(asked, {{"idle strategy", 14}, {"sleeps", 7}, {"", 12}});
+    report out(asked, {{"idle strategy", 14}, {"sleeps", 7}, {"", 18}});
     tickers(seconds(each_one), out);
     one_core(seconds(each_one), cpu, out);
-    // The third part needs a second CPU.
+    // The others need a second CPU.
     const auto other = std::find_if(cpus.begin(), cpus.end(), [cpu](int one) { return one != cpu; });
-    if (other != cpus.end()) beside_a_computation(seconds(each_one), cpu, *other, out);
+    if (other != cpus.end()) {
+        beside_a_computation(seconds(each_one), cpu, *other, out);
+        asks_after_sleeps(seconds(each_one), cpu, *other, out);
+    }
     out.finish();
 }
 

@@ -26,9 +26,8 @@ struct kv {
 rc::task<> serve(rc::endpoint<rc::shm> peer) {
     std::map<std::string, std::string> values;
     rc::service store({.running = 64});
-    store.on(kv::put, [&](rc::call_context&, std::string key, std::string value) -> rc::task<> {
+    store.on(kv::put, [&](rc::call_context&, const std::string& key, std::string value) {
         values[key] = std::move(value);
-        co_return;
     });
     store.on(kv::get, [&](rc::call_context&, std::string key) -> rc::task<std::string> {
         if (!values.contains(key)) throw std::out_of_range("there is no " + key);

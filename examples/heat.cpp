@@ -31,7 +31,7 @@ struct strip {
     std::span<float> row(std::size_t which) { return {points.data() + which * width, width}; }
 };
 
-/// Gives the neighbour above (`up`) or below its row, and gets its own.
+/// Gives the neighbour above (`up`) or below the row at that edge, and gets that of the neighbour.
 rc::task<> swap_edges(node::peer_type with, strip& plate, bool up) {
     auto coming = rc::start(with.recv(plate.row(up ? 0 : plate.rows + 1), up ? 1 : 2));
     co_await with.send(plate.row(up ? 1 : plate.rows), up ? 2 : 1);
@@ -52,10 +52,7 @@ float spread(strip& from, strip& to) {
     return most;
 }
 
-rc::task<> work(std::string file, std::size_t points) {
-    node here(rc::job_node_id());
-    rc::job job = co_await rc::join_job(here, {.alone = true});
-    rc::group all = job.world();
+rc::task<> heat_up(node& here, const rc::job& job, rc::group all, std::string file, std::size_t points) {
     const unsigned rank = all.rank();
     std::vector<std::size_t> rows(all.size());
     for (unsigned r = 0; r < all.size(); ++r)
@@ -84,6 +81,14 @@ rc::task<> work(std::string file, std::size_t points) {
         for (const float heat : plate) picture.put(static_cast<char>(static_cast<unsigned char>(heat)));
         std::printf("%zu steps with %u ranks; the picture is %s\n", steps, all.size(), file.c_str());
     }
+}
+
+rc::task<> work(std::string file, std::size_t points) {
+    node here(rc::job_node_id());
+    rc::job job = co_await rc::join_job(here, {.alone = true});
+    // A rank for each row at most; the others have nothing to do.
+    const rc::group all = co_await job.world().split(job.rank() < points ? 0 : rc::no_color);
+    if (all) co_await heat_up(here, job, all, file, points);
     co_await job.leave();
     co_await here.close();
 }

@@ -35,7 +35,7 @@ task<> matched(two_domains& w) {
         });
     }
 }
-CONFORMANCE_CASE("send and a matched receive allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("send and a matched receive allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, matched);
 }
@@ -55,7 +55,7 @@ task<> unexpected(two_domains& w) {
         });
     }
 }
-CONFORMANCE_CASE("unexpected messages, probes and their receives allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("unexpected messages, probes and their receives allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, unexpected);
 }
@@ -73,7 +73,7 @@ task<> synchronous(two_domains& w) {
         });
     }
 }
-CONFORMANCE_CASE("synchronous sends allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("synchronous sends allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, synchronous);
 }
@@ -90,7 +90,7 @@ task<> lent(two_domains& w) {
         });
     }
 }
-CONFORMANCE_CASE("lent receives allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("lent receives allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, lent);
 }
@@ -108,7 +108,7 @@ task<> one_sided(two_domains& w) {
         });
     }
 }
-CONFORMANCE_CASE("get and put allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("get and put allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, one_sided);
 }
@@ -125,7 +125,7 @@ task<> suspended(two_domains& w) {
         for (auto& s : sends) co_await *s;
     });
 }
-CONFORMANCE_CASE("sends that wait for credit allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("sends that wait for credit allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, suspended);
 }
@@ -148,7 +148,7 @@ task<> limited(two_domains& w) {
         co_await with_stop(timeout(p.b.recv(room_for(value)), std::chrono::seconds(5)), stop.get_token());
     });
 }
-CONFORMANCE_CASE("time limits and stop tokens allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("time limits and stop tokens allocate nothing", every_counted_transport) {
     if (!counts_allocations) SKIP_TEST("a sanitizer has operator new");
     conform(over, limited);
 }

@@ -1,6 +1,7 @@
 #include "conformance.hpp"
 
 #include "support/death.hpp"
+#include "support/seldom.hpp"
 
 #include <atomic>
 #include <deque>
@@ -326,7 +327,12 @@ task<> receiver_stops_anywhere(two_domains& w) {
         }
         CAPTURE(lent, cut, through);
         // Stopped with the message half there, where it does not arrive within one turn.
-        CHECK((w.is().timing_decides || (cut > 0) == w.is().cuts_receives));
+        if (w.is().timing_decides) {
+            if (w.is().cuts_receives)
+                seldom("a receive was stopped with its message half there", w.is().name, cut > 0);
+        } else {
+            CHECK((cut > 0) == w.is().cuts_receives);
+        }
         CHECK(through > 0);
     }
     co_await still_talks(p.a, p.b);

@@ -1,5 +1,7 @@
 #include "conformance.hpp"
 
+#include "support/seldom.hpp"
+
 #include <deque>
 #include <optional>
 
@@ -236,7 +238,12 @@ task<> half_filled(two_domains& w) {
         CHECK(p.b.connection().mailbox().store().live() <= (lent ? 1 : 0));
     }
     CAPTURE(half, whole);
-    CHECK((w.is().timing_decides || (half > 0) == w.is().fills_in_turns));
+    if (w.is().timing_decides) {
+        if (w.is().fills_in_turns)
+            seldom("a receive was half filled when its peer died", w.is().name, half > 0);
+    } else {
+        CHECK((half > 0) == w.is().fills_in_turns);
+    }
 }
 CONFORMANCE_CASE("a receive that is half filled when the peer dies ends with peer_lost", every_transport) {
     conform(over, half_filled);
@@ -282,7 +289,11 @@ task<> one_sided_pending(two_domains& w) {
     }
     // Some were pending when the link ended, but where all of them are over as soon as they are posted.
     CAPTURE(done_before, cut);
-    CHECK(((cut > 0) == (done_before < 4) || (may_end_well && w.is().timing_decides)));
+    if (may_end_well && w.is().timing_decides) {
+        seldom("a get or put was under way when its link ended", w.is().name, cut > 0);
+    } else {
+        CHECK((cut > 0) == (done_before < 4));
+    }
 }
 CONFORMANCE_CASE("gets and puts end when the link does", every_transport) {
     conform(over, one_sided_pending);

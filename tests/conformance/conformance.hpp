@@ -157,7 +157,8 @@ auto stoppable(Operation op, local_stop_source& stop) {
 /// The transports a case is for.
 enum class runs_over {
     every_transport,
-    every_real_transport,  ///< those that have `traits::real`
+    every_real_transport,     ///< those that have `traits::real`
+    every_counted_transport,  ///< those that have `traits::counted`
 };
 
 /// A case of one transport, as Catch2 calls it.
@@ -180,6 +181,7 @@ public:
         for (const variants* part : program_variants) {
             for (const variant* over : *part) {
                 if (which == runs_over::every_real_transport && !over->is().real) continue;
+                if (which == runs_over::every_counted_transport && !over->is().counted) continue;
                 const std::string full = std::string(name) + " - " + std::string(over->is().name);
 #if __has_include(<catch2/catch_test_macros.hpp>)
                 const Catch::AutoReg registered(Catch::Detail::make_unique<conformance_case>(body, *over),

@@ -58,6 +58,7 @@ struct ofi_shm : ofi_tcp {
 /// A provider for hardware: real, or the stand-in, which FI_PROVIDER_PATH names. Without either it fails.
 template <const ofi_profile& Profile>
 struct ofi_hardware : ofi_tcp {
+    static constexpr bool can_park = Profile.wait == ofi_wait::descriptor;
     static std::unique_ptr<transport_type::domain> open(scheduler& on) {
         ofi_options o = options_for(Profile.provider.data());
         o.node.clear();
@@ -73,12 +74,11 @@ using ofi_efa = ofi_hardware<provider::efa>;
 #if RDMACORO_OFI_MATCHED_SUITE
 // Not shm, whose matching works from libfabric 1.19 on.
 using every_ofi_transport = std::tuple<ofi_tcp, ofi_gni, ofi_cxi, ofi_efa>;
-using every_real_ofi_transport = std::tuple<ofi_tcp>;
 #else
 using every_ofi_transport = std::tuple<ofi_tcp, ofi_shm, ofi_gni, ofi_cxi, ofi_efa>;
-/// What can lose a peer. Not the stand-in, which allocates in this process, and is made for rules. Not shm: the provider keeps locks in
-/// memory that the processes share, and a peer that is killed or stopped while it has one stops the others in their next call.
-using every_real_ofi_transport = std::tuple<ofi_tcp>;
 #endif
+/// What can lose a peer. Not shm: the provider keeps locks in memory that the processes share, and a peer that is killed or stopped while
+/// it has one stops the others in their next call.
+using every_real_ofi_transport = std::tuple<ofi_tcp, ofi_gni, ofi_cxi, ofi_efa>;
 
 }  // namespace rdmacoro::test

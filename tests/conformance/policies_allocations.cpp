@@ -48,16 +48,16 @@ void conform_without_allocations(const variant& over, list_name list) {
 
 }  // namespace
 
-CONFORMANCE_CASE("eager, staged_get and get_rendezvous allocate nothing", every_real_transport) {
+CONFORMANCE_CASE("eager, staged_get and get_rendezvous allocate nothing", every_counted_transport) {
     conform_without_allocations(over, list_name::staged_short);
 }
-CONFORMANCE_CASE("put_rendezvous allocates nothing", every_real_transport) {
+CONFORMANCE_CASE("put_rendezvous allocates nothing", every_counted_transport) {
     conform_without_allocations(over, list_name::eager_and_put);
 }
 CONFORMANCE_CASE("reuse_aware_eager and speculative, with pieces behind them, allocate nothing",
-                 every_real_transport) {
+                 every_counted_transport) {
     conform_without_allocations(over, list_name::speculative_put);
 }
-CONFORMANCE_CASE("cooperative_rendezvous allocates nothing", every_real_transport) {
+CONFORMANCE_CASE("cooperative_rendezvous allocates nothing", every_counted_transport) {
     conform_without_allocations(over, list_name::eager_and_cooperative);
 }

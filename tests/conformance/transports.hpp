@@ -63,6 +63,13 @@ using every_real_transport = std::tuple<
 // clang-format on
 #endif
 
+/// Whether the program runs on devices that are perhaps emulated.
+#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE
+inline constexpr bool slow_devices = true;
+#else
+inline constexpr bool slow_devices = false;
+#endif
+
 /// One of each that needs no device, wherever the test runs.
 // clang-format off
 using every_kind = std::tuple<

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Build and run small programs that use rdmacoro from outside, in a temporary directory.
 
-Usage: consume.py pkg_config|cmake|meson_subproject FORM     (the environment is set by tests/meson.build)
+Usage: consume.py installed                     by pkg-config and by CMake, after one installation, in both forms
+       consume.py meson_subproject FORM         (the environment is set by tests/meson.build)
 
 FORM is header_only or compiled: whether the programs compile the toolkit, or link the libraries that have it compiled.
 """
@@ -44,37 +45,44 @@ def package(program, form):
     return ('rdmacoro' if program == 'core' else f'rdmacoro-{program}') + SUFFIXES[form]
 
 
-def install(prefix, scratch, form):
+def install(prefix, scratch):
     build = scratch / 'rdmacoro'
     parts = [f'-D{part}=disabled' for part in ('tests', 'examples', 'bench', 'tools')]
-    parts.append('-Dcompiled=' + ('enabled' if form == 'compiled' else 'disabled'))
-    run('meson', 'setup', build, SOURCE, f'--prefix={prefix}', '--libdir=lib', '-Doptimization=0', *parts)
+    run('meson', 'setup', build, SOURCE, f'--prefix={prefix}', '--libdir=lib', '-Doptimization=0', '-Dcompiled=enabled', *parts)
     run('meson', 'install', '-C', build)
 
 
-def pkg_config(scratch, form):
-    install(scratch / 'prefix', scratch, form)
+def by_pkg_config(scratch, form):
+    programs = scratch / f'pkg_config_{form}'
+    programs.mkdir()
     search = {'PKG_CONFIG_PATH': str(scratch / 'prefix/lib/pkgconfig')}
     for program in PROGRAMS:
         flags = shlex.split(output('pkg-config', '--cflags', '--libs', package(program, form), **search))
         source = HERE / f'{program}.cpp'
-        run(*shlex.split(CXX), '-std=c++20', expected_define(form), source, '-o', scratch / program, *flags)
-    return scratch
+        run(*shlex.split(CXX), '-std=c++20', expected_define(form), source, '-o', programs / program, *flags)
+    return programs
 
 
-def cmake(scratch, form):
+def by_cmake(scratch, form):
+    programs = scratch / f'cmake_{form}'
+    run('cmake', '-G', 'Ninja', '-S', HERE, '-B', programs, f'-DCMAKE_PREFIX_PATH={scratch / "moved"}',
+        f'-DCMAKE_CXX_FLAGS={expected_define(form)}', f'-DSUFFIX={SUFFIXES[form]}',
+        *(f'-DWITH_{part.upper()}={"ON" if built else "OFF"}' for part, built in WITH.items()))
+    run('cmake', '--build', programs)
+    return programs
+
+
+def installed(scratch):
+    """One installation serves both forms. For CMake it is moved to another place: nothing in the package may name the first."""
+    install(scratch / 'prefix', scratch)
+    for form in SUFFIXES:
+        yield by_pkg_config(scratch, form)
     if not shutil.which('cmake'):
         print('cmake is not installed')
         sys.exit(SKIPPED)
-    # Installed in one place and moved to another: nothing in the package may name the first.
-    install(scratch / 'staged', scratch, form)
-    shutil.move(scratch / 'staged', scratch / 'prefix')
-    build = scratch / 'consumer'
-    run('cmake', '-G', 'Ninja', '-S', HERE, '-B', build, f'-DCMAKE_PREFIX_PATH={scratch / "prefix"}',
-        f'-DCMAKE_CXX_FLAGS={expected_define(form)}', f'-DSUFFIX={SUFFIXES[form]}',
-        *(f'-DWITH_{part.upper()}={"ON" if built else "OFF"}' for part, built in WITH.items()))
-    run('cmake', '--build', build)
-    return build
+    shutil.move(scratch / 'prefix', scratch / 'moved')
+    for form in SUFFIXES:
+        yield by_cmake(scratch, form)
 
 
 def meson_subproject(scratch, form):
@@ -94,16 +102,16 @@ def meson_subproject(scratch, form):
         f'-Dcpp_args={expected_define(form)}', f'-Dsuffix={SUFFIXES[form]}',
         *(f'-D{part}={str(built).lower()}' for part, built in WITH.items()))
     run('meson', 'compile', '-C', build)
-    return build
+    yield build
 
 
 def main():
-    ways = {way.__name__: way for way in (pkg_config, cmake, meson_subproject)}
-    way, form = sys.argv[1:]
+    ways = {way.__name__: way for way in (installed, meson_subproject)}
+    way, *form = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix='rdmacoro-consumer-') as scratch:
-        programs = ways[way](pathlib.Path(scratch).resolve(), form)
-        for program in PROGRAMS:
-            run(programs / program)
+        for programs in ways[way](pathlib.Path(scratch).resolve(), *form):
+            for program in PROGRAMS:
+                run(programs / program)
 
 
 if __name__ == '__main__':

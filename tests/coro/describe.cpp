@@ -10,12 +10,15 @@
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/coro/thread_channel.hpp>
 #include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/when_all.hpp>
+#include <rdmacoro/coro/when_any.hpp>
 #include <rdmacoro/coro/yield.hpp>
 
 #include "support/catch.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <coroutine>
 #include <csignal>
 #include <optional>
 #include <string>
@@ -157,6 +160,53 @@ TEST_CASE(
     }
     flag.reset();
     CHECK(other.describe().operations().empty());
+}
+
+namespace {
+/// An awaitable of a program's own, which tells nothing of itself.
+struct own_awaitable {
+    std::coroutine_handle<>* waiting;
+    bool await_ready() noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> by) noexcept { *waiting = by; }
+    void await_resume() noexcept {}
+};
+}  // namespace
+
+TEST_CASE(
+    "when_all, when_any and join are described by what their children wait for, also where that says nothing",
+    "[describe]") {
+    scheduler here;
+    here.run([](scheduler& on) -> task<> {
+        event flag;
+        std::coroutine_handle<> waiting[3];
+        const auto unknown = [&waiting](int n) -> task<> { co_await own_awaitable{&waiting[n]}; };
+        const auto both = [&]() -> task<> { co_await when_all(unknown(0), flag.wait()); };
+        const auto first = [&]() -> task<> { co_await when_any(unknown(1), flag.wait()); };
+        task_group inner;
+        const auto joins = [&]() -> task<> { co_await inner.join(); };
+        inner.spawn(unknown, 2);
+        task_group outer;
+        outer.spawn(both);
+        outer.spawn(first);
+        outer.spawn(joins);
+        for (int n = 0; n < 3; ++n) co_await yield();
+        {
+            const description all = on.describe();
+            INFO(all.text());
+            REQUIRE(all.operations().size() == 3);  // two waits for the event
+            const pending_operation* const own = find(all, "other awaitable");
+            REQUIRE(own != nullptr);
+            CHECK(own->stage == "3 coroutines wait for what has no `bind`");
+            CHECK(own->next == next_actor::this_program);
+        }
+        waiting[0].resume();
+        waiting[2].resume();
+        CHECK(find(on.describe(), "other awaitable")->stage == "1 coroutine waits for what has no `bind`");
+        waiting[1].resume();
+        flag.set();
+        co_await outer.join();
+        CHECK(on.describe().operations().empty());
+    }(here));
 }
 
 TEST_CASE("a wait for a signal waits for something outside", "[describe]") {

@@ -299,6 +299,80 @@ TEST_CASE("operations that end at once suspend now and then, and lose nothing") 
     CHECK(dev.begun == 5000);
 }
 
+namespace {
+/// Awaits what ends at once, `times` times, and computes for `each` after it.
+task<> many_at_once(device& of, manual_clock& time, int times, duration each) {
+    for (int n = 0; n < times; ++n) {
+        static_cast<void>(co_await of.quick());
+        time.advance(each);
+    }
+}
+
+/// How long others waited for their turn, and for how many operations, at most.
+struct longest_wait {
+    duration time{};
+    int operations = 0;
+};
+
+/// Yields until told to stop.
+task<> watches(device& of, manual_clock& time, const bool& stop, longest_wait& most) {
+    time_point before = time.now();
+    int begun = of.begun;
+    while (!stop) {
+        co_await yield();
+        most.time = std::max(most.time, time.now() - before);
+        most.operations = std::max(most.operations, of.begun - begun);
+        before = time.now();
+        begun = of.begun;
+    }
+}
+
+longest_wait waited_beside(std::function<task<>(device&, manual_clock&)> body) {
+    test::virtual_time world;
+    device dev;
+    longest_wait most;
+    world.run([](test::virtual_time& on, device& d, longest_wait& into, auto& run) -> task<> {
+        bool stop = false;
+        task_group group;
+        group.spawn(watches, std::ref(d), std::ref(on.time), std::cref(stop), std::ref(into));
+        co_await yield();
+        co_await run(d, on.time);
+        stop = true;
+        co_await group.join();
+    }(world, dev, most, body));
+    return most;
+}
+}  // namespace
+
+TEST_CASE("others have their turn after some hundred operations that end at once, or after 50 us of them") {
+    const longest_wait quick =
+        waited_beside([](device& d, manual_clock& time) { return many_at_once(d, time, 5000, 0ns); });
+    CHECK(quick.operations > 256);
+    CHECK(quick.operations <= 512);
+    for (const duration each : {100ns, 1000ns, 10000ns}) {
+        CAPTURE(each.count());
+        const longest_wait one = waited_beside(
+            [each](device& d, manual_clock& time) { return many_at_once(d, time, 5000, each); });
+        CHECK(one.time >= 50us);
+        CHECK(one.time <= 50us + std::max<duration>(each, 26us));  // twice what is slow between two looks
+    }
+}
+
+TEST_CASE("others wait for few operations that take long, also where those before them were quick") {
+    // Four before the first look, and fewer once that was too late.
+    const longest_wait slow =
+        waited_beside([](device& d, manual_clock& time) { return many_at_once(d, time, 100, 200us); });
+    CHECK(slow.operations <= 5);
+    const longest_wait changes = waited_beside([](device& d, manual_clock& time) -> task<> {
+        for (int n = 0; n < 100; ++n) {
+            co_await many_at_once(d, time, 60 + n, 0ns);
+            co_await many_at_once(d, time, 40, 200us);
+        }
+    });
+    CHECK(changes.time > 200us);
+    CHECK(changes.time <= 33 * 200us);  // 32 between two looks
+}
+
 TEST_CASE("an operation of one scheduler that is awaited on another ends the process with a message") {
     const test::death seen = test::dies([] {
         scheduler one;

@@ -5,7 +5,10 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+#include <cstddef>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -131,4 +134,37 @@ TEST_CASE("a scheduler with a source that cannot wake it never sleeps") {
     on.run([](event& e) -> task<> { co_await e.wait(); }(source.tired));
     CHECK(source.polls >= 5000);
     CHECK(on.parks() == 0);
+}
+
+TEST_CASE("a scheduler with hundreds of sources parks, and each of them wakes it") {
+    constexpr std::size_t count = 300;
+    scheduler on(idle::adaptive(0ns, 0ns));
+    // Sources that have gone take no place.
+    for (std::size_t n = 0; n < 3 * count; ++n) {
+        doorbell gone;
+        on.add_source(gone);
+    }
+    std::vector<std::unique_ptr<doorbell>> bells;
+    for (std::size_t n = 0; n < count; ++n) {
+        bells.push_back(std::make_unique<doorbell>());
+        on.add_source(*bells.back());
+    }
+    std::atomic<std::size_t> answered{0};
+    std::thread ringer([&] {
+        for (std::size_t n = 0; n < count; ++n) {
+            bells[n]->ring();
+            while (answered.load(std::memory_order_acquire) != n + 1) std::this_thread::yield();
+        }
+    });
+    on.run([](auto& all, std::atomic<std::size_t>& answers) -> task<> {
+        for (std::size_t n = 0; n < all.size(); ++n) {
+            co_await all[n]->got.wait();
+            answers.store(n + 1, std::memory_order_release);
+        }
+    }(bells, answered));
+    ringer.join();
+    const std::uint64_t parks = on.parks();
+    CHECK(parks > 0);
+    on.run([]() -> task<> { co_await sleep_for(2ms); }());
+    CHECK(on.parks() > parks);  // nothing else can end that sleep
 }

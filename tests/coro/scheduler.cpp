@@ -390,6 +390,234 @@ TEST_CASE("a timer is late by the turns that pass in microseconds, not by a numb
     CHECK(turns <= 3);  // by turns: 64
 }
 
+namespace {
+/// Computes: a clock that stands still otherwise goes on by so much. Counts that.
+struct computing {
+    manual_clock& time;
+    duration each;
+    int times = 0;
+    void operator()() {
+        time.advance(each);
+        ++times;
+    }
+};
+
+/// Computes and yields, until told to stop.
+task<> keeps_busy(computing& work, const bool& stop) {
+    while (!stop) {
+        work();
+        co_await yield();
+    }
+}
+}  // namespace
+
+TEST_CASE("a coroutine that sleeps is late by one resumption, however many coroutines are ready") {
+    for (const auto& [coroutines, each] : {std::pair<int, duration>(40, 100us), {30, 5ms}, {2000, 1us}}) {
+        CAPTURE(coroutines, each.count());
+        test::virtual_time world;
+        computing work{world.time, each};
+        int sleeps = 0;
+        world.run([](test::virtual_time& on, computing& by_others, int count, int& done) -> task<> {
+            bool stop = false;
+            task_group others;
+            for (int n = 0; n < count; ++n) others.spawn(keeps_busy, std::ref(by_others), std::cref(stop));
+            for (; done < 20; ++done) {
+                const time_point due = on.time.now() + 1ms;
+                co_await sleep_until(due);
+                // It is noticed after a slice and the rest of the resumption that the slice ends with.
+                CHECK(on.time.now() - due <= by_others.each + 50us);
+            }
+            CHECK(by_others.times >= 19);
+            stop = true;
+            co_await others.join();
+        }(world, work, coroutines, sleeps));
+        CHECK(sleeps == 20);
+    }
+}
+
+TEST_CASE("a timeout stops its operation in time, however many coroutines are ready") {
+    test::virtual_time world;
+    computing work{world.time, 1ms};
+    int timeouts = 0;
+    world.run([](test::virtual_time& on, computing& by_others, int& ended) -> task<> {
+        bool stop = false;
+        task_group others;
+        for (int n = 0; n < 100; ++n) others.spawn(keeps_busy, std::ref(by_others), std::cref(stop));
+        event never;
+        for (int n = 0; n < 10; ++n) {
+            const time_point due = on.time.now() + 3ms;
+            const auto waited = co_await as_result(timeout(never.wait(), 3ms));
+            if (waited.error() == errc::timed_out) ++ended;
+            CHECK(on.time.now() - due <= 1ms + 50us);
+        }
+        stop = true;
+        co_await others.join();
+    }(world, work, timeouts));
+    CHECK(timeouts == 10);
+}
+
+TEST_CASE("coroutines that sleep for no time again and again keep no other one from its turn") {
+    test::virtual_time world;
+    computing by_sleepers{world.time, 100us};  // each takes a slice and more
+    computing by_others{world.time, 100us};
+    world.run([](computing& asleep, computing& busy) -> task<> {
+        bool stop = false;
+        task_group all;
+        for (int n = 0; n < 2; ++n) {
+            all.spawn([&]() -> task<> {
+                while (!stop) {
+                    asleep();
+                    co_await sleep_for(0s);
+                }
+            });
+        }
+        for (int n = 0; n < 3; ++n) all.spawn(keeps_busy, std::ref(busy), std::cref(stop));
+        while (asleep.times + busy.times < 1000) co_await yield();
+        stop = true;
+        co_await all.join();
+    }(by_sleepers, by_others));
+    CHECK(by_sleepers.times >= 300);
+    CHECK(by_others.times >= 300);
+}
+
+TEST_CASE(
+    "coroutines that become due together go on in the order of their times, and the others between them") {
+    test::virtual_time world;
+    computing work{world.time, 1ms};
+    std::vector<int> order;
+    world.run([](test::virtual_time& on, computing& by_others, std::vector<int>& list) -> task<> {
+        bool stop = false;
+        task_group others;
+        others.spawn(keeps_busy, std::ref(by_others), std::cref(stop));
+        task_group sleepers;
+        for (int number = 0; number < 10; ++number) {
+            sleepers.spawn([&, number]() -> task<> {
+                co_await sleep_for(std::chrono::microseconds(100 + number));
+                on.time.advance(100us);
+                list.push_back(number);
+            });
+        }
+        const int before = by_others.times;
+        co_await sleepers.join();
+        CHECK(by_others.times - before >= 9);
+        stop = true;
+        co_await others.join();
+    }(world, work, order));
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("posted functions are called for a slice at a time, and a timer is not late by all of them") {
+    test::virtual_time world;
+    constexpr int posts = 1000;
+    computing by_posts{world.time, 100us};
+    int called_when_due = 0;
+    world.run([](test::virtual_time& on, computing& work, int& when_due) -> task<> {
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            co_await sleep_for(1ms);
+            when_due = work.times;
+        });
+        co_await yield();
+        for (int n = 0; n < posts; ++n) on.on.post([&work] { work(); });
+        co_await beside.join();
+        while (work.times < posts) co_await yield();
+    }(world, by_posts, called_when_due));
+    CHECK(called_when_due >= 10);
+    CHECK(called_when_due <= 12);
+    CHECK(by_posts.times == posts);
+}
+
+TEST_CASE("a timer whose function runs the scheduler takes no coroutine out of its order") {
+    test::virtual_time world;
+    struct nested : detail::timer_node {
+        scheduler* on;
+        std::vector<int>* order;
+        int* ran;
+    };
+    std::vector<int> order;
+    int ran = 0;
+    nested timer;
+    timer.on = &world.on;
+    timer.order = &order;
+    timer.ran = &ran;
+    timer.deadline = world.time.now() + 997us;  // noticed with the next ones
+    timer.expired = [](detail::timer_node& self) noexcept {
+        nested& own = static_cast<nested&>(self);
+        own.on->run_until([&own] { return own.order->size() >= 2; });
+        ++*own.ran;
+    };
+    world.run([](test::virtual_time& on, std::vector<int>& list, nested& of) -> task<> {
+        task_group group;
+        task_group busy;
+        bool stop = false;
+        computing work{on.time, 10us};
+        for (int n = 0; n < 3; ++n) busy.spawn(keeps_busy, std::ref(work), std::cref(stop));
+        on.on.add_timer(of);
+        group.spawn([&]() -> task<> {
+            co_await sleep_for(998us);
+            co_await note(list, 1, 2);
+        });
+        group.spawn([&]() -> task<> {
+            co_await sleep_for(999us);
+            co_await note(list, 2, 2);
+        });
+        co_await group.join();
+        stop = true;
+        co_await busy.join();
+    }(world, order, timer));
+    CHECK(ran == 1);
+    CHECK(order == std::vector<int>{1, 2, 1, 2});
+}
+
+TEST_CASE("coroutines outside of a scope that one of it may wait for share slices, and sources are polled "
+          "between") {
+    struct source final : progress_source {
+        int polls = 0;
+        bool poll() noexcept override {
+            ++polls;
+            return false;
+        }
+    } polled;
+    /// Awaits an event of the program by an awaiter without `bind`.
+    struct plain_wait {
+        event::wait_operation on;
+        bool await_ready() noexcept {
+            on.bind({scheduler::current(), {}});
+            return on.await_ready();
+        }
+        void await_suspend(std::coroutine_handle<> h) noexcept { on.await_suspend(h); }
+        void await_resume() { on.await_resume(); }
+    };
+    test::virtual_time world;
+    world.on.add_source(polled);
+    computing work{world.time, 100us};
+    constexpr int coroutines = 40;
+    int polls = 0;
+    world.run([](computing& by_others, source& src, int& between) -> task<> {
+        event set;
+        task_group others;
+        {
+            task_group scope;
+            scope.spawn([&]() -> task<> { co_await plain_wait{set.wait()}; });
+            co_await yield();
+            co_await yield();
+            for (int n = 0; n < coroutines; ++n) {
+                others.spawn([&, n]() -> task<> {
+                    by_others();
+                    if (n == coroutines - 1) set.set();
+                    co_return;
+                });
+            }
+            between = src.polls;
+            // The end of `scope` waits in this coroutine, on top of which only that scope's are resumed, or those it may wait for.
+        }
+        between = src.polls - between;
+        co_await others.join();
+    }(work, polled, polls));
+    CHECK(work.times == coroutines);
+    CHECK(polls >= coroutines - 1);
+}
+
 TEST_CASE("coroutines that are ready together share a slice of time, and the rest go on in the next turn") {
     struct source final : progress_source {
         int polls = 0;

@@ -242,3 +242,56 @@ TEST_CASE(
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("never awaited"));
 }
+
+TEST_CASE("a started task that has ended keeps its value while others have their turn") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        event is_set(true);
+        int others = 0;
+        bool stop = false;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            while (!stop) {
+                ++others;
+                co_await yield();
+            }
+        });
+        const auto one = [&](int n) -> task<int> {
+            co_await is_set.wait();
+            co_return n;
+        };
+        int suspended = 0;
+        for (int n = 0; n < 3000; ++n) {
+            auto begun = start(one(n));
+            REQUIRE(begun.done());
+            const int before = others;
+            // A limit of none does not take the value of what has ended.
+            const auto got = co_await as_result(timeout(begun, 0s));
+            REQUIRE(got.has_value());
+            CHECK(*got == n);
+            if (others != before) ++suspended;
+        }
+        CHECK(suspended >= 3);
+        CHECK(suspended <= 300);
+        stop = true;
+        co_await beside.join();
+    }());
+}
+
+TEST_CASE("a started task that has ended is awaited in a destructor that waits for its scope") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        event is_set(true);
+        int awaited = 0;
+        const auto one = [&]() -> task<> { co_await is_set.wait(); };
+        {
+            task_group scope;
+            scope.spawn([&]() -> task<> {
+                for (; awaited < 3000; ++awaited) co_await start(one());
+            });
+            co_await yield();
+            CHECK(awaited < 3000);  // it waits for its next turn, in the middle of an await
+        }
+        CHECK(awaited == 3000);
+    }());
+}

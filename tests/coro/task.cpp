@@ -82,6 +82,17 @@ TEST_CASE("a task that is never awaited is destroyed with its arguments") {
     CHECK(shared.use_count() == 1);
 }
 
+TEST_CASE("a task that has given up its frame owns none, and leaves it to the caller") {
+    const auto kept = std::make_shared<int>(7);
+    auto made = [](std::shared_ptr<int> held) -> task<int> { co_return *held; }(kept);
+    const auto frame = made.release();
+    CHECK_FALSE(made.handle());
+    { const auto ends = std::move(made); }
+    CHECK(kept.use_count() == 2);
+    frame.destroy();
+    CHECK(kept.use_count() == 1);
+}
+
 TEST_CASE("a task gives values, references, move-only things and things without a default") {
     test::virtual_time world;
     int original = 5;

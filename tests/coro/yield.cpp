@@ -46,3 +46,27 @@ TEST_CASE("a loop of yields ends when it is asked to stop") {
         CHECK(rounds <= 8);
     }());
 }
+
+TEST_CASE("a loop of yields in a scope that was stopped gives others their turn now and then") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        local_stop_source stopped;
+        stopped.request_stop();
+        int others = 0;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            while (others < 3) {
+                ++others;
+                co_await yield();
+            }
+        });
+        int yields = 0;
+        for (; others < 3 && yields < 100'000; ++yields) {
+            const auto ended = co_await as_result(with_stop(yield(), stopped.get_token()));
+            CHECK(ended.error() == errc::canceled);
+        }
+        CHECK(others == 3);
+        CHECK(yields > 100);  // it does not wait each time
+        co_await beside.join();
+    }());
+}

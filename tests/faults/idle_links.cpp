@@ -2,7 +2,8 @@
 //
 // Descriptors are the limit: an shm end takes two (its socket, and the peer's process), a tcp end one. The soft limit of
 // RLIMIT_NOFILE is raised to the hard one, and there are as many links as that allows, up to the number asked for. An shm end
-// also takes five mappings, of which a process has 65,530 by default (vm.max_map_count).
+// also takes five mappings, of which a process has 65,530 by default (vm.max_map_count). Links that carried much before are idle like
+// the others once they have been quiet for a second or two: then the memory of what they carried is the system's again.
 #include <rdmacoro/rdmacoro.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
@@ -17,7 +18,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -69,6 +72,88 @@ task<> connects(std::string address, std::size_t links) {
 
 constexpr std::size_t warm = 50;
 
+// What each link carries, each way, before it is idle: more than a ring's memory is worth, and several blocks.
+constexpr std::uint64_t short_messages = 400;
+constexpr std::size_t long_message = 200'000;
+constexpr tag_type short_one_tag = 1;
+constexpr tag_type long_one_tag = 2;
+
+/// Sends all that, or takes it.
+template <class T>
+task<> carries(endpoint<T>& over, std::vector<std::byte>& memory, bool sends, std::size_t& wrong) {
+    for (std::uint64_t n = 0; n < short_messages; ++n) {
+        std::uint64_t number = n;
+        if (sends) {
+            co_await over.send(bytes_of(number), short_one_tag);
+        } else {
+            co_await over.recv(room_for(number), short_one_tag);
+            if (number != n) ++wrong;
+        }
+    }
+    if (sends) {
+        co_await over.send(memory, long_one_tag);
+    } else {
+        co_await over.recv(memory, long_one_tag);
+    }
+}
+
+template <class T>
+task<> connects_and_carries(std::string address, std::size_t links) {
+    std::vector<endpoint<T>> ends;
+    ends.reserve(links);
+    for (std::size_t n = 0; n < links; ++n) ends.push_back(co_await connect<T>(address));
+    std::vector<std::byte> memory(long_message);
+    std::size_t wrong = 0;
+    for (auto& end : ends) {
+        co_await carries(end, memory, true, wrong);
+        co_await carries(end, memory, false, wrong);
+    }
+    if (wrong != 0) throw std::runtime_error("other messages came");
+    for (auto& end : ends) {  // the first when the other side has measured
+        co_await carries(end, memory, false, wrong);
+        co_await carries(end, memory, true, wrong);
+    }
+    if (wrong != 0) throw std::runtime_error("other messages came after the pause");
+}
+
+/// What was used, in KiB for each link, and what is left of it once the links are idle.
+struct memory_of_links {
+    double used = 0;
+    double idle = 0;
+};
+
+template <class T>
+task<> accepts_and_carries(child_process& other, std::string where, std::size_t links, memory_of_links& kib) {
+    auto listening = co_await listen<T>(where);
+    other.tell(listening.address());
+    std::vector<endpoint<T>> ends;
+    ends.reserve(links);
+    std::vector<std::byte> memory(long_message);
+    double before = 0;
+    while (ends.size() < links) {
+        if (ends.size() == warm) before = resident();
+        ends.push_back(co_await listening.accept());
+    }
+    std::size_t wrong = 0;
+    for (auto& end : ends) {
+        co_await carries(end, memory, false, wrong);
+        co_await carries(end, memory, true, wrong);
+    }
+    CHECK(wrong == 0);
+    const auto for_each = [&] { return (resident() - before) / static_cast<double>(links - warm); };
+    kib.used = for_each();
+    const time_point limit = scheduler::current()->now() + 20s;
+    do {
+        for (int n = 0; n < 1000; ++n) co_await yield();
+        kib.idle = for_each();
+    } while (kib.idle > 16 && scheduler::current()->now() < limit);
+    for (auto& end : ends) {  // they work as before
+        co_await carries(end, memory, true, wrong);
+        co_await carries(end, memory, false, wrong);
+    }
+    CHECK(wrong == 0);
+}
+
 template <class T>
 task<> accepts(child_process& other, std::string where, std::size_t links, double& for_each) {
     auto listening = co_await listen<T>(where);
@@ -112,6 +197,28 @@ void costs_little(std::size_t wanted, std::size_t descriptors, const std::string
     if (counts_allocations) CHECK(for_each <= 16);
 }
 
+template <class T>
+memory_of_links idle_after_use(std::size_t wanted, std::size_t descriptors, const std::string& where) {
+    const std::size_t links = allowed(wanted, descriptors);
+    CAPTURE(links);
+    CHECK(links > 2 * warm);
+    child_process other([&](const std::string& address) {
+        scheduler on{idle::yield{}};
+        on.run(connects_and_carries<T>(address, links));
+    });
+    memory_of_links kib;
+    {
+        scheduler on{idle::yield{}};
+        on.run([](child_process& of, const std::string& at, std::size_t count,
+                  memory_of_links& found) -> task<> {
+            co_await timeout(accepts_and_carries<T>(of, at, count, found), 60s);
+        }(other, where, links, kib));
+    }
+    CHECK(other.wait() == 0);
+    std::printf("used %.1f KiB for each end, idle after that %.1f KiB\n", kib.used, kib.idle);
+    return kib;
+}
+
 constexpr std::size_t shm_descriptors = 2;
 constexpr std::size_t tcp_descriptors = 1;
 
@@ -121,6 +228,13 @@ TEST_CASE("each of a thousand idle shm links takes 16 KiB of memory at most, and
     costs_little<shm>(1000, shm_descriptors, shm_test_name());
 }
 
+TEST_CASE("shm links that carried much take 16 KiB each again when they are idle") {
+    const memory_of_links kib = idle_after_use<shm>(500, shm_descriptors, shm_test_name());
+    if (!counts_allocations) return;
+    CHECK(kib.used > 100);  // else there was nothing to return
+    CHECK(kib.idle <= 16);
+}
+
 TEST_CASE("each of ten thousand idle shm links takes 16 KiB of memory at most, and works", "[nightly]") {
     costs_little<shm>(10000, shm_descriptors, shm_test_name());
 }
@@ -128,6 +242,11 @@ TEST_CASE("each of ten thousand idle shm links takes 16 KiB of memory at most, a
 #if RDMACORO_WITH_TCP
 TEST_CASE("each of a thousand idle tcp links takes 16 KiB of memory at most, and works") {
     costs_little<tcp>(1000, tcp_descriptors, "tcp://127.0.0.1:0");
+}
+
+TEST_CASE("tcp links that carried much take 16 KiB each when they are idle") {
+    const memory_of_links kib = idle_after_use<tcp>(500, tcp_descriptors, "tcp://127.0.0.1:0");
+    if (counts_allocations) CHECK(kib.idle <= 16);
 }
 
 TEST_CASE("each of ten thousand idle tcp links takes 16 KiB of memory at most, and works", "[nightly]") {

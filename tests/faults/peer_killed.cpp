@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t huge = std::size_t{32} << 20;
+constexpr std::size_t huge = std::size_t{slow_devices ? 8u : 32u} << 20;
 /// Messages whose bytes the sender sends; peer_killed_rendezvous.cpp has those that go from memory to memory.
 using in_pieces = protocols<eager<>, segmented<>>;
 

@@ -14,6 +14,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -254,6 +255,30 @@ TEST_CASE("a client that hangs up at once, or says nothing, disturbs no other cl
     });
 }
 
+TEST_CASE(
+    "more silent clients than a listener has places for keep no client out for as long as they may stay") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        constexpr std::size_t places = 256;
+        auto listening = co_await listen<shm>(there, fresh_name());
+        std::vector<std::unique_ptr<stranger>> silent;
+        while (silent.size() < places + 44) {
+            silent.push_back(std::make_unique<stranger>(listening.address()));
+            co_await yield();
+        }
+        const time_point begin = scheduler::current()->now();
+        co_await still_serves(listening, here);
+        CHECK(scheduler::current()->now() - begin < there.options().handshake_limit / 2);
+        std::size_t dropped = 0;
+        for (const auto& each : silent) {
+            char nothing = 0;
+            if (::recv(each->socket(), &nothing, 1, MSG_DONTWAIT) == 0) ++dropped;
+        }
+        CHECK(dropped >= 45);  // one for each beyond the places, and one for the client
+        CHECK(dropped < silent.size());
+        co_await still_serves(listening, here);
+    });
+}
+
 namespace {
 
 /// A listener that is no friend: takes one client and answers what it is told to.
@@ -415,24 +440,60 @@ TEST_CASE("a peer that says for ever that it touches our memory holds nothing up
     });
 }
 
-TEST_CASE("many peers that leave their marks standing hold a region's end up no longer than one of them") {
+TEST_CASE(
+    "a thousand peers that leave their marks standing hold a region's end up no longer than one of them") {
+    rlimit descriptors{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+    if (descriptors.rlim_max < 6000) SKIP_TEST("needs more descriptors");
+    descriptors.rlim_cur = descriptors.rlim_max;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
     on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
         auto listening = co_await listen<shm>(there, fresh_name());
         const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
         std::vector<std::byte> memory(100);
         region open = there.register_memory(memory);
         std::vector<open_segment> liars;
-        for (int n = 0; n < 20; ++n) {
+        while (liars.size() < 1000) {
             liars.push_back(co_await scribbled(listening, here, shape));
             liars.back().view->words(0).region_in_use.store(open.remote().key);
         }
         const auto began = std::chrono::steady_clock::now();
         open.reset();
-        CHECK(std::chrono::steady_clock::now() - began < 8s);  // a second for each would be 20
+        const auto took = std::chrono::steady_clock::now() - began;
+        CHECK(took >= inner::mark_patience::most / 2);
+        CHECK(took < 2 * inner::mark_patience::most);
+        std::size_t ended = 0;
         for (open_segment& liar : liars) {
             const auto got = co_await as_result(liar.end.recv({}, 1));
-            CHECK(got.error() == errc::protocol_violation);
+            if (got.error() == errc::protocol_violation) ++ended;
         }
+        CHECK(ended == liars.size());
+        liars.clear();
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("a peer that announces touches without end costs the end of a region one look, and is waited for "
+          "as long as one that touches") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        std::vector<std::byte> memory(100);
+        std::vector<open_segment> peers;
+        while (peers.size() < 20) peers.push_back(co_await scribbled(listening, here, shape));
+        region first = there.register_memory(memory);
+        first.reset();
+        inner::notice_board& board = *there.shared_arena().touch_board();
+        // Every link, and links that there are not.
+        for (std::uint32_t link = 0; link < inner::notice_board::most_links; link += 3) board.mark(link);
+        region open = there.register_memory(memory);
+        peers[6].view->words(0).region_in_use.store(open.remote().key);
+        const auto began = std::chrono::steady_clock::now();
+        open.reset();
+        CHECK(std::chrono::steady_clock::now() - began < 2 * inner::mark_patience::most);
+        const auto got = co_await as_result(peers[6].end.recv({}, 1));
+        CHECK(got.error() == errc::protocol_violation);
+        for (std::size_t n = 0; n < peers.size(); ++n) CHECK((n == 6 || peers[n].end.is_open()));
         co_await still_serves(listening, here);
     });
 }

@@ -57,8 +57,8 @@ task<> rounds_for(duration time, step& next) {
     while (real_now() < until) co_await next();
 }
 
-/// Runs `body(one step)` with each kind of steps.
-task<> with_each_kind(std::function<task<>(step&)> body) {
+/// Runs `body(one step)` with each kind of steps; `by_token`: only those that a stop token ends.
+task<> with_each_kind(std::function<task<>(step&)> body, bool by_token = false) {
     shm::domain in(*scheduler::current());
     both_ends link = co_await open_link(in);
     SECTION("messages") {
@@ -108,6 +108,40 @@ task<> with_each_kind(std::function<task<>(step&)> body) {
         };
         co_await body(next);
     }
+    if (!by_token) {
+        SECTION("started tasks") {
+            event is_set(true);
+            const auto one = [&]() -> task<> { co_await is_set.wait(); };
+            step next = [&]() -> task<> { co_await start(one()); };
+            co_await body(next);
+        }
+        SECTION("a window of tasks") {
+            event is_set(true);
+            const auto one = [&]() -> task<> { co_await is_set.wait(); };
+            window<task<>> begun(2);
+            step next = [&]() -> task<> { co_await begun.add(one()); };
+            co_await body(next);
+            co_await begun.all();
+        }
+        SECTION("a yield in a scope that was stopped") {
+            local_stop_source stopped;
+            stopped.request_stop();
+            step next = [&]() -> task<> {
+                static_cast<void>(co_await as_result(with_stop(yield(), stopped.get_token())));
+            };
+            co_await body(next);
+        }
+        SECTION("a window in a scope that was stopped") {
+            local_stop_source stopped;
+            stopped.request_stop();
+            window<task<>> never(2);
+            const auto one = []() -> task<> { co_return; };
+            step next = [&]() -> task<> {
+                static_cast<void>(co_await as_result(with_stop(never.add(one()), stopped.get_token())));
+            };
+            co_await body(next);
+        }
+    }
     SECTION("several at a time") {
         event is_set(true);
         step next = [&]() -> task<> {
@@ -156,14 +190,16 @@ TEST_CASE("a stop token reaches a coroutine whose operations all end at once") {
     std::stop_source stop;
     std::thread other;
     bool canceled = false;
-    on.run(with_each_kind([&](step& next) -> task<> {
-               other = std::thread([&] { stop.request_stop(); });
-               try {
-                   co_await rounds_for(3s, next);
-               } catch (const error& ended) {
-                   canceled = ended.code() == errc::canceled;
-               }
-           }),
+    on.run(with_each_kind(
+               [&](step& next) -> task<> {
+                   other = std::thread([&] { stop.request_stop(); });
+                   try {
+                       co_await rounds_for(3s, next);
+                   } catch (const error& ended) {
+                       canceled = ended.code() == errc::canceled;
+                   }
+               },
+               true),
            stop.get_token());
     other.join();
     CHECK(canceled);
@@ -171,10 +207,12 @@ TEST_CASE("a stop token reaches a coroutine whose operations all end at once") {
 
 TEST_CASE("timeout ends a coroutine whose operations all end at once") {
     scheduler on;
-    on.run(with_each_kind([](step& next) -> task<> {
-        const auto ended = co_await as_result(timeout(rounds_for(3s, next), 20ms));
-        CHECK(ended.error() == errc::timed_out);
-    }));
+    on.run(with_each_kind(
+        [](step& next) -> task<> {
+            const auto ended = co_await as_result(timeout(rounds_for(3s, next), 20ms));
+            CHECK(ended.error() == errc::timed_out);
+        },
+        true));
 }
 
 TEST_CASE("the messages of another link are answered beside a coroutine whose operations all end at once") {

@@ -124,6 +124,7 @@ void exchange(script& input) {
     theirs.store(back.data());
     again.load(back.data());
     demand(again.link == theirs.link && again.address == theirs.address && again.credits == theirs.credits);
+    demand(again.nonce == theirs.nonce);
 }
 
 /// Regions that peers may reach, and the rest of the memory, which they may not.
@@ -185,7 +186,8 @@ void receive(script& input, server& serves) {
         case frame_kind::get: serves.asked(service_request::load(rest), access_rights::remote_read); break;
         case frame_kind::put: serves.asked(service_request::load(rest), access_rights::remote_write); break;
         case frame_kind::status: static_cast<void>(one_sided_status::load(rest)); break;
-        case frame_kind::fetched: static_cast<void>(load_number<std::uint32_t>(rest)); break;
+        case frame_kind::fetched:
+        case frame_kind::withdraw: static_cast<void>(load_number<std::uint32_t>(rest)); break;
         case frame_kind::tagged_address: {
             const connect_limits own = drawn_measure(input);
             demand(more <= most_address_bytes);

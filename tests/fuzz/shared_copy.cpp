@@ -51,7 +51,8 @@ public:
         const unique_fd file = segment::create(shape);
         link_.attach(file.get(), shape, true);
         link_.domain = &around().domain;
-        link_.peer.map_table(around().domain.table_file(), around().options.max_regions);
+        link_.peer.map_table(around().domain.table_file(), around().options.max_regions,
+                             around().domain.regions().salt());
         const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
         link_.peer.reach_through(peer_process(self.get(), ::getpid()));
         theirs_.attach(link_.shared, 0);
@@ -83,7 +84,10 @@ public:
                 case 7:
                     if (!serve()) return;  // a link would end
                     break;
-                default: copies_.advance(); one_sided_.advance();
+                default:
+                    if (input_.byte() % 4 != 0) around().domain.copies().renew();
+                    copies_.advance();
+                    one_sided_.advance();
             }
         }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A job joins under a real launcher, and messages go around it: launchers.sh hydra|openmpi|slurm PATH_OF_RING pmix|no-pmix. Ends with 77, and says
-# why, where the launcher is not installed.
+# why, where the launcher is not installed; one that is and does not work fails.
 set -eu
 launcher=${1:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}
 ring=$(realpath "${2:?usage: launchers.sh LAUNCHER PATH_OF_RING pmix|no-pmix}")
@@ -68,7 +68,10 @@ hydra)
     says "PMI_FD is 99, which is no open descriptor"
     # One that never comes: the others do not wait for longer than their limit.
     runs some "$hydra" -n 3 sh -c '[ "$PMI_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
-    says "not all of the 3 ranks have come within the limit"
+    says "not all of the 3 ranks have come within the limit.*of those on this host rank 1 was not seen"
+    # On the host that misses none nothing is said of the other.
+    runs some "$hydra" -n 3 -hosts a:2,b:1 -launcher fork sh -c '[ "$PMI_RANK" = 2 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
+    says "all that are to be on this host have come"
     ;;
 openmpi)
     mpirun=$(command -v mpirun.openmpi) || skip "no mpirun.openmpi: install openmpi-bin"
@@ -87,7 +90,7 @@ openmpi)
     runs some "$mpirun" --oversubscribe -n 2 sh -c 'env $(env | sed -n "s/^\(PMIX_SERVER_URI[^=]*\)=.*/-u \1/p") "$0" --alone' "$ring"
     says "PMIx: the launcher cannot be spoken to"
     runs some "$mpirun" --oversubscribe -n 3 sh -c '[ "$PMIX_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 2500' "$ring"
-    says "within the limit"
+    says "within the limit.*of those on this host rank 1 was not seen"
     ;;
 slurm)
     for one in slurmctld slurmd srun; do
@@ -118,6 +121,10 @@ NodeName=$name NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
 PartitionName=all Nodes=$name Default=YES OverSubscribe=FORCE:8 MaxTime=INFINITE State=UP
 END
     export SLURM_CONF=$work/slurm.conf
+    broken() {
+        echo "FAILED: $*: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
+        exit 1
+    }
     slurmctld -D >"$work/slurmctld" 2>&1 &
     services+=($!)
     slurmd -D -N "$name" >"$work/slurmd" 2>&1 &
@@ -125,11 +132,11 @@ END
     for ((n = 0; n < 100; n++)); do
         [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
         for one in "${services[@]}"; do
-            kill -0 "$one" 2>/dev/null || skip "slurmctld or slurmd does not start here: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
+            kill -0 "$one" 2>/dev/null || broken "slurmctld or slurmd does not start here"
         done
         sleep 0.2
     done
-    [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] || skip "slurmctld and slurmd do not find each other here: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
+    [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] || broken "slurmctld and slurmd do not find each other here"
     for ranks in 1 2; do
         runs 0 srun --mpi=pmi2 -n "$ranks" "$ring"
         went_around "$ranks" PMI-2

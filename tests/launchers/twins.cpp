@@ -9,6 +9,7 @@
 #include <rdmacoro/transport/tcp.hpp>
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <functional>
@@ -30,6 +31,12 @@ struct product {
     }
 };
 
+template <class T>
+std::vector<T> part_of(const std::vector<T>& all, std::size_t first, std::size_t count) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
 template <class T, class Op>
 rc::task<> reduces(rc::group g, twins::step of, Op by, twins::results& into) {
     using twins::kind;
@@ -42,6 +49,7 @@ rc::task<> reduces(rc::group g, twins::step of, Op by, twins::results& into) {
     const std::vector<T> mine = twins::given<T>(of, rank, scatters ? of.offset(size) : of.count);
     std::vector<T> x(scatters ? of.block(rank) : of.count);
     if (of.in_place) x = mine;
+    const std::size_t first = of.offset(rank);
     switch (of.what) {
         case kind::reduce:
             if (of.in_place) {
@@ -59,15 +67,30 @@ rc::task<> reduces(rc::group g, twins::step of, Op by, twins::results& into) {
             }
             break;
         case kind::reduce_scatter:
-            if (of.uneven) {
+            if (of.in_place && of.uneven) {
+                co_await g.reduce_scatterv(rc::in_place, x, counts, by);
+            } else if (of.in_place) {
+                co_await g.reduce_scatter(rc::in_place, x, by);
+            } else if (of.uneven) {
                 co_await g.reduce_scatterv(mine, counts, x, by);
             } else {
                 co_await g.reduce_scatter(mine, x, by);
             }
+            if (of.in_place) x = part_of(x, first, of.block(rank));
             break;
-        case kind::scan: co_await g.scan(mine, x, by); break;
+        case kind::scan:
+            if (of.in_place) {
+                co_await g.scan(rc::in_place, x, by);
+            } else {
+                co_await g.scan(mine, x, by);
+            }
+            break;
         default:
-            co_await g.exscan(mine, x, by);
+            if (of.in_place) {
+                co_await g.exscan(rc::in_place, x, by);
+            } else {
+                co_await g.exscan(mine, x, by);
+            }
             if (rank == 0) x.clear();
     }
     into.add(x);
@@ -80,6 +103,7 @@ rc::task<> moves(rc::group g, twins::step of, twins::results& into) {
     const unsigned rank = g.rank();
     const rc::root at(static_cast<unsigned>(of.root % size));
     const std::size_t total = of.offset(size);
+    const std::size_t first = of.offset(rank);
     std::vector<std::size_t> counts;
     for (unsigned other = 0; other < size; ++other) counts.push_back(of.block(other));
     std::vector<T> x;
@@ -91,7 +115,15 @@ rc::task<> moves(rc::group g, twins::step of, twins::results& into) {
         case kind::scatter: {
             const std::vector<T> all = rank == at.rank ? twins::given<T>(of, rank, total) : std::vector<T>();
             x.resize(of.block(rank));
-            if (of.uneven) {
+            if (of.in_place) {
+                if (rank == at.rank) x = all;
+                if (of.uneven) {
+                    co_await g.scatterv(rc::in_place, x, counts, at);
+                } else {
+                    co_await g.scatter(rc::in_place, x, at);
+                }
+                if (rank == at.rank) x = part_of(x, first, of.block(rank));
+            } else if (of.uneven) {
                 co_await g.scatterv(all, counts, x, at);
             } else {
                 co_await g.scatter(all, x, at);
@@ -101,7 +133,19 @@ rc::task<> moves(rc::group g, twins::step of, twins::results& into) {
         case kind::gather: {
             const std::vector<T> mine = twins::given<T>(of, rank, of.block(rank));
             if (rank == at.rank) x.resize(total);
-            if (of.uneven) {
+            if (of.in_place) {
+                if (rank == at.rank) {
+                    std::copy(mine.begin(), mine.end(), x.begin() + static_cast<std::ptrdiff_t>(first));
+                } else {
+                    x = mine;
+                }
+                if (of.uneven) {
+                    co_await g.gatherv(rc::in_place, x, counts, at);
+                } else {
+                    co_await g.gather(rc::in_place, x, at);
+                }
+                if (rank != at.rank) x.clear();
+            } else if (of.uneven) {
                 co_await g.gatherv(mine, x, counts, at);
             } else {
                 co_await g.gather(mine, x, at);
@@ -111,7 +155,14 @@ rc::task<> moves(rc::group g, twins::step of, twins::results& into) {
         case kind::allgather: {
             const std::vector<T> mine = twins::given<T>(of, rank, of.block(rank));
             x.resize(total);
-            if (of.uneven) {
+            if (of.in_place) {
+                std::copy(mine.begin(), mine.end(), x.begin() + static_cast<std::ptrdiff_t>(first));
+                if (of.uneven) {
+                    co_await g.allgatherv(rc::in_place, x, counts);
+                } else {
+                    co_await g.allgather(rc::in_place, x);
+                }
+            } else if (of.uneven) {
                 co_await g.allgatherv(mine, x, counts);
             } else {
                 co_await g.allgather(mine, x);
@@ -128,7 +179,14 @@ rc::task<> moves(rc::group g, twins::step of, twins::results& into) {
             }
             const std::vector<T> mine = twins::given<T>(of, rank, all);
             x.resize(all);
-            if (of.uneven) {
+            if (of.in_place) {
+                x = mine;
+                if (of.uneven) {
+                    co_await g.alltoallv(rc::in_place, x, both);
+                } else {
+                    co_await g.alltoall(rc::in_place, x);
+                }
+            } else if (of.uneven) {
                 co_await g.alltoallv(mine, both, x, both);
             } else {
                 co_await g.alltoall(mine, x);

@@ -96,7 +96,7 @@ inline std::vector<step> program(std::uint64_t seed, std::size_t steps) {
         one.count = from.below(longest[from.below(4)]);
         const bool blocks = one.what >= kind::scatter && one.what <= kind::alltoall;
         one.uneven = (blocks || one.what == kind::reduce_scatter) && from.below(2) == 0;
-        one.in_place = (one.what == kind::reduce || one.what == kind::allreduce) && from.below(2) == 0;
+        one.in_place = one.what >= kind::scatter && from.below(2) == 0;
         one.of_part = from.below(3) == 0;
         one.seed = from.next();
     }

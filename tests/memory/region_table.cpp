@@ -12,6 +12,7 @@ using namespace rdmacoro;
 using detail::check_access;
 using detail::key_source;
 using detail::region_entry;
+using detail::region_salt;
 using detail::region_table;
 
 TEST_CASE("an access is allowed inside the region and for the rights it carries, and only then") {
@@ -53,7 +54,25 @@ TEST_CASE("wrong keys are refused, whatever slot they name") {
               errc::bad_key);
     }
     CHECK(table.check(~std::uint64_t{0}, r.address, 1, access_rights::remote_read) == errc::bad_key);
-    CHECK(check_access({}, r.key, r.address, 1, access_rights::remote_read) == errc::bad_key);
+    CHECK(check_access({}, {}, r.key, r.address, 1, access_rights::remote_read) == errc::bad_key);
+}
+
+TEST_CASE("what one table shows of a key is nothing that another table shows, or takes") {
+    const region_salt salts[2] = {region_salt::random(), region_salt::random()};
+    CHECK((salts[0].low != salts[1].low && salts[0].high != salts[1].high));
+    std::vector<region_entry> storage(1);
+    region_table table(storage, salts[0]);
+    std::vector<std::byte> memory(10);
+    const remote_region r = table.add(memory, access_rights::all);
+    const auto check = [&](const region_salt& by) {
+        return check_access(storage, by, r.key, r.address, 10, access_rights::remote_read);
+    };
+    CHECK(check(salts[0]) == errc::ok);
+    CHECK(check(salts[1]) == errc::bad_key);
+    CHECK(check({}) == errc::bad_key);
+    CHECK(table.check(r.key, r.address, 10, access_rights::remote_read) == errc::ok);
+    CHECK(storage[0].proof.load() == detail::proof_of_key(r.key, salts[0]));
+    CHECK(storage[0].proof.load() != detail::proof_of_key(r.key, salts[1]));
 }
 
 TEST_CASE("a table shows no key to what reads it, and what it shows opens nothing") {

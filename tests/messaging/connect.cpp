@@ -5,6 +5,7 @@
 #include "support/run.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/coro/describe.hpp>
 
 #include <optional>
 #include <string>
@@ -138,6 +139,37 @@ TEST_CASE("connect may wait for its listener, and is there soon after it") {
         auto c = co_await connect<loopback>(domain, "late", once);
         CHECK(c.connection().mailbox().options().unexpected_bytes == 1 << 20);
     }(world.on));
+}
+
+TEST_CASE("connect that tries again is described as one step, between its attempts, too") {
+    virtual_time world;
+    world.run([](virtual_time& w) -> task<> {
+        loopback_domain domain(w.on);
+        auto connecting = start(as_result(connect<loopback>(domain, "later", {.retry_for = 10s})));
+        int pauses = 0;
+        std::optional<listener<loopback>> listening;
+        for (int look = 0; !connecting.done(); ++look) {
+            const description all = w.on.describe();
+            INFO(all.text());
+            REQUIRE(all.operations().size() == 1);
+            const pending_operation& one = all.operations()[0];
+            CHECK(one.what == "connect");
+            CHECK(one.peer == "later");
+            if (one.next == next_actor::time) {
+                ++pauses;
+                REQUIRE(one.left.has_value());
+                CHECK(*one.left <= 250ms);
+            } else {
+                CHECK(one.next == next_actor::peer_accept);
+            }
+            if (look == 20) listening.emplace(co_await listen<loopback>(domain, "later"));
+            co_await (look % 2 == 0 ? sleep_for(3ms) : sleep_for(0s));
+        }
+        CHECK(pauses > 5);
+        const auto made = co_await connecting;
+        CHECK(made.has_value());
+        CHECK(w.on.describe().operations().empty());
+    }(world));
 }
 
 TEST_CASE("connect gives up in time, and throws what the last attempt said") {

@@ -5,28 +5,14 @@
 #include "ofi/pair.hpp"
 
 #include "support/pattern.hpp"
+#include "support/with_variable.hpp"
 
-#include <cstdlib>
 #include <string>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
-
-/// Sets a variable that the stand-ins read, until it goes.
-class with_variable {
-public:
-    with_variable(const char* name, const std::string& value) : name_(name) {
-        ::setenv(name, value.c_str(), 1);
-    }
-    with_variable(const with_variable&) = delete;
-    with_variable& operator=(const with_variable&) = delete;
-    ~with_variable() { ::unsetenv(name_); }
-
-private:
-    const char* name_;
-};
 
 std::string stand_in() { return GENERATE(as<std::string>{}, "gni", "cxi", "efa"); }
 
@@ -159,21 +145,50 @@ TEST_CASE("an injected message that fails is counted and ends its link, also whe
     CHECK(w.client.counts().reopened + w.server.counts().reopened == 0);
 }
 
+TEST_CASE("a tagged message that was injected and failed is counted and ends its link, and no other link") {
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    for (const ofi_end* one : {&a, &b}) static_cast<void>(one->link->matching());
+    recording_completion none;
+    // The peer's address for such messages has come.
+    w.until([&] { return a.link->post_tagged(1, 0, {}, none) == post_result::done; });
+    const std::uint64_t injected = a.link->counts().injected;
+    {
+        const with_variable lost("RDMACORO_STAND_IN_LOSE_INJECTS", "1");
+        REQUIRE(a.link->post_tagged(2, 0, {}, none) == post_result::done);
+    }
+    CHECK(a.link->counts().injected == injected + 1);
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(w.client.counts().failed_injects == 1);
+    CHECK(w.client.last_failure() == "Input/output error (lost by the stand-in)");
+    post_for_sure(w, c, 1);
+    w.until([&] { return d.sink.count == 1; });
+    CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
 TEST_CASE("an idle link sends a frame now and then, so that a peer that the provider does not reach any more "
           "is lost, though its host "
           "answers otherwise") {
     const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
     CAPTURE(provider);
     ofi_options o = ofi_here(provider);
-    o.peer_timeout = std::chrono::seconds(1);
+    o.peer_timeout = ofi_options::least_peer_timeout;
     ofi_world w(o);
     ofi_end a;
     ofi_end b;
     w.link(a, b);
     const std::uint64_t before = a.link->counts().control_frames;
     const std::uint32_t credits = a.link->credits();
-    w.until([&] { return a.link->counts().control_frames >= before + 3; });
-    CHECK(a.link->credits() + 3 >= credits);
+    w.until([&] { return a.link->counts().control_frames >= before + 2; });
+    CHECK(a.link->credits() + 2 >= credits);
     CHECK(a.sink.downs + b.sink.downs == 0);
     const with_variable lost("RDMACORO_STAND_IN_LOSE_SENDS", "1");
     w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
@@ -181,4 +196,49 @@ TEST_CASE("an idle link sends a frame now and then, so that a peer that the prov
     CHECK(b.sink.reason == errc::peer_lost);
     CHECK((w.client.last_failure() + w.server.last_failure()).find("lost by the stand-in") !=
           std::string::npos);
+}
+
+namespace {
+
+/// As over ofi_rxm on verbs: the queue is read before its endpoint closes.
+constexpr ofi_profile reading = [] {
+    ofi_profile p = provider::cxi;
+    p.reads_before_close = true;
+    return p;
+}();
+
+}  // namespace
+
+TEST_CASE("a queue that cannot be read ends a domain that reads it before its endpoint closes, once, and is "
+          "no hindrance to closing it") {
+    const bool amid_links = GENERATE(true, false);
+    CAPTURE(amid_links);
+    using reading_domain = ofi<reading>::domain;
+    scheduler on{impatient{}};
+    auto here = std::make_unique<reading_domain>(on);
+    auto there = std::make_unique<reading_domain>(on);
+    ofi_end a;
+    ofi_end b;
+    on.run([](reading_domain& from, reading_domain& to, ofi_end& one, ofi_end& other) -> task<> {
+        ofi_listener listening = co_await to.listen("127.0.0.1:0");
+        auto accepting = start(listening.accept());
+        ofi_connection made = co_await from.connect(listening.address());
+        one.link = std::make_unique<ofi_recorded_link>(std::move(made), one.sink);
+        other.link = std::make_unique<ofi_recorded_link>(co_await accepting, other.sink);
+    }(*here, *there, a, b));
+    const auto all_gone = [&] { return here->connections() == 0 && there->connections() == 0; };
+    if (!amid_links) {
+        for (ofi_end* one : {&a, &b}) one->link.reset();
+        on.run_until(all_gone);
+    }
+    const with_variable broken("RDMACORO_STAND_IN_CQ_ERROR", std::to_string(FI_EIO));
+    if (amid_links) {
+        on.run_until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+        CHECK(here->describe().find("no endpoint any more: read the completion queue") != std::string::npos);
+        for (ofi_end* one : {&a, &b}) one->link.reset();
+        on.run_until(all_gone);
+    }
+    here.reset();
+    there.reset();
+    CHECK((a.sink.downs + b.sink.downs == 2) == amid_links);
 }

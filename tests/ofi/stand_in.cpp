@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/pattern.hpp"
+#include "support/with_variable.hpp"
 
 #include <algorithm>
 #include <array>
@@ -27,20 +28,6 @@ std::vector<std::byte> numbered(std::size_t bytes, unsigned first = 1) {
     for (std::size_t i = 0; i != bytes; ++i) all[i] = static_cast<std::byte>(first + i * 7 + i / 251);
     return all;
 }
-
-/// Sets a variable until it goes.
-class with_variable {
-public:
-    with_variable(const char* name, const std::string& value) : name_(name) {
-        ::setenv(name, value.c_str(), 1);
-    }
-    with_variable(const with_variable&) = delete;
-    with_variable& operator=(const with_variable&) = delete;
-    ~with_variable() { ::unsetenv(name_); }
-
-private:
-    const char* name_;
-};
 
 /// One message there, by whatever `post` calls.
 void send_one(bare_pair& pair, std::size_t bytes) {
@@ -526,6 +513,35 @@ TEST_CASE("queues have the hardware's depth") {
         CHECK(send() == 0);
     }
     CHECK(log.take() == "");
+}
+
+TEST_CASE(
+    "an address is used between its insertion and its removal, and removed when nothing is under way to it") {
+    if (!asked_for()) SKIP_TEST(not_asked);
+    for (const std::string& name : stand_ins) {
+        CAPTURE(name);
+        violation_log log;
+        bare_pair pair(name);
+        send_one(pair, 40);
+        fid_ep* const ep = pair.here.endpoint.get();
+        fid_av* const addresses = pair.here.addresses.get();
+        const std::vector<std::byte> out = numbered(40);
+        int sent = 0;
+        const std::size_t before = pair.done_here.size();
+        const auto send = [&] { return fi_send(ep, out.data(), out.size(), nullptr, pair.to_there, &sent); };
+        REQUIRE(pair.posted(send) == 0);
+        CHECK(fi_av_remove(addresses, &pair.to_there, 1, 0) == -FI_EBUSY);
+        CHECK(log.take() == "av_remove");
+        pair.until([&] { return pair.done_here.size() > before; });
+        CHECK(fi_av_remove(addresses, &pair.to_there, 1, 0) == 0);
+        CHECK(log.take() == "");
+        CHECK(send() == -FI_EINVAL);
+        CHECK(log.take() == "fi_addr");
+        CHECK(fi_av_remove(addresses, &pair.to_there, 1, 0) == -FI_EINVAL);
+        CHECK(log.take() == "av_remove");
+        CHECK(fi_close(&addresses->fid) == -FI_EBUSY);
+        CHECK(log.take() == "av_close");
+    }
 }
 
 TEST_CASE("the rules that no other test here breaks are recorded, too") {

@@ -48,17 +48,31 @@ struct no_network {
 
 TEST_CASE("a message is left in the network while coroutines wait for their turn, but not for long") {
     with_peer([](scripted_peer& peer) -> task<> {
-        bool stop = false;
-        task_group others;
-        others.spawn([&stop]() -> task<> {
-            while (!stop) co_await yield();
-        });
-        peer.say(wire_kind::eager, 1, filled(8, 1));
-        co_await peer.self().probe(1);
-        std::byte into[8];
-        co_await peer.self().recv(into, 1);
-        stop = true;
-        co_await others.join();
+        for (const bool busy : {true, false}) {
+            CAPTURE(busy);
+            bool stop = false;
+            int turns_in_the_network = 0;
+            task_group others;
+            if (busy) {
+                others.spawn([&]() -> task<> {
+                    while (!stop) {
+                        if (!peer.from_peer().packets.empty()) ++turns_in_the_network;
+                        co_await yield();
+                    }
+                });
+            }
+            co_await yield();
+            const std::uint64_t unexpected = peer.self().counts().unexpected;
+            peer.say(wire_kind::eager, 1, filled(8, 1));
+            co_await peer.self().probe(1);
+            CHECK(peer.self().counts().unexpected == unexpected + 1);
+            CHECK(turns_in_the_network >= (busy ? 4 : 0));
+            CHECK(turns_in_the_network <= 16);
+            std::byte into[8];
+            co_await peer.self().recv(into, 1);
+            stop = true;
+            co_await others.join();
+        }
     });
 }
 

@@ -65,8 +65,8 @@ private:
 };
 
 struct receive final : detail::receive_request {
-    explicit receive(mutable_buffers into, lent_buffer* loan = nullptr)
-        : receive_request(nullptr, tag_match(3), any_source, into, loan) {}
+    explicit receive(mutable_buffers into, detail::loan* place = nullptr)
+        : receive_request(nullptr, tag_match(3), any_source, into, place) {}
 };
 
 struct fixture {
@@ -140,15 +140,30 @@ TEST_CASE("a lent message is the user's until the loan ends, and costs the peer 
     fixture f;
     unexpected_message& m = f.kept(100, 5);
     const std::uint32_t cost = m.cost;
-    lent_buffer loan;
+    detail::loan loan;
     receive r(mutable_buffers(), &loan);
     connection_base::match(m, r);
     CHECK(loan.bytes().size() == 100);
     CHECK(loan.bytes()[99] == std::byte{5});
     CHECK(f.at.credits().payable() == cost);
     CHECK(f.box.store().live() == 1);
-    loan = {};
+    loan.release();
     CHECK(f.box.store().live() == 0);
+}
+
+TEST_CASE("a short message of a lent receive is copied to it, and leaves the store at once") {
+    fixture f;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, detail::loan::longest_here}) {
+        const std::uint64_t copies = f.at.counts().payload_copies;
+        detail::loan loan;
+        receive r(mutable_buffers(), &loan);
+        connection_base::match(f.kept(bytes, 5), r);
+        CHECK(f.box.store().live() == 0);
+        CHECK(r.got_.bytes == bytes);
+        CHECK(loan.bytes().size() == bytes);
+        if (bytes != 0) CHECK(loan.bytes().back() == std::byte{5});
+        CHECK(f.at.counts().payload_copies == copies + (bytes != 0 ? 1 : 0));
+    }
 }
 
 TEST_CASE("a message that is still coming is its connection's affair") {
@@ -166,7 +181,7 @@ TEST_CASE("an offered message goes to the receive that waits, else probes and re
     f.at.offer(f.kept(10, 1));
     CHECK(f.box.matching().unexpected() == 1);
     CHECK(f.at.counts().unexpected == 1);
-    f.at.withdraw(*f.box.matching().oldest());
+    f.at.withdraw(*f.box.matching().find(any_source, any_tag));
     CHECK(f.box.matching().unexpected() == 0);
     std::vector<std::byte> into(10);
     receive r{mutable_buffers(into)};
@@ -201,14 +216,25 @@ TEST_CASE("a receive is filled piece by piece, in the user's memory or in a bloc
     CHECK(into[29] == std::byte{0});
     CHECK(into[59] == std::byte{4});
 
-    lent_buffer loan;
+    detail::loan loan;
     receive lent(mutable_buffers(), &loan);
-    REQUIRE(f.at.begin_fill(lent, 60));
-    f.at.fill(lent, 0, piece);
-    f.at.fill(lent, 30, piece);
-    f.at.end_fill(lent, 3, 60);
-    CHECK(loan.bytes().size() == 60);
-    CHECK(loan.bytes()[59] == std::byte{4});
+    REQUIRE(f.at.begin_fill(lent, 90));
+    for (const std::size_t at : {0U, 30U, 60U}) f.at.fill(lent, at, piece);
+    f.at.end_fill(lent, 3, 90);
+    CHECK(f.box.store().live() == 1);
+    CHECK(loan.bytes().size() == 90);
+    CHECK(loan.bytes()[89] == std::byte{4});
+
+    detail::loan here;  // a short one needs no block
+    receive short_one(mutable_buffers(), &here);
+    REQUIRE(f.at.begin_fill(short_one, 60));
+    CHECK(f.at.space(short_one, 40, 30).size() == 20);
+    f.at.fill(short_one, 0, piece);
+    f.at.fill(short_one, 30, piece);
+    f.at.end_fill(short_one, 3, 60);
+    CHECK(f.box.store().live() == 1);
+    CHECK(here.bytes().size() == 60);
+    CHECK(here.bytes()[59] == std::byte{4});
 }
 
 TEST_CASE("a fill that does not fit, or ends early, leaves no memory behind") {
@@ -218,7 +244,7 @@ TEST_CASE("a fill that does not fit, or ends early, leaves no memory behind") {
     CHECK_FALSE(f.at.begin_fill(small, 11));
     CHECK(std::error_code(small.code_) == errc::truncated);
     CHECK(small.info_ == 11);
-    lent_buffer loan;
+    detail::loan loan;
     receive huge(mutable_buffers(), &loan);
     CHECK_FALSE(f.at.begin_fill(huge, 501));  // lent_bytes
     CHECK(std::error_code(huge.code_) == errc::truncated);

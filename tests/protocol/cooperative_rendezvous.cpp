@@ -208,6 +208,10 @@ TEST_CASE("frames of a message that both copy: a claim in the request, ready wit
 }
 
 TEST_CASE("messages that both copy may be given up at any moment, and leave no claim open") {
+    static struct {
+        int whole, sends_canceled, receives_canceled, given_up_by_peer, helped;
+    } sum;
+    sum = {};
     for (int turn = 0; turn < 10; ++turn) {
         for (unsigned bits = 1; bits < 16; ++bits) {
             if ((bits & 3) == 0) continue;
@@ -238,6 +242,11 @@ TEST_CASE("messages that both copy may be given up at any moment, and leave no c
                 const auto sent = co_await sending;
                 const auto got = co_await receiving;
                 if (!sent) CHECK(sent.error() == errc::canceled);
+                if (!sent) ++sum.sends_canceled;
+                ++(got                                  ? sum.whole
+                   : got.error() == errc::peer_canceled ? sum.given_up_by_peer
+                                                        : sum.receives_canceled);
+                if (pair.from_a().copied_together != 0) ++sum.helped;
                 if (!got) {
                     CHECK((got.error() == errc::canceled || got.error() == errc::peer_canceled));
                 } else if (into != nullptr) {
@@ -259,6 +268,11 @@ TEST_CASE("messages that both copy may be given up at any moment, and leave no c
             }(world.on, turn, bits));
         }
     }
+    CHECK(sum.whole > 5);
+    CHECK(sum.sends_canceled > 5);
+    CHECK(sum.receives_canceled > 5);
+    CHECK(sum.given_up_by_peer > 5);
+    CHECK(sum.helped > 5);
 }
 
 TEST_CASE("ready to copy together that does not fit ends the link with protocol_violation") {

@@ -328,6 +328,8 @@ void sweep(const std::string& what, const named_list<List>& list, const programs
         part.of == 1 ? "" : " (" + std::to_string(part.number) + "/" + std::to_string(part.of) + ")";
     sum.print(what + sliced + " " + list.name);
     if (time != nullptr) record(what, list.name, part, searches.size(), most, sum);
+    CHECK_FALSE(searches.empty());
+    CHECK(sum.searches + sum.left_out == end - part.begin(searches.size(), part.number));
     CHECK(sum.executions >= sum.searches);
     if (claimed == claim::every_order) {
         CHECK(sum.left_out == 0);

@@ -2,7 +2,14 @@
 
 #include "support/catch.hpp"
 
+#include <cstddef>
 #include <deque>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include <sys/mman.h>
 
 using namespace rdmacoro;
 using detail::matcher;
@@ -25,6 +32,13 @@ struct kept final : unexpected_message {
         bytes = its_bytes;
     }
 };
+
+/// All stored messages, in order.
+std::vector<unexpected_message*> stored_in(matcher& m) {
+    std::vector<unexpected_message*> seen;
+    m.each_stored(any_source, [&](unexpected_message& one) { seen.push_back(&one); });
+    return seen;
+}
 
 /// A matcher that has been told of its sources.
 struct many_sourced : matcher {
@@ -88,9 +102,7 @@ TEST_CASE("messages are found in the order they came, by tag, mask and source") 
         kept c(1, many ? 1 : 0);
         for (kept* k : {&a, &b, &c}) m.add(*k);
         CHECK(m.unexpected() == 3);
-        CHECK(m.oldest() == &a);
-        CHECK(m.after(a) == &b);
-        CHECK(m.after(c) == nullptr);
+        CHECK(stored_in(m) == std::vector<unexpected_message*>{&a, &b, &c});
         CHECK(m.find(any_source, 1) == &a);
         CHECK(m.find(any_source, any_tag) == &a);
         CHECK(m.find(any_source, tag_match(2, 2)) == &b);
@@ -103,7 +115,7 @@ TEST_CASE("messages are found in the order they came, by tag, mask and source") 
         CHECK(m.find(any_source, 1) == nullptr);
         m.remove(b);
         CHECK(m.unexpected() == 0);
-        CHECK(m.oldest() == nullptr);
+        CHECK(stored_in(m).empty());
     }
 }
 
@@ -192,11 +204,10 @@ TEST_CASE("a message that replaces another is found where that was") {
         for (kept* one : {&first, &second, &third}) m.add(*one);
         m.replace(first, whole);
         CHECK(m.unexpected() == 3);
-        CHECK(m.oldest() == &whole);
+        CHECK(stored_in(m) == std::vector<unexpected_message*>{&whole, &second, &third});
         CHECK(m.find(0, 1) == &whole);
         CHECK(m.find(any_source, 1) == &whole);
         CHECK(m.find(0, any_tag) == &whole);
-        CHECK(m.after(whole) == &second);
         m.remove(whole);
         CHECK(m.find(0, 1) == &second);
         CHECK(m.find(any_source, 1) == &second);
@@ -246,4 +257,221 @@ TEST_CASE(
     CHECK(m.footprint() > 0);
     for (kept& one : messages) m.remove(one);
     CHECK(m.footprint() <= 16384);
+}
+
+namespace {
+
+/// Objects that can be hidden: touching one then ends the process.
+template <class T>
+class hidden_row {
+public:
+    explicit hidden_row(std::size_t room) : bytes_((room * sizeof(T) + 4095) / 4096 * 4096) {
+        void* const made =
+            ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(made != MAP_FAILED);
+        memory_ = static_cast<std::byte*>(made);
+    }
+    hidden_row(const hidden_row&) = delete;
+    hidden_row& operator=(const hidden_row&) = delete;
+    ~hidden_row() {
+        show();
+        for (std::size_t n = 0; n < size_; ++n) std::destroy_at(&(*this)[n]);
+        ::munmap(memory_, bytes_);
+    }
+    template <class... Args>
+    T& emplace_back(Args&&... args) {
+        return *::new (static_cast<void*>(memory_ + size_++ * sizeof(T))) T(args...);
+    }
+    [[nodiscard]] std::size_t size() const { return size_; }
+    [[nodiscard]] T& operator[](std::size_t n) {
+        return *std::launder(reinterpret_cast<T*>(memory_ + n * sizeof(T)));
+    }
+    void hide() { REQUIRE(::mprotect(memory_, bytes_, PROT_NONE) == 0); }
+    void show() { ::mprotect(memory_, bytes_, PROT_READ | PROT_WRITE); }
+
+private:
+    std::size_t bytes_;
+    std::byte* memory_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// As calls have them: requests to services, and what comes for a call.
+constexpr tag_type high_bit = tag_type{1} << 63;
+constexpr tag_type request_to(tag_type service, tag_type number) { return high_bit | service << 44 | number; }
+constexpr tag_match requests_of(tag_type service) {
+    return {request_to(service, 0), high_bit | tag_type{1} << 62 | tag_type{0xffff} << 44};
+}
+constexpr tag_match note_tags{high_bit | tag_type{4} << 60, tag_type{15} << 60};
+
+}  // namespace
+
+TEST_CASE("a receive with a mask looks at no stored messages of a class that its mask excludes") {
+    constexpr std::size_t first = 200;  // of these some come before there are classes
+    for (const bool many : {false, true}) {
+        CAPTURE(many);
+        matcher m(many);
+        REQUIRE(m.add_source(0));
+        std::deque<kept> visible;
+        hidden_row<kept> hidden(16384);
+        for (tag_type n = 0; n < first; ++n) m.add(visible.emplace_back(request_to(1, n), 0));
+        for (tag_type n = 0; n < 16384; ++n) m.add(hidden.emplace_back(request_to(1, first + n), peer_id{0}));
+        kept note(note_tags.tag | 5, 0);
+        kept other(request_to(2, 9), 0);
+        m.add(note);
+        m.add(other);
+        receive again(requests_of(2), 0);
+        receive for_notes(note_tags, 0);
+        hidden.hide();
+        for (int n = 0; n < 3; ++n) {
+            CHECK(m.find(0, requests_of(3)) == nullptr);
+            CHECK(m.find(0, requests_of(2)) == &other);
+            CHECK(m.find(0, note_tags) == &note);
+            CHECK(m.find(0, tag_match(0, high_bit)) == nullptr);
+            // As a service does, which posts its receives again and again.
+            m.post(again);
+            m.post(for_notes);
+            CHECK(m.arrived(0, request_to(2, 77)) == &again);
+            CHECK(m.arrived(0, note_tags.tag | 6) == &for_notes);
+            CHECK(m.arrived(0, 7) == nullptr);
+        }
+        hidden.show();
+        CHECK(m.find(0, requests_of(1)) == &visible[0]);
+        CHECK(m.find(0, any_tag) == &visible[0]);
+        for (kept& one : visible) m.remove(one);
+        CHECK(m.find(0, requests_of(1)) == &hidden[0]);
+        CHECK(m.find(0, any_tag) == &hidden[0]);
+        m.remove(note);
+        m.remove(other);
+        for (std::size_t n = 0; n < hidden.size(); ++n) m.remove(hidden[n]);
+        CHECK(m.unexpected() == 0);
+        CHECK(m.footprint() <= 16384);
+    }
+}
+
+TEST_CASE("a message of the program's tags does not look at receives of the toolkit's tags that stand") {
+    for (const bool many : {false, true}) {
+        CAPTURE(many);
+        matcher m(many);
+        REQUIRE(m.add_source(0));
+        hidden_row<receive> standing(100);
+        for (tag_type n = 0; n < 40; ++n) m.post(standing.emplace_back(requests_of(n), peer_id{0}));
+        m.post(standing.emplace_back(note_tags, peer_id{0}));
+        m.post(standing.emplace_back(high_bit | 7, peer_id{0}));
+        m.post(standing.emplace_back(note_tags, peer_id{0}));
+        CHECK(m.posted() == 43);
+        receive exact(7, 0);
+        receive any_of_program(tag_match(0, high_bit), 0);
+        standing.hide();
+        for (int n = 0; n < 3; ++n) {
+            for (receive* r : {&exact, &any_of_program}) {
+                m.post(*r);
+                CHECK(m.posted() == 44);
+                CHECK(m.arrived(0, 7) == r);
+                CHECK(m.arrived(0, 7) == nullptr);
+                m.post(*r);
+                m.withdraw(*r);
+            }
+        }
+        standing.show();
+        m.post(any_of_program);
+        CHECK(m.arrived(0, request_to(39, 1)) == &standing[39]);
+        CHECK(m.arrived(0, note_tags.tag | 1) == &standing[40]);
+        CHECK(m.arrived(0, note_tags.tag | 1) == &standing[42]);
+        CHECK(m.arrived(0, note_tags.tag | 1) == nullptr);
+        CHECK(m.arrived(0, high_bit | 7) == &standing[0]);  // posted before the exact one
+        CHECK(m.arrived(0, high_bit | 7) == &standing[41]);
+        CHECK(m.arrived(0, 1) == &any_of_program);
+        CHECK(m.posted() == 38);
+        std::size_t seen = 0;
+        m.each_waiting(0, [&](detail::receive_request&) { ++seen; });
+        CHECK(seen == 38);
+        m.end_all_of(0, make_error_code(errc::closed));
+        CHECK(m.posted() == 0);
+    }
+}
+
+TEST_CASE("receives of the program's tags, of the toolkit's and of both meet messages in the order posted") {
+    // Each order of posting, with each message.
+    const tag_match kinds[] = {tag_match(7), tag_match(0, high_bit), note_tags, tag_match(note_tags.tag | 7),
+                               any_tag};
+    const tag_type tags[] = {7, 8, note_tags.tag | 7, note_tags.tag | 8, request_to(1, 1)};
+    int met = 0;
+    for (int order = 0; order < 5 * 5 * 5; ++order) {
+        for (int taken = 0; taken < 4; ++taken) {  // that one is withdrawn first; 3: none
+            matcher m(false);
+            receive first(kinds[order % 5], 0);
+            receive second(kinds[order / 5 % 5], 0);
+            receive third(kinds[order / 25], 0);
+            std::vector<receive*> posted{&first, &second, &third};
+            for (receive* r : posted) m.post(*r);
+            if (taken < 3) {
+                m.withdraw(*posted[static_cast<std::size_t>(taken)]);
+                posted.erase(posted.begin() + taken);
+            }
+            for (const tag_type tag : tags) {
+                receive* expected = nullptr;
+                for (receive* r : posted) {
+                    if (expected == nullptr && r->wants(0, tag)) expected = r;
+                }
+                CAPTURE(order, taken, tag);
+                REQUIRE(m.arrived(0, tag) == expected);
+                std::erase(posted, expected);
+                if (expected != nullptr) ++met;
+                REQUIRE(m.posted() == posted.size());
+            }
+            for (receive* r : posted) m.withdraw(*r);
+            REQUIRE(m.posted() == 0);
+        }
+    }
+    CHECK(met > 500);
+}
+
+TEST_CASE("all stored messages are dropped at once, or those that are complete") {
+    for (const bool many : {false, true}) {
+        matcher m(many);
+        for (peer_id source = 0; source < 3; ++source) REQUIRE(m.add_source(source));
+        std::deque<kept> messages;
+        for (tag_type n = 0; n < 1000; ++n) {
+            messages.emplace_back(request_to(n % 20, n), static_cast<peer_id>(n % 3)).complete = n % 10 != 0;
+            m.add(messages.back());
+        }
+        std::size_t dropped = 0;
+        m.drop_stored(true, [&](unexpected_message& one) {
+            CHECK(one.complete);
+            ++dropped;
+            one.tag = 0;
+            for (auto& byte : std::as_writable_bytes(std::span(&one.bytes, 1))) byte = std::byte{0xff};
+        });
+        CHECK(dropped == 900);
+        CHECK(m.unexpected() == 100);
+        for (tag_type n = 0; n < 1000; n += 10) {
+            CHECK(m.find(static_cast<peer_id>(n % 3), request_to(n % 20, n)) == &messages[n]);
+        }
+        m.remove(messages[10]);
+        m.drop_stored(false, [&](unexpected_message& one) {
+            CHECK_FALSE(one.complete);
+            ++dropped;
+        });
+        CHECK(dropped == 999);
+        CHECK(m.unexpected() == 0);
+        CHECK(m.find(0, any_tag) == nullptr);
+        CHECK(stored_in(m).empty());
+        kept last(3, 1);
+        m.add(last);
+        CHECK(m.find(1, any_tag) == &last);
+        m.remove(last);
+    }
+}
+
+TEST_CASE("a full row of classes keeps the order of messages that have none of their own") {
+    matcher m(false);
+    std::deque<kept> messages;
+    for (tag_type n = 0; n < 3000; ++n) m.add(messages.emplace_back(request_to(n % 150, n), 0));
+    CHECK(m.footprint() <= messages.size() * 16);
+    CHECK(stored_in(m).size() == messages.size());
+    for (tag_type n = 0; n < 3000; ++n) {
+        REQUIRE(m.find(0, requests_of(n % 150)) == &messages[n]);
+        REQUIRE(m.find(0, any_tag) == &messages[n]);
+        m.remove(messages[n]);
+    }
 }

@@ -14,6 +14,7 @@ TEST_CASE("metrics count messages, bytes, copies, pieces and waits") {
         const metrics& counts = peer.self().counts();
         const std::vector<std::byte> small(10);
         const std::vector<std::byte> large(30000);
+        const std::vector<std::byte> middle(100);
         co_await peer.self().send(small, 1);
         co_await peer.self().send(large, 2);
         CHECK(counts.messages_sent == 2);
@@ -39,10 +40,17 @@ TEST_CASE("metrics count messages, bytes, copies, pieces and waits") {
         CHECK(counts.bytes_copied == 30);
 
         auto lending = start(peer.self().recv_lent(3));
-        peer.say(wire_kind::eager, 3, small);
+        peer.say(wire_kind::eager, 3, middle);
         const message lent = co_await lending;
         CHECK(counts.lent == 1);
         CHECK(counts.payload_copies == 3);
         CHECK(counts.messages_received == 3);
+
+        auto short_one = start(peer.self().recv_lent(4));
+        peer.say(wire_kind::eager, 4, small);
+        const message copied = co_await short_one;
+        CHECK(copied.size() == 10);
+        CHECK(counts.lent == 1);
+        CHECK(counts.payload_copies == 4);
     }(world.on));
 }

@@ -3,6 +3,7 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/messaging/messaging.hpp>
 
+#include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/matching_loopback.hpp"
 #include "support/pattern.hpp"
@@ -112,6 +113,51 @@ void nothing_left(ends& e) {
 }
 
 }  // namespace
+
+// ---- what is described
+
+TEST_CASE("a short send that the link has not finished is described, and leaves nothing when it ends or is "
+          "stopped") {
+    with_ends([](ends& e) -> task<> {
+        e.lane().defers = true;
+        scheduler& here = *scheduler::current();
+        const auto sends = [&here] {
+            std::vector<pending_operation> found;
+            for (const pending_operation& one : here.describe().operations()) {
+                if (one.what == "send") found.push_back(one);
+            }
+            return found;
+        };
+        const std::uint64_t number = 5;
+        std::uint64_t heard = 0;
+        for (const bool stopped : {false, true}) {
+            CAPTURE(stopped);
+            e.lane().held = true;
+            local_stop_source stop;
+            auto first = start(as_result(with_stop(e.a.send(bytes_of(number), 1), stop.get_token())));
+            auto second = start(e.a.send(bytes_of(number), 1));
+            CHECK_FALSE(first.done());
+            REQUIRE(sends().size() == 2);
+            CHECK(sends()[0].stage == "handed to the network");
+            CHECK(sends()[0].next == next_actor::device);
+            CHECK(sends()[0].bytes == 8);
+            if (stopped) {
+                stop.request_stop();
+                CHECK(sends().size() == 1);
+                co_await turns(2);
+                CHECK(first.done());
+            }
+            e.lane().held = false;
+            co_await e.b.recv(room_for(heard), 1);
+            co_await e.b.recv(room_for(heard), 1);
+            const auto ended = co_await first;
+            CHECK(ended.has_value());
+            co_await second;
+            CHECK(sends().empty());
+        }
+        nothing_left(e);
+    });
+}
 
 // ---- matching in the provider or here
 
@@ -788,6 +834,8 @@ struct stopped_program {
     std::vector<fate> messages;
     std::size_t receives_canceled = 0;
     local_stop_source everything;
+    std::size_t sends_canceled = 0;
+    std::size_t received = 0;
 
     static std::vector<std::byte> numbered(std::size_t n, std::size_t bytes) {
         std::vector<std::byte> data = pattern(bytes, n);
@@ -878,6 +926,8 @@ struct stopped_program {
         co_await last;
         std::size_t lost = 0;
         for (const fate& f : messages) {
+            sends_canceled += f.canceled ? 1 : 0;
+            received += static_cast<std::size_t>(f.received);
             CHECK(f.ended_well != f.canceled);
             CHECK(f.received <= 1);
             if (f.canceled) CHECK(f.received == 0);
@@ -895,6 +945,10 @@ struct stopped_program {
 
 TEST_CASE("random programs that are stopped anywhere: what is canceled is not received, the rest once") {
     static std::uint32_t seed;
+    static struct {
+        std::size_t sends_canceled, receives_canceled, received;
+    } sum;
+    sum = {};
     for (seed = 1; seed <= 300; ++seed) {
         CAPTURE(seed);
         with_ends(
@@ -903,7 +957,13 @@ TEST_CASE("random programs that are stopped anywhere: what is canceled is not re
                 any_link_at_all(e, random);
                 stopped_program program;
                 co_await program.all(e, seed + 7000);
+                sum.sends_canceled += program.sends_canceled;
+                sum.receives_canceled += program.receives_canceled;
+                sum.received += program.received;
             },
             little());
     }
+    CHECK(sum.sends_canceled > 300);
+    CHECK(sum.receives_canceled > 300);
+    CHECK(sum.received > 3000);
 }

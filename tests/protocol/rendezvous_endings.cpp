@@ -3,11 +3,13 @@
 #include <rdmacoro/protocol/protocols.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/rendezvous_lists.hpp"
 
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <type_traits>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -26,8 +28,19 @@ struct moment {
     std::size_t room;  // for control messages, at both ends
 };
 
+/// How the two operations ended.
+struct ends_seen {
+    unsigned whole = 0;
+    unsigned sends_canceled = 0;
+    unsigned receives_canceled = 0;
+    unsigned given_up_by_peer = 0;
+    unsigned sends_that_went_on = 0;
+    described_stages stages{next_actor::device, next_actor::device};  // of a link with an adapter of its own
+};
+
 template <class List>
-task<> give_up(endpoint_pair<List>& pair, moment when, bool send, bool receive, bool at_once) {
+task<> give_up(endpoint_pair<List>& pair, moment when, bool send, bool receive, bool at_once,
+               ends_seen& sum) {
     pair.wire->offered.revokes_at_once = at_once;
     pair.from_a().defers_one_sided = pair.from_b().defers_one_sided = true;
     pair.from_a().one_sided_steps = pair.from_b().one_sided_steps = when.steps;
@@ -42,10 +55,15 @@ task<> give_up(endpoint_pair<List>& pair, moment when, bool send, bool receive, 
         pair.from_a().held = when.a_held;
         pair.from_b().held = when.b_held;
         pair.from_a().room = pair.from_b().room = when.room;
+        scheduler& here = *scheduler::current();
+        sum.stages.look(here);
         co_await turns(2);
+        sum.stages.look(here);
         if (send) stop_send.request_stop();
         if (receive) stop_receive.request_stop();
+        sum.stages.look(here);
         co_await turns(3);
+        sum.stages.look(here);
         // The memory of an operation that has ended is freed, and an address sanitizer sees a later access.
         if (sending.done()) data.reset();
         if (receiving.done()) into.reset();
@@ -69,7 +87,12 @@ task<> give_up(endpoint_pair<List>& pair, moment when, bool send, bool receive, 
         const auto sent = co_await sending;
         data.reset();
         const auto got = co_await receiving;
+        if (sent && send && !receive) ++sum.sends_that_went_on;
+        ++(got                                  ? sum.whole
+           : got.error() == errc::peer_canceled ? sum.given_up_by_peer
+                                                : sum.receives_canceled);
         if (!sent) {
+            ++sum.sends_canceled;
             CHECK(sent.error() == errc::canceled);
             CHECK((send || send_left));
         }
@@ -96,6 +119,7 @@ task<> give_up(endpoint_pair<List>& pair, moment when, bool send, bool receive, 
 TEMPLATE_TEST_CASE("a rendezvous may be given up at any moment, by either side or both", "", get_list,
                    put_list) {
     unsigned cases = 0;
+    ends_seen sum{};
     for (int turn = 0; turn < 9; ++turn) {
         for (const std::size_t steps : {0u, 1u, 3u, 30u}) {
             for (unsigned bits = 0; bits < 64; ++bits) {
@@ -106,16 +130,35 @@ TEMPLATE_TEST_CASE("a rendezvous may be given up at any moment, by either side o
                                   (bits & 16) != 0 ? 0 : loopback_lane::unlimited};
                 CAPTURE(turn, steps, bits);
                 virtual_time world;
-                world.run([](scheduler& on, moment at, bool s, bool r, bool at_once) -> task<> {
-                    endpoint_pair<TestType> pair(on);
-                    co_await pair.open();
-                    co_await give_up<TestType>(pair, at, s, r, at_once);
-                }(world.on, when, send, receive, (bits & 32) != 0));
+                world.run(
+                    [](scheduler& on, moment at, bool s, bool r, bool at_once, ends_seen& total) -> task<> {
+                        endpoint_pair<TestType> pair(on);
+                        co_await pair.open();
+                        co_await give_up<TestType>(pair, at, s, r, at_once, total);
+                    }(world.on, when, send, receive, (bits & 32) != 0, sum));
                 ++cases;
             }
         }
     }
     CHECK(cases == 9 * 4 * 48);
+    CHECK(sum.whole > 50);
+    CHECK(sum.sends_canceled > 50);
+    CHECK(sum.receives_canceled > 50);
+    CHECK(sum.given_up_by_peer > 50);
+    CHECK(sum.sends_that_went_on > 10);
+    INFO(sum.stages.text());
+    for (const char* stage :
+         {"send: requested, not received", "send: canceled, no room to say so",
+          "send: canceled, the peer has not answered", "recv: posted, no message has met it"})
+        CHECK(sum.stages.saw(stage) > 10);
+    if (std::is_same_v<TestType, put_list>) {
+        for (const char* stage :
+             {"send: is being put", "send: all is put, no room to say so",
+              "recv: met, the peer has not put it", "recv: canceled, the peer has not answered"})
+            CHECK(sum.stages.saw(stage) > 10);
+    } else {
+        CHECK(sum.stages.saw("recv: is being got") > 10);
+    }
 }
 
 // ---- the end of the link

@@ -6,6 +6,10 @@
 #include "support/recording_sink.hpp"
 #include "support/scripted_peer.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 using namespace rdmacoro;
@@ -15,6 +19,7 @@ namespace {
 task<> turns(int count) {
     for (int n = 0; n < count; ++n) co_await yield();
 }
+using started_receive = started<receive_operation<scripted_peer::endpoint_type::connection_type>>;
 bool is(const heard_message& m, wire_kind kind) { return m.header.kind == static_cast<std::uint8_t>(kind); }
 }  // namespace
 
@@ -46,4 +51,39 @@ TEST_CASE("an answer to the sender that found no room is sent before goodbye") {
         peer.say(wire_kind::goodbye_seen);
         co_await closing;
     }(world.on));
+}
+
+TEST_CASE("the link ends while several answers that found no room are being sent") {
+    for (const std::size_t sent : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}}) {
+        CAPTURE(sent);
+        virtual_time world;
+        world.run([](scheduler& on, std::size_t before_the_end) -> task<> {
+            scripted_peer peer(on);
+            co_await peer.open(1u << 20);
+            constexpr std::size_t streams = 4;
+            std::vector<std::byte> into(streams * 10);
+            std::vector<std::unique_ptr<started_receive>> receives;
+            peer.to_peer().room = 0;
+            for (std::uint32_t n = 0; n < streams; ++n) {
+                receives.push_back(std::make_unique<started_receive>(
+                    peer.self().recv(std::span(into).subspan(n * 10, 10), n)));
+                // Synchronous: each sender waits for `proceed`, for which there is no room. No piece comes.
+                peer.say(wire_kind::announce, n, announcement(n, 1, 10));
+            }
+            co_await turns(10);
+            CHECK(peer.heard().empty());
+            CHECK(peer.to_peer().retries >= streams);
+            peer.to_peer().posts_until_down = before_the_end;
+            peer.to_peer().room = loopback_lane::unlimited;
+            while (peer.self().is_open()) co_await yield();
+            for (auto& each : receives) {
+                const auto ended = co_await as_result(*each);
+                CHECK(ended.error() == errc::peer_lost);
+            }
+            co_await turns(5);
+            std::size_t heard = 0;
+            for (const heard_message& m : peer.heard()) heard += is(m, wire_kind::proceed) ? 1 : 0;
+            CHECK(heard == before_the_end);
+        }(world.on, sent));
+    }
 }

@@ -66,6 +66,26 @@ public:
         check();
     }
 
+    /// What happened in the programs so far.
+    struct totals {
+        std::size_t received, sends_canceled, receives_canceled, truncated, announced, used, crossed,
+            withdrawn, mispredicted;
+    };
+    void add_to(totals& sum) {
+        for (const send_state& s : sends_) sum.sends_canceled += s.canceled ? 1 : 0;
+        for (const receive_state& r : receives_) {
+            sum.received += r.message != none ? 1 : 0;
+            sum.receives_canceled += r.outcome == errc::canceled ? 1 : 0;
+            sum.truncated += r.outcome == errc::truncated ? 1 : 0;
+        }
+        const metrics& b = pair_.b.counts();
+        sum.announced += b.announced;
+        sum.used += b.announcements_met;
+        sum.crossed += b.announcements_crossed;
+        sum.withdrawn += b.announcements_withdrawn;
+        sum.mispredicted += b.announcements_mispredicted;
+    }
+
 private:
     struct send_state {
         std::vector<std::byte> data;
@@ -156,10 +176,22 @@ private:
 }  // namespace
 
 TEST_CASE("random programs with cancellations keep order, bytes and buffers") {
+    random_program::totals sum{};
     for (unsigned seed = 0; seed < 300; ++seed) {
         CAPTURE(seed);
         virtual_time world;
         random_program program(world.on, seed);
         world.run(program.run());
+        program.add_to(sum);
     }
+    // Each of these in many of the programs.
+    CHECK(sum.received > 1000);
+    CHECK(sum.sends_canceled > 100);
+    CHECK(sum.receives_canceled > 100);
+    CHECK(sum.truncated > 100);
+    CHECK(sum.announced > 1000);
+    CHECK(sum.used > 100);
+    CHECK(sum.crossed > 30);
+    CHECK(sum.withdrawn > 30);
+    CHECK(sum.mispredicted > 30);
 }

@@ -175,8 +175,21 @@ TEST_CASE("both sides may close with unmatched messages") {
         pair.from_a().room = pair.from_b().room = 1;
         auto first = start(pair.a.close());
         auto second = start(pair.b.close());
+        CHECK_FALSE(first.done());
+        CHECK_FALSE(second.done());
         co_await first;
         co_await second;
+        // Each got the other's message before it was gone, and has it still.
+        CHECK(pair.from_a().gets == 1);
+        CHECK(pair.from_b().gets == 1);
+        for (auto* end : {&pair.a, &pair.b}) {
+            std::vector<std::byte> into(1000);
+            co_await end->recv(into, 1);
+            CHECK(into == pattern(1000));
+            const auto no_more = co_await as_result(end->recv(into, 1));
+            CHECK(no_more.error() == errc::closed);
+        }
+        CHECK(at_rest(pair));
     });
 }
 

@@ -201,3 +201,48 @@ TEST_CASE("processes have several collectives at a time, of groups that overlap"
         for (const unsigned size : {2u, 5u, 8u}) run_ranks(over, size, concurrent, 50);
     }
 }
+
+namespace {
+
+/// A broadcast that must end with an error in which the ranks disagree about `what`.
+task<> must_disagree(job& ranks, rank_notes* notes, unsigned from, std::string what) {
+    rank_notes& own = notes[ranks.rank()];
+    const group g = ranks.world();
+    std::vector<std::uint32_t> x(100);
+    std::error_code code;
+    std::string text;
+    try {
+        co_await timeout(g.broadcast(x, root(from)), 10s);
+    } catch (const std::system_error& e) {
+        code = e.code();
+        text = e.what();
+    }
+    if (code != group_errc::mismatch || text.find("disagree about " + what) == std::string::npos)
+        own.say("it ended with \"" + text + "\"");
+    own.step = 1;
+    co_await ranks.leave();
+}
+
+}  // namespace
+
+TEST_CASE(
+    "where one process wants calls compared all compare them, and each finds what another one alone has "
+    "set") {
+    const auto networks = rank_networks();
+    if (networks.empty()) SKIP_TEST("no device");
+    const auto run = [&](const rank_program& program, const std::function<void(unsigned)>& first) {
+        rank_processes all(networks.front(), 3, program, 20s, first);
+        all.meet();
+        all.wait();
+        CHECK(all.wrong() == "");
+        for (unsigned rank = 0; rank < 3; ++rank) CHECK(all.notes(rank).step == 1);
+    };
+    run([](job& ranks,
+           rank_notes* notes) { return must_disagree(ranks, notes, ranks.rank() == 2 ? 1 : 0, "the root"); },
+        [](unsigned rank) { ::setenv("RDMACORO_CHECK_COLLECTIVES", rank == 1 ? "1" : "0", 1); });
+    run([](job& ranks, rank_notes* notes) { return must_disagree(ranks, notes, 0, "the algorithm"); },
+        [](unsigned rank) {
+            ::setenv("RDMACORO_CHECK_COLLECTIVES", "1", 1);
+            if (rank == 1) ::setenv("RDMACORO_BROADCAST", "chain", 1);
+        });
+}

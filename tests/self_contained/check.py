@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Check that each header stands alone, is guarded, and compiles without a warning.
 
-Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT HEADER...     (UNIT is compiled by the build with the flags to use)
+Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT TESTS HEADER...   (UNIT is compiled by the build with the flags to use)
 
 For separate compilation, which leaves bodies and what they include out, the mirrored test of a header, tests/x/y.cpp of
-rdmacoro/x/y.hpp, proves it where its first include is the header: the build compiles it with these warnings. The others are
-included here, twice, by nothing else, and only read (-fsyntax-only), as many at a time as there are processors. Header-only
-those are read that then include bodies: what others include in that way can only add to what they see.
+rdmacoro/x/y.hpp, proves it where its first include is the header and tests are compiled one by one (TESTS is `each`, not
+`grouped`): the build compiles it with these warnings. The others are included here, twice, by nothing else, and only read
+(-fsyntax-only), as many at a time as there are processors. Header-only those are read that then include bodies: what others
+include in that way can only add to what they see.
 """
 import concurrent.futures
 import json
@@ -60,7 +61,7 @@ def check(command, directory, header, options):
 
 
 def main():
-    build, include, unit, *headers = sys.argv[1:]
+    build, include, unit, tests, *headers = sys.argv[1:]
     assert headers, 'no headers to check'
     missing = [header for header in headers if not (pathlib.Path(include) / header).is_file()]
     if missing:
@@ -73,7 +74,7 @@ def main():
         checks = {}
         for header in headers:
             text = (pathlib.Path(include) / header).read_text(encoding='utf-8')
-            if '#pragma once\n' not in text or not proven_by_its_test(header):
+            if tests == 'grouped' or '#pragma once\n' not in text or not proven_by_its_test(header):
                 checks[pool.submit(check, command, directory, header, SEPARATE)] = header, 'separate compilation'
             # src.hpp collects bodies, for separate compilation alone.
             if not header.endswith('/src.hpp') and '.ipp>' in text:

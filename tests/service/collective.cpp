@@ -7,11 +7,18 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
+
+#if RDMACORO_WITH_TCP
+using collective_transports = std::tuple<shm, tcp, sim>;
+#else
+using collective_transports = std::tuple<shm, sim>;
+#endif
 
 namespace {
 
@@ -148,5 +155,98 @@ TEST_CASE("steps of an algorithm are collectives of some of the ranks, in the or
             }
         };
         co_await all.each(body);
+    });
+}
+
+namespace {
+
+/// So many bytes that pieces of a message cut elements in two.
+template <std::size_t Numbers>
+struct numbers_row {
+    std::uint32_t of[Numbers];
+};
+/// Associative, not commutative: of numbers the first that is not 0, and the sum.
+struct keeps_first {
+    template <std::size_t Numbers>
+    numbers_row<Numbers> operator()(const numbers_row<Numbers>& a, const numbers_row<Numbers>& b) const {
+        numbers_row<Numbers> both = a;
+        for (std::size_t at = 1; at < Numbers; ++at) both.of[at] = a.of[at] + b.of[at];
+        if (a.of[0] == 0) both.of[0] = b.of[0];
+        return both;
+    }
+};
+
+template <std::size_t Numbers, class Algorithm>
+task<std::size_t> sum_rows(group& g, std::size_t count, bool in_place_too) {
+    std::vector<numbers_row<Numbers>> mine(count), sum(count);
+    for (std::size_t at = 0; at < count; ++at) {
+        mine[at].of[0] = g.rank() >= at % g.size() ? g.rank() + 1 : 0;
+        for (std::size_t n = 1; n < Numbers; ++n)
+            mine[at].of[n] = static_cast<std::uint32_t>((g.rank() + 1) * (at + n));
+    }
+    const std::uint32_t ranks = g.size() * (g.size() + 1) / 2;
+    std::size_t wrong = 0;
+    const auto count_wrong = [&] {
+        for (std::size_t at = 0; at < count; ++at) {
+            bool good = sum[at].of[0] == at % g.size() + 1;
+            for (std::size_t n = 1; n < Numbers; ++n)
+                good = good && sum[at].of[n] == static_cast<std::uint32_t>(ranks * (at + n));
+            wrong += good ? 0 : 1;
+        }
+    };
+    co_await g.allreduce(mine, sum, keeps_first{}, use<Algorithm>);
+    count_wrong();
+    if (in_place_too) {
+        sum = mine;
+        co_await g.allreduce(in_place, sum, keeps_first{}, use<Algorithm>);
+        count_wrong();
+    }
+    co_return wrong;
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("elements are combined as they arrive, also those that a message's pieces cut in two",
+                        "", collective_transports) {
+    run_nodes([]() -> task<> {
+        for (const unsigned size : {2u, 3u}) {
+            ranks<TestType> all(size);
+            co_await all.open();
+            for (unsigned rank = 0; rank < size; ++rank) all.state(rank).checks = false;
+            std::size_t wrong = 0;
+            const auto body = [&wrong](group& g) -> task<> {
+                for (const std::size_t count : {std::size_t{1}, std::size_t{700}, std::size_t{30'000}}) {
+                    wrong += co_await sum_rows<1, recursive_doubling<>>(g, count, true);
+                    wrong += co_await sum_rows<3, recursive_doubling<>>(g, count, true);
+                    wrong += co_await sum_rows<7, recursive_doubling<>>(g, count, true);
+                    wrong += co_await sum_rows<7, by_root<any_length, spanning_tree<>>>(g, count, true);
+                    // An element as long as several pieces.
+                    wrong += co_await sum_rows<20'000, recursive_doubling<>>(g, 1 + count % 3, false);
+                }
+            };
+            co_await all.each(body);
+            CHECK(wrong == 0);
+        }
+    });
+}
+
+TEST_CASE("what comes through the ring of shared memory is combined where it lies") {
+    run_nodes([]() -> task<> {
+        ranks<shm> all(2);
+        co_await all.open();
+        for (unsigned rank = 0; rank < 2; ++rank) all.state(rank).checks = false;
+        constexpr std::size_t bytes = 256u << 10;
+        const auto body = [](group& g) -> task<> {
+            std::vector<double> mine(bytes / sizeof(double), 1.0 + g.rank()), sum(mine.size());
+            co_await g.barrier();
+            for (int n = 0; n < 5; ++n)
+                co_await g.allreduce(mine, sum, std::plus<>{}, use<recursive_doubling<>>);
+            CHECK(sum == std::vector<double>(mine.size(), 3.0));
+        };
+        const std::uint64_t before = all.sum_of(&metrics::bytes_copied);
+        co_await all.each(body);
+        CHECK(all.sum_of(&metrics::bytes_received) >= 10 * bytes);
+        // But for what came before its receive, which is stored.
+        CHECK(all.sum_of(&metrics::bytes_copied) - before < 2 * bytes);
     });
 }

@@ -120,7 +120,9 @@ TEST_CASE(
     CHECK(changed(collective_kind::reduce, 1u << 20, 8, in_order) == "spanning_tree");
     CHECK(changed(collective_kind::reduce_scatter, 1024, 8, in_order) == "by_root");
     CHECK(changed(collective_kind::reduce_scatter, 1024, 8, same_bits) == "recursive_halving");
-    CHECK(changed(collective_kind::reduce_scatter, 1024, 7, same_bits) == "by_root");
+    CHECK(changed(collective_kind::reduce_scatter, 1u << 20, 8, same_bits) == "recursive_halving");
+    CHECK(changed(collective_kind::reduce_scatter, 1024, 7, same_bits) == "recursive_halving");
+    CHECK(changed(collective_kind::reduce_scatter, 1u << 20, 7, same_bits) == "recursive_halving");
     const auto uneven = [](collective_shape& s) {
         s.uneven = true;
         s.bytes = s.elements = 0;
@@ -141,18 +143,20 @@ TEST_CASE("the table of eight ranks on one host") {
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  131080       chain
+                  131080       by_parts
+                  1048576      chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
   gather          0            spanning_tree
                   4104         overlapped_flat_tree
   allgather       0            recursive_doubling
-                  8200         ring
+                  32776        ring
   alltoall        0            bruck
                   72           overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  65544        ring
+                  65544        by_parts
+                  524288       ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
   reduce_scatter  0            recursive_halving
@@ -167,18 +171,18 @@ TEST_CASE("the table of two ranks differs where a short way to the other rank is
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  131080       chain
+                  262144       chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
   gather          0            spanning_tree
                   4104         overlapped_flat_tree
   allgather       0            recursive_doubling
-                  8200         ring
+                  32776        ring
   alltoall        0            bruck
                   72           overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  65544        ring
+                  131072       ring
   allreduce       0            recursive_doubling
                   131080       rabenseifner
   reduce_scatter  0            recursive_halving
@@ -194,22 +198,158 @@ TEST_CASE("the table of sixty-four ranks on four hosts") {
   barrier         0            hierarchical
   broadcast       0            hierarchical
                   65544        binomial
-                  131080       chain
+                  131080       by_parts
+                  8388608      chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
   gather          0            spanning_tree
                   4104         overlapped_flat_tree
   allgather       0            recursive_doubling
-                  8200         ring
+                  32776        ring
   alltoall        0            bruck
-                  72           overlapped_flat_tree
+                  264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            hierarchical
-                  65544        ring
+                  65544        by_parts
+                  4194304      ring
   allreduce       0            hierarchical
                   16392        rabenseifner
+                  524288       ring_by_host
   reduce_scatter  0            recursive_halving
                   65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+}
+
+TEST_CASE("the tables of many ranks: limits know how many there are, and whether that is a power of two") {
+    CHECK(explain_collectives(64) == R"(collectives of 64 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  131080       by_parts
+                  8388608      chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            recursive_doubling
+                  32776        ring
+  alltoall        0            bruck
+                  264          overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  65544        by_parts
+                  4194304      ring
+  allreduce       0            recursive_doubling
+                  8200         rabenseifner
+  reduce_scatter  0            recursive_halving
+                  65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+    CHECK(explain_collectives(127) == R"(collectives of 127 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  260096       by_parts
+                  16646144     chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            bruck
+                  2056         ring
+  alltoall        0            bruck
+                  264          overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  130048       by_parts
+                  8323072      ring
+  allreduce       0            recursive_doubling
+                  8200         rabenseifner
+                  2080768      ring
+  reduce_scatter  0            recursive_halving
+                  4104         ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+    CHECK(explain_collectives(128) == R"(collectives of 128 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  262144       by_parts
+                  16777216     chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            recursive_doubling
+                  32776        ring
+  alltoall        0            bruck
+                  264          overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  131072       by_parts
+                  8388608      ring
+  allreduce       0            recursive_doubling
+                  8200         rabenseifner
+  reduce_scatter  0            recursive_halving
+                  65544        ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+    CHECK(explain_collectives(1000) == R"(collectives of 1000 ranks on 1 host, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            dissemination
+  broadcast       0            binomial
+                  2048000      by_parts
+                  131072000    chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            bruck
+                  2056         ring
+  alltoall        0            bruck
+                  264          overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            spanning_tree
+                  1024000      by_parts
+                  65536000     ring
+  allreduce       0            recursive_doubling
+                  8200         rabenseifner
+                  16384000     ring
+  reduce_scatter  0            recursive_halving
+                  4104         ring
+  scan            0            log_step
+  exscan          0            log_step
+)");
+    CHECK(explain_collectives(1000, 16) == R"(collectives of 1000 ranks on 16 hosts, elements of 8 bytes
+  collective      from bytes   algorithm
+  barrier         0            hierarchical
+  broadcast       0            hierarchical
+                  65544        binomial
+                  2048000      by_parts
+                  131072000    chain
+  scatter         0            spanning_tree
+                  4104         overlapped_flat_tree
+  gather          0            spanning_tree
+                  4104         overlapped_flat_tree
+  allgather       0            bruck
+                  2056         ring
+  alltoall        0            bruck
+                  264          overlapped_flat_tree
+                  8200         pairwise
+  reduce          0            hierarchical
+                  65544        spanning_tree
+                  1024000      by_parts
+                  65536000     ring
+  allreduce       0            hierarchical
+                  16392        rabenseifner
+                  8192000      ring_by_host
+  reduce_scatter  0            recursive_halving
+                  4104         ring
   scan            0            log_step
   exscan          0            log_step
 )");

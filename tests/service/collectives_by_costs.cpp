@@ -105,7 +105,8 @@ TEST_CASE("two other collectives take the place of one exactly where their costs
     CHECK(best_of<dear_exchanges>(reduce_scatter, 64, 8).found->second.kind == scatter);
     const cheapest cut = best_of<only_bytes>(broadcast, 40'000, 32);
     REQUIRE(cut.found->is_substitute());
-    CHECK(cut.found->how.name == "scatter_allgather");
+    CHECK(cut.found->how.name == "by_parts");
+    CHECK(cut.found->first.kind == scatter);
     CHECK(cut.found->second.kind == allgather);
     // Nothing is substituted where steps of either way cost the same.
     for (const collective_kind kind : {allgather, allreduce, reduce_scatter}) {
@@ -116,9 +117,9 @@ TEST_CASE("two other collectives take the place of one exactly where their costs
 }
 
 TEST_CASE("a substitution for short messages, and one for long ones, end where the costs cross") {
-    // T of a broadcast: binomial 3 (s + n b), scatter and allgather 10 s + (7/8 + 7/8) n b: equal at n b = 5.6 s.
-    CHECK(chosen<even_links>(collective_kind::broadcast, 5592, 8) == "binomial");
-    CHECK(chosen<even_links>(collective_kind::broadcast, 5608, 8) == "scatter_allgather");
+    // T of a broadcast: binomial 3 (s + n b), scatter and allgather 6 s + (7/8 + 7/8) n b: equal at n b = 2.4 s.
+    CHECK(chosen<even_links>(collective_kind::broadcast, 2392, 8) == "binomial");
+    CHECK(chosen<even_links>(collective_kind::broadcast, 2408, 8) == "by_parts");
     // Reduce and broadcast, 6 (1000 + n), against 3 (10'000 + n).
     CHECK(best_of<slow_starts>(collective_kind::allreduce, 7992, 8).found->is_substitute());
     CHECK(!best_of<slow_starts>(collective_kind::allreduce, 8008, 8).found->is_substitute());
@@ -197,8 +198,8 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  5208         scatter_allgather
-                  537008       chain
+                  1360         by_parts
+                  542488       chain
   scatter         0            spanning_tree
                   48           overlapped_flat_tree
   gather          0            spanning_tree
@@ -207,37 +208,44 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
   alltoall        0            bruck
                   512          pairwise
   reduce          0            spanning_tree
-                  3432         ring
+                  1264         by_parts
+                  84840        ring
   allreduce       0            recursive_doubling
                   1880         rabenseifner
   reduce_scatter  0            recursive_halving
-                  11000        ring
-  scan            0            log_step
-  exscan          0            log_step
+  scan            0            overlapped_flat_tree
+                  32           log_step
+  exscan          0            overlapped_flat_tree
+                  32           log_step
 )");
     CHECK(explain_collectives(16, 4, &collectives_by_costs<usual_costs>::choose) ==
           R"(collectives of 16 ranks on 4 hosts, elements of 8 bytes
   collective      from bytes   algorithm
   barrier         0            hierarchical
   broadcast       0            hierarchical
-                  118720       binomial
-                  703776       scatter_allgather
-  scatter         0            overlapped_flat_tree
-  gather          0            overlapped_flat_tree
-  allgather       0            recursive_doubling
-  alltoall        0            bruck
+                  99776        by_parts
+  scatter         0            hierarchical
+                  70552        overlapped_flat_tree
+  gather          0            hierarchical
+                  70552        overlapped_flat_tree
+  allgather       0            hierarchical
+                  1168         recursive_doubling
+  alltoall        0            hierarchical
+                  112          bruck
                   432          overlapped_flat_tree
                   173328       pairwise
   reduce          0            hierarchical
-                  118720       spanning_tree
-                  524736       ring
+                  89200        by_parts
+                  29495744     ring
   allreduce       0            hierarchical
                   16384        recursive_doubling
                   27184        rabenseifner
-  reduce_scatter  0            recursive_halving
-                  866800       ring
-  scan            0            log_step
-  exscan          0            log_step
+  reduce_scatter  0            hierarchical
+                  1120         recursive_halving
+  scan            0            hierarchical
+                  29560        log_step
+  exscan          0            hierarchical
+                  29560        log_step
 )");
 }
 

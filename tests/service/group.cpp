@@ -7,10 +7,12 @@
 #include "support/run.hpp"
 
 #include <rdmacoro/coro/start.hpp>
+#include <rdmacoro/service/collectives_by_costs.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -74,7 +76,8 @@ TEMPLATE_LIST_TEST_CASE("every operation gives every rank what it must have", ""
                     of.is_reproducible = (variant & 4) != 0;
                     if ((of.uneven && !may_be_uneven(of.kind)) ||
                         (of.in_place && !may_be_in_place(of.kind)) ||
-                        (of.is_reproducible && !is_reduction(of.kind)) || (of.uneven && of.in_place))
+                        (of.is_reproducible &&
+                         (!is_reduction(of.kind) || (of.in_place && of.kind > collective_kind::allreduce))))
                         continue;
                     for (const std::size_t elements : {0u, 1u, 5u, 3000u, 40'000u}) {
                         of.elements = elements;
@@ -453,6 +456,25 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
              std::vector<int> x(4);
              co_await g.allreduce(in_place, x, std::plus<>{});
          }},
+        {"the algorithm",
+         [](group& g) -> task<> {
+             g.use<collectives<broadcast<flat_tree<>>>>();
+             std::vector<int> x(4);
+             co_await g.broadcast(x, root(0));
+         },
+         [](group& g) -> task<> {
+             std::vector<int> x(4);
+             co_await g.broadcast(x, root(0));
+         }},
+        {"the algorithm",
+         [](group& g) -> task<> {
+             std::vector<int> x(4);
+             co_await g.allreduce(in_place, x, std::plus<>{}, use<by_root<any_length, spanning_tree<>>>);
+         },
+         [](group& g) -> task<> {
+             std::vector<int> x(4);
+             co_await g.allreduce(in_place, x, std::plus<>{}, use<by_root<any_length, flat_tree<>>>);
+         }},
         {"the length",
          [](group& g) -> task<> {
              std::vector<int> x(1), y(4);
@@ -527,9 +549,55 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("reproducible sums have the same bits whatever the length and the order of events") {
-    for (const unsigned size : {2u, 3u, 5u, 8u, 13u}) {
-        std::vector<double> wanted;
+namespace {
+
+/// What came of element number `at` modulo 7, of each kind at each rank; all that follow must have the same bits.
+struct known_bits {
+    std::map<std::pair<std::string, unsigned>, std::array<double, 7>> of;
+    std::string wrong;
+    std::size_t compared = 0;
+
+    void compare(const std::string& kind, unsigned rank, const std::vector<double>& row, std::size_t length) {
+        auto [at, is_new] = of.try_emplace({kind, rank});
+        if (is_new) {
+            REQUIRE(row.size() >= 7);
+            std::copy_n(row.begin(), 7, at->second.begin());
+        }
+        for (std::size_t n = 0; n < row.size(); ++n) {
+            ++compared;
+            if (row[n] == at->second[n % 7]) continue;
+            if (wrong.size() < 1000)
+                wrong += kind + " of " + std::to_string(length) + " at " + std::to_string(rank) + "; ";
+            return;
+        }
+    }
+};
+
+/// Sums of which the order is in the bits.
+task<> sum_reproducibly(group& g, std::size_t length, known_bits& all) {
+    std::vector<double> x, parts;
+    for (std::size_t at = 0; at < length; ++at) x.push_back(given_by<double>(g.rank(), at % 7));
+    for (unsigned other = 0; other < g.size(); ++other) parts.insert(parts.end(), x.begin(), x.end());
+    std::vector<double> y(length);
+    const unsigned rank = g.rank();
+    co_await g.allreduce(x, y, std::plus<>{}, reproducible);
+    all.compare("allreduce", rank, y, length);
+    co_await g.reduce(x, y, std::plus<>{}, root(g.size() - 1), reproducible);
+    if (rank == g.size() - 1) all.compare("reduce", rank, y, length);
+    co_await g.reduce_scatter(parts, y, std::plus<>{}, reproducible);
+    all.compare("reduce_scatter", rank, y, length);
+    co_await g.scan(x, y, std::plus<>{}, reproducible);
+    all.compare("scan", rank, y, length);
+    co_await g.exscan(x, y, std::plus<>{}, reproducible);
+    if (rank != 0) all.compare("exscan", rank, y, length);
+}
+
+}  // namespace
+
+TEST_CASE("reproducible sums have the same bits whatever the length and the order of events, by the default "
+          "and by costs") {
+    for (const unsigned size : {2u, 3u, 4u, 6u, 8u, 13u}) {
+        known_bits by_default, by_costs, by_limits;
         for (const std::uint64_t seed : {1u, 2u, 3u}) {
             sim_world_options of_world;
             of_world.seed = seed;
@@ -539,30 +607,54 @@ TEST_CASE("reproducible sums have the same bits whatever the length and the orde
                 network.world = &world;
                 ranks<sim> all(size, {}, ranks<sim>::usual(), network);
                 co_await all.open();
-                for (const std::size_t length :
-                     {std::size_t{1}, std::size_t{7}, std::size_t{100}, std::size_t{20'000}}) {
-                    const auto body = [&](group& g) -> task<> {
-                        std::vector<double> x, block(length), parts;
-                        for (std::size_t at = 0; at < length; ++at)
-                            x.push_back(given_by<double>(g.rank(), at % 7));
-                        for (unsigned other = 0; other < size; ++other)
-                            parts.insert(parts.end(), x.begin(), x.end());
-                        std::vector<double> y = x;
-                        std::vector<double> z(length);
-                        co_await g.allreduce(in_place, x, std::plus<>{}, reproducible);
-                        co_await g.reduce(y, z, std::plus<>{}, root(size - 1), reproducible);
-                        co_await g.reduce_scatter(parts, block, std::plus<>{}, reproducible);
-                        if (wanted.empty()) wanted = {x[0]};
-                        CHECK(x[0] == wanted[0]);
-                        CHECK(x[length - 1] == x[(length - 1) % 7]);
-                        if (g.rank() == size - 1) CHECK(z[length - 1] == z[(length - 1) % 7]);
-                        CHECK(block[length - 1] == block[(length - 1) % 7]);
+                for (const std::size_t length : {std::size_t{7}, std::size_t{1}, std::size_t{100},
+                                                 std::size_t{1000}, std::size_t{8200}, std::size_t{20'000}}) {
+                    const auto once = [&](algorithm_choice by, known_bits& into) -> task<> {
+                        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(by);
+                        const auto body = [&](group& g) -> task<> {
+                            return sum_reproducibly(g, length, into);
+                        };
+                        co_await all.each(body);
                     };
-                    co_await all.each(body);
+                    co_await once(&default_collectives::choose, by_default);
+                    co_await once(&collectives_by_costs<usual_costs>::choose, by_costs);
+                    // Lists with limits, in which the grouping would change with the length.
+                    using limited = collectives<
+                        allreduce<recursive_doubling<up_to<1024>>, by_root<any_length, flat_tree<>>>,
+                        reduce<spanning_tree<up_to<1024>>, flat_tree<>>,
+                        reduce_scatter<recursive_halving<up_to<1024>>, by_root<>>,
+                        scan<log_step<up_to<1024>>, flat_tree<>>, exscan<log_step<up_to<1024>>, flat_tree<>>>;
+                    co_await once(&limited::choose, by_limits);
                 }
             });
         }
+        for (const known_bits* one : {&by_default, &by_costs, &by_limits}) {
+            INFO(size << " ranks");
+            CHECK(one->wrong == "");
+            CHECK(one->compared > 3 * 29'000 * (4 * size - 2));
+        }
     }
+}
+
+TEST_CASE(
+    "algorithms for one call are asked without the length, too, where the result is to be reproducible") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(6);
+        co_await all.open();
+        known_bits bits;
+        for (const std::size_t length : {std::size_t{7}, std::size_t{2000}}) {
+            const auto body = [&](group& g) -> task<> {
+                std::vector<double> x, y(length);
+                for (std::size_t at = 0; at < length; ++at) x.push_back(given_by<double>(g.rank(), at % 7));
+                co_await g.allreduce(x, y, std::plus<>{}, reproducible,
+                                     use<recursive_doubling<up_to<1024>>, by_root<any_length, flat_tree<>>>);
+                bits.compare("allreduce", g.rank(), y, length);
+            };
+            co_await all.each(body);
+        }
+        CHECK(bits.wrong == "");
+        CHECK(bits.compared == 6 * 2007);
+    });
 }
 
 TEMPLATE_LIST_TEST_CASE("a user's receive of any message sees none of the collectives", "",
@@ -593,102 +685,158 @@ TEMPLATE_LIST_TEST_CASE("a user's receive of any message sees none of the collec
 
 namespace {
 
-/// `taken`: the fewest allocations in a row of calls. What comes before its receive may take a block of a store now and then.
+/// `taken`: the fewest allocations in a row of calls. What comes before its receive may take a block of a store now and then; so that this is
+/// rare, no rank is ahead of others by a call.
 template <class F>
 task<> repeat(group& g, std::size_t& taken, F what) {
-    constexpr int rows = 6;
+    constexpr int rows = 7;
     constexpr int calls = 20;
     for (int row = 0; row < rows; ++row) {
+        co_await g.barrier();
         const std::size_t from = allocations();
-        for (int n = 0; n < calls; ++n) co_await what(g);
+        for (int n = 0; n < calls; ++n) {
+            co_await what(g);
+            co_await g.barrier();
+        }
         if (g.rank() == 0) taken = std::min(taken, allocations() - from);
+    }
+}
+
+struct operands {
+    std::vector<double> a = std::vector<double>(1u << 17), b = std::vector<double>(1u << 17);
+    std::vector<double> c = std::vector<double>(100);
+    std::vector<std::size_t> counts;
+
+    /// Elements of all blocks of `counts`.
+    [[nodiscard]] std::size_t total() const {
+        return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    }
+    [[nodiscard]] std::span<double> in(std::size_t count) { return std::span(a).first(count); }
+    [[nodiscard]] std::span<double> out(std::size_t count) { return std::span(b).first(count); }
+};
+struct repeated {
+    const char* name;
+    task<> (*run)(group&, operands&);
+};
+constexpr std::size_t doubles_in_mebibyte = 1u << 17;
+
+const repeated repeated_operations[] = {
+    {"barrier", [](group& g, operands&) { return g.barrier(); }},
+    {"broadcast", [](group& g, operands& m) { return g.broadcast(m.in(10), root(1)); }},
+    {"long broadcast", [](group& g, operands& m) { return g.broadcast(m.in(8000), root(1)); }},
+    {"broadcast of 1 MiB",
+     [](group& g, operands& m) { return g.broadcast(m.in(doubles_in_mebibyte), root(0)); }},
+    {"scatter", [](group& g, operands& m) { return g.scatter(m.in(100 * g.size()), m.out(100), root(0)); }},
+    {"scatterv",
+     [](group& g, operands& m) {
+         return g.scatterv(m.in(m.total()), m.counts, m.out(m.counts[g.rank()]), root(1));
+     }},
+    {"scatterv by a tree",
+     [](group& g, operands& m) {
+         return g.scatterv(m.in(m.total()), m.counts, m.out(m.counts[g.rank()]), root(1),
+                           use<spanning_tree<>>);
+     }},
+    {"gather", [](group& g, operands& m) { return g.gather(m.in(100), m.out(100 * g.size()), root(2)); }},
+    {"gatherv",
+     [](group& g, operands& m) {
+         return g.gatherv(m.in(m.counts[g.rank()]), m.out(m.total()), m.counts, root(2));
+     }},
+    {"gatherv by a tree",
+     [](group& g, operands& m) {
+         return g.gatherv(m.in(m.counts[g.rank()]), m.out(m.total()), m.counts, root(2),
+                          use<spanning_tree<>>);
+     }},
+    {"allgather", [](group& g, operands& m) { return g.allgather(m.in(100), m.out(100 * g.size())); }},
+    {"allgatherv",
+     [](group& g, operands& m) {
+         return g.allgatherv(m.in(m.counts[g.rank()]), m.out(m.total()), m.counts);
+     }},
+    {"alltoall",
+     [](group& g, operands& m) { return g.alltoall(m.in(2000 * g.size()), m.out(2000 * g.size())); }},
+    {"alltoall of 1 MiB",
+     [](group& g, operands& m) {
+         const std::size_t count = doubles_in_mebibyte / g.size() * g.size();
+         return g.alltoall(m.in(count), m.out(count));
+     }},
+    {"alltoall in place", [](group& g, operands& m) { return g.alltoall(in_place, m.in(10 * g.size())); }},
+    {"alltoallv in place",
+     [](group& g, operands& m) -> task<> {
+         // As many for each rank as it gives: the same number everywhere.
+         const std::array<std::size_t, 4> alike{50, 50, 50, 50};
+         co_await g.alltoallv(in_place, m.in(50 * g.size()), std::span(alike).first(g.size()));
+     }},
+    {"reduce", [](group& g, operands& m) { return g.reduce(m.in(10), m.out(10), std::plus<>{}, root(2)); }},
+    {"reduce of 1 MiB",
+     [](group& g, operands& m) {
+         return g.reduce(m.in(doubles_in_mebibyte), m.out(doubles_in_mebibyte), std::plus<>{}, root(0));
+     }},
+    {"short allreduce", [](group& g, operands& m) { return g.allreduce(in_place, m.in(1), std::plus<>{}); }},
+    {"long allreduce",
+     [](group& g, operands& m) { return g.allreduce(m.in(8000), m.out(8000), std::plus<>{}); }},
+    {"allreduce of 1 MiB",
+     [](group& g, operands& m) {
+         return g.allreduce(m.in(doubles_in_mebibyte), m.out(doubles_in_mebibyte), std::plus<>{});
+     }},
+    {"pipelined allreduce",
+     [](group& g, operands& m) {
+         return g.allreduce(m.in(doubles_in_mebibyte), m.out(doubles_in_mebibyte), std::plus<>{},
+                            use<pipelined_ring<>>);
+     }},
+    {"reduce_scatter",
+     [](group& g, operands& m) { return g.reduce_scatter(m.in(10 * g.size()), m.out(10), std::plus<>{}); }},
+    {"reduce_scatterv",
+     [](group& g, operands& m) {
+         return g.reduce_scatterv(m.in(m.total()), m.counts, m.out(m.counts[g.rank()]), std::plus<>{});
+     }},
+    {"scan", [](group& g, operands& m) { return g.scan(m.in(10), m.out(10), std::plus<>{}); }},
+    {"exscan", [](group& g, operands& m) { return g.exscan(m.in(8000), m.out(8000), std::plus<>{}); }},
+    {"started allreduce",
+     [](group& g, operands& m) -> task<> {
+         auto sum = start(g.allreduce(in_place, m.in(1), std::plus<>{}));
+         auto other = start(g.broadcast(m.c, root(0)));
+         co_await sum;
+         co_await other;
+     }},
+};
+
+/// Every rank does all of them, and by two levels what can be done so.
+template <class T>
+task<> repeat_all(unsigned size, std::vector<unsigned> hosts) {
+    ranks<T> all(size, hosts);
+    co_await all.open();
+    for (unsigned rank = 0; rank < size; ++rank) all.state(rank).checks = false;
+    std::vector<operands> of(size);
+    for (operands& one : of) one.counts = {100, 0, 7, 1893};
+    for (operands& one : of) one.counts.resize(size);
+    using by_hosts =
+        collectives<scatters<hierarchical<>>, gathers<hierarchical<>>, allgather<hierarchical<>>,
+                    alltoall<hierarchical<>>, reduce<hierarchical<>>, allreduce<hierarchical<>>,
+                    reduce_scatter<hierarchical<>>, scan<hierarchical<>>, exscan<hierarchical<>>>;
+    if (!hosts.empty()) {
+        for (unsigned rank = 0; rank < size; ++rank) all.at(rank).template use<by_hosts>();
+    }
+    for (const repeated& one : repeated_operations) {
+        std::size_t taken = 1000;
+        const auto body = [&](group& g) -> task<> {
+            const auto once = [&](group& with) { return one.run(with, of[with.rank()]); };
+            co_await repeat(g, taken, once);
+        };
+        co_await all.each(body);
+        INFO(one.name << " of " << size << " ranks" << (hosts.empty() ? "" : " on two hosts"));
+        CHECK(taken == 0);
     }
 }
 
 }  // namespace
 
 TEMPLATE_LIST_TEST_CASE("a collective of a size seen before allocates nothing", "", node_transports) {
-    if (!counts_allocations) return;
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
     run_nodes([]() -> task<> {
-        ranks<TestType> all(4);
-        co_await all.open();
-        for (unsigned rank = 0; rank < 4; ++rank) all.state(rank).checks = false;
-        struct memory {
-            std::vector<double> a = std::vector<double>(8000), b = std::vector<double>(8000),
-                                c = std::vector<double>(8000);
-            std::vector<std::size_t> counts{100, 0, 7, 1893};
-        };
-        std::array<memory, 4> of;
-        using operation = task<> (*)(group&, memory&);
-        struct named {
-            const char* name;
-            operation run;
-        };
-        static constexpr named operations[] = {
-            {"barrier", [](group& g, memory&) { return g.barrier(); }},
-            {"broadcast", [](group& g, memory& m) { return g.broadcast(std::span(m.a).first(10), root(1)); }},
-            {"long broadcast", [](group& g, memory& m) { return g.broadcast(m.a, root(1)); }},
-            {"scatter",
-             [](group& g, memory& m) {
-                 return g.scatter(std::span(m.a).first(400), std::span(m.b).first(100), root(0));
-             }},
-            {"gather",
-             [](group& g, memory& m) {
-                 return g.gather(std::span(m.a).first(100), std::span(m.b).first(400), root(3));
-             }},
-            {"gatherv",
-             [](group& g, memory& m) {
-                 return g.gatherv(std::span(m.a).first(m.counts[g.rank()]), std::span(m.b).first(2000),
-                                  m.counts, root(2));
-             }},
-            {"allgather",
-             [](group& g, memory& m) {
-                 return g.allgather(std::span(m.a).first(100), std::span(m.b).first(400));
-             }},
-            {"allgatherv",
-             [](group& g, memory& m) {
-                 return g.allgatherv(std::span(m.a).first(m.counts[g.rank()]), std::span(m.b).first(2000),
-                                     m.counts);
-             }},
-            {"alltoall", [](group& g, memory& m) { return g.alltoall(m.a, m.b); }},
-            {"alltoall in place",
-             [](group& g, memory& m) { return g.alltoall(in_place, std::span(m.a).first(40)); }},
-            {"reduce",
-             [](group& g, memory& m) {
-                 return g.reduce(std::span(m.a).first(10), std::span(m.b).first(10), std::plus<>{}, root(2));
-             }},
-            {"short allreduce",
-             [](group& g, memory& m) {
-                 return g.allreduce(in_place, std::span(m.a).first(1), std::plus<>{});
-             }},
-            {"long allreduce", [](group& g, memory& m) { return g.allreduce(m.a, m.b, std::plus<>{}); }},
-            {"reduce_scatter",
-             [](group& g, memory& m) {
-                 return g.reduce_scatter(std::span(m.a).first(40), std::span(m.b).first(10), std::plus<>{});
-             }},
-            {"scan",
-             [](group& g, memory& m) {
-                 return g.scan(std::span(m.a).first(10), std::span(m.b).first(10), std::plus<>{});
-             }},
-            {"exscan", [](group& g, memory& m) { return g.exscan(m.a, m.b, std::plus<>{}); }},
-            {"started allreduce",
-             [](group& g, memory& m) -> task<> {
-                 auto sum = start(g.allreduce(in_place, std::span(m.a).first(1), std::plus<>{}));
-                 auto other = start(g.broadcast(std::span(m.c).first(100), root(0)));
-                 co_await sum;
-                 co_await other;
-             }},
-        };
-        for (const named& one : operations) {
-            std::size_t taken = 1000;
-            const auto body = [&](group& g) -> task<> {
-                const auto once = [&](group& with) { return one.run(with, of[with.rank()]); };
-                co_await repeat(g, taken, once);
-            };
-            co_await all.each(body);
-            INFO(one.name);
-            CHECK(taken == 0);
-        }
+        const std::vector<unsigned> one_host;
+        const std::vector<unsigned> two_hosts{0, 0, 1, 1};
+        co_await repeat_all<TestType>(4, one_host);
+        co_await repeat_all<TestType>(3, one_host);
+        co_await repeat_all<TestType>(4, two_hosts);
     });
 }
 

@@ -138,7 +138,7 @@ void lose_each(unsigned size, const std::vector<unsigned>& victims, duration ste
         if (has_root(of.kind)) of.root = size / 2;
         for (const algorithm& by : algorithms_of(of.kind)) {
             if (!by.admits(of.shape(sizeof(std::uint32_t), size, on, false))) continue;
-            if (!hosts.empty() && by.name != "hierarchical") continue;
+            if (!hosts.empty() && !is_for_hosts(by.name)) continue;
             for (const unsigned victim : victims) {
                 for (duration after{1};; after += step) {
                     const loss one = lose(of, by, size, victim, after, connected, options, hosts);
@@ -171,7 +171,7 @@ TEST_CASE("a rank that is lost at any step of any algorithm ends it everywhere, 
         const auto kind = static_cast<collective_kind>(which);
         for (const algorithm& by : algorithms_of(kind)) {
             const std::string name = std::string(name_of(kind)) + " by " + std::string(by.name);
-            if (by.name != "hierarchical" && all.by_algorithm[name] == 0) unharmed += name + "\n";
+            if (!is_for_hosts(by.name) && all.by_algorithm[name] == 0) unharmed += name + "\n";
         }
     }
     CHECK(unharmed == "");
@@ -183,9 +183,20 @@ TEST_CASE("the same while connections are made, by rendezvous, and on several ho
     options.mailbox.limits.eager_limit = 0;
     options.mailbox.limits.rendezvous_limit = 0;
     lose_each(4, {1, 2}, 1700ns, true, all, options, 300);
-    lose_each(6, {0, 1, 3, 5}, 900ns, true, all, ranks<sim>::usual(), 7, {0, 0, 0, 1, 1, 1});
+    losses by_hosts;
+    lose_each(6, {0, 1, 3, 5}, 900ns, true, by_hosts, ranks<sim>::usual(), 7, {0, 0, 0, 1, 1, 1});
     CHECK(all.wrong == "");
+    CHECK(by_hosts.wrong == "");
     CHECK(all.felt > 500);
+    std::string unharmed;
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        for (const algorithm& by : algorithms_of(static_cast<collective_kind>(which))) {
+            const std::string name =
+                std::string(name_of(static_cast<collective_kind>(which))) + " by " + std::string(by.name);
+            if (is_for_hosts(by.name) && by_hosts.by_algorithm[name] == 0) unharmed += name + "\n";
+        }
+    }
+    CHECK(unharmed == "");
 }
 TEST_CASE("each of up to eight ranks lost at each step of each algorithm", "[nightly]") {
     losses all;

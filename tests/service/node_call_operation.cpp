@@ -1,6 +1,7 @@
 #include <rdmacoro/service/node_call_operation.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/service/call_operation.hpp>
 #include <rdmacoro/transport/sim.hpp>
 
 #include "support/catch.hpp"
@@ -15,7 +16,11 @@ namespace {
 
 template <class R, class F>
 auto call_to(node_id to, generation born, F body) {
-    auto make = [=](time_point until) { return detail::node_call<R>{to, born, body(until)}; };
+    using call = call_operation<R, F>;
+    auto make = [=](time_point until) {
+        if (born == generation()) return detail::node_call<R, call>{to, born, {}, body(until)};
+        return detail::node_call<R, call>{to, born, call(F(body), {}, until), {}};
+    };
     return node_call_operation<R, decltype(make)>(std::move(make));
 }
 template <class Op>

@@ -37,8 +37,16 @@ static_assert(!reduces<std::bit_and<>, double>);
 template <class T, class Op>
 std::vector<T> applied(std::vector<T> into, const std::vector<T>& other, Op op, bool other_first) {
     const detail::reduction how = detail::make_reduction<T>(op);
-    how.apply(how.op, reinterpret_cast<std::byte*>(into.data()),
-              reinterpret_cast<const std::byte*>(other.data()), into.size(), other_first);
+    const auto bytes = [](const std::vector<T>& row) {
+        return reinterpret_cast<const std::byte*>(row.data());
+    };
+    std::vector<T> apart(into.size());
+    how.apply(how.op, reinterpret_cast<std::byte*>(apart.data()), other_first ? bytes(other) : bytes(into),
+              other_first ? bytes(into) : bytes(other), into.size());
+    auto* const to = reinterpret_cast<std::byte*>(into.data());
+    how.apply(how.op, to, other_first ? bytes(other) : to, other_first ? to : bytes(other), into.size());
+    // Into memory of its own, and into that of one of the two, it is the same.
+    if (!into.empty()) CHECK(std::memcmp(apart.data(), into.data(), into.size() * sizeof(T)) == 0);
     return into;
 }
 
@@ -57,6 +65,37 @@ TEST_CASE("contributions are combined element by element, in the order that is a
     CHECK(applied(row{1}, row{2}, [offset](int a, int b) { return a + b + offset; }, false) == row{8});
     CHECK(applied(row{4, 9}, row{7, 2}, minimum{}, false) == row{4, 2});
     CHECK(applied(row{4, 9}, row{7, 2}, maximum{}, true) == row{7, 9});
+}
+
+TEST_CASE("rows of every length are combined, whatever number of elements is taken at a time") {
+    struct wide {
+        std::int64_t of[12];
+    };
+    const auto sum = [](const wide& a, const wide& b) {
+        wide all{};
+        for (int at = 0; at < 12; ++at) all.of[at] = a.of[at] - b.of[at];
+        return all;
+    };
+    for (std::size_t length = 0; length < 300; ++length) {
+        std::vector<std::uint8_t> octets(length, 200), others(length);
+        std::vector<double> a(length), b(length);
+        std::vector<wide> c(length), d(length);
+        for (std::size_t at = 0; at < length; ++at) {
+            others[at] = static_cast<std::uint8_t>(at);
+            a[at] = static_cast<double>(at);
+            b[at] = 0.5;
+            c[at].of[11] = static_cast<std::int64_t>(at);
+            d[at].of[11] = 7;
+        }
+        octets = applied(std::move(octets), others, std::plus<>{}, false);
+        a = applied(std::move(a), b, std::minus<>{}, true);
+        c = applied(std::move(c), d, sum, false);
+        for (std::size_t at = 0; at < length; ++at) {
+            REQUIRE(octets[at] == static_cast<std::uint8_t>(200 + at));
+            REQUIRE(a[at] == 0.5 - static_cast<double>(at));
+            REQUIRE(c[at].of[11] == static_cast<std::int64_t>(at) - 7);
+        }
+    }
 }
 
 TEST_CASE("of floating-point numbers that are equal the one of the lower rank is taken, at both ranks") {

@@ -5,6 +5,7 @@
 #include <list>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,11 +67,33 @@ struct tree_again {
     std::string title;
     std::vector<tree_again> parts;
 };
+class closed_class {
+public:
+    closed_class() = default;
+
+private:
+    [[maybe_unused]] int n_ = 0;
+};
+class closed_again {
+public:
+    closed_again() = default;
+
+private:
+    [[maybe_unused]] int n_ = 0;
+};
+struct three_in_c {
+    float v[3];
+};
+struct three_floats {
+    std::array<float, 3> v;
+};
 }  // namespace
 
 TEST_CASE("types with the same encoding have one signature, others have others") {
     STATIC_REQUIRE(signature_of<point>() == signature_of<same_as_point>());
     STATIC_REQUIRE(signature_of<point>() == signature_of<std::tuple<double, double>>());
+    STATIC_REQUIRE(signature_of<three_floats>() == signature_of<three_in_c>());
+    STATIC_REQUIRE(signature_of<std::vector<float>>() == signature_of<std::span<const float>>());
     STATIC_REQUIRE(signature_of<const point&>() == signature_of<point>());
     STATIC_REQUIRE(signature_of<std::string>() == signature_of<std::string_view>());
     STATIC_REQUIRE(signature_of<tree>() == signature_of<tree_again>());
@@ -104,6 +127,11 @@ TEST_CASE("types with the same encoding have one signature, others have others")
         signature_of<tree>(),
         signature_of<other_tree>(),
         signature_of<even>(),
+        signature_of<closed_class>(),
+        signature_of<closed_again>(),
+        signature_of<std::complex<float>>(),
+        signature_of<std::complex<double>>(),
+        signature_of<three_floats>(),
         signature_of<everything>(),
     };
     CHECK(std::set<std::uint64_t>(std::begin(all), std::end(all)).size() == std::size(all));

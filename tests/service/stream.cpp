@@ -2,6 +2,9 @@
 
 #include "support/calls_pair.hpp"
 
+#include <cstring>
+#include <random>
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -94,4 +97,334 @@ TEMPLATE_LIST_TEST_CASE("streams of any items that are left at any moment leave 
         const std::size_t at_server = co_await left_over(server);
         CHECK(at_server == 0);
     });
+}
+
+namespace {
+/// Its encoding begins, and then throws, if it is negative.
+struct fussy {
+    int number = 0;
+};
+}  // namespace
+template <>
+struct rdmacoro::codec<fussy> {
+    static constexpr std::string_view name = "fussy";
+    static void write(encoder& to, const fussy& value) {
+        to.write(std::string(2000, 'x'));
+        to.write(value.number);
+        if (value.number < 0) throw std::domain_error("a negative one");
+    }
+    static bool read(decoder& from, fussy& into) {
+        std::string text;
+        return from.read(text) && from.read(into.number);
+    }
+};
+
+namespace {
+struct many_items {
+    static constexpr method<"many.numbers", stream<std::uint64_t>(std::uint64_t)> numbers{};
+    static constexpr method<"many.texts", stream<std::string>(std::uint32_t)> texts{};
+    static constexpr method<"many.rows", stream<std::vector<double>>(std::uint32_t, std::uint32_t)> rows{};
+    static constexpr method<"many.nothing", stream<std::tuple<>>(std::uint32_t)> nothing{};
+    static constexpr method<"many.count", std::uint64_t(stream<std::uint64_t>)> count{};
+    static constexpr method<"many.length", std::uint64_t(stream<std::string>)> length{};
+    static constexpr method<"many.faulty", stream<fussy>()> faulty{};
+};
+
+/// The text that comes as number `n`: of any length, most short, some so long that they are borrowed.
+std::string text_number(std::uint32_t n) {
+    std::mt19937 random(n);
+    const std::size_t length = n % 17 == 0 ? 1000 + random() % 9000 : random() % 40;
+    std::string text(length, static_cast<char>('a' + n % 26));
+    if (!text.empty()) text.back() = 'Z';
+    return text;
+}
+
+struct warehouse {
+    service store;
+    std::uint64_t written = 0;
+    event open;  // readers of what callers write go on when it is set
+    std::size_t reading = 0;
+
+    warehouse() {
+        store.on(many_items::numbers,
+                 [this](call_context&, std::uint64_t n, stream_writer<std::uint64_t>& out) -> task<> {
+                     for (written = 0; written < n; ++written) co_await out.write(written);
+                 });
+        store.on(many_items::texts,
+                 [](call_context&, std::uint32_t n, stream_writer<std::string>& out) -> task<> {
+                     std::string text;
+                     for (std::uint32_t i = 0; i < n; ++i) {
+                         text = text_number(i);
+                         co_await out.write(text);
+                         text.assign(text.size(), '#');  // it is ours again
+                     }
+                 });
+        store.on(many_items::rows,
+                 [this](call_context&, std::uint32_t length, std::uint32_t n,
+                        stream_writer<std::vector<double>>& out) -> task<> {
+                     std::vector<double> row(length);
+                     for (std::uint32_t i = 0; i < n; ++i) {
+                         row.assign(length, i);
+                         co_await out.write(row);
+                         ++written;
+                     }
+                 });
+        store.on(many_items::nothing,
+                 [](call_context&, std::uint32_t n, stream_writer<std::tuple<>>& out) -> task<> {
+                     for (std::uint32_t i = 0; i < n; ++i) co_await out.write(std::tuple<>());
+                 });
+        store.on(many_items::count,
+                 [this](call_context&, stream_reader<std::uint64_t>& in) -> task<std::uint64_t> {
+                     std::uint64_t sum = 0;
+                     while (const auto one = co_await in.next()) {
+                         if (*one != sum) throw std::logic_error("another item than the next");
+                         ++sum;
+                         ++reading;
+                     }
+                     co_return sum;
+                 });
+        store.on(many_items::length,
+                 [this](call_context&, stream_reader<std::string>& in) -> task<std::uint64_t> {
+                     ++reading;
+                     co_await open.wait();
+                     std::uint64_t sum = 0;
+                     while (const auto one = co_await in.next()) sum += one->size();
+                     co_return sum;
+                 });
+        store.on(many_items::faulty, [](call_context&, stream_writer<fussy>& out) -> task<> {
+            co_await out.write(fussy{1});
+            const fussy bad{-1};
+            const auto refused = co_await as_result(out.write(bad));
+            CHECK(refused.error() == errc::invalid_argument);
+            std::string said;
+            try {
+                co_await out.write(bad);
+            } catch (const std::domain_error& failed) {
+                said = failed.what();
+            }
+            CHECK(said == "a negative one");
+            co_await out.write(fussy{2});
+        });
+    }
+};
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE(
+    "items that come faster than the network takes them go together, in order, and none is missing", "",
+    every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        warehouse there;
+        server.serve(there.store);
+        constexpr std::uint64_t count = 5000;
+        const auto before = server.over().counts().messages_sent;
+        auto numbers = co_await client.open(many_items::numbers, count);
+        std::uint64_t read = 0;
+        while (const auto one = co_await numbers.next()) {
+            CHECK(*one == read);
+            ++read;
+        }
+        CHECK(read == count);
+        const auto messages = server.over().counts().messages_sent - before;
+        const auto up_before = client.over().counts().messages_sent;
+        auto up = co_await client.open(many_items::count);
+        for (std::uint64_t n = 0; n < count; ++n) co_await up.write(n);
+        const std::uint64_t counted = co_await up.finish();
+        CHECK(counted == count);
+        const auto up_messages = client.over().counts().messages_sent - up_before;
+        using T = typename TestType::transport_type;
+        if (std::string_view(T::name) == "tcp") {  // where a message waits for the turn's end
+            CHECK(messages < count / 8);
+            CHECK(up_messages < count / 8);
+        }
+        CHECK(messages <= count + 10);
+        auto nothing = co_await client.open(many_items::nothing, 1000U);
+        std::size_t nothings = 0;
+        while (co_await nothing.next()) ++nothings;
+        CHECK(nothings == 1000);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "items of any length keep their order and their contents, and long ones are not copied", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        warehouse there;
+        there.open.set();
+        server.serve(there.store);
+        auto texts = co_await client.open(many_items::texts, 2000U);
+        std::uint32_t read = 0;
+        while (const auto one = co_await texts.next()) {
+            const bool right = *one == text_number(read);
+            CHECK(right);
+            ++read;
+        }
+        CHECK(read == 2000);
+        std::uint64_t all = 0;
+        auto up = co_await client.open(many_items::length);
+        for (std::uint32_t n = 0; n < 2000; ++n) {
+            const std::string text = text_number(n);
+            all += text.size();
+            co_await up.write(text);
+        }
+        const std::uint64_t length = co_await up.finish();
+        CHECK(length == all);
+        const auto copied = server.bytes_copied();
+        auto rows = co_await client.open(many_items::rows, 5000U, 20U);
+        std::uint32_t rows_read = 0;
+        while (const auto one = co_await rows.next()) {
+            CHECK(one->size() == 5000);
+            CHECK(one->front() == rows_read);
+            CHECK(one->back() == rows_read);
+            ++rows_read;
+        }
+        CHECK(rows_read == 20);
+        CHECK(server.bytes_copied() - copied < 2000);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a writer is so many bytes ahead of its reader at most", "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        warehouse there;
+        server.serve(there.store);
+        // Of 10 KB each: fewer than the window's items.
+        constexpr std::uint32_t length = 1280;
+        auto rows = co_await client.open(many_items::rows, length, 300U);
+        {
+            const auto first = co_await rows.next();
+            CHECK(first);
+        }
+        std::uint64_t before = 0;
+        for (int still = 0; still < 50; still = before == there.written ? still + 1 : 0) {
+            before = there.written;
+            co_await sleep_for(1ms);
+        }
+        constexpr std::uint64_t most = detail::stream_window_bytes / (length * sizeof(double)) + 1;
+        static_assert(most < detail::stream_window);
+        CHECK(there.written <= most);
+        CHECK(there.written > 4);
+        std::uint32_t read = 1;
+        while (co_await rows.next()) ++read;
+        CHECK(read == 300);
+        CHECK(there.written == 300);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("an item that cannot be encoded is an error of its write, and the others go on", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        warehouse there;
+        server.serve(there.store);
+        auto items = co_await client.open(many_items::faulty);
+        const auto first = co_await items.next();
+        REQUIRE(first);
+        CHECK(first->number == 1);
+        const auto second = co_await items.next();
+        REQUIRE(second);
+        CHECK(second->number == 2);
+        const auto end = co_await items.next();
+        CHECK_FALSE(end);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a writer that ends, or leaves, while its items are under way ends its stream once",
+                        "", every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        warehouse there;
+        server.serve(there.store);
+        for (int round = 0; round < 40; ++round) {
+            const std::size_t before = there.reading;
+            {
+                auto up = co_await client.open(many_items::length);
+                const std::string text(static_cast<std::size_t>(round % 4 == 3 ? 300000 : 100), 'x');
+                while (there.reading == before) co_await yield();
+                auto writing = start([](auto& to, const std::string& what) -> task<> {
+                    static_cast<void>(co_await as_result(to.write(what)));
+                }(up, text));
+                for (int n = 0; n < round % 5; ++n) co_await yield();
+                if (round % 2 == 0) {
+                    there.open.set();
+                    co_await writing;
+                    const std::uint64_t length = co_await up.finish();
+                    CHECK(length == text.size());
+                } else {
+                    local_stop_source stop;
+                    stop.request_stop();
+                    static_cast<void>(co_await as_result(with_stop(writing, stop.get_token())));
+                }
+            }
+            there.open.set();
+            while (there.store.running() != 0) co_await yield();
+            there.open.reset();
+        }
+        const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        const std::size_t at_client = co_await left_over(client);
+        CHECK(at_client == 0);
+        const std::size_t at_server = co_await left_over(server);
+        CHECK(at_server == 0);
+    });
+}
+
+namespace {
+/// An item message with such a head.
+template <class Raw>
+task<> send_items(Raw& raw, std::uint64_t number, std::uint32_t outcome, std::int32_t count,
+                  std::span<const std::byte> items) {
+    const detail::answer_head head{outcome, count};
+    std::vector<std::byte> all(sizeof head);
+    std::memcpy(all.data(), &head, sizeof head);
+    all.insert(all.end(), items.begin(), items.end());
+    co_await raw.send(all, detail::call_tag(detail::call_kind::item, number));
+}
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE(
+    "a message with another number of items than it says, or than there is room for, ends the stream", "",
+    every_kind) {
+    using T = typename TestType::transport_type;
+    scheduler on;
+    const auto domain = TestType::open(on);
+    on.run([](typename T::domain& here, std::string address) -> task<> {
+        connected_pair<T> link = co_await connected_ends<T>(here, address);
+        {
+            calls<T> client(link.a);
+            auto& raw = link.b;
+            struct sent {
+                std::int32_t count;
+                std::size_t bytes;
+                int read;  // before the error
+            };
+            // Of rows of 8 bytes.
+            const sent all[] = {{0, 0, 0}, {0, 8, 0},   {-1, 8, 0}, {2, 8, 1},        {1, 16, 0},
+                                {1, 7, 0}, {129, 8, 0}, {3, 20, 2}, {128, 1024, 128}, {1 << 30, 0, 0}};
+            for (const sent& one : all) {
+                auto rows = co_await client.open(kv::scan, 1U);
+                const message request =
+                    co_await raw.recv_lent(tag_match(std::uint64_t{1} << 63, std::uint64_t{3} << 62));
+                const std::uint64_t number = detail::call_number(request.tag());
+                const std::vector<std::byte> items(one.bytes);
+                co_await send_items(raw, number, 0, one.count, items);
+                int read = 0;
+                std::error_code code;
+                try {
+                    for (; read < 1000; ++read) {
+                        const auto got = co_await timeout(rows.next(), 1s);
+                        if (!got) break;
+                        if (one.count == 128 && read == 127) {
+                            // One more than there is room for when all of these are read.
+                            co_await send_items(raw, number, 0, 129, std::vector<std::byte>(129 * 8));
+                        }
+                    }
+                } catch (const error& failed) {
+                    code = failed.code();
+                }
+                INFO("items " << one.count << ", bytes " << one.bytes);
+                CHECK(code == call_errc::malformed_answer);
+                CHECK(read == one.read);
+                const auto after = co_await rows.next();
+                CHECK_FALSE(after);
+                co_await send_items(raw, number, 1, 0, {});  // what the writer does when it hears of it
+            }
+        }
+        link.a.abort();
+    }(*domain, TestType::address()));
 }

@@ -248,8 +248,10 @@ struct traits {
     std::string_view name;
     /// Whether its two ends may be on two schedulers, each with its thread.
     bool crosses_threads = false;
-    /// Whether it runs `every_real_transport`: cases that count costs, or take long.
+    /// Whether it runs `every_real_transport`: cases that take long, or need its ends in two threads.
     bool real = false;
+    /// Whether it runs `every_counted_transport`: cases that count allocations, of which a stand-in has its own.
+    bool counted = false;
     /// Whether a scheduler with it can sleep until something comes.
     bool can_park = true;
     /// Whether its standard list leaves matching to the link: then a message that is matched is received to its end, and only
@@ -264,7 +266,8 @@ struct traits {
     /// Whether a long message of the standard list fills a receive's memory in several turns, so that its peer's end can leave it
     /// half filled.
     bool fills_in_turns = true;
-    /// Whether `cuts_receives` and `fills_in_turns` depend on a device's timing: then the cases run, and either answer is right.
+    /// Whether `cuts_receives` and `fills_in_turns` depend on a device's timing: then what they state happens on some transport of the
+    /// program (`seldom`), and need not happen on each.
     bool timing_decides = false;
     /// `capabilities::put_before_send` of its links.
     bool puts_before_sends = false;

@@ -25,6 +25,7 @@ struct row {
 struct kv {
     static constexpr method<"kv.get", std::string(std::string)> get{};
     static constexpr method<"kv.add", std::uint64_t(std::uint64_t, std::uint64_t)> add{};
+    static constexpr method<"kv.add_now", std::uint64_t(std::uint64_t, std::uint64_t)> add_now{};
     static constexpr method<"kv.fill", std::vector<float>(std::uint32_t)> fill{};
     static constexpr method<"kv.sum", double(std::vector<float>)> sum{};
     static constexpr method<"kv.scan", stream<row>(std::uint32_t)> scan{};
@@ -64,6 +65,7 @@ struct shop {
         store.on(kv::add, [](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
             co_return a + b;
         });
+        store.on(kv::add_now, [](call_context&, std::uint64_t a, std::uint64_t b) { return a + b; });
         store.on(kv::fill, [](call_context&, std::uint32_t n) -> task<std::vector<float>> {
             std::vector<float> all(n);
             std::iota(all.begin(), all.end(), 0.0F);

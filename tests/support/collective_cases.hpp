@@ -77,7 +77,7 @@ struct collective_case {
         s.uneven = uneven;
         s.in_order = in_order;
         s.reproducible = is_reproducible;
-        return s;
+        return s.for_choice();
     }
     [[nodiscard]] std::string text(std::string_view algorithm, unsigned ranks) const {
         return std::string(name_of(kind)) + " by " + std::string(algorithm) + ", " + std::to_string(ranks) +
@@ -101,9 +101,7 @@ struct collective_case {
            kind == reduce_scatter;
 }
 [[nodiscard]] constexpr bool may_be_in_place(collective_kind kind) {
-    using enum collective_kind;
-    return kind == allgather || kind == alltoall || kind == reduce || kind == allreduce || kind == scan ||
-           kind == exscan;
+    return kind != collective_kind::barrier && kind != collective_kind::broadcast;
 }
 
 /// Of one kind: for each root and length, with its variants where they are wanted: uneven, in place, reproducible.
@@ -128,7 +126,11 @@ struct collective_case {
                 cases.push_back(one);
                 cases.back().in_place = true;
             }
-            if (is_reduction(kind) && kind != collective_kind::scan && kind != collective_kind::exscan) {
+            if (may_be_in_place(kind) && may_be_uneven(kind)) {
+                cases.push_back(one);
+                cases.back().in_place = cases.back().uneven = true;
+            }
+            if (is_reduction(kind)) {
                 cases.push_back(one);
                 cases.back().is_reproducible = true;
             }
@@ -159,12 +161,20 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         for (std::size_t at = 0; at < count; ++at) all.push_back(given_by<T>(of_rank, from + at));
         return all;
     };
-    // The same of all ranks up to, not including, `last`, combined in their order.
+    // The same of all ranks up to, not including, `last`, combined in their order. What all ranks must have is found once.
+    struct known {
+        unsigned last = 0;
+        std::size_t from = 0;
+        std::vector<T> row{};
+    };
+    static known once;
     const auto combined = [&](unsigned last, std::size_t from, std::size_t count) {
+        if (last != 0 && once.last == last && once.from == from && once.row.size() == count) return once.row;
         std::vector<T> all = row(0, from, count);
         for (unsigned other = 1; other < last; ++other) {
             for (std::size_t at = 0; at < count; ++at) all[at] = op(all[at], given_by<T>(other, from + at));
         }
+        once = {last, from, all};
         return all;
     };
     const T none = given_by<T>(99999, 0);
@@ -186,6 +196,16 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         case scatter: {
             const std::vector<T> all = rank == of.root ? row(of.root, 0, total) : std::vector<T>();
             got.assign(counts[rank], none);
+            if (of.in_place) {
+                if (rank == of.root) got = all;
+                if (of.uneven) {
+                    co_await g.scatterv(in_place, got, counts, root(of.root));
+                } else {
+                    co_await g.scatter(in_place, got, root(of.root));
+                }
+                wanted = rank == of.root ? all : row(of.root, offsets[rank], counts[rank]);
+                break;
+            }
             if (of.uneven) {
                 co_await g.scatterv(all, counts, got, root(of.root));
             } else {
@@ -197,7 +217,20 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         case gather: {
             const std::vector<T> mine = row(rank, 0, counts[rank]);
             if (rank == of.root) got.assign(total, none);
-            if (of.uneven) {
+            if (of.in_place) {
+                if (rank == of.root) {
+                    std::copy(mine.begin(), mine.end(),
+                              got.begin() + static_cast<std::ptrdiff_t>(offsets[rank]));
+                } else {
+                    got = mine;
+                }
+                if (of.uneven) {
+                    co_await g.gatherv(in_place, got, counts, root(of.root));
+                } else {
+                    co_await g.gather(in_place, got, root(of.root));
+                }
+                if (rank != of.root) wanted = mine;
+            } else if (of.uneven) {
                 co_await g.gatherv(mine, got, counts, root(of.root));
             } else {
                 co_await g.gather(mine, got, root(of.root));
@@ -211,11 +244,15 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         case allgather: {
             const std::vector<T> mine = row(rank, 0, counts[rank]);
             got.assign(total, none);
-            if (of.uneven) {
-                co_await g.allgatherv(mine, got, counts);
-            } else if (of.in_place) {
+            if (of.in_place) {
                 std::copy(mine.begin(), mine.end(), got.begin() + static_cast<std::ptrdiff_t>(offsets[rank]));
-                co_await g.allgather(in_place, got);
+                if (of.uneven) {
+                    co_await g.allgatherv(in_place, got, counts);
+                } else {
+                    co_await g.allgather(in_place, got);
+                }
+            } else if (of.uneven) {
+                co_await g.allgatherv(mine, got, counts);
             } else {
                 co_await g.allgather(mine, got);
             }
@@ -234,12 +271,16 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
                 for (const T& one : row(rank, 1000 * other, both.back())) out.push_back(one);
                 for (const T& one : row(other, 1000 * rank, both.back())) wanted.push_back(one);
             }
-            if (of.uneven) {
+            if (of.in_place) {
+                got = out;
+                if (of.uneven) {
+                    co_await g.alltoallv(in_place, got, both);
+                } else {
+                    co_await g.alltoall(in_place, got);
+                }
+            } else if (of.uneven) {
                 got.assign(wanted.size(), none);
                 co_await g.alltoallv(out, both, got, both);
-            } else if (of.in_place) {
-                got = out;
-                co_await g.alltoall(in_place, got);
             } else {
                 got.assign(wanted.size(), none);
                 co_await g.alltoall(out, got);
@@ -287,6 +328,20 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         case reduce_scatter: {
             const std::vector<T> mine = row(rank, 0, total);
             got.assign(counts[rank], none);
+            if (of.in_place) {
+                // Its block is the result, and the others are as they were.
+                got = mine;
+                if (of.uneven) {
+                    co_await g.reduce_scatterv(in_place, got, counts, op);
+                } else {
+                    co_await g.reduce_scatter(in_place, got, op);
+                }
+                wanted = mine;
+                const std::vector<T> own = combined(size, offsets[rank], counts[rank]);
+                std::copy(own.begin(), own.end(),
+                          wanted.begin() + static_cast<std::ptrdiff_t>(offsets[rank]));
+                break;
+            }
             if (of.uneven && of.is_reproducible) {
                 co_await g.reduce_scatterv(mine, counts, got, op, reproducible);
             } else if (of.uneven) {
@@ -304,15 +359,27 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
         case exscan: {
             const std::vector<T> mine = row(rank, 0, n);
             got = of.in_place ? mine : std::vector<T>(n, none);
-            const std::span<const T> from = of.in_place ? std::span<const T>(got) : std::span<const T>(mine);
             if (of.kind == scan) {
-                co_await g.scan(from, got, op);
+                if (of.in_place) {
+                    co_await g.scan(in_place, got, op);
+                } else if (of.is_reproducible) {
+                    co_await g.scan(mine, got, op, reproducible);
+                } else {
+                    co_await g.scan(mine, got, op);
+                }
                 wanted = combined(rank + 1, 0, n);
             } else {
-                co_await g.exscan(from, got, op);
+                if (of.in_place) {
+                    co_await g.exscan(in_place, got, op);
+                } else if (of.is_reproducible) {
+                    co_await g.exscan(mine, got, op, reproducible);
+                } else {
+                    co_await g.exscan(mine, got, op);
+                }
                 if (rank == 0) co_return {};
                 wanted = combined(rank, 0, n);
             }
+            if (mine != row(rank, 0, n)) co_return "its contribution was changed";
             break;
         }
     }
@@ -321,6 +388,11 @@ task<std::string> perform(group& g, collective_case of, Op op, unsigned& entered
     while (at < got.size() && at < wanted.size() && got[at] == wanted[at]) ++at;
     co_return "rank " + std::to_string(rank) + " has something else from element " + std::to_string(at) +
         " on, of " + std::to_string(got.size());
+}
+
+/// Whether an algorithm is for ranks on several hosts alone.
+[[nodiscard]] constexpr bool is_for_hosts(std::string_view algorithm) {
+    return algorithm == "hierarchical" || algorithm == "ring_by_host";
 }
 
 /// The algorithm that carries the collectives of its kind that it admits, at every group of the test that chooses by `by_force`.

@@ -24,10 +24,14 @@ struct collective_findings {
     std::vector<std::string> wrong;
     std::size_t done = 0;
     seen_runs seen;
+    // How often what the plan is for has happened, in all and by algorithm.
+    std::map<std::pair<std::string, std::string>, std::uint64_t> happened;
+    std::uint64_t waits = 0;  // for credit or room
 };
 
 template <class T, class Op>
-task<> try_case(ranks<sim>& all, const collective_case& of, const algorithm& by, collective_findings& found) {
+task<> try_case(ranks<sim>& all, const collective_case& of, const algorithm& by,
+                std::uint64_t metrics::* counted, collective_findings& found) {
     forced_algorithm = &by;
     forced_kind = of.kind;
     forced_runs = 0;
@@ -39,6 +43,7 @@ task<> try_case(ranks<sim>& all, const collective_case& of, const algorithm& by,
             found.wrong.push_back(of.text(by.name, all.size()) + ": " + wrong);
     };
     std::string failed;
+    const std::uint64_t before = counted != nullptr ? all.sum_of(counted) : 0;
     try {
         co_await all.each(body);
     } catch (const std::exception& e) {
@@ -51,6 +56,8 @@ task<> try_case(ranks<sim>& all, const collective_case& of, const algorithm& by,
     if (all.size() > 1 && forced_runs != all.size())
         found.wrong.push_back(of.text(by.name, all.size()) + ": another algorithm ran");
     ++found.done;
+    if (counted != nullptr)
+        found.happened[{std::string(name_of(of.kind)), std::string(by.name)}] += all.sum_of(counted) - before;
     found.seen[{std::string(name_of(of.kind)), std::string(by.name)}].insert(all.size());
 }
 
@@ -59,8 +66,10 @@ struct collective_plan {
     std::vector<unsigned> roots;
     std::vector<std::size_t> lengths;
     unsigned hosts = 1;
-    bool variants = true;  // uneven, in place, in order, reproducible
-    std::string only{};    // not empty: the algorithm of that name
+    bool in_turn = false;                        // ranks of one host do not follow each other
+    bool variants = true;                        // uneven, in place, in order, reproducible
+    std::string only{};                          // not empty: the algorithm of that name
+    std::uint64_t metrics::* counted = nullptr;  // what must happen in each algorithm
 };
 
 template <class T, class Op>
@@ -69,9 +78,12 @@ task<> try_kind(ranks<sim>& all, collective_kind kind, const collective_plan& ho
     const std::vector<collective_case> cases = cases_of(kind, how.roots, how.lengths, how.variants);
     for (const algorithm& by : algorithms_of(kind)) {
         if (!how.only.empty() && by.name != how.only) continue;
+        if (how.hosts > 1 && !is_for_hosts(by.name)) continue;
         for (const collective_case& one : cases) {
-            if (!by.admits(one.shape(sizeof(T), all.size(), how.hosts, in_order))) continue;
-            co_await try_case<T, Op>(all, one, by, found);
+            collective_shape shape = one.shape(sizeof(T), all.size(), how.hosts, in_order);
+            shape.in_turn = how.in_turn;
+            if (!by.admits(shape)) continue;
+            co_await try_case<T, Op>(all, one, by, how.counted, found);
         }
     }
 }
@@ -123,6 +135,7 @@ inline void try_ranks(unsigned size, const collective_plan& how, std::uint64_t s
         ranks<sim> all(size, hosts, options, network);
         co_await open_unchecked(all);
         co_await try_all_kinds(all, how, found);
+        found.waits += all.sum_of(&metrics::credit_waits) + all.sum_of(&metrics::room_waits);
     });
 }
 
@@ -148,7 +161,7 @@ inline void check_complete(const collective_findings& found, unsigned least, uns
     for (std::size_t which = 0; which < collective_kinds; ++which) {
         const auto kind = static_cast<collective_kind>(which);
         for (const algorithm& by : algorithms_of(kind)) {
-            if ((by.name == "hierarchical") != hosts) continue;
+            if (is_for_hosts(by.name) != hosts) continue;
             const auto at = found.seen.find({std::string(name_of(kind)), std::string(by.name)});
             for (unsigned size = least; size <= most; ++size) {
                 collective_case any;
@@ -162,6 +175,17 @@ inline void check_complete(const collective_findings& found, unsigned least, uns
         }
     }
     CHECK(missing == "");
+}
+/// What the plan counts has happened in each algorithm that moves elements.
+inline void check_happened(const collective_findings& found) {
+    std::string never;
+    for (const auto& [which, sizes] : found.seen) {
+        const auto at = found.happened.find(which);
+        if (which.first != "barrier" && (at == found.happened.end() || at->second == 0))
+            never += which.first + " by " + which.second + "\n";
+    }
+    CHECK(never == "");
+    CHECK(found.seen.size() > 30);
 }
 inline void check_right(const collective_findings& found) {
     std::string all;

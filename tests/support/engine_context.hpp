@@ -60,6 +60,7 @@ public:
     void announce(rdmacoro::detail::unexpected_message&) noexcept override {}
     bool pass(std::uint32_t) noexcept override { return true; }
     region expose(std::span<std::byte>, access_rights) noexcept override { return {}; }
+    bool touches_closed_memory() noexcept override { return false; }
     const capabilities& link_capabilities() noexcept override { return link; }
     void under_way() noexcept override { ++under_way_now; }
     void settled() noexcept override { --under_way_now; }

@@ -39,9 +39,10 @@ struct loopback_lane {
     std::size_t one_sided_room =
         unlimited;                      ///< gets and puts that may be under way; more are answered `retry`
     std::size_t exposures = unlimited;  ///< the writing end can expose so many more pieces of memory
-    std::size_t claims = 4;             ///< shared copies that the writing end may have open
-    bool helps = true;                  ///< the writing end copies its part of shared copies
-    std::uint64_t gets = 0;             ///< of the writing end, ever
+    bool touches = false;    ///< the writing end is in the middle of an access to memory, closed or not
+    std::size_t claims = 4;  ///< shared copies that the writing end may have open
+    bool helps = true;       ///< the writing end copies its part of shared copies
+    std::uint64_t gets = 0;  ///< of the writing end, ever
     std::uint64_t puts = 0;
     std::uint64_t copied_together = 0;  ///< bytes that the writing end copied as its part of shared copies
 
@@ -56,7 +57,9 @@ struct loopback_lane {
     std::vector<completion*> transmitted;  ///< to be told at the writer's next poll
     bool closed = false;                   ///< by the writing end
     bool broken = false;                   ///< posts fail, though the link is not down yet
-    std::uint64_t posted = 0;              ///< messages, ever
+    std::size_t posts_until_down =
+        unlimited;             ///< messages that are still taken; the post of the next one ends the link
+    std::uint64_t posted = 0;  ///< messages, ever
     std::uint64_t retries = 0;
 
     // Of the writing end, as an `in_place_link`.
@@ -315,6 +318,11 @@ public:
         return rdmacoro::detail::try_register(mine, mine.regions(), memory, rights);
     }
 
+    [[nodiscard]] bool touches_closed_memory() noexcept {
+        if (!down_ && in().touches) wants_end_of_touch_ = true;
+        return !down_ && in().touches;
+    }
+
     [[nodiscard]] shared_copy_id open_shared_copy(std::size_t bytes) noexcept {
         auto& all = wire_->shared[side_];
         const auto is_free = [](const loopback_shared_copy& c) { return !c.open; };
@@ -380,6 +388,11 @@ public:
             sink_.writable();
             ++moved;
         }
+        if (!down_ && wants_end_of_touch_ && !in().touches) {
+            wants_end_of_touch_ = false;
+            sink_.writable();
+            ++moved;
+        }
         if (!down_ && in().closed && in().packets.empty()) {
             close(make_error_code(errc::peer_lost));
             ++moved;
@@ -427,7 +440,14 @@ private:
 
     post_result may_post(loopback_lane& lane) noexcept {
         if (down_ || lane.broken) return post_result::failed;
-        if (lane.packets.size() < lane.room) return post_result::done;
+        if (lane.packets.size() < lane.room) {
+            if (lane.posts_until_down == 0) {
+                close(make_error_code(errc::peer_lost));
+                return post_result::failed;
+            }
+            if (lane.posts_until_down != loopback_lane::unlimited) --lane.posts_until_down;
+            return post_result::done;
+        }
         ++lane.retries;
         wants_room_ = true;
         return post_result::retry;
@@ -544,6 +564,7 @@ private:
     bool delivering_ = false;
     bool kept_ = false;
     bool wants_room_ = false;
+    bool wants_end_of_touch_ = false;
     bool down_ = false;
 };
 
@@ -570,6 +591,7 @@ struct loopback {
 
 static_assert(transport<loopback>);
 static_assert(one_sided_link<loopback::link<rdmacoro::detail::sink_archetype>>);
+static_assert(late_access_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 static_assert(in_place_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 static_assert(shared_copy_link<loopback::link<rdmacoro::detail::sink_archetype>>);
 

@@ -11,9 +11,12 @@
 #endif
 
 #include "catch.hpp"
+#include "seldom.hpp"
 
 #include <cstdio>
 #include <iostream>
+#include <map>
+#include <set>
 #include <string>
 
 namespace {
@@ -29,6 +32,15 @@ int cases_skipped = 0;
 bool skipped_this_case = false;
 bool failed_by_listener = false;
 
+struct tries {
+    std::set<std::string> transports;
+    bool happened = false;
+};
+std::map<std::string, tries, std::less<>>& seldom_tries() {
+    static std::map<std::string, tries, std::less<>> made;
+    return made;
+}
+
 struct case_counter : listener_base {
     using listener_base::listener_base;
 
@@ -40,6 +52,14 @@ struct case_counter : listener_base {
         listener_base::testCaseEnded(stats);
         ++cases_run;
         if (skipped_this_case) ++cases_skipped;
+    }
+    void testRunEnded(const Catch::TestRunStats& stats) override {
+        listener_base::testRunEnded(stats);
+        for (const auto& [what, tried] : seldom_tries()) {
+            if (tried.transports.size() > 1 && !tried.happened)
+                rdmacoro::test::fail_run("on none of " + std::to_string(tried.transports.size()) +
+                                         " transports happened: " + what);
+        }
     }
 };
 
@@ -55,6 +75,12 @@ void rdmacoro::test::note_skipped(const char* file, int line, const std::string&
 void rdmacoro::test::fail_run(const std::string& why) {
     failed_by_listener = true;
     std::cout << "FAILED: " << why << std::endl;
+}
+
+void rdmacoro::test::seldom(std::string_view what, std::string_view transport, bool happened) {
+    tries& of = seldom_tries()[std::string(what)];
+    of.transports.emplace(transport);
+    of.happened |= happened;
 }
 
 int main(int argc, char* argv[]) {

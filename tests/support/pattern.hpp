@@ -53,7 +53,7 @@ inline void write_pattern(std::span<std::byte> into, std::size_t offset, std::ui
         return true;
     });
 }
-inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
+inline std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed = 1) {
     std::vector<std::byte> made(bytes);
     write_pattern(made, 0, seed);
     return made;

@@ -176,11 +176,11 @@ private:
         std::unique_lock held(lock_);
         if (command == "get_maxes")
             return "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=" + std::to_string(longest);
-        if (command == "get_my_kvsname") return "cmd=my_kvsname kvsname=kvs_1";
+        if (command == "get_my_kvsname") return "cmd=my_kvsname kvsname=" + space();
         if (command == "fullinit")
             return "cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=" + std::to_string(rank) +
                    ";size=" + std::to_string(ends_.size()) + ";appnum=0;";
-        if (command == "job-getid") return "cmd=job-getid-response;jobid=1.0;rc=0;";
+        if (command == "job-getid") return "cmd=job-getid-response;jobid=" + space() + ";rc=0;";
         if (command == "info-getjobattr")
             return mapping_.empty() ? "cmd=info-getjobattr-response;found=FALSE;rc=0;"
                                     : "cmd=info-getjobattr-response;found=TRUE;value=" + mapping_ + ";rc=0;";
@@ -202,6 +202,12 @@ private:
             return version_ == 1 ? "cmd=finalize_ack" : "cmd=finalize-response;rc=0;";
         }
         return {};
+    }
+    /// Of this server alone: ranks of other tests are on this host, too.
+    [[nodiscard]] std::string space() const {
+        std::string name = "kvs_" + std::to_string(::getpid());
+        name += '_' + std::to_string(reinterpret_cast<std::uintptr_t>(this));
+        return name;
     }
     [[nodiscard]] std::string value_of(const std::string& key) {
         std::string value = key == "PMI_process_mapping" ? mapping_ : "";

@@ -2,7 +2,10 @@
 
 #include <rdmacoro/protocol/staged_get.hpp>
 
+#include "support/seldom.hpp"
+
 #include <deque>
+#include <string>
 
 namespace rdmacoro::test {
 
@@ -84,6 +87,8 @@ task<> carries_all_sizes(two_domains& w, list_name list) {
     for (const std::size_t bytes : sizes_around_limits(p.a)) {
         for (const auto from : {laid_out::as::whole, laid_out::as::odd}) {
             for (const auto to : {laid_out::as::whole, laid_out::as::odd}) {
+                // Long ones once for each protocol there, not once for each pair of layouts.
+                if (w.is().slowness != 1 && bytes > std::size_t{70000} && from != to) continue;
                 laid_out data(bytes, from);
                 for (const posted when : posted_when) {
                     for (const tag_match wanted : {tag_match(3), any_tag}) {
@@ -286,7 +291,8 @@ private:
     int late_ = 0;
 };
 
-constexpr std::size_t cancel_bytes = (std::size_t{4} << 20) + 3;
+/// Long enough to be stopped in the middle of.
+std::size_t cancel_length(const traits& is) { return (std::size_t{is.slowness == 1 ? 4u : 1u} << 20) + 3; }
 
 /// Whether some stop must meet a message of the list in the middle.
 bool is_cut(const traits& is, list_name list) {
@@ -295,8 +301,19 @@ bool is_cut(const traits& is, list_name list) {
     return is.moves == in_turns::all || (is.moves == in_turns::all_but_gets && !by_get);
 }
 
+/// Some stop has met a message of the list in the middle; where timing decides, and for gets that may be over at once, on one of this
+/// program's transports at least.
+void expect_cut(const traits& is, list_name list, const char* what, int cut) {
+    if (is_cut(is, list)) {
+        CHECK(cut > 0);
+    } else {
+        seldom(std::string(what) + ", list " + std::to_string(static_cast<int>(list)), is.name, cut > 0);
+    }
+}
+
 task<> sender_stops(two_domains& w, list_name list) {
     auto p = co_await w.connected_with(list);
+    const std::size_t cancel_bytes = cancel_length(w.is());
     const auto data = pattern(cancel_bytes, 1);
     for (const posted receive : posted_when) {
         const bool expected = receive != posted::late;
@@ -349,13 +366,14 @@ task<> sender_stops(two_domains& w, list_name list) {
             co_await ending;
         }
         CAPTURE(receive, cut);
-        if (is_cut(w.is(), list)) CHECK(cut > 0);
+        expect_cut(w.is(), list, "a send was stopped in the middle of its message", cut);
     }
     co_await still_good(w, p);
 }
 
 task<> receiver_stops(two_domains& w, list_name list) {
     auto p = co_await w.connected_with(list);
+    const std::size_t cancel_bytes = cancel_length(w.is());
     const auto data = pattern(cancel_bytes, 1);
     for (const int kind : {0, 1, 2}) {
         const bool early = kind == 2;
@@ -400,7 +418,7 @@ task<> receiver_stops(two_domains& w, list_name list) {
             }
         }
         CAPTURE(kind, cut);
-        if (is_cut(w.is(), list)) CHECK(cut > 0);
+        expect_cut(w.is(), list, "a receive was stopped in the middle of its message", cut);
     }
     co_await still_good(w, p);
 }
@@ -418,6 +436,8 @@ bool waits_for_receive(int round) { return round % 4 >= 2; }
 int patience(int round, int other) { return (round * 37 + other) % (round % 2 == 0 ? 30 : 400); }
 
 task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
+    int sent = 0;
+    int canceled = 0;
     for (int round = 0; round < cancel_rounds(is); ++round) {
         const auto seed = static_cast<std::uint64_t>(round);
         auto from = pattern(cancel_race_bytes, seed);
@@ -430,6 +450,7 @@ task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         }
         const auto ended = co_await sending;
         demand(ended || ended.error() == errc::canceled, "how a send ended");
+        ++(ended ? sent : canceled);
         // The memory is free again: bytes written to it now must not be received.
         std::fill(from.begin(), from.end(), std::byte{0xdd});
         co_await end.send({}, 2);
@@ -437,10 +458,14 @@ task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         co_await end.recv({}, 3);
         demand(domain.registered() == 0, "the sender left memory open");
     }
+    demand(sent > 0, "no send came to its end");
+    demand(canceled > 0, "no send was canceled");
     co_await end.close();
 }
 
 task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
+    int whole = 0;
+    int canceled = 0;
     for (int round = 0; round < cancel_rounds(is); ++round) {
         const auto seed = static_cast<std::uint64_t>(round);
         std::vector<std::byte> into(cancel_race_bytes);
@@ -451,9 +476,11 @@ task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         bool given_up = false;
         const auto settle = [&](const result<received>& got) {
             if (got) {
+                ++whole;
                 demand(got->bytes == cancel_race_bytes && is_pattern(into, seed), "the bytes of a message");
             } else if (got.error() == errc::canceled) {
                 given_up = true;
+                ++canceled;
                 std::fill(into.begin(), into.end(), std::byte{0x11});
             } else {
                 demand(got.error() == errc::peer_canceled, "how a receive ended");
@@ -482,6 +509,8 @@ task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         co_await end.send({}, 3);
         demand(domain.registered() == 0, "the receiver left memory open");
     }
+    demand(whole > 0, "no message was received");
+    demand(canceled > 0, "no receive was canceled");
     const auto last = co_await as_result(end.recv({}, 4));
     demand(last.error() == errc::closed, "how the last receive ended");
 }

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -84,6 +85,7 @@ struct rank_network {
 template <class... Variants>
 void run_as_rank(const rank_program& program, rank_notes* notes, duration join_limit) {
     scheduler on;
+    on.describe_on_sigusr1();
     const std::tuple<decltype(Variants::open(on))...> domains{Variants::open(on)...};
     on.run([](const auto& in, const rank_program& body, rank_notes* with, duration limit) -> task<> {
         node<typename Variants::transport_type...> here(
@@ -160,9 +162,18 @@ public:
         }
         return true;
     }
-    /// Waits for all; those that have not ended then are killed when the test ends, and have no status.
+    /// Waits for all; those that have not ended then say on the standard error what they wait for, are killed when the test ends, and
+    /// have no status.
     bool wait(std::chrono::milliseconds limit = std::chrono::seconds(30)) {
-        return wait_until([this] { return all_ended(); }, limit);
+        if (wait_until([this] { return all_ended(); }, limit)) return true;
+        for (unsigned rank = 0; rank < size(); ++rank) {
+            if (statuses_[rank]) continue;
+            std::fprintf(stderr, "rank %u, process %d, has not ended, at step %llu:\n", rank,
+                         static_cast<int>(pid(rank)), static_cast<unsigned long long>(notes_[rank].step));
+            ::kill(pid(rank), SIGUSR1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for its words
+        }
+        return false;
     }
     /// As `waitpid` gives it.
     [[nodiscard]] std::optional<int> status(unsigned rank) const { return statuses_[rank]; }

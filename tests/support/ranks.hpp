@@ -68,6 +68,16 @@ public:
     [[nodiscard]] sim::domain& network_of(unsigned rank) { return *domains_[rank]; }
     [[nodiscard]] unsigned size() const { return static_cast<unsigned>(links_.size()); }
 
+    /// What all connections together have done, by one count: `sum_of(&metrics::get_sent)`.
+    [[nodiscard]] std::uint64_t sum_of(std::uint64_t metrics::* count) {
+        std::uint64_t sum = 0;
+        for (auto& one : links_) {
+            for (unsigned other = 0; other < size(); ++other) {
+                if (detail::rank_link* const link = one->peer(other).link) sum += link->counts().*count;
+            }
+        }
+        return sum;
+    }
     /// `body(group)` at every rank at a time.
     template <class F>
     task<> each(F body) {

@@ -4,6 +4,8 @@
 
 #include <rdmacoro/transport/concepts.hpp>
 
+#include "pattern.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -24,15 +26,6 @@ inline std::uint64_t number_of(const message_header& header) {
     std::uint64_t number = 0;
     std::memcpy(&number, header.data(), sizeof number);
     return number;
-}
-
-/// Bytes that tell where they are from: position and seed.
-inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed = 1) {
-    std::vector<std::byte> made(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) {
-        made[i] = static_cast<std::byte>((i * 31 + (i >> 8) * 7 + seed * 131) & 0xff);
-    }
-    return made;
 }
 
 struct recorded_message {

@@ -68,7 +68,7 @@ node 9 has left
 hello again, node 1
 node 9 has left' nodes
 says 'the squares of 1 to 100 add up to 338350' any_source
-says $'sent 80015 bytes, 15 of them copied
+says $'sent 80016 bytes, 16 of them copied
 north: 10000 samples, windy' typed_messages
 says $'after a restart red is #ff0000
 1048576 bytes were loaded' node_calls
@@ -233,6 +233,9 @@ if [ -x "$job" ]; then
         fail "dot_product: a wrong sum of three ranks, around the ring or by default"
     timeout 60 "$job" -n 3 "$examples/heat" "$work/three.pgm" 40 >"$work/out" || fail "heat with three ranks: exit status $?"
     cmp "$work/alone.pgm" "$work/three.pgm" || fail "heat: another picture with three ranks"
+    timeout 60 "$examples/heat" "$work/few.pgm" 3 >"$work/out" || fail "heat with three points: exit status $?"
+    timeout 60 "$job" -n 5 "$examples/heat" "$work/five.pgm" 3 >"$work/out" || fail "heat with more ranks than rows: exit status $?"
+    cmp "$work/few.pgm" "$work/five.pgm" || fail "heat: another picture with more ranks than rows"
     for ranks in 3 4; do
         timeout 60 "$job" -n $ranks "$examples/bine_tree" >"$work/out" || fail "bine_tree: exit status $?"
         grep -q "4 KiB to $ranks ranks: " "$work/out" || fail "bine_tree: $(cat "$work/out")"

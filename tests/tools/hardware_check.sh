@@ -26,9 +26,9 @@ reports() { grep -q -e "$1" "$work/report.md" || fail "the report has no line li
 
 # A build whose conformance suite has two files, and a stand-in for libfabric's tool.
 build=$work/build
-mkdir -p "$build/tests/ofi" "$build/tools/info" "$build/tools/pingpong" "$build/tools/soak" "$work/bin"
+mkdir -p "$build/tests/ofi" "$build/tools/info" "$build/tools/pingpong" "$build/tools/soaking" "$work/bin"
 touch "$build/build.ninja"
-for program in tools/info/info tools/pingpong/pingpong tools/soak/soak; do
+for program in tools/info/info tools/pingpong/pingpong tools/soaking/soak; do
     ln -s "$RDMACORO_BUILD_ROOT/$program" "$build/$program"
 done
 cat >"$build/tests/ofi/ofi_conformance" <<END

@@ -44,6 +44,8 @@ def load(name):
     except FileNotFoundError:
         devices = []
     assert [device["name"] for device in document["rdma_devices"]] == devices
+    for device in document["rdma_devices"]:
+        assert (device["used"] is not None) == (os.environ.get("RDMACORO_WITH_VERBS", "0") == "1"), device
     return document["machine"], checks
 
 
@@ -59,6 +61,7 @@ def providers(name):
         known = provider["scheme"] is not None
         assert known == (provider["get_alignment"] is not None), provider
         assert (provider["wait"] in ("descriptor", "none")) == (known and provider["problem"] is None), provider
+        assert (provider["receives"] is not None) == (provider["wait"] is not None), provider
     return {provider["name"]: provider for provider in libfabric["providers"]}
 
 
@@ -76,6 +79,7 @@ if known is None:
 else:
     assert known["tcp;ofi_rxm"]["scheme"] == "ofi+tcp" and known["tcp;ofi_rxm"]["wait"] == "descriptor"
     assert known["shm"]["problem"] is None and known["shm"]["inject_bytes"] >= 64
+    assert known["tcp;ofi_rxm"]["receives"] > 0 and known["tcp;ofi_rxm"]["most_links"] is None, known["tcp;ofi_rxm"]
     assert checks["libfabric_providers"]["state"] == "ok", checks["libfabric_providers"]
     printed = [line for line in table if line.startswith("tcp;ofi_rxm ")]
     assert len(printed) == 1 and "ofi+tcp://" in printed[0], table
@@ -83,6 +87,8 @@ else:
         gni = known["gni"]
         assert gni["scheme"] == "ugni" and gni["get_alignment"] == 4 and gni["atomics"] and gni["wait"] == "none", gni
         assert "FI_MR_PROV_KEY" in gni["mr_mode"], gni
+        # It loses what finds no receive.
+        assert gni["most_links"] == gni["receives"] // 8, gni
     # An address that no interface has: what has IP addresses cannot be opened, and the text names it.
     spoilt = providers("no_such_node.json")
     assert "203.0.113.77" in spoilt["tcp;ofi_rxm"]["problem"] and spoilt["shm"]["problem"] is None, spoilt

@@ -36,11 +36,17 @@ counted kills 1
 counted stops 1
 counted restarts 1
 
+# Hundreds of links.
+runs 0 --minutes 0.2 --workers 3 --links 100 --transports shm --kill-every 4 --stop-every 2 --longest-stop 1 --json -
+counted most_open 300
+counted rounds 100
+
 runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --corrupt 10
 grep -q '^fault: .*wrong bytes in a message' "$work/out" || fail "a wrong byte was not noticed"
 
 runs 2 --transports carrier-pigeon
 grep -q 'this build has shm' "$work/err" || fail "the message does not say which transports there are"
 runs 2 --workers 1
+runs 2 --links 0
 runs 0 --help
 grep -q -- '--kill-every' "$work/out" || fail "--help names no options"

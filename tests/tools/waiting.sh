@@ -1,6 +1,6 @@
 #!/bin/sh
-# waiting measures tickers, a shared core and a program that computes beside; a ticker costs little, two ends on one core take turns in
-# microseconds, and a peer elsewhere is not kept waiting for a time slice of the program that computes. The bounds
+# waiting measures tickers, a shared core, a program that computes beside and questions after sleeps; a ticker costs little, two ends on
+# one core take turns in microseconds, and a peer elsewhere is not kept waiting for a time slice of the program that computes. The bounds
 # are ratios to a strategy that parks at once, in the same run, far from what is measured (bench/README.md) and from what it was without
 # these properties: 87 times for the ticker, 100 times for the shared core and beside a program that computes.
 # Usage: waiting.sh PATH.
@@ -21,6 +21,9 @@ beside = {r["idle"]: r["round_trip_us"] for r in results if r["test"] == "beside
 if len(os.sched_getaffinity(0)) > 1:
     assert set(beside) == {"adaptive", "parks at once", "yield"}, beside
     assert 0 < beside["adaptive"] < 20 * beside["parks at once"], beside
+    asks = {(r["idle"], r["answer_us"]): r["percent_of_a_core"] for r in results if r["test"] == "asks after sleeps"}
+    assert set(asks) == {(i, n) for i in ("adaptive", "parks at once") for n in (10, 50, 100, 200, 400, 600, 900)}, asks
+    assert all(0 < asks["adaptive", n] < 50 for n in (100, 200, 400, 600, 900)), asks
 PYTHON
 
 succeeds --help

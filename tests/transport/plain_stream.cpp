@@ -6,8 +6,6 @@
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -244,47 +242,4 @@ TEST_CASE("a read or write that is canceled loses nothing; a stream cut short, a
             CHECK(after.error() == errc::closed);
         }(listening, step));
     CHECK(same_bytes(got, pattern(30'000'000, 2)));
-}
-
-TEST_CASE("nc and socat talk with it, where they are installed") {
-    scheduler on;
-    int talked = 0;
-    struct program {
-        const char* works;    // whether it is there and runs
-        const char* command;  // with %s for the port
-    };
-    for (const auto& [works, command] :
-         {program{"socat -V", "socat - TCP:127.0.0.1:%s"},
-          program{"nc -h 2>&1 | grep -e -N", "nc -N 127.0.0.1 %s"},
-          program{"nc.openbsd -h 2>&1 | grep -e -N", "nc.openbsd -N 127.0.0.1 %s"}}) {
-        if (std::system(("(" + std::string(works) + ") >/dev/null 2>&1").c_str()) != 0) continue;
-        CAPTURE(command);
-        auto listening = on.run(listen_plain("127.0.0.1:0"));
-        const std::string url = listening.address();
-        const std::string port = url.substr(url.rfind(':') + 1);
-        std::string line(command);
-        line.replace(line.find("%s"), 2, port);
-        std::string said;
-        beside(
-            [&] {
-                std::FILE* const pipe = ::popen(("printf 'hello from outside' | " + line).c_str(), "r");
-                if (pipe == nullptr) throw std::runtime_error("popen");
-                char text[200];
-                while (const std::size_t some = std::fread(text, 1, sizeof text, pipe))
-                    said.append(text, some);
-                ::pclose(pipe);
-            },
-            on,
-            [](plain_listener& from) -> task<> {
-                auto stream = co_await from.accept();
-                const auto all = co_await read_to_end(stream, 7);
-                CHECK(std::string_view(reinterpret_cast<const char*>(all.data()), all.size()) ==
-                      "hello from outside");
-                co_await stream.write(std::string_view("hello from here"));
-                co_await stream.close();
-            }(listening));
-        CHECK(said == "hello from here");
-        ++talked;
-    }
-    if (talked == 0) WARN("neither nc nor socat is installed");
 }

@@ -1,9 +1,12 @@
+#include "verbs/between.hpp"
 #include "verbs/pair.hpp"
 #include "verbs/spare_device.hpp"
 
 #include "support/catch.hpp"
 
 #include <array>
+#include <chrono>
+#include <utility>
 
 #include <arpa/inet.h>
 
@@ -36,10 +39,8 @@ std::string source_of(const verbs_end& end) {
     return text;
 }
 
-verbs_options connecting_by(verbs_options o, verbs_connect how) {
-    o.connect_by = how;
-    return o;
-}
+/// The service level of a queue pair as it was asked of the device, which does not tell it afterwards.
+int asked_level = -1;
 
 }  // namespace
 
@@ -108,14 +109,33 @@ TEST_CASE("a domain goes on when its device's address changes") {
         verbs_end a;
         verbs_end b;
         w.link(a, b);
+        verbs_listener old = w.on.run(w.server.listen("*:0"));
         spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface +
                           " && ip addr del 10.97.0.1/24 dev " + device.interface);
+        if (how == verbs_connect::rdma_cm) {
+            // The listener that there was follows, with its port.
+            CHECK_THAT(old.address(), contains("verbs://10.97.0.1:"));
+            const std::string port = old.address().substr(old.address().rfind(':'));
+            w.until([&] { return old.address() == "verbs://10.97.8.1" + port; });
+            verbs_end e;
+            e.link = std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(old.address())), e.sink);
+            CHECK(source_of(e) == "10.97.8.1");
+            CHECK(static_cast<bool>(w.on.run(accepted_from(old))));
+        }
         verbs_listener listening = w.on.run(w.server.listen("10.97.8.1:0"));
         verbs_end c;
         c.link =
             std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(listening.address())), c.sink);
         CHECK(source_of(c) == "10.97.8.1");
         c.link.reset();
+        {
+            // And so do domains that are opened now.
+            verbs_world later(connecting_by(device.options(), how));
+            verbs_end d;
+            verbs_end e;
+            later.link(d, e);
+            CHECK(source_of(d) == "10.97.8.1");
+        }
         spare_device::run("ip addr add 10.97.0.1/24 dev " + device.interface +
                           " && ip addr del 10.97.8.1/24 dev " + device.interface);
     }
@@ -133,7 +153,7 @@ TEST_CASE("the acknowledge timeout is the one asked for, and never less than the
             verbs_end b;
             w.link(a, b);
             // rxe sends again for ever: there the time may be shorter.
-            const unsigned least = asked != 0 ? asked : way.name == "RXE_IP" ? 14 : 18;
+            const unsigned least = asked != 0 ? asked : way.rxe ? 14 : 18;
             for (const verbs_end* end : {&a, &b}) {
                 const ibv_qp_attr now = attributes_of(*end, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT);
                 CHECK(now.timeout >= least);
@@ -158,4 +178,134 @@ TEST_CASE("the traffic class that was asked for is in the packets' header, howev
             CHECK(attributes_of(*end, IBV_QP_AV).ah_attr.grh.traffic_class == 0x68);
         CHECK_THAT(w.client.describe(), contains("traffic class 104"));
     }
+}
+
+TEST_CASE("a listener whose named address is taken away ends with an error that says so, unless it comes "
+          "back in time") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface);
+    verbs_options o = connecting_by(device.options(), verbs_connect::rdma_cm);
+    verbs_options hasty = o;
+    hasty.handshake_timeout = std::chrono::milliseconds(200);
+    verbs_world w(o, hasty);
+    verbs_listener there = w.on.run(w.client.listen("10.97.8.1:0"));
+    verbs_listener ends = w.on.run(w.server.listen("10.97.8.1:0"));
+    verbs_listener stays = w.on.run(w.server.listen("10.97.0.1:0"));
+    spare_device::run("ip addr del 10.97.8.1/24 dev " + device.interface);
+    const refusal seen = refused([&] { static_cast<void>(w.on.run(accepted_from(ends))); });
+    CHECK(seen.code == errc::address_invalid);
+    CHECK_THAT(seen.text, contains("10.97.8.1"));
+    CHECK_THAT(seen.text, contains(device.name));
+    // And so does the next accept.
+    CHECK(refused([&] { static_cast<void>(w.on.run(accepted_from(ends))); }).code == errc::address_invalid);
+    CHECK(static_cast<bool>(w.on.run(w.client.connect(stays.address()))));
+    CHECK(static_cast<bool>(w.on.run(accepted_from(stays))));
+    // The first one's time is not over.
+    spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface);
+    CHECK(static_cast<bool>(w.on.run(w.server.connect(there.address()))));
+    CHECK(static_cast<bool>(w.on.run(accepted_from(there))));
+}
+
+TEST_CASE("the connection manager's report that an address has changed makes its listener look for it") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface);
+    verbs_world w(connecting_by(device.options(), verbs_connect::rdma_cm));
+    const verbs_listener listening = w.on.run(w.server.listen("*:0"));
+    REQUIRE_THAT(listening.address(), contains("verbs://10.97.0.1:"));
+    const between hooks;
+    between::cm_event = [](rdma_cm_event& event) {
+        // In place of a request.
+        if (event.event != RDMA_CM_EVENT_CONNECT_REQUEST) return;
+        between::hidden_address = "10.97.0.1";
+        ::rdma_destroy_id(event.id);
+        event.id = event.listen_id;
+        event.event = RDMA_CM_EVENT_ADDR_CHANGE;
+    };
+    CHECK(refused([&] { static_cast<void>(w.on.run(w.client.connect(listening.address()))); }).code ==
+          errc::connection_refused);
+    between::cm_event = nullptr;
+    CHECK_THAT(listening.address(), contains("verbs://10.97.8.1:"));
+    CHECK(static_cast<bool>(w.on.run(w.client.connect(listening.address()))));
+}
+
+TEST_CASE("a device with addresses of IPv6 alone is reached by a global one, not by the link-local one") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    spare_device::run("ip addr flush dev " + device.interface + " && ip addr add fe80::97/64 dev " +
+                      device.interface + " nodad && ip addr add fd97::1/64 dev " + device.interface +
+                      " nodad && ip addr add fe80::98/64 dev " + device.interface + " nodad");
+    for (const verbs_connect how : {verbs_connect::rdma_cm, verbs_connect::tcp}) {
+        CAPTURE(static_cast<int>(how));
+        verbs_world w(connecting_by(device.options(), how));
+        if (how == verbs_connect::rdma_cm) {
+            CHECK_THAT(w.server.describe(), contains("fd97::1"));
+            const verbs_listener listening = w.on.run(w.server.listen("*:0"));
+            CHECK_THAT(listening.address(), contains("verbs://[fd97::1]:"));
+        }
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        CHECK(source_of(a) == "fd97::1");
+        CHECK(source_of(b) == "fd97::1");
+    }
+}
+
+TEST_CASE("the service level that was asked for is set on both queue pairs, however the link was connected") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    for (const verbs_connect how : {verbs_connect::rdma_cm, verbs_connect::tcp}) {
+        CAPTURE(static_cast<int>(how));
+        const between hooks;
+        static int levels = 0;
+        levels = 0;
+        asked_level = -1;
+        between::modifying = [](const ibv_qp&, const ibv_qp_attr& wanted, int mask) {
+            if ((mask & IBV_QP_AV) == 0) return 0;
+            ++levels;
+            asked_level = levels == 1 || asked_level == wanted.ah_attr.sl ? wanted.ah_attr.sl : -2;
+            return 0;
+        };
+        verbs_options o = connecting_by(way.options, how);
+        o.service_level = 5;
+        verbs_world w(o);
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        CHECK(levels == 2);
+        CHECK(asked_level == 5);
+    }
+}
+
+TEST_CASE("a link over TCP is in the partition that was asked for, wherever the port's table has it; a port "
+          "that is not in it is refused") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    const between hooks;
+    between::port = [](ibv_port_attr& of) { of.pkey_tbl_len = 4; };
+    between::partition = [](int index, __be16& key) {
+        static constexpr std::uint16_t table[4] = {0xffff, 0x8011, 0x0022,
+                                                   0x8033};  // 0x0022: as a limited member
+        key = htons(table[index]);
+    };
+    const auto index_of = [](const verbs_end& end) {
+        return attributes_of(end, IBV_QP_PKEY_INDEX).pkey_index;
+    };
+    for (const auto& [key, index] : {std::pair{0u, 0}, std::pair{0x7fffu, 0}, std::pair{0x8011u, 1},
+                                     std::pair{0x22u, 2}, std::pair{0x8022u, 2}, std::pair{0x33u, 3}}) {
+        CAPTURE(key);
+        verbs_options o = connecting_by(way.options, verbs_connect::tcp);
+        o.partition_key = key;
+        verbs_world w(o);
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        CHECK(index_of(a) == index);
+        CHECK(index_of(b) == index);
+    }
+    verbs_options o = connecting_by(way.options, verbs_connect::tcp);
+    o.partition_key = 0x44;
+    scheduler on;
+    const refusal seen = refused([&] { const verbs_domain tried(on, o); });
+    CHECK(seen.code == errc::address_invalid);
+    CHECK_THAT(seen.text, contains("not in the partition"));
 }

@@ -5,8 +5,7 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/transport/verbs_rc.hpp>
 
-#include "support/recording_sink.hpp"
-#include "support/run.hpp"
+#include "support/fabric_pair.hpp"
 
 #include <cstdlib>
 #include <memory>
@@ -21,24 +20,47 @@ namespace rdmacoro::test {
 struct verbs_way {
     std::string name;
     verbs_options options;
+    bool iwarp = false;
+    // Linux's devices in software.
+    bool rxe = false;
+    bool siw = false;
 };
 
-/// The devices that this machine has: those of the addresses in RXE_IP and SIW_IP, or the default one. Empty: none.
-inline std::vector<verbs_way> verbs_ways() {
+/// The way of `options`, and what its device is. Throws where there is none.
+inline verbs_way verbs_way_of(const verbs_options& options) {
+    scheduler on;
+    verbs_domain tried(on, options);
+    verbs_way made{tried.device_name(), options};
+    int count = 0;
+    const rdmacoro::detail::verbs::unique_device_list list(::ibv_get_device_list(&count));
+    for (int n = 0; n < count; ++n) {
+        ibv_device* const one = list.get()[n];
+        if (made.name != ::ibv_get_device_name(one)) continue;
+        const rdmacoro::detail::verbs::unique_context opened(::ibv_open_device(one));
+        ibv_device_attr attributes{};
+        if (opened == nullptr || ::ibv_query_device(opened.get(), &attributes) != 0) continue;
+        made.iwarp = one->transport_type == IBV_TRANSPORT_IWARP;
+        made.rxe = attributes.vendor_id == 0xffffff && attributes.vendor_part_id == 0;
+        made.siw = made.iwarp && attributes.vendor_id == 0x626d74;
+    }
+    return made;
+}
+
+/// The devices that this machine has: those of the addresses in RXE_IP (InfiniBand or RoCE) and SIW_IP (iWARP), or the default one.
+/// Empty: none. Other options are those of the environment.
+inline const std::vector<verbs_way>& verbs_ways() {
     static const std::vector<verbs_way> found = [] {
         std::vector<verbs_way> ways;
         for (const char* variable : {"RXE_IP", "SIW_IP"}) {
             const char* ip = std::getenv(variable);
             if (ip == nullptr) continue;
-            verbs_options o;
+            verbs_options o = verbs_options::from_environment();
             o.address = ip;
-            ways.push_back({variable, o});
+            ways.push_back(verbs_way_of(o));
         }
         if (!ways.empty()) return ways;
         try {
-            scheduler on;
-            verbs_domain tried(on);
-            ways.push_back({tried.device_name(), {}});
+            ways.push_back(verbs_way_of(verbs_options::from_environment()));
         } catch (const std::system_error&) {}
         return ways;
     }();
@@ -47,67 +69,20 @@ inline std::vector<verbs_way> verbs_ways() {
 
 using verbs_recorded_link = verbs_rc::link<recording_sink>;
 
-/// One end of a link, and the sink that records its events.
-struct verbs_end {
-    recording_sink sink;
-    std::unique_ptr<verbs_recorded_link> link;
-};
-
-/// A scheduler in real time that gives up when nothing moves for long, with two domains, as two processes would have.
-struct verbs_world {
-    explicit verbs_world(const verbs_options& options = {}) : verbs_world(options, options) {}
-    verbs_world(const verbs_options& client_options, const verbs_options& server_options)
-        : client(on, client_options), server(on, server_options) {}
-
-    scheduler on{impatient{}};
-    verbs_domain client;
-    verbs_domain server;
-
-    template <class Done>
-    void until(Done done) {
-        on.run_until(done);
-    }
-    void turns(unsigned count) {
-        for (unsigned i = 0; i < count; ++i) on.turn();
-    }
-
-    struct connected {
-        verbs_connection client;
-        verbs_connection server;
-    };
-    connected connect() { return on.run(connect_both(*this)); }
-
-    /// Two ends that listen.
-    void link(verbs_end& a, verbs_end& b) {
-        connected made = connect();
-        a.link = std::make_unique<verbs_recorded_link>(std::move(made.client), a.sink);
-        b.link = std::make_unique<verbs_recorded_link>(std::move(made.server), b.sink);
-        // Over iWARP the side that connected speaks first.
-        recording_completion none;
-        until([&] {
-            std::byte nothing[1] = {};
-            return b.link->post(header_of(0), std::span(nothing), none) == post_result::done;
-        });
-        until([&] { return a.sink.count == 1; });
-        a.sink.messages.clear();
-        a.sink.count = 0;
-    }
-
-    /// Until the device has let go of everything.
-    void until_all_gone() {
-        until([&] { return client.connections() == 0 && server.connections() == 0; });
-    }
-
-private:
-    static task<connected> connect_both(verbs_world& w) {
-        verbs_listener listening = co_await w.server.listen("*:0");
-        auto accepting = start(listening.accept());
-        connected made;
-        made.client = co_await w.client.connect(listening.address());
-        made.server = co_await accepting;
-        co_return made;
+struct verbs_fabric {
+    using transport = verbs_rc;
+    using options = verbs_options;
+    static constexpr const char* address = "*:0";
+    /// Over iWARP the side that connected speaks first; here the other one does.
+    template <class World, class End>
+    static void greet(World& w, End& a, End& b) {
+        const std::byte nothing[1] = {};
+        w.exchange(b, a, nothing);
     }
 };
+
+using verbs_end = fabric_end<verbs_fabric>;
+using verbs_world = fabric_world<verbs_fabric>;
 
 /// How something was refused; no code: it was not.
 struct refusal {
@@ -124,19 +99,19 @@ refusal refused(Function what) {
     return {};
 }
 
-/// Posts until it is taken.
-inline void post_for_sure(verbs_world& w, verbs_end& from, std::uint64_t number,
-                          std::span<const std::byte> payload = {}) {
-    recording_completion none;
-    w.until([&] {
-        return from.link->post(header_of(number), const_buffers(payload), none) == post_result::done;
-    });
+inline verbs_options connecting_by(verbs_options o, verbs_connect how) {
+    o.connect_by = how;
+    return o;
+}
+
+inline task<verbs_connection> accepted_from(verbs_listener& listening) {
+    co_return co_await listening.accept();
 }
 
 /// Those of them that are not iWARP, which has no atomics.
 inline std::vector<verbs_way> verbs_ways_but_iwarp() {
     std::vector<verbs_way> ways = verbs_ways();
-    std::erase_if(ways, [](const verbs_way& one) { return one.name == "SIW_IP"; });
+    std::erase_if(ways, [](const verbs_way& one) { return one.iwarp; });
     return ways;
 }
 

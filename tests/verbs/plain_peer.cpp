@@ -6,19 +6,14 @@
 
 #include <spawn.h>
 #include <sys/wait.h>
-
-extern char** environ;
+#include <unistd.h>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 // A peer that nothing here wrote any of: plain_peer.c, which knows libibverbs and docs/wire-format.md.
 
-namespace {
-
-task<verbs_connection> accepted_from(verbs_listener& listening) { co_return co_await listening.accept(); }
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a program written with libibverbs alone reads, writes and sends over a link") {
     FOR_EACH_VERBS_DEVICE(way);

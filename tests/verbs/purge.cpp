@@ -118,3 +118,143 @@ TEST_CASE(
     for (std::uint64_t n = 0; n < all; ++n) post_for_sure(w, a[0], n);
     w.until([&] { return b[0].sink.count >= all + before; });
 }
+
+namespace {
+
+/// A device that takes slots from the shared receive queue in advance, and reports when a queue pair has given the last of them back.
+/// The devices in software do not: the report is made of another one, of a receive queue that runs short, which they have.
+class last_receive_device {
+public:
+    last_receive_device() {
+        between::device = [](ibv_device_attr& attributes) {
+            attributes.vendor_id = attributes.vendor_part_id = 0x1234;
+        };
+        between::event = [](ibv_async_event& event) {
+            if (event.event_type != IBV_EVENT_SRQ_LIMIT_REACHED || whose == nullptr) return;
+            event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+            event.element.qp = whose;
+            ++reports;
+        };
+        between::destroying = [](const ibv_qp& one) {
+            if (&one != whose) return;
+            whose = nullptr;
+            reports_before_the_end = reports;
+        };
+        whose = nullptr;
+        reports = reports_before_the_end = 0;
+    }
+
+    /// The report of this queue pair comes with the next message for `other`, which has the same receive queue.
+    static void report_with_next(const verbs_end& other) {
+        ibv_srq_attr limit{};
+        limit.srq_limit = 1000;  // more than are posted
+        REQUIRE(::ibv_modify_srq(other.link->queue_pair()->srq, &limit, IBV_SRQ_LIMIT) == 0);
+    }
+
+    inline static ibv_qp* whose = nullptr;
+    inline static int reports = 0;
+    inline static int reports_before_the_end = 0;
+
+private:
+    between hooks_;
+};
+
+/// While one lives, the shared receive queue of `queue_pair` loses slots with each queue pair that is destroyed: an adapter had taken
+/// them in advance. Here it loses as many of those that are posted next.
+class losing_device {
+public:
+    losing_device(ibv_qp* queue_pair, unsigned each)
+        : context_(*queue_pair->context), real_(context_.ops.post_srq_recv) {
+        shared = queue_pair->srq;
+        loss = each;
+        to_lose = 0;
+        post = real_;
+        between::destroying = [](const ibv_qp& one) {
+            if (one.srq == shared) to_lose += loss;
+        };
+        context_.ops.post_srq_recv = [](ibv_srq* to, ibv_recv_wr* first, ibv_recv_wr** refused) {
+            for (; to == shared && to_lose != 0 && first != nullptr; first = first->next) --to_lose;
+            return first != nullptr ? post(to, first, refused) : 0;
+        };
+    }
+    ~losing_device() {
+        context_.ops.post_srq_recv = real_;
+        between::destroying = nullptr;
+    }
+    losing_device(const losing_device&) = delete;
+    losing_device& operator=(const losing_device&) = delete;
+
+    inline static unsigned to_lose = 0;
+
+private:
+    inline static ibv_srq* shared = nullptr;
+    inline static unsigned loss = 0;
+    inline static int (*post)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr**) = nullptr;
+
+    ibv_context& context_;
+    int (*real_)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr**);
+};
+
+/// So that only the server waits for reports.
+verbs_options without_sharing(verbs_options o) {
+    o.share_receives = false;
+    return o;
+}
+
+}  // namespace
+
+TEST_CASE("a queue pair outlives the report that the device is done with its receives, and loses no slot") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    const last_receive_device device;
+    verbs_world w(without_sharing(way.options), way.options);
+    verbs_end a;
+    verbs_end b;
+    verbs_end c;
+    verbs_end d;
+    w.link(a, b);
+    w.link(c, d);
+    for (std::uint64_t n = 0; n < 20; ++n) post_for_sure(w, c, n);
+    ibv_qp* const victim = d.link->queue_pair();
+    device.whose = victim;
+    d.link.reset();
+    c.link.reset();
+    w.until([&] { return w.client.connections() == 1; });
+    w.turns(100);
+    CHECK(device.whose == victim);  // it is still there: the device has not said that it was done
+    CHECK(w.server.connections() == 2);
+    device.report_with_next(b);
+    const auto before = b.sink.count;
+    post_for_sure(w, a, 1);
+    w.until([&] { return w.server.connections() == 1; });
+    CHECK(device.reports_before_the_end == 1);
+    CHECK(w.server.counts().late_closes == 0);
+    CHECK(w.server.counts().lost_receives == 0);
+    w.until([&] { return b.sink.count == before + 1; });
+}
+
+TEST_CASE("slots that a device has not given back in time are replaced, and counted") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    const last_receive_device reports;
+    verbs_world w(without_sharing(way.options), way.options);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    const losing_device device(b.link->queue_pair(), way.options.credits);
+    constexpr unsigned rounds = 2;
+    for (unsigned n = 0; n < rounds; ++n) {
+        verbs_end c;
+        verbs_end d;
+        w.link(c, d);
+        c.link.reset();
+        d.link.reset();
+        w.until([&] { return w.client.connections() == 1 && w.server.connections() == 1; });
+    }
+    CHECK(w.server.counts().late_closes == rounds);
+    CHECK(w.server.counts().lost_receives == rounds * way.options.credits);
+    b.sink.count_only = true;
+    const auto before = b.sink.count;
+    constexpr std::uint64_t all = 1000;
+    for (std::uint64_t n = 0; n < all; ++n) post_for_sure(w, a, n);
+    w.until([&] { return b.sink.count >= all + before; });
+    CHECK(device.to_lose == 0);  // the slots were lost indeed
+}

@@ -2,9 +2,16 @@
 #include "verbs/pair.hpp"
 #include "verbs/spare_device.hpp"
 
-#include "support/catch.hpp"
+#include <rdmacoro/messaging/messaging.hpp>
 
+#include "support/catch.hpp"
+#include "support/pattern.hpp"
+
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <utility>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
@@ -13,6 +20,13 @@ using namespace std::chrono_literals;
 // A device that is taken away while it is in use, and a port that goes down and comes back.
 
 namespace {
+
+/// Makes of the event of a port that goes down that of an adapter that is taken away.
+void port_event_is_removal() {
+    between::event = [](ibv_async_event& event) {
+        if (event.event_type == IBV_EVENT_PORT_ERR) event.event_type = IBV_EVENT_DEVICE_FATAL;
+    };
+}
 
 /// What an accept ended with.
 struct accept_end {
@@ -50,9 +64,7 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         w.turns(100);
         // Linux's devices in software tell nobody when they are taken away. An event of theirs becomes that of an adapter.
         const between hooks;
-        between::event = [](ibv_async_event& event) {
-            if (event.event_type == IBV_EVENT_PORT_ERR) event.event_type = IBV_EVENT_DEVICE_FATAL;
-        };
+        port_event_is_removal();
         spare_device::run("ip link set " + device.interface + " down");
         w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
         CHECK(a.sink.reason == errc::peer_lost);
@@ -73,6 +85,173 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         a.link.reset();
         b.link.reset();
     }
+}
+
+namespace {
+
+/// The device of a context whose driver is gone: it completes nothing, and takes no calls.
+class dead_device {
+public:
+    explicit dead_device(ibv_context& which) : context_(which), poll_(which.ops.poll_cq) {
+        dead = &which;
+        which.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return 0; };
+        between::modifying = [](const ibv_qp& of, const ibv_qp_attr&, int) {
+            return of.context == dead ? EIO : 0;
+        };
+    }
+    ~dead_device() {
+        context_.ops.poll_cq = poll_;
+        between::modifying = nullptr;
+    }
+    dead_device(const dead_device&) = delete;
+    dead_device& operator=(const dead_device&) = delete;
+
+private:
+    inline static const ibv_context* dead = nullptr;
+    ibv_context& context_;
+    int (*poll_)(ibv_cq*, int, ibv_wc*);
+};
+
+}  // namespace
+
+TEST_CASE("a get that is under way when its device is taken away ends, and its memory is its owner's again") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    verbs_world w(device.options());
+    std::vector<std::byte> there(std::size_t{32} << 20, std::byte{1});
+    std::vector<std::byte> here(there.size(), std::byte{2});
+    const region open = w.server.register_memory(there, access_rights::all);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    const between hooks;
+    port_event_is_removal();
+    recording_completion got;
+    REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+    w.until([&] { return here.front() == std::byte{1}; });
+    REQUIRE(got.calls == 0);
+    const dead_device dead(*a.link->queue_pair()->context);
+    spare_device::run("ip link set " + device.interface + " down && ip link set " + device.interface + " up");
+    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(got.calls == 1);
+    CHECK(got.outcome == errc::peer_lost);
+    CHECK(here.back() == std::byte{2});  // or it was over before
+    std::fill(here.begin(), here.end(), std::byte{0x77});
+    w.turns(200);
+    CHECK(std::all_of(here.begin(), here.end(), [](std::byte x) { return x == std::byte{0x77}; }));
+    CHECK(got.calls == 1);
+    // Back again, the device serves another domain.
+    verbs_world next(device.options());
+    verbs_end c;
+    verbs_end d;
+    next.link(c, d);
+}
+
+TEST_CASE("the connection manager's report that the device is taken away ends the domain, and the report of "
+          "another device does not") {
+    FOR_EACH_VERBS_DEVICE(way);
+    if (verbs_ways().size() < 2) SKIP_TEST("this machine has one RDMA device only");
+    static ibv_context* other = nullptr;  // of another device
+    static ibv_context* real = nullptr;
+    static rdma_cm_id* id = nullptr;
+    static int reports = 0;
+    scheduler elsewhere;
+    verbs_domain of_other(elsewhere, verbs_ways()[way.name == verbs_ways()[0].name ? 1 : 0].options);
+    for (const bool own : {false, true}) {
+        CAPTURE(own);
+        verbs_options o = way.options;
+        o.connect_by = verbs_connect::rdma_cm;
+        verbs_world w(o);
+        verbs_end a;
+        verbs_end b;
+        verbs_end c;
+        verbs_end d;
+        w.link(a, b);
+        w.link(c, d);
+        verbs_listener listening = w.on.run(w.server.listen("*:0"));
+        int count = 0;
+        ibv_device** const list = ::ibv_get_device_list(&count);
+        other = nullptr;
+        for (int n = 0; n < count && !own; ++n) {
+            if (of_other.device_name() == ::ibv_get_device_name(list[n])) other = ::ibv_open_device(list[n]);
+        }
+        REQUIRE((own || other != nullptr));
+        const between hooks;
+        reports = 0;
+        id = nullptr;
+        between::cm_event = [](rdma_cm_event& event) {
+            if (event.event != RDMA_CM_EVENT_DISCONNECTED || reports != 0) return;
+            ++reports;
+            event.event = RDMA_CM_EVENT_DEVICE_REMOVAL;
+            if (other == nullptr) return;
+            id = event.id;
+            real = std::exchange(id->verbs, other);
+        };
+        between::destroying_id = [](const rdma_cm_id& which) {
+            if (&which == id) id->verbs = real;
+        };
+        a.link.reset();
+        w.until([&] { return b.sink.downs == 1 && reports == 1; });
+        CHECK(b.sink.reason == errc::peer_lost);
+        if (own) {
+            CHECK(w.client.broken() + w.server.broken() == 1);
+            w.until([&] { return c.sink.downs == 1 && d.sink.downs == 1; });
+        } else {
+            CHECK_FALSE(w.client.broken());
+            CHECK_FALSE(w.server.broken());
+            post_for_sure(w, c, 1);
+            w.until([&] { return d.sink.count == 1 || d.sink.downs != 0; });
+            CHECK(d.sink.downs == 0);
+            CHECK(static_cast<bool>(w.on.run(w.client.connect(listening.address()))));
+        }
+        b.link.reset();
+        c.link.reset();
+        d.link.reset();
+        listening = {};
+        if (id != nullptr && id->verbs == other) id->verbs = real;
+        ::ibv_free_device_list(list);
+        w.turns(100);
+        if (other != nullptr) ::ibv_close_device(other);
+    }
+}
+
+TEST_CASE("a scheduler whose default domain lost its device opens another one") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    ::setenv("RDMACORO_VERBS_DEVICE", device.name.c_str(), 1);
+    struct restore {
+        ~restore() { ::unsetenv("RDMACORO_VERBS_DEVICE"); }
+    };
+    const restore at_the_end;
+    scheduler on{impatient{}};
+    auto& chosen = on.service<rdmacoro::detail::verbs::domains>();
+    verbs_domain& first = chosen.towards("*:0");
+    CHECK(&first == &on.service<verbs_domain>());
+    {
+        const between hooks;
+        port_event_is_removal();
+        spare_device::run("ip link set " + device.interface + " down");
+        on.run_until([&] { return first.broken(); });
+        spare_device::run("ip link set " + device.interface + " up");
+    }
+    on.run([](scheduler* of, std::string name) -> task<> {
+        auto listening = co_await listen<verbs_rc>("*:0");
+        auto accepting = start(listening.accept());
+        endpoint<verbs_rc> a = co_await connect<verbs_rc>(listening.address());
+        endpoint<verbs_rc> b = co_await accepting;
+        co_await a.send(pattern(100, std::uint64_t{1}), 1);
+        std::vector<std::byte> into(100);
+        co_await b.recv(into, 1);
+        CHECK(is_pattern(into, 1));
+        auto& domains = of->service<rdmacoro::detail::verbs::domains>();
+        for (const char* address : {"*:0", "localhost:1", "10.97.0.1:1"}) {
+            verbs_domain& next = domains.towards(address);
+            CHECK_FALSE(next.broken());
+            CHECK(next.device_name() == name);
+            CHECK(&next == &domains.towards(address));
+        }
+    }(&on, device.name));
 }
 
 TEST_CASE("a port that goes down for a moment ends no link") {

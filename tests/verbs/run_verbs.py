@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECONDS_OF_A_FILE = 150
 SECONDS_OF_ALL = 1500
 RESULT = 'verbs result: '
+WITHIN_CHECK = 'RDMACORO_WITHIN_HARDWARE_CHECK'  # set by hardware_check.sh, which runs this script again
 
 
 def devices():
@@ -43,20 +45,43 @@ def files_of(program):
     done = subprocess.run([program, '--filenames-as-tags', '--list-tags'], stdout=subprocess.PIPE, text=True,
                           timeout=60, check=False)
     names = sorted(set(re.findall(r'\[#(\w+)\]', done.stdout)))
-    return [name for name in names if name in OVER_LIBFABRIC] if over_libfabric(program) else names
+    return [name for name in names if (name in OVER_LIBFABRIC if over_libfabric(program) else name not in NOT_OVER_VERBS)]
 
 
 def over_libfabric(program):
     return pathlib.Path(program).name == 'verbs_ofi'
 
 
-def cases_of_file(program, name):
+# Files about policies that ask a device for nothing but what policies_get, policies_put and policies_speculative do: over one device.
+OVER_ONE_DEVICE = ('policies_allocations', 'policies_mixed', 'policies_reuse', 'policies_staged')
+# The cooperative rendezvous is the one by get where the peer's memory is not shared.
+NOT_OVER_VERBS = ('policies_cooperative',)
+NOT_ABOUT_DEVICES = '~"cooperative_rendezvous*"~"a peer killed in any phase of cooperative*"'
+# Files of the conformance suite that also run with a receive queue for each link, as on adapters that have no shared one.
+OWN_QUEUES = ('messages', 'one_sided', 'flow')
+
+
+def absent_transports():
+    """Of the conformance suite, by the devices there are: RXE_IP and SIW_IP name an InfiniBand or RoCE device and an iWARP one; with
+    neither, the default device is used. By name, and by number where a test is a template over the list of transports."""
+    absent = []
+    if 'SIW_IP' not in os.environ:
+        absent.append(('verbs_over_iwarp', 1))
+    elif 'RXE_IP' not in os.environ:
+        absent += [('verbs_as_it_comes', 0), ('verbs_by_exchange', 2)]
+    return absent
+
+
+def cases_of_file(program, name, own_queues=False):
     """What Catch2 is to run of a file. The third way to open a device differs in how connections are made: the files that
     do not test that leave it out."""
     if over_libfabric(program):
         return f'[#{name}]~[nightly]{NOT_OVER_LIBFABRIC}'
-    about_connections = name in ('connect', 'close', 'messages', 'faults', 'threads')
-    return f'[#{name}]~[nightly]' + ('' if about_connections else '~"*transport - 2"~"* - verbs_by_exchange"')
+    about_connections = name in ('connect', 'close', 'messages', 'faults', 'threads') and not own_queues
+    left_out = absent_transports() + ([] if about_connections else [('verbs_by_exchange', 2)])
+    if own_queues or (name in OVER_ONE_DEVICE and ('verbs_as_it_comes', 0) not in left_out):
+        left_out.append(('verbs_over_iwarp', 1))
+    return f'[#{name}]~[nightly]{NOT_ABOUT_DEVICES}' + ''.join(f'~"*transport - {number}"~"* - {transport}"' for transport, number in left_out)
 
 
 def cases_of(output):
@@ -78,6 +103,9 @@ def run_examples(build):
                           stderr=subprocess.STDOUT, text=True, errors='replace', check=False,
                           env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_WITH_TCP': '0', 'RDMACORO_WITH_OFI': '0',
                                'RDMACORO_WITH_VERBS': '1'})
+    if done.returncode == SKIPPED:
+        print('skip examples: they were not built', flush=True)
+        return 0, 0
     good = done.returncode == 0 and 'over verbs://' in done.stdout
     print(f"{'ok  ' if good else 'FAIL'} examples", flush=True)
     if not good:
@@ -85,29 +113,78 @@ def run_examples(build):
     return int(good), int(not good)
 
 
-def run_file(program, name, until):
+def end_of(status):
+    """How a program ended, by its status as subprocess has it."""
+    if status is None:
+        return 'no end in time'
+    if status < 0:
+        return f'signal {-status} ({signal.Signals(-status).name})'
+    return f'status {status}'
+
+
+def run_hardware_check(build):
+    """tools/hardware-check over one of these devices; passed and failed."""
+    script = HERE / 'hardware_check.sh'
+    began = time.monotonic()
+    done = subprocess.run(['timeout', str(SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors='replace', check=False,
+                          env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_SOURCE_ROOT': str(HERE.parent.parent)})
+    if done.returncode == SKIPPED:
+        print(f'skip hardware-check: {done.stdout.strip()}', flush=True)
+        return 0, 0
+    good = done.returncode == 0
+    print(f"{'ok  ' if good else 'FAIL'} hardware-check, {time.monotonic() - began:.1f} s", flush=True)
+    if not good:
+        print(done.stdout[-6000:], flush=True)
+    return int(good), int(not good)
+
+
+def kernel_log():
+    """Its end. A driver that fails in a process's call ends the process by a signal that cannot be handled."""
+    if not shutil.which('dmesg'):
+        return 'no dmesg'
+    done = subprocess.run(['dmesg'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', check=False)
+    return "the kernel's log:\n" + '\n'.join(done.stdout.splitlines()[-80:])
+
+
+def run_file(program, name, until, own_queues=False):
     """One file of a program; passed, failed and skipped."""
+    title = f'{pathlib.Path(program).name} {name}' + (' with own receive queues' if own_queues else '')
+    environment = {**os.environ, **({'RDMACORO_VERBS_SHARE_RECEIVES': '0'} if own_queues else {})}
     left = min(SECONDS_OF_A_FILE, until - time.monotonic())
     began = time.monotonic()
     try:
-        done = subprocess.run([program, '--filenames-as-tags', cases_of_file(program, name)], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors='replace', timeout=max(left, 1), check=False)
+        done = subprocess.run([program, '--filenames-as-tags', cases_of_file(program, name, own_queues)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors='replace', timeout=max(left, 1), check=False,
+                              env=environment)
         output, status = done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
         output = (error.stdout or b'').decode(errors='replace') + f'\nno end after {left:.0f} s'
-        status = -1
+        status = None
     good, bad, skipped = cases_of(output)
     if status == SKIPPED:
         status = 0
     if status != 0 and bad == 0:
         bad = 1  # it crashed, or did not end
-    print(f"{'ok  ' if status == 0 else 'FAIL'} {pathlib.Path(program).name} {name}: {good} passed, {bad} failed, {skipped} skipped, "
+    print(f"{'ok  ' if status == 0 else 'FAIL'} {title}: {good} passed, {bad} failed, {skipped} skipped, "
           f'{time.monotonic() - began:.1f} s', flush=True)
     if status != 0:
-        print(output[-6000:], flush=True)
+        print(f'{end_of(status)}, and it wrote {len(output)} characters, the last of them:\n{output[-6000:]}', flush=True)
+        if status is not None and status < 0:
+            print(kernel_log(), flush=True)
     for line in sorted(set(re.findall(r'^\S+:\d+: skipped: .*$', output, re.MULTILINE))):
         print(line, flush=True)
     return good, bad, skipped
+
+
+def runs_of(programs):
+    """Program, file, and whether links have receive queues of their own."""
+    shares = ('verbs_as_it_comes', 0) not in absent_transports()  # over iWARP no receive queue is shared
+    for program in programs:
+        for name in files_of(program):
+            yield program, name, False
+            if shares and pathlib.Path(program).name == 'verbs_conformance' and name in OWN_QUEUES:
+                yield program, name, True
 
 
 def run_here(programs):
@@ -119,19 +196,20 @@ def run_here(programs):
     until = time.monotonic() + SECONDS_OF_ALL - 30
     passed, failed, skipped = 0, 0, 0
     once = []  # failed, and passed at the second attempt
-    for program in programs:
-        for name in files_of(program):
-            good, bad, left_out = run_file(program, name, until)
-            passed, failed, skipped = passed + good, failed + bad, skipped + left_out
-            if bad and os.environ.get('SOFT_RDMA_VM'):
-                print('a second attempt, which does not count:', flush=True)
-                _, bad, _ = run_file(program, name, until)
-                verdict = 'failed at a second attempt, too' if bad else 'passed at a second attempt: a race?'
-                print(f'{pathlib.Path(program).name} {name} {verdict}', flush=True)
-                if not bad:
-                    once.append(f'{pathlib.Path(program).name} {name}')
-    good, bad = run_examples(pathlib.Path(programs[0]).parents[2])
-    passed, failed = passed + good, failed + bad
+    for program, name, own_queues in runs_of(programs):
+        good, bad, left_out = run_file(program, name, until, own_queues)
+        passed, failed, skipped = passed + good, failed + bad, skipped + left_out
+        if bad and os.environ.get('SOFT_RDMA_VM'):
+            print('a second attempt, which does not count:', flush=True)
+            _, bad, _ = run_file(program, name, until, own_queues)
+            verdict = 'failed at a second attempt, too' if bad else 'passed at a second attempt: a race?'
+            print(f'{pathlib.Path(program).name} {name} {verdict}', flush=True)
+            if not bad:
+                once.append(f'{pathlib.Path(program).name} {name}')
+    build = pathlib.Path(programs[0]).parents[2]
+    for part in [run_examples, run_hardware_check][: 2 if os.environ.get('SOFT_RDMA_VM') and not os.environ.get(WITHIN_CHECK) else 1]:
+        good, bad = part(build)
+        passed, failed = passed + good, failed + bad
     if once:
         print(f"passed at a second attempt, and count as failed: {', '.join(once)}")
     print(RESULT + json.dumps({'devices': found, 'passed': passed, 'failed': failed, 'skipped': skipped, 'once': once}), flush=True)

@@ -1,8 +1,10 @@
 #include "verbs/pair.hpp"
+#include "verbs/spare_device.hpp"
 
 #include "support/catch.hpp"
 
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include <sys/socket.h>
@@ -12,20 +14,33 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
 
-// Clients that connect and do not go on, where queue pairs find each other by TCP.
+// Clients that connect and do not go on.
 
 namespace {
 
-/// A TCP connection of somebody to a listener.
+namespace verbs = rdmacoro::detail::verbs;
+
+rdmacoro::detail::inet_endpoint at_url(const std::string& url) {
+    const auto resolved = rdmacoro::detail::inet_resolved::ask(verbs::parse_address(url), AI_NUMERICHOST);
+    REQUIRE(resolved.endpoints.size() == 1);
+    return resolved.endpoints[0];
+}
+
+verbs::greeting::bytes client_greeting() {
+    verbs::greeting own;
+    own.slot_bytes = 8192;
+    own.credits = 64;
+    return own.store();
+}
+
+/// A stranger's TCP connection to a listener.
 class stranger {
 public:
     explicit stranger(const std::string& to) {
-        const auto address = rdmacoro::detail::verbs::parse_address(to);
-        const auto resolved = rdmacoro::detail::inet_resolved::ask(address, AI_NUMERICHOST);
-        REQUIRE(resolved.endpoints.size() == 1);
-        fd_ = ::socket(resolved.endpoints[0].address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const auto at = at_url(to);
+        fd_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
         REQUIRE(fd_ >= 0);
-        REQUIRE(::connect(fd_, resolved.endpoints[0].get(), resolved.endpoints[0].bytes) == 0);
+        REQUIRE(::connect(fd_, at.get(), at.bytes) == 0);
     }
     stranger(stranger&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
     stranger& operator=(stranger&&) = delete;
@@ -33,20 +48,17 @@ public:
         if (fd_ >= 0) ::close(fd_);
     }
 
-    /// What a client says first.
-    void send_card() const {
-        rdmacoro::detail::verbs::queue_pair_info card;
-        rdmacoro::detail::verbs::greeting hello;
-        hello.slot_bytes = 8192;
-        hello.credits = 64;
-        card.hello = hello.store();
-        card.number = 77;
-        card.mtu = IBV_MTU_1024;
-        card.read_depth = 1;
-        card.gid.raw[10] = card.gid.raw[11] = 0xff;
-        card.gid.raw[12] = 10;
-        std::byte raw[rdmacoro::detail::verbs::queue_pair_info::wire_bytes];
-        card.store(raw);
+    /// The first that a client sends.
+    void send_connect_info() const {
+        verbs::queue_pair_info info;
+        info.hello = client_greeting();
+        info.number = 77;
+        info.mtu = IBV_MTU_1024;
+        info.read_depth = 1;
+        info.gid.raw[10] = info.gid.raw[11] = 0xff;
+        info.gid.raw[12] = 10;
+        std::byte raw[verbs::queue_pair_info::wire_bytes];
+        info.store(raw);
         REQUIRE(::send(fd_, raw, sizeof raw, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof raw));
     }
 
@@ -54,8 +66,53 @@ private:
     int fd_ = -1;
 };
 
-verbs_options by_tcp(verbs_options o) {
-    o.connect_by = verbs_connect::tcp;
+/// A stranger that asks for a connection by rdma_cm, and does not take notice of the answer.
+class asking_stranger {
+public:
+    /// `from` an address of this host; empty: the one that the route names.
+    explicit asking_stranger(const std::string& to, const std::string& from = {})
+        : events_(::rdma_create_event_channel()) {
+        auto at = at_url(to);
+        rdmacoro::detail::inet_endpoint own;
+        if (!from.empty()) own = at_url(from + ":0");
+        REQUIRE(events_ != nullptr);
+        REQUIRE(::rdma_create_id(events_.get(), &id_, nullptr, RDMA_PS_TCP) == 0);
+        REQUIRE(::rdma_resolve_addr(id_, from.empty() ? nullptr : own.get(), at.get(), 2000) == 0);
+        await(RDMA_CM_EVENT_ADDR_RESOLVED);
+        REQUIRE(::rdma_resolve_route(id_, 2000) == 0);
+        await(RDMA_CM_EVENT_ROUTE_RESOLVED);
+        const auto greeting = client_greeting();
+        rdma_conn_param with{};
+        with.private_data = greeting.data();
+        with.private_data_len = greeting.size();
+        with.responder_resources = with.initiator_depth = 1;
+        with.retry_count = with.rnr_retry_count = 7;
+        static std::uint32_t queue_pairs = 1000;
+        with.qp_num = ++queue_pairs;  // two requests with one number would be one
+        REQUIRE(::rdma_connect(id_, &with) == 0);
+    }
+    asking_stranger(asking_stranger&& other) noexcept
+        : events_(std::move(other.events_)), id_(std::exchange(other.id_, nullptr)) {}
+    asking_stranger& operator=(asking_stranger&&) = delete;
+    ~asking_stranger() {
+        if (id_ != nullptr) ::rdma_destroy_id(id_);
+    }
+
+private:
+    void await(rdma_cm_event_type what) const {
+        rdma_cm_event* event = nullptr;
+        REQUIRE(::rdma_get_cm_event(events_.get(), &event) == 0);
+        CHECK(event->event == what);
+        ::rdma_ack_cm_event(event);
+    }
+
+    verbs::unique_event_channel events_;
+    rdma_cm_id* id_ = nullptr;
+};
+
+verbs_options few_links(verbs_options o, verbs_connect how) {
+    o.connect_by = how;
+    o.most_links = 64;
     return o;
 }
 
@@ -68,7 +125,8 @@ task<> connect_within(verbs_domain* by, const verbs_listener* to, duration limit
 
 TEST_CASE("two hundred connections that say nothing do not keep a client out for a second") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
-    verbs_world w(by_tcp(way.options));
+    // Fewer links than strangers: each of them would have one if it got a queue pair.
+    verbs_world w(few_links(way.options, verbs_connect::tcp));
     const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
     std::vector<stranger> silent;
     for (int n = 0; n < 200; ++n) silent.emplace_back(listening.address());
@@ -80,16 +138,52 @@ TEST_CASE("two hundred connections that say nothing do not keep a client out for
 TEST_CASE(
     "clients that begin to connect and do not go on hold a part of the links, and others get their turn") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
-    verbs_options o = by_tcp(way.options);
-    o.most_links = 64;
-    verbs_world w(o);
+    verbs_world w(few_links(way.options, verbs_connect::tcp));
     const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
     std::vector<stranger> begun;
     for (int n = 0; n < 200; ++n) {
         begun.emplace_back(listening.address());
-        begun.back().send_card();
+        begun.back().send_connect_info();
     }
     w.until([&] { return w.server.connections() >= 150; });
     w.turns(500);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 3s));
+}
+
+TEST_CASE(
+    "clients that ask by rdma_cm and do not go on hold a part of the links, and others get their turn") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    verbs_world w(few_links(way.options, verbs_connect::rdma_cm));
+    const verbs_listener listening = w.on.run(w.server.listen("*:0"));
+    std::vector<asking_stranger> begun;
+    for (int n = 0; n < 100; ++n) {
+        begun.emplace_back(listening.address());
+        w.turns(5);
+    }
+    w.until([&] { return w.server.connections() >= 90; });
+    w.turns(500);
+    for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 5s));
+}
+
+TEST_CASE("clients that ask by rdma_cm and do not go on leave their places to those of other hosts") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    spare_device::run("ip addr add 10.97.7.1/24 dev " + device.interface);
+    verbs_options server = few_links(device.options(), verbs_connect::rdma_cm);
+    server.most_waiting = 8;
+    server.handshake_timeout = 100s;  // so long that none of them expires here
+    verbs_options client = device.options();
+    client.device.clear();
+    client.address = "10.97.7.1";
+    client.connect_by = verbs_connect::rdma_cm;
+    verbs_world w(client, server);
+    const verbs_listener listening = w.on.run(w.server.listen("10.97.0.1:0"));
+    std::vector<asking_stranger> begun;
+    for (unsigned n = 0; n < server.most_waiting; ++n) {
+        begun.emplace_back(listening.address(), "10.97.0.1");
+        w.until([&] { return w.server.connections() == n + 1; });
+    }
+    w.on.run(connect_within(&w.client, &listening, 5s));
+    // One of them had to go.
+    w.until([&] { return w.server.connections() <= server.most_waiting; });
 }

@@ -65,7 +65,7 @@ def describe_waits(scheduler):
         facts = wait['facts_']
         yield f"{facts['what'].string()}: {facts['stage'].string()}; {enumerator(facts['next'])}"
     for timer in pointers(scheduler['timers_']['heap_'], DETAIL + 'timer_node'):
-        if 'sleep_operation' in str(timer['expired']):
+        if timer['of_sleep']:
             yield f"sleep until {int(timer['deadline']['__d']['__r'])} ns of the scheduler's clock; time"
 
 
@@ -114,7 +114,8 @@ def posted(matcher):
     for some in every:
         for n in range(int(some['exact_']['size_'])):
             yield from elements(some['exact_']['lists_'][n], request, request)
-        yield from elements(some['masked_'], request, request)
+        for masked in ('masked_', 'high_'):
+            yield from elements(some[masked], request, request)
 
 
 def describe_connection(connection):

@@ -2,9 +2,11 @@
 //
 // Nothing here is guessed from version numbers where it can be tried: a ring is set up, memory of another process
 // is read, a multishot receive is armed. A kernel may have a feature and a container, a limit or a sysctl forbid it.
-// Needs neither liburing nor rdma-core, so that it runs where they are missing; built with libfabric it lists its providers, too.
+// Needs neither liburing nor rdma-core, so that it runs where they are missing; built with rdma-core it opens each RDMA device, and
+// built with libfabric it lists its providers, too.
 
 #include "libfabric.hpp"
+#include "verbs.hpp"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -723,7 +725,8 @@ json rdma_devices() {
         devices.push_back({{"name", device.filename().string()},
                            {"node_type", first_line(device / "node_type")},
                            {"verbs_file", verbs},
-                           {"ports", std::move(ports)}});
+                           {"ports", std::move(ports)},
+                           {"used", verbs_report(device.filename().string())}});
     }
     return devices;
 }
@@ -869,10 +872,45 @@ void print_providers(const json& libfabric) {
         if (known && provider["get_alignment"] != 1)
             std::printf("    gets are aligned to %lu bytes\n",
                         provider["get_alignment"].get<unsigned long>());
+        if (known && !provider["receives"].is_null())
+            std::printf("    takes %lu receives at a time%s\n", provider["receives"].get<unsigned long>(),
+                        provider["most_links"].is_null()
+                            ? ""
+                            : (", which is room for " +
+                               std::to_string(provider["most_links"].get<unsigned long>()) + " links at most")
+                                  .c_str());
         if (known && provider["problem"].is_null()) std::printf("    as rdmacoro describes it\n");
         if (known && !provider["problem"].is_null())
             std::printf("    %s\n", provider["problem"].get<std::string>().c_str());
     }
+}
+
+/// What verbs_rc uses of a device, and what bounds its links.
+void print_used(const json& device) {
+    const json& used = device["used"];
+    if (used.is_null()) return;
+    if (!used["problem"].is_null()) {
+        std::printf("    not for verbs_rc: %s\n", used["problem"].get<std::string>().c_str());
+        return;
+    }
+    std::printf("    verbs_rc uses %s\n", used["describe"].get<std::string>().c_str());
+    if (!used["gid"].is_null()) {
+        std::string traffic_class = "as the system has it, else 0";
+        if (!used["traffic_class"].is_null())
+            traffic_class = std::to_string(used["traffic_class"].get<unsigned>());
+        std::printf("    with GID %u, %s, MTU %u, traffic class %s\n", used["gid_index"].get<unsigned>(),
+                    used["gid"].get<std::string>().c_str(), used["mtu"].get<unsigned>(),
+                    traffic_class.c_str());
+    }
+    const json& limits = used["limits"];
+    const std::string by_memlock =
+        limits["links_of_memlock"].is_null()
+            ? "memlock allows any number of links"
+            : "memlock allows " + std::to_string(limits["links_of_memlock"].get<unsigned long>()) + " links";
+    std::printf(
+        "    at most %d queue pairs, %d entries of a completion queue, %d of a shared receive queue; %s\n",
+        limits["max_qp"].get<int>(), limits["max_cqe"].get<int>(), limits["max_srq_wr"].get<int>(),
+        by_memlock.c_str());
 }
 
 void print_table(const std::vector<finding>& report, const json& devices, const json& libfabric) {
@@ -882,7 +920,7 @@ void print_table(const std::vector<finding>& report, const json& devices, const 
         std::printf("%-26s %-8s %s\n", f.name.c_str(), text(f.is), f.detail.c_str());
         if (!f.advice.empty()) std::printf("%-26s %-8s -> %s\n", "", "", f.advice.c_str());
     }
-    for (const json& device : devices)
+    for (const json& device : devices) {
         for (const json& port : device["ports"]) {
             const std::string traffic_class = port["traffic_class"];
             std::printf("%s port %lu: %s, %s, %s%s\n", device["name"].get<std::string>().c_str(),
@@ -898,6 +936,8 @@ void print_table(const std::vector<finding>& report, const json& devices, const 
                             mtu == 0 ? "" : (", path MTU " + std::to_string(mtu)).c_str());
             }
         }
+        print_used(device);
+    }
     print_providers(libfabric);
     std::printf("%d ok, %d limited, %d missing\n", count[0], count[1], count[2]);
 }

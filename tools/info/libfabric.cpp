@@ -43,6 +43,8 @@ json answered(const fi_info& info) {
             {"get_alignment", nullptr},
             {"atomics", (info.caps & FI_ATOMIC) != 0},
             {"wait", nullptr},
+            {"receives", nullptr},
+            {"most_links", nullptr},
             {"problem", nullptr}};
 }
 
@@ -58,6 +60,10 @@ void open(json& provider, const ofi_profile& profile) {
         for (const char* field : {"domain", "inject_bytes", "mr_mode"}) provider[field] = now[field];
         provider["atomics"] = opened.atomics();
         provider["wait"] = opened.wait_fd() >= 0 ? "descriptor" : "none";
+        provider["receives"] = opened.most_receives();
+        // Where what finds no receive is lost, each link needs some of its own.
+        if (!profile.keeps_unexpected)
+            provider["most_links"] = opened.most_receives() / fabric::connect_info::least_credits;
     } catch (const std::exception& why) {
         provider["problem"] = why.what();
     }

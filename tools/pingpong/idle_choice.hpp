@@ -28,6 +28,8 @@ public:
         return adaptive_.next(time);
     }
     void progress() noexcept { adaptive_.progress(); }
+    void timer_expired() noexcept { adaptive_.timer_expired(); }
+    void wait_begins(rdmacoro::time_point sleeps_until) noexcept { adaptive_.wait_begins(sleeps_until); }
     /// Without a choice on the command line it is adaptive until the plan of the client arrives; it changes at no other time.
     [[nodiscard]] bool may_park() const noexcept { return *kind_ == idle_kind::adaptive; }
 

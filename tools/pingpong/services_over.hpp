@@ -45,20 +45,18 @@ class services_over final : public service_side {
 
 public:
     explicit services_over(rdmacoro::endpoint<T>& over) : peer_(over), calls_(over) {
-        offered_.on(measured::call8,
-                    [this](call_context&, std::uint64_t number) -> rdmacoro::task<std::uint64_t> {
-                        const std::uint64_t index = count_arrived();
-                        take(bytes_of(number), index, direction::to_listening);
-                        co_return number_of(value(0, index, direction::from_listening));
+        offered_.on(measured::call8, [this](call_context&, std::uint64_t number) -> std::uint64_t {
+            const std::uint64_t index = count_arrived();
+            take(bytes_of(number), index, direction::to_listening);
+            return number_of(value(0, index, direction::from_listening));
+        });
+        offered_.on(measured::call,
+                    [this](call_context&, std::uint64_t index, bytes_view bytes) -> bytes_view {
+                        count_arrived();
+                        take(bytes, index, direction::to_listening);
+                        return value(static_cast<std::size_t>(index % x_->plan.window), index,
+                                     direction::from_listening);
                     });
-        offered_.on(
-            measured::call,
-            [this](call_context&, std::uint64_t index, bytes_view bytes) -> rdmacoro::task<bytes_view> {
-                count_arrived();
-                take(bytes, index, direction::to_listening);
-                co_return value(static_cast<std::size_t>(index % x_->plan.window), index,
-                                direction::from_listening);
-            });
         offered_.on(measured::cast8, [this](call_context&, std::uint64_t number) -> rdmacoro::task<> {
             co_await take_cast(bytes_of(number));  // which lives here
         });

@@ -16,7 +16,7 @@ std::span<const transport_entry* const> all_transports() {
 #if RDMACORO_WITH_VERBS
         &verbs_transport,
 #endif
-#if RDMACORO_WITH_OFI
+#if RDMACORO_WITH_OFI && !defined(PINGPONG_WITHOUT_OFI)
         &ofi_transport,
 #endif
     };

@@ -7,12 +7,14 @@
 #include <pmix.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,8 @@ public:
             throw error(errc::protocol_violation, "PMIx: the launcher says that this is rank " +
                                                       std::to_string(rank_) + " of " + std::to_string(size_));
         if (const auto here = number(PMIX_LOCAL_SIZE, limit)) on_one_host_ = *here == size_;
+        std::vector<std::uint32_t> here = ranks_here(limit);
+        if (!here.empty()) look_out(own_.nspace, std::move(here));
     }
 
     [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override {
@@ -56,8 +60,7 @@ public:
         if (fenced == PMIX_ERR_TIMEOUT)
             throw error(errc::timed_out, "PMIx: not all of the " + std::to_string(size_) +
                                              " ranks have come within the limit; rank " +
-                                             std::to_string(rank_) +
-                                             " has; which are missing the launcher does not say");
+                                             std::to_string(rank_) + " has" + absent_text());
         check("PMIx_Fence", fenced);
         std::vector<blob> all(size_);
         std::vector<std::uint32_t> missing;
@@ -86,9 +89,9 @@ private:
             std::memcpy(&into.value.data.integer, value, sizeof into.value.data.integer);
         }
     }
-    /// At least 1: 0 is no limit.
+    /// Whole seconds, within the limit; but at least 1: 0 is no limit.
     [[nodiscard]] static int seconds_of(const patience& limit) noexcept {
-        const auto left = std::chrono::ceil<std::chrono::seconds>(limit.until() - monotonic_now()).count();
+        const auto left = std::chrono::floor<std::chrono::seconds>(limit.until() - monotonic_now()).count();
         return static_cast<int>(std::clamp<std::int64_t>(left, 1, std::numeric_limits<int>::max()));
     }
     static void check(const char* call, pmix_status_t ended) {
@@ -118,6 +121,21 @@ private:
         const value_pointer found = get(PMIX_RANK_WILDCARD, key, limit);
         if (!found || found->type != PMIX_UINT32) return {};
         return found->data.uint32;
+    }
+    /// Of the job, sorted; empty where the launcher does not say it.
+    [[nodiscard]] std::vector<std::uint32_t> ranks_here(const patience& limit) const {
+        const value_pointer found = get(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, limit);
+        if (!found || found->type != PMIX_STRING || found->data.string == nullptr) return {};
+        std::vector<std::uint32_t> ranks;
+        std::istringstream text(found->data.string);
+        for (std::string one; std::getline(text, one, ',');) {
+            std::uint32_t rank = 0;
+            const auto read = std::from_chars(one.data(), one.data() + one.size(), rank);
+            if (read.ec != std::errc() || rank >= size_) return {};
+            ranks.push_back(rank);
+        }
+        std::sort(ranks.begin(), ranks.end());
+        return ranks;
     }
     [[nodiscard]] blob bytes_of(std::uint32_t rank, const std::string& key, const patience& limit) const {
         const value_pointer found = get(rank, key.c_str(), limit);

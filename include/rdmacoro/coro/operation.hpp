@@ -131,6 +131,7 @@ private:
 ///    `errc::invalid_argument`; called instead of `start`;
 ///  - if it can tell what its error is about: `error_facts facts() const noexcept`, and `[[noreturn]] void throw_failure() const`,
 ///    which throws the error with text; both are called after `outcome`;
+///  - if it tells for how long it waits: `void note_wait() noexcept`, called when the awaiting coroutine is suspended for it;
 ///  - `result<T> outcome() noexcept`: the value or error; called once, when it has ended.
 ///
 /// Lazy: begins when awaited, or when passed to `start`. If its stop token is stopped already, the operation does
@@ -172,6 +173,7 @@ public:
 
     void await_suspend(std::coroutine_handle<> awaiting) noexcept {
         if (state_ >= state::done) return this->resume_later(awaiting);
+        if constexpr (requires(Derived& d) { d.note_wait(); }) self().note_wait();
         this->suspend(awaiting, &stopped);
     }
 

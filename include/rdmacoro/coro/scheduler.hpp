@@ -20,6 +20,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <poll.h>
+
 namespace rdmacoro {
 
 template <class T>
@@ -141,8 +143,9 @@ public:
     /// Its clock.
     [[nodiscard]] clock& time() noexcept { return *time_; }
 
-    /// One turn: resumes ready coroutines, for 50 µs or one of them for longer, calls posted functions, polls every source
-    /// once, fires timers. False when there was no progress.
+    /// One turn: resumes ready coroutines, for 50 µs or one of them for longer, calls posted functions for as long, polls every
+    /// source once, fires timers. Coroutines that a timer made ready come before the others in the next turn, in which at least one
+    /// of the others is resumed all the same. False when there was no progress.
     bool turn() noexcept;
 
     /// Called when a child coroutine begins.
@@ -178,7 +181,7 @@ public:
     }
 
     /// Whether a coroutine is ready.
-    [[nodiscard]] bool has_ready() const noexcept { return ready_head_ != nullptr; }
+    [[nodiscard]] bool has_ready() const noexcept { return ready_head_ != nullptr || due_head_ != nullptr; }
 
     /// Called when an operation ended at once: whether the coroutine may go on. False when so many did since the scheduler
     /// resumed it, or in so much time, that others must have their turn; then it is suspended and made ready.
@@ -242,7 +245,11 @@ public:
     void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
 
     /// Polls `source` until it is removed or destroyed. It may outlive the scheduler.
-    void add_source(progress_source& source) noexcept { sources_.push_back(source); }
+    void add_source(progress_source& source) noexcept {
+        sources_.push_back(source);
+        if (++sources_added_ >= sleepers_on_stack && sources_added_ >= sleepers_.capacity())
+            room_for_sources();
+    }
     /// The source is not polled any more.
     void remove_source(progress_source& source) noexcept { source.unlink(); }
 
@@ -285,6 +292,7 @@ public:
 private:
     struct idle_base {
         virtual ~idle_base() = default;
+        virtual void wait_begins(time_point sleeps_until) noexcept = 0;
         virtual idle::action next(clock& time) noexcept = 0;
         virtual void progress(bool timers_alone) noexcept = 0;
         [[nodiscard]] virtual bool may_park() const noexcept = 0;
@@ -292,6 +300,13 @@ private:
     template <class Idle>
     struct idle_model final : idle_base {
         explicit idle_model(Idle&& strategy) : strategy_(std::move(strategy)) {}
+        void wait_begins([[maybe_unused]] time_point sleeps_until) noexcept override {
+            if constexpr (requires(Idle& s) {
+                              { s.wait_begins(sleeps_until) } noexcept;
+                          }) {
+                strategy_.wait_begins(sleeps_until);
+            }
+        }
         idle::action next(clock& time) noexcept override { return strategy_.next(time); }
         void progress(bool timers_alone) noexcept override {
             if constexpr (requires(Idle& s) {
@@ -356,7 +371,7 @@ private:
     void progressed() noexcept;
     /// Resumes a coroutine from the ready list.
     void resume_ready(std::coroutine_handle<> next) noexcept {
-        at_once_ = at_once_between_looks_;
+        at_once_ = at_once_before_look_;
         renewals_ = most_renewals;
         resume(next);
         look();
@@ -366,10 +381,21 @@ private:
     void look_while_idle() noexcept;
     bool take_batch() noexcept;
     bool run_ready() noexcept;
-    bool run_narrowed() noexcept;
+    /// As `run_ready`, where a scope narrows it, or a timer has made coroutines ready.
+    bool run_in_order() noexcept;
+    /// True when it was resumed; false: it is outside of the scope, and deferred.
+    bool resume_or_defer(detail::ready_node& node) noexcept;
+    void note_order() noexcept { orders_ = narrowed_ != nullptr || due_head_ != nullptr; }
+    bool expire_timers() noexcept;
     void collect_posted() noexcept;
+    void call_next_posted() noexcept;
+    bool run_posted_for_a_slice() noexcept;
     void idle() noexcept;
+    /// The time of the timer that is due first, if a coroutine sleeps until then.
+    [[nodiscard]] time_point sleeps_until() const noexcept;
     void park() noexcept;
+    /// Room to wait for all sources at once.
+    void room_for_sources() noexcept;
     [[nodiscard]] bool sleep_until_woken() noexcept;
     [[nodiscard]] bool make_wake_fd() noexcept;
     bool watch_sources() noexcept;
@@ -381,24 +407,35 @@ private:
 
     /// Coroutines that are resumed in one turn may take so long, or one of them longer.
     static constexpr duration slice = std::chrono::microseconds(50);
-    /// Operations that may end at once in one resumption: 32, and as many again up to 15 times while the slice lasts. Fewer
-    /// where the slice was over before that.
+    /// Operations that may end at once in one resumption: about 500 while the slice lasts. The clock is looked at after 4 of them, or
+    /// fewer where that took longer than the slice before; then after 8, 16 and each 32, sooner where the last ones were slow.
+    static constexpr std::int32_t most_at_once_before_look = 4;
     static constexpr std::int32_t most_at_once_between_looks = 32;
-    static constexpr std::int32_t most_renewals = 15;
+    static constexpr std::int32_t most_renewals = 18;
+    static constexpr duration slow = slice / 4;
     /// Of turns without anything to resume.
     static constexpr std::uint32_t most_turns_to_look = 15;
+
+    /// Descriptors that it waits for without memory of its own; one is that of posts.
+    static constexpr std::size_t sleepers_on_stack = 64;
 
     static inline constinit thread_local scheduler* current_ = nullptr;
 
     detail::ready_node* ready_head_ = nullptr;
     detail::ready_node** ready_tail_ = &ready_head_;
-    detail::ready_node* batch_ = nullptr;  // being resumed; here, so that a nested run goes on with it
+    detail::ready_node* batch_ = nullptr;     // being resumed; here, so that a nested run goes on with it
+    detail::ready_node* due_head_ = nullptr;  // made ready by timers; before the others
+    detail::ready_node** due_tail_ = &due_head_;
+    detail::ready_node** first_by_timers_ = nullptr;  // the end of the ready list when timers began to expire
     narrowed* narrowed_ = nullptr;
+    bool orders_ = false;  // there is a scope, or a coroutine that a timer made ready
     detail::posted_node* arrived_head_ = nullptr;
     detail::posted_node** arrived_tail_ = &arrived_head_;
     std::coroutine_handle<> handed_over_{};
     std::uint32_t transfers_ = 0;
     detail::intrusive_list<progress_source> sources_;
+    std::size_t sources_added_ = 0;          // since the last count; at least as many as there are
+    detail::plain_vector<pollfd> sleepers_;  // its capacity counts; without any, those on the stack do
     detail::timer_heap timers_;
     clock* time_;
     time_point seen_{};  // when the scheduler last looked
@@ -411,7 +448,8 @@ private:
     bool timers_alone_ = false;  // made the last turn's progress
     std::int32_t at_once_ = 0;   // how many more operations may end at once until the next look
     std::int32_t renewals_ = most_renewals;
-    std::int32_t at_once_between_looks_ = 8;
+    std::int32_t at_once_before_look_ = most_at_once_before_look;
+    std::int32_t at_once_between_looks_ = 0;  // of this resumption, after the first look
     time_point slice_began_{};
     idle_base* idle_;
     std::size_t children_ = 0;
@@ -446,4 +484,5 @@ extern template struct rdmacoro::scheduler::idle_model<rdmacoro::idle::adaptive>
 #else
 #include <rdmacoro/coro/detail/impl/owner_check.ipp>
 #include <rdmacoro/coro/impl/scheduler.ipp>
+#include <rdmacoro/coro/impl/scheduler_guest.ipp>
 #endif

@@ -68,7 +68,7 @@ public:
     /// Returns `count` permits, or adds them.
     void release(std::size_t count = 1) noexcept {
         permits_ += count;
-        serve();
+        if (!waiting_.empty()) serve();
     }
 
     /// The number of permits that are not taken.

@@ -11,16 +11,16 @@ class sleep_operation final : public basic_operation<sleep_operation, void> {
     using base = basic_operation<sleep_operation, void>;
 
 public:
-    explicit sleep_operation(duration after) noexcept : base(nullptr), after_(after) {}
+    /// `described`: unless it is a pause of a step that is described itself.
+    explicit sleep_operation(duration after, bool described = true) noexcept
+        : base(nullptr), after_(after), described_(described) {}
     explicit sleep_operation(time_point deadline) noexcept : base(nullptr) { timer_.deadline = deadline; }
 
     /// Only before it begins.
-    sleep_operation(sleep_operation&& other) noexcept : base(std::move(other)), after_(other.after_) {
+    sleep_operation(sleep_operation&& other) noexcept
+        : base(std::move(other)), after_(other.after_), described_(other.described_) {
         timer_.deadline = other.timer_.deadline;
     }
-
-    /// The function of its timer, by which a sleep is known among timers.
-    static void expired(detail::timer_node& timer) noexcept;
 
 private:
     friend base;
@@ -28,6 +28,7 @@ private:
     struct timer_hook : detail::timer_node {
         sleep_operation* self = nullptr;
     };
+    static void expired(detail::timer_node& timer) noexcept;
     static constexpr duration absolute = duration::min();
 
     void start() noexcept;
@@ -38,6 +39,7 @@ private:
     duration after_ = absolute;
     timer_hook timer_;
     bool canceled_ = false;
+    bool described_ = true;
 };
 
 /// Awaitable.

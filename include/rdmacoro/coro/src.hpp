@@ -27,6 +27,7 @@
 #include <rdmacoro/coro/impl/operation.ipp>
 #include <rdmacoro/coro/impl/progress_source.ipp>
 #include <rdmacoro/coro/impl/scheduler.ipp>
+#include <rdmacoro/coro/impl/scheduler_guest.ipp>
 #include <rdmacoro/coro/impl/semaphore.ipp>
 #include <rdmacoro/coro/impl/signals.ipp>
 #include <rdmacoro/coro/impl/sleep_for.ipp>

@@ -27,10 +27,12 @@ RDMACORO_DECL void check_abandoned() noexcept;
 /// The operation knows no scheduler, and none runs on this thread.
 [[noreturn]] RDMACORO_DECL void throw_outside();
 
-/// The outcome of a started helper coroutine.
+/// The outcome of a started helper coroutine. Its `waiter` is the coroutine that awaits it.
 template <class T>
-class started_slot final : public child_owner {
+class started_slot final : public child_owner, public ready_node {
 public:
+    started_slot() noexcept { waiter = std::noop_coroutine(); }
+
     template <class U>
     void set(U&& value) {
         ended_with.set(static_cast<U&&>(value));
@@ -42,7 +44,6 @@ public:
     }
 
     outcome<T> ended_with;
-    std::coroutine_handle<> waiter = std::noop_coroutine();
     bool done = false;
 };
 
@@ -84,6 +85,8 @@ public:
     void bind(const environment& env) noexcept { op_.bind(env); }
     bool await_ready() noexcept { return op_.await_ready(); }
     void await_suspend(std::coroutine_handle<> awaiting) noexcept { op_.await_suspend(awaiting); }
+    /// After `await_ready` returned false: whether it has ended all the same, and only lets others have their turn.
+    [[nodiscard]] bool ended_at_once() const noexcept { return op_.ended_at_once(); }
     value_type await_resume() {
         awaited_ = true;
         return op_.await_resume();
@@ -124,8 +127,15 @@ public:
     [[nodiscard]] bool done() const noexcept { return slot_.done; }
 
     void bind(const environment& env) noexcept { source_.follow(env.stop); }
-    bool await_ready() noexcept { return slot_.done; }
-    void await_suspend(std::coroutine_handle<> awaiting) noexcept { slot_.waiter = awaiting; }
+    bool await_ready() noexcept { return slot_.done && owner_->may_go_on(); }
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept {
+        slot_.waiter = awaiting;
+        if (!slot_.done) return;
+        slot_.stop = source_.get_token();  // a part of the awaiting coroutine's
+        owner_->make_ready(slot_);
+    }
+    /// After `await_ready` returned false: whether it has ended all the same, and only lets others have their turn.
+    [[nodiscard]] bool ended_at_once() const noexcept { return slot_.done; }
     value_type await_resume() {
         awaited_ = true;
         source_.unfollow();  // the awaiting task may end before this is destroyed

@@ -8,6 +8,7 @@
 #include <concepts>
 #include <exception>
 #include <stop_token>
+#include <utility>
 
 namespace rdmacoro {
 
@@ -168,6 +169,10 @@ public:
     /// Awaiting runs it. Precondition: it holds a coroutine that has not begun.
     [[gnu::always_inline]] awaiter operator co_await() && noexcept { return awaiter(frame_); }
 
+    /// The frame, which this task owns no more: to be destroyed by the caller. For wrappers.
+    [[nodiscard, gnu::always_inline]] std::coroutine_handle<promise_type> release() noexcept {
+        return std::exchange(frame_, {});
+    }
     /// The frame, still owned by this task. For schedulers and wrappers.
     [[nodiscard, gnu::always_inline]] std::coroutine_handle<promise_type> handle() const noexcept {
         return frame_;

@@ -5,17 +5,19 @@
 #include <rdmacoro/coro/detail/plain_vector.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace rdmacoro::detail {
 
 /// A deadline and the function to call then. The owner must not move it while it is queued.
 struct timer_node {
     using function = void (*)(timer_node&) noexcept;
-    static constexpr std::size_t not_queued = static_cast<std::size_t>(-1);
+    static constexpr std::uint32_t not_queued = 0xffffffff;
 
     time_point deadline{};
     function expired = nullptr;
-    std::size_t position = not_queued;
+    std::uint32_t position = not_queued;
+    bool of_sleep = false;  ///< a coroutine sleeps until then; not a limit, nor a pause of the toolkit's own
 
     timer_node() noexcept = default;
     timer_node(const timer_node&) = delete;
@@ -33,6 +35,8 @@ class timer_heap {
 public:
     [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
     [[nodiscard]] time_point earliest() const noexcept { return heap_.front()->deadline; }
+    /// The one that is due first. Precondition: not empty.
+    [[nodiscard]] const timer_node& first() const noexcept { return *heap_.front(); }
 
     void insert(timer_node& timer);
     void remove(timer_node& timer) noexcept;

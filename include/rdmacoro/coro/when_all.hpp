@@ -31,6 +31,7 @@ class when_all_base {
 public:
     void bind(const environment& env) noexcept { children_.bind(env); }
     void await_suspend(std::coroutine_handle<> awaiting) noexcept { children_.wait(awaiting); }
+    [[nodiscard]] bool ended_at_once() const noexcept { return children_.all_ended(); }
 
     std::coroutine_handle<> slot_ended(std::size_t, const std::exception_ptr& failure) noexcept {
         if (failure && !failure_) {
@@ -79,6 +80,7 @@ public:
 
     using detail::when_all_base::await_suspend;
     using detail::when_all_base::bind;
+    using detail::when_all_base::ended_at_once;
 
     bool await_ready() {
         if (prepare()) begin_all(std::index_sequence_for<As...>{});
@@ -119,6 +121,7 @@ public:
 
     using detail::when_all_base::await_suspend;
     using detail::when_all_base::bind;
+    using detail::when_all_base::ended_at_once;
 
     bool await_ready() {
         if (prepare()) {

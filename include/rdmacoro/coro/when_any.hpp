@@ -32,6 +32,7 @@ class when_any_base {
 public:
     void bind(const environment& env) noexcept { children_.bind(env); }
     void await_suspend(std::coroutine_handle<> awaiting) noexcept { children_.wait(awaiting); }
+    [[nodiscard]] bool ended_at_once() const noexcept { return children_.all_ended(); }
 
     std::coroutine_handle<> slot_ended(std::size_t index, const std::exception_ptr&) noexcept {
         if (first_ == none) {
@@ -86,6 +87,7 @@ public:
 
     using detail::when_any_base::await_suspend;
     using detail::when_any_base::bind;
+    using detail::when_any_base::ended_at_once;
 
     bool await_ready() {
         if (prepare()) begin_all(std::index_sequence_for<As...>{});
@@ -135,6 +137,7 @@ public:
 
     using detail::when_any_base::await_suspend;
     using detail::when_any_base::bind;
+    using detail::when_any_base::ended_at_once;
 
     bool await_ready() {
         if (prepare()) {

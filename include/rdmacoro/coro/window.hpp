@@ -83,6 +83,7 @@ public:
         void await_suspend(std::coroutine_handle<> awaiting) noexcept {
             of_->oldest().await_suspend(awaiting);
         }
+        [[nodiscard]] bool ended_at_once() const noexcept { return of_->oldest().ended_at_once(); }
         value_type await_resume() { return of_->take(); }
 
     private:
@@ -104,7 +105,7 @@ public:
     }
 
     /// The operation of `add`. Described at `add`.
-    class [[nodiscard]] add_operation {
+    class [[nodiscard]] add_operation : private detail::ready_node {
     public:
         using value_type = void;
 
@@ -113,13 +114,20 @@ public:
         void bind(const environment& env) noexcept { env_ = env; }
         bool await_ready() noexcept {
             stopped_ = env_.stop.stop_requested();
-            waits_ = !stopped_ && to_->full();
+            if (stopped_) return env_.owner == nullptr || env_.owner->may_go_on();
+            waits_ = to_->full();
             if (!waits_) return true;
             to_->oldest().bind(env_);
             return to_->oldest().await_ready();
         }
         void await_suspend(std::coroutine_handle<> awaiting) noexcept {
-            to_->oldest().await_suspend(awaiting);
+            if (!stopped_) return to_->oldest().await_suspend(awaiting);
+            waiter = awaiting;
+            stop = env_.stop;
+            env_.owner->make_ready(*this);
+        }
+        [[nodiscard]] bool ended_at_once() const noexcept {
+            return stopped_ || to_->oldest().ended_at_once();
         }
         void await_resume() {
             if (stopped_) detail::throw_error(errc::canceled);

@@ -14,10 +14,13 @@ public:
     void bind(const environment& env) noexcept {
         owner_ = env.owner;
         stop = env.stop;
-        canceled_ = stop.stop_requested();
     }
-    bool await_ready() const noexcept { return canceled_; }
+    bool await_ready() noexcept {
+        canceled_ = stop.stop_requested();
+        return canceled_ && (owner_ == nullptr || owner_->may_go_on());
+    }
     void await_suspend(std::coroutine_handle<> awaiting);
+    [[nodiscard]] bool ended_at_once() const noexcept { return canceled_; }
     void await_resume() const {
         if (canceled_) detail::throw_error(errc::canceled);
     }

@@ -57,9 +57,10 @@ protected:
 }  // namespace detail
 
 /// Memory registered with a domain, until this is destroyed. When the destructor or `reset` returns no peer can access
-/// the memory any more; a later get or put ends with `errc::bad_key` at the peer. One exception: a peer over shared memory that
+/// the memory any more; over shared memory they wait for that, and the scheduler with them. A later get or put ends with
+/// `errc::bad_key` at the peer. One exception: a peer over shared memory that
 /// stands still in mid-access (SIGSTOP, a debugger) for longer than `detail::shm::mark_patience` allows loses its link, and
-/// may finish one piece, at most 1 MiB, when it goes on. `shared_memory` is given to nothing else before that; what is made
+/// may finish one piece, at most 256 KiB, when it goes on. `shared_memory` is given to nothing else before that; what is made
 /// of other memory meanwhile may still be read, or written to. Where
 /// `capabilities().revokes_at_once` is false that holds for accesses that begin later: gets and puts under way must
 /// have ended before. Must not outlive its domain.

@@ -11,9 +11,19 @@
 
 namespace rdmacoro::detail {
 
-/// What a table says of a key, never 0: SipHash-2-4 of nothing under the key. It shows to all that read the table whether
-/// they were told the right key, and the key itself to none: finding one takes some 2^47 tries.
-[[nodiscard]] RDMACORO_DECL std::uint64_t proof_of_key(std::uint64_t key) noexcept;
+/// Random numbers that make a table's proofs differ from those of any other table with the same keys.
+struct region_salt {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+
+    /// Throws `errc::no_resources` when the system gives no random bits.
+    [[nodiscard]] RDMACORO_DECL static region_salt random();
+};
+
+/// The entry of a table for a key, never 0: SipHash-2-4 of nothing under the key and the table's salt. It shows to all that read the
+/// table whether they were told the right key, and the key itself to none: finding one takes some 2^47 tries, none of which can be made
+/// before the table exists. The salt is no secret from those that read the table, as they must compute proofs themselves.
+[[nodiscard]] RDMACORO_DECL std::uint64_t proof_of_key(std::uint64_t key, const region_salt& salt) noexcept;
 
 /// SipHash-2-4 of the empty message under a key of 128 bits.
 [[nodiscard]] RDMACORO_DECL std::uint64_t siphash_of_nothing(std::uint64_t low, std::uint64_t high) noexcept;
@@ -50,15 +60,16 @@ private:
 /// Whether an access of `length` bytes at `address` under `key` is allowed by `table`. Reads each field once, so that a
 /// table in shared memory that changes meanwhile cannot be checked in one state and used in another: `ok` means that the
 /// region was registered, long enough and open to `wanted` at some moment during the call.
-[[nodiscard]] RDMACORO_DECL errc check_access(std::span<const region_entry> table, std::uint64_t key,
-                                              std::uint64_t address, std::uint64_t length,
+[[nodiscard]] RDMACORO_DECL errc check_access(std::span<const region_entry> table, const region_salt& salt,
+                                              std::uint64_t key, std::uint64_t address, std::uint64_t length,
                                               access_rights wanted) noexcept;
 
 /// Allocates slots of a table in memory that the caller owns.
 class region_table {
 public:
-    /// `storage` is zeroed; at most 65,536 entries are used.
-    explicit region_table(std::span<region_entry> storage) : storage_(storage) {}
+    /// `storage` is zeroed; at most 65,536 entries are used. A table that no peer can read needs no salt.
+    explicit region_table(std::span<region_entry> storage, const region_salt& salt = {})
+        : storage_(storage), salt_(salt) {}
 
     /// Registers; throws `errc::no_resources` when the table is full.
     [[nodiscard]] remote_region add(std::span<std::byte> memory, access_rights rights);
@@ -68,14 +79,16 @@ public:
 
     [[nodiscard]] errc check(std::uint64_t key, std::uint64_t address, std::uint64_t length,
                              access_rights wanted) const noexcept {
-        return check_access(storage_, key, address, length, wanted);
+        return check_access(storage_, salt_, key, address, length, wanted);
     }
     /// The memory registered with this key; empty when there is none.
     [[nodiscard]] std::span<std::byte> memory_of(std::uint64_t key) const noexcept;
     [[nodiscard]] std::size_t registered() const noexcept { return registered_; }
+    [[nodiscard]] const region_salt& salt() const noexcept { return salt_; }
 
 private:
     std::span<region_entry> storage_;
+    region_salt salt_;
     std::size_t fresh_ = 0;
     std::size_t registered_ = 0;
     plain_vector<std::uint32_t> free_;  // slots

@@ -69,7 +69,12 @@ template <transport T, protocol_list P>
         } catch (const std::system_error& why) {
             if (!attempts.failed(why)) throw;
         }
-        co_await sleep_for(attempts.pause(here.now()));
+        const duration pause = attempts.pause(here.now());
+        {
+            const described_step pausing(here, connect_pause_facts, address,
+                                         deadline_after(here.now(), pause));
+            co_await sleep_operation(pause, false);
+        }
         if (attempts.left(here.now()) <= duration::zero()) attempts.give_up();
     }
 }

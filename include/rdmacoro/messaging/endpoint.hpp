@@ -126,7 +126,7 @@ public:
     }
 
     /// The same; if it is canceled, also before it has begun, the message that it would have taken is dropped when it comes: nothing
-    /// of a late answer stays here, and what had been announced only is not fetched. Until then a record of 424 bytes has the
+    /// of a late answer stays here, and what had been announced only is not fetched. Until then a record of 432 bytes has the
     /// receive's place among the others: it goes with its message, with the link, and with this endpoint. Above
     /// `mailbox_options::canceled_receives` of them, it is canceled as others are.
     ///
@@ -146,7 +146,7 @@ public:
     }
 
     /// Awaitable.
-    /// Ends with a `message` that is read where it lies.
+    /// Ends with a `message` that is read where it lies, or, of up to 64 bytes, in that object.
     /// Completes: when a message that `wanted` accepts is there.
     /// Buffers: the toolkit's, until the `message` is destroyed; holding many stops the peer.
     /// Concurrency: as `recv`, and in one order with it.

@@ -142,12 +142,12 @@ public:
     /// One try to find a message from `source`. For any source that is a look at two links, however many there are: one in
     /// turn, and the one where such a look found something last. The scheduler's turns poll all.
     void poll_for(peer_id source) noexcept {
-        if (!mailbox_.starving().empty()) [[unlikely]]
-            mailbox_.receive_posted();
         if (source != any_source) {
-            find(source)->poll(1);
+            find(source)->poll_for(source);
             return;
         }
+        if (!mailbox_.starving().empty()) [[unlikely]]
+            mailbox_.receive_posted();
         if (++turn_ >= peers_.size()) turn_ = 0;
         if (found_at_ == turn_ || !look_at(turn_)) look_at(found_at_);
     }

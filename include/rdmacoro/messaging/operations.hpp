@@ -164,6 +164,19 @@ template <class Poller>
     }
 }
 
+/// A receive was canceled before it began: its message is dropped all the same.
+template <class Poller>
+[[gnu::cold]] void drop_unbegun(Poller& poller, receive_request& r) noexcept {
+    r.source_ = source_for(poller, r.source_);
+    mailbox_base& box = poller.mailbox();
+    unexpected_message* const m = box.matching().find(r.source_, r.wanted_);
+    if (m == nullptr) {
+        discard_later(poller, r);
+    } else {
+        static_cast<void>(box.discard(*m));
+    }
+}
+
 /// A receive begins: it takes a stored message, or is posted. `Poller` is a connection or a mailbox's state.
 template <class Poller>
 [[gnu::always_inline]] inline void begin_receive(Poller& poller, receive_request& r) noexcept {
@@ -216,35 +229,22 @@ template <class Derived, class T, class Poller>
 class receive_base : public basic_operation<Derived, T, receive_request> {
 public:
     template <class Buffers>
-    receive_base(way<Poller> poller, tag_match wanted, peer_id source, Buffers&& into,
-                 lent_buffer* loan) noexcept
-        : receive_base::basic_operation(poller.owner(), wanted, source, static_cast<Buffers&&>(into), loan),
+    receive_base(way<Poller> poller, tag_match wanted, peer_id source, Buffers&& into, loan* place) noexcept
+        : receive_base::basic_operation(poller.owner(), wanted, source, static_cast<Buffers&&>(into), place),
           poller_(poller.to()) {}
-    receive_base(receive_base&& other, lent_buffer* loan) noexcept
-        : receive_base::basic_operation(std::move(other), loan), poller_(other.poller_) {}
+    receive_base(receive_base&& other, loan* place) noexcept
+        : receive_base::basic_operation(std::move(other), place), poller_(other.poller_) {}
 
     void start() noexcept { begin_receive(*poller_, *this); }
     void cancel() noexcept { cancel_receive(*poller_, *this); }
     void finish_canceled() noexcept {
         this->fail_unbegun(errc::canceled);
         if (this->discards_ && poller_ != nullptr) [[unlikely]]
-            discard_unbegun();
+            drop_unbegun(*poller_, *this);
     }
     void finish_of_nothing() noexcept { this->fail_unbegun(errc::invalid_argument); }
 
 private:
-    /// It was canceled before it began: its message is dropped all the same.
-    [[gnu::cold]] void discard_unbegun() noexcept {
-        this->source_ = source_for(*poller_, this->source_);
-        mailbox_base& box = poller_->mailbox();
-        unexpected_message* const m = box.matching().find(this->source_, this->wanted_);
-        if (m == nullptr) {
-            discard_later(*poller_, *this);
-        } else {
-            static_cast<void>(box.discard(*m));
-        }
-    }
-
     Poller* poller_;
 };
 
@@ -279,12 +279,13 @@ public:
         : lent_receive_operation::receive_base(std::move(other), &memory_) {}
 
     result<message> outcome() noexcept {
-        if (this->code_) return this->code_;
+        if (this->code_) [[unlikely]]
+            return this->code_;
         return message(this->got_, std::move(memory_));
     }
 
 private:
-    lent_buffer memory_;
+    detail::loan memory_;
 };
 
 /// A probe. Described at `endpoint::probe`.

@@ -31,7 +31,7 @@ struct mailbox_options {
     std::size_t unexpected_bytes = 4u << 20;
     /// Longest message that a lent receive accepts, in bytes.
     std::size_t lent_bytes = 64u << 20;
-    /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 424 bytes each. Receives above
+    /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 432 bytes each. Receives above
     /// that are canceled as others are.
     std::size_t canceled_receives = 16384;
     /// How long the handshake with a new peer may take.
@@ -92,9 +92,10 @@ public:
     /// The most that a link may be granted, in `credit_bytes`.
     [[nodiscard]] std::uint32_t budget() const noexcept;
 
+    void drop_stored(bool complete_alone) noexcept;  ///< of a mailbox that ends; frees all, or those
     /// The links to peers with sends that wait for credit.
     [[nodiscard]] intrusive_list<ahead_engine>& starving() noexcept { return starving_; }
-    /// A receive was posted, and there are such links.
+    /// A receive from any source was posted, and there are such links.
     void receive_posted() noexcept;
 
 private:
@@ -322,7 +323,7 @@ public:
     /// A whole message for a receive.
     [[gnu::always_inline]] void fill_at_once(receive_request& r, tag_type tag,
                                              std::span<const std::byte> payload) noexcept {
-        if (r.is_lent() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
+        if (r.is_special() || payload.size() > r.into_.size() || !r.into_.contiguous()) [[unlikely]] {
             fill_unusual(r, tag, payload);
             return;
         }

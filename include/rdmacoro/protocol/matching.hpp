@@ -19,6 +19,10 @@ namespace rdmacoro::detail {
 /// in the one that it names. So what is done for one source costs the same however many others there are; and exact tags
 /// take constant time. Between messages of one source and receives that overlap, the order in which they were sent and
 /// posted decides.
+///
+/// Receives that take tags with the highest bit alone, which is the toolkit's, stand for as long as a service runs: messages of
+/// the program's tags do not see them. A receive with a mask looks at no stored messages that it excludes by their highest
+/// bits; see `kept_messages`.
 class matcher {
 public:
     /// `many_sources`: receives from any source will be posted, and messages come from several, each made known by
@@ -34,7 +38,7 @@ public:
     /// A receive with no message yet.
     void post(receive_request& r) noexcept {
         r.sequence_ = ++posted_sequence_;
-        if (sole_ == nullptr && listed_ == 0) [[likely]] {
+        if (sole_ == nullptr && (listed_ == 0 || (listed_ == high_ && takes_low_alone(r)))) [[likely]] {
             sole_ = &r;
             return;
         }
@@ -47,8 +51,7 @@ public:
             sole_ = nullptr;
             return;
         }
-        --listed_;
-        receives_of(r.source_).remove(r);
+        unlist(r);
     }
 
     /// Posts `r` in the place of `was`, which is taken out; both take the same messages.
@@ -63,9 +66,8 @@ public:
 
     /// The receive that a message from `source` with `tag` matches, taken out; or nullptr.
     [[nodiscard]] receive_request* arrived(peer_id source, tag_type tag) noexcept {
-        if (sole_ != nullptr) [[likely]] {
-            return sole_->wants(source, tag) ? std::exchange(sole_, nullptr) : nullptr;
-        }
+        if (sole_ != nullptr && sole_->wants(source, tag)) [[likely]]
+            return std::exchange(sole_, nullptr);
         return listed_ == 0 ? nullptr : arrived_among_many(source, tag);
     }
 
@@ -85,6 +87,7 @@ public:
 
     /// Puts `m` in the place of `was`; both have the same source and tag.
     void replace(unexpected_message& was, unexpected_message& m) noexcept {
+        m.number = was.number;
         kept_.replace(was, m);
         if (record* of = record_of(m.source)) of->kept.replace(was, m);
     }
@@ -106,10 +109,11 @@ public:
     /// Calls `visit` for each posted receive with this tag from this source alone, oldest first; it may withdraw it.
     template <class Visit>
     void each_posted(peer_id source, tag_type tag, Visit visit) noexcept {
-        if (sole_ == nullptr) {
-            receives_of(source).each_exact(tag, visit);
-        } else if (sole_->source_ == source && sole_->wanted_.exact() && sole_->wanted_.tag == tag) {
+        if (sole_ != nullptr && sole_->source_ == source && sole_->wanted_.exact() &&
+            sole_->wanted_.tag == tag) {
             visit(*sole_);
+        } else if (listed_ != 0) {
+            receives_of(source).each_exact(tag, visit);
         }
     }
 
@@ -140,18 +144,33 @@ public:
         }
     }
 
-    /// The oldest stored message, or nullptr.
-    [[nodiscard]] unexpected_message* oldest() noexcept { return kept_.front(); }
-    [[nodiscard]] unexpected_message* after(unexpected_message& m) noexcept { return kept_.next(m); }
+    /// Takes all stored messages out, or all that are `complete`, for much less than one after the other. Calls `drop` for each, in any
+    /// order, which may free it.
+    template <class Drop>
+    void drop_stored(bool complete_alone, Drop drop) noexcept {
+        intrusive_list<unexpected_message, kept_by_tag<of_all>> rest;
+        const auto take_out = [&](unexpected_message& m) noexcept {
+            if (complete_alone && !m.complete) {
+                rest.push_back(m);
+            } else {
+                drop(m);
+            }
+        };
+        kept_.forget(take_out);
+        for (record* of : records_) {
+            if (of != nullptr) of->kept.forget();
+        }
+        while (unexpected_message* m = rest.pop_front()) store(*m);
+    }
 
-    [[nodiscard]] std::size_t posted() const noexcept { return sole_ != nullptr ? 1 : listed_; }
+    [[nodiscard]] std::size_t posted() const noexcept { return listed_ + (sole_ != nullptr ? 1 : 0); }
     [[nodiscard]] bool has_probes() const noexcept { return probes_ != 0; }
     [[nodiscard]] std::size_t unexpected() const noexcept { return kept_.count(); }
     /// Memory of tables of stored messages, in bytes.
     [[nodiscard]] std::size_t footprint() noexcept;
 
 private:
-    struct record {
+    struct alignas(64) record {  // what a message needs of it is on one line
         posted_receives receives;
         kept_messages<of_source> kept;
     };
@@ -165,13 +184,27 @@ private:
         return of != nullptr ? of->receives : receives_;
     }
     void post_another(receive_request& r) noexcept;
+    void list(receive_request& r) noexcept;
+    void unlist(receive_request& r) noexcept {
+        --listed_;
+        if (takes_high_alone(r)) --high_;
+        receives_of(r.source_).remove(r);
+    }
+    void store(unexpected_message& m) noexcept {
+        kept_.add(m);
+        if (record* of = record_of(m.source)) of->kept.add(m);
+    }
     void visit_waiting(peer_id source, void (*visit)(void* to, receive_request& r) noexcept,
                        void* to) noexcept;
     [[nodiscard]] receive_request* arrived_among_many(peer_id source, tag_type tag) noexcept;
 
-    receive_request* sole_ = nullptr;  // the only posted receive, which is then in no list
-    std::size_t listed_ = 0;           // posted receives in lists
+    // In no list: the only posted receive, or the only one but those in lists that take high tags alone and are younger, unless
+    // it takes low tags alone.
+    receive_request* sole_ = nullptr;
+    std::size_t listed_ = 0;  // posted receives in lists
+    std::size_t high_ = 0;    // of them, those that take tags with the highest bit alone
     std::uint64_t posted_sequence_ = 0;
+    std::uint64_t stored_number_ = 0;
     std::size_t probes_ = 0;
     bool many_sources_;
     posted_receives receives_;    // from any source

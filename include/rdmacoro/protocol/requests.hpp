@@ -11,7 +11,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace rdmacoro {
 
@@ -66,6 +69,63 @@ struct noted_peer {
 [[noreturn, gnu::cold]] void throw_one_sided(std::error_code why, const char* what, const noted_peer& with,
                                              const error_facts& about);
 
+/// Where a lent receive has its message: what is short is copied here, other messages are lent by the transport or the store.
+class loan {
+public:
+    /// Longest message that is copied, in bytes: less than what is done to lend one.
+    static constexpr std::size_t longest_here = 64;
+
+    loan() noexcept {}  // NOLINT: what is here has no value yet
+    explicit loan(lent_buffer memory) noexcept : memory_(std::move(memory)) {}
+    loan(loan&& other) noexcept : memory_(std::move(other.memory_)), bytes_(other.bytes_) {
+        if (bytes_ != 0) std::memcpy(here_, other.here_, sizeof here_);
+        other.bytes_ = 0;
+    }
+    loan& operator=(loan&& other) noexcept {
+        if (this == &other) return *this;
+        memory_ = std::move(other.memory_);
+        bytes_ = std::exchange(other.bytes_, 0);
+        if (bytes_ != 0) std::memcpy(here_, other.here_, sizeof here_);
+        return *this;
+    }
+    ~loan() = default;
+
+    [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+        return bytes_ != 0 ? std::span<const std::byte>(here_, bytes_) : memory_.bytes();
+    }
+    /// For a message of so many bytes, `longest_here` at most: where to write it.
+    [[nodiscard]] std::span<std::byte> place(std::size_t bytes) noexcept {
+        bytes_ = bytes;
+        return {here_, bytes};
+    }
+    /// Takes over what was lent. False: nothing was.
+    bool lend(lent_buffer memory) noexcept {
+        memory_ = std::move(memory);
+        return static_cast<bool>(memory_);
+    }
+    void release() noexcept {
+        memory_.reset();
+        bytes_ = 0;
+    }
+
+private:
+    lent_buffer memory_;
+    std::size_t bytes_ = 0;  // of a message that is here; 0: none is, or an empty one
+    alignas(16) std::byte here_[longest_here];
+};
+
+/// Takes the bytes of a message where they arrive, instead of having them copied into the receive's memory. It is asked for those that lie in
+/// memory of the link's; others, which a device or the kernel writes to the receive's memory, it finds there when the receive has
+/// ended.
+class arrival_consumer {
+public:
+    /// Bytes of the message from `at` on. All before them were taken, or are in the receive's memory.
+    virtual void take(std::size_t at, std::span<const std::byte> bytes) noexcept = 0;
+
+protected:
+    ~arrival_consumer() = default;
+};
+
 /// A receive, posted or being filled.
 class receive_request : public operation_base, public list_node<receive_request> {
 public:
@@ -90,7 +150,16 @@ public:
     }
     [[nodiscard]] error_facts facts() const noexcept;
     [[noreturn]] void throw_failure() const;
-    [[nodiscard]] bool is_lent() const noexcept { return loan_ != nullptr; }
+    /// Its bytes do not simply go to `into_`: it is lent, or consumes them.
+    [[nodiscard]] bool is_special() const noexcept { return special_ != nullptr; }
+    [[nodiscard]] bool is_lent() const noexcept { return special_ != nullptr && !consumes_; }
+    /// Of a lent receive: the place for the message.
+    [[nodiscard]] loan& lent() const noexcept { return *static_cast<loan*>(special_); }
+    /// Of a receive that consumes its bytes; else nullptr. It has `into_` all the same, as long as the message may be.
+    [[nodiscard]] arrival_consumer* consumer() const noexcept {
+        return consumes_ ? static_cast<arrival_consumer*>(special_) : nullptr;
+    }
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
 
     /// Where a receive is that the link matches, or fills from a message that was claimed.
     enum class stage : std::uint8_t { posted, filling, waiting, answering };
@@ -104,16 +173,17 @@ public:
     static constexpr std::uint16_t not_announced = 0xffff;
     static constexpr std::uint16_t watched = 0xfffe;
     std::uint16_t announcement_ =
-        not_announced;        ///< the number its buffer was announced by; `watched`: it might have been
-    bool canceling_ = false;  ///< asked to end, and posted until its buffer is taken back
-    bool discards_ = false;   ///< if it is canceled, its message is dropped when it comes
-    lent_buffer*
-        loan_;  ///< of a lent receive: the place for the message; nullptr: it is received `into_` memory
+        not_announced;           ///< the number its buffer was announced by; `watched`: it might have been
+    bool canceling_ = false;     ///< asked to end, and posted until its buffer is taken back
+    bool discards_ : 1 = false;  ///< if it is canceled, its message is dropped when it comes
+    bool consumes_ : 1 = false;  ///< `special_` is an `arrival_consumer`, and no `loan`
+    std::uint64_t sequence_;     ///< its place among all receives of the mailbox; the matcher's
+    void* special_;              ///< nullptr: it is received `into_` memory
     connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
-    std::uint64_t sequence_;  ///< its place among all receives of the mailbox; the matcher's
-    received got_;            ///< set when it has ended well, or is truncated
+    duration::rep since_;  ///< when its coroutine was suspended for it; set where it has a `waiter`
+    received got_;         ///< set when it has ended well, or is truncated
     status code_{};
     std::uint64_t info_;        ///< set when it has ended
     noted_peer noted_;          ///< set when it has failed
@@ -122,20 +192,25 @@ public:
 protected:
     // Buffers are made in place from the caller's argument: a copy would be read before it is fully written.
     template <class Buffers>
-    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into,
-                    lent_buffer* loan) noexcept
+    receive_request(scheduler* owner, tag_match wanted, peer_id source, Buffers&& into, loan* place) noexcept
         : operation_base(owner),
           wanted_(wanted),
           source_(source),
-          loan_(loan),
+          special_(place),
           into_(static_cast<Buffers&&>(into)) {}
-    receive_request(receive_request&& other, lent_buffer* loan) noexcept
+    receive_request(receive_request&& other, loan* place) noexcept
         : operation_base(std::move(other)),
           wanted_(other.wanted_),
           source_(other.source_),
           discards_(other.discards_),
-          loan_(loan),
+          special_(place),
           into_(other.into_) {}
+
+    /// Before it begins.
+    void consume_by(arrival_consumer& consumer) noexcept {
+        special_ = &consumer;
+        consumes_ = true;
+    }
 };
 
 /// A probe that waits.
@@ -147,9 +222,11 @@ public:
     }
     [[nodiscard]] error_facts facts() const noexcept;
     [[noreturn]] void throw_failure() const;
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
 
     tag_match wanted_;
     peer_id source_;
+    duration::rep since_ = 0;  ///< as of a receive
     received got_{};
     status code_{};
 
@@ -221,7 +298,7 @@ struct kept_in : list_node<kept_by_arrival<Which>>, list_node<kept_by_tag<Which>
 
 /// A message, or the beginning of one, that came before its receive. Lies in a block of the message store; the payload
 /// follows it there.
-struct unexpected_message : kept_in<of_source>, kept_in<of_all> {
+struct alignas(16) unexpected_message : kept_in<of_source>, kept_in<of_all> {
     connection_base* from = nullptr;  ///< its credit goes back to this; nullptr when that no longer exists
     message_store* home = nullptr;
     peer_id source = 0;
@@ -230,6 +307,7 @@ struct unexpected_message : kept_in<of_source>, kept_in<of_all> {
     std::size_t bytes = 0;   ///< of the whole message
     std::size_t stored = 0;  ///< bytes of them that are stored here
     std::size_t block_bytes = 0;
+    std::uint64_t number = 0;  ///< its place in the order of arrival; the matcher's
     std::uint32_t stream = 0;  ///< the policy's number of a message that is still arriving or needs an answer
     std::uint8_t policy = 0;   ///< index in the protocol list
     bool complete = true;      ///< all bytes have arrived and no answer is due

@@ -40,15 +40,24 @@ inline constexpr std::size_t collective_kinds = 11;  ///< how many there are
 /// What an algorithm is chosen by. All ranks see the same.
 struct collective_shape {
     collective_kind kind{};  ///< which collective
-    std::size_t bytes =
-        0;  ///< of one rank's block; of `broadcast`, `reduce`, `allreduce`, scans: of the whole. 0 where blocks differ
+    /// Of one rank's block; of `broadcast`, `reduce`, `allreduce`, scans: of the whole. 0 where the length must not decide: where blocks
+    /// differ, which not every rank knows, and where the result is to be reproducible.
+    std::size_t bytes = 0;
     std::size_t elements = 0;  ///< the same in elements
     unsigned ranks = 1;        ///< of the group
     unsigned hosts = 1;        ///< that they are on
+    bool in_turn = false;      ///< ranks of one host do not follow each other
     bool uneven = false;       ///< blocks differ in length
     bool in_order =
         false;  ///< the operation is not commutative: contributions are combined in the order of ranks
     bool reproducible = false;  ///< the same bits whatever the length and the timing
+
+    /// The same, without its length where that must not decide.
+    [[nodiscard]] constexpr collective_shape for_choice() const noexcept {
+        collective_shape without = *this;
+        if (uneven || reproducible) without.bytes = without.elements = 0;
+        return without;
+    }
 };
 
 /// An algorithm for one kind of collective.
@@ -57,6 +66,10 @@ struct algorithm {
     bool (*admits)(const collective_shape& shape) =
         nullptr;                              ///< whether it can, and wants to, carry this one
     task<> (*run)(collective& of) = nullptr;  ///< this rank's part
+    /// It reads this rank's contribution where the caller has it, by `collective::contribution` and `place_own`. Else that was copied
+    /// to where the result will be.
+    bool from_input = false;
+    std::array<std::string_view, 2> steps{};  ///< where it is two others, one after the other: their names
 };
 
 /// All algorithms of a kind, without their limits: by the names that the environment (`RDMACORO_ALLREDUCE=ring`) and `explain` know.

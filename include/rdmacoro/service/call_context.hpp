@@ -2,10 +2,8 @@
 #pragma once
 
 #include <rdmacoro/coro/clock.hpp>
-#include <rdmacoro/coro/detail/plain_vector.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/local_stop.hpp>
-#include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
@@ -21,7 +19,7 @@ namespace rdmacoro {
 namespace detail {
 class calls_base;
 class call_failure;
-class stream_writer_base;
+class handler_writer;
 class stream_reader_base;
 struct method_facts;
 }  // namespace detail
@@ -30,7 +28,8 @@ struct method_facts;
 class call_context : private detail::list_node<call_context> {
 public:
     /// Made by the receiver of a request. `due`: when its time is over; the clock's zero: never.
-    call_context(detail::calls_base& over, std::uint64_t number, std::size_t bytes, time_point due) noexcept;
+    call_context(detail::calls_base& over, std::uint64_t number, std::size_t bytes, time_point due) noexcept
+        : over_(over), number_(number), bytes_(bytes), due_(due) {}
     call_context(const call_context&) = delete;
     call_context& operator=(const call_context&) = delete;
     ~call_context() = default;
@@ -43,7 +42,7 @@ public:
     /// The caller's address or process, for texts.
     [[nodiscard]] std::string peer_name() const;
     /// Whether the caller has canceled it.
-    [[nodiscard]] bool canceled() const noexcept { return stop_.stop_requested(); }
+    [[nodiscard]] bool canceled() const noexcept { return canceled_; }
 
     /// Awaitable.
     /// Completes: when `into` holds the bytes at `there`, in the caller's memory: one-sided, over the connection that the call came by.
@@ -68,7 +67,7 @@ public:
 private:
     friend class detail::calls_base;
     friend class detail::call_failure;
-    friend class detail::stream_writer_base;
+    friend class detail::handler_writer;
     friend class detail::stream_reader_base;
     friend class detail::intrusive_list<call_context, call_context>;
 
@@ -77,8 +76,9 @@ private:
     std::size_t bytes_;
     time_point due_;
     const detail::method_facts* method_ = nullptr;  // once its handler was found
-    local_stop_source stop_;
-    semaphore credits_{detail::stream_window, false};
+    local_stop_source stop_;                        // of all that the handler does
+    detail::handler_writer* writer_ = nullptr;      // of the stream that it answers with
+    bool canceled_ = false;
     bool written_over_ = false;  // the end of the stream that the caller writes was read
 };
 

@@ -21,24 +21,29 @@ template <class T>
 class item_writer {
 public:
     /// Awaitable.
-    /// Completes: when `item` has been sent. Waits while the handler has so many items before it that it has not taken.
-    /// Buffers: `item` is borrowed until then.
-    /// Concurrency: one at a time.
-    /// Errors: `call_errc::reader_left` when the handler has ended, with a result or an error; those of `endpoint::send`; `errc::closed`
-    ///     after the end.
+    /// Completes: when `item` was copied, to go out at once or, while an earlier one is under way, together with others. An item with a
+    ///     row of 1 KiB or more: when it has been sent, from where it is. Waits while the handler has 128 items or 1 MiB before it that it has
+    ///     not taken.
+    /// Buffers: `item` is borrowed until then; a temporary is moved in.
+    /// Concurrency: one at a time; `errc::invalid_argument` for the second.
+    /// Errors: `call_errc::reader_left` when the handler has ended, with a result or an error; those of `endpoint::send`, also of earlier
+    ///     items; what the encoding of `item` throws; `errc::closed` after the end.
     /// Cancellation: at any time; it ends the stream, and the handler's reads with `call_errc::stopped`.
     /// Example:
     ///     for (const row& one : all) co_await rows.write(one);
-    [[nodiscard]] task<> write(const T& item) {
-        upstream_->begin().write(item);
-        return upstream_->send();
+    [[nodiscard]] item_write write(const T& item) noexcept {
+        return item_write(upstream_->items(), std::addressof(item),
+                          [](encoder& to, const void* one) { to.write(*static_cast<const T*>(one)); });
     }
-    /// The same for an item that is made of its parts: `co_await rows.write(key, value)`. All of it is copied.
+    /// The same of a temporary.
+    [[nodiscard]] kept_item_write<T> write(T&& item) {
+        return kept_item_write<T>(upstream_->items(), std::move(item));
+    }
+    /// The same for an item that is made of its parts: `co_await rows.write(key, value)`.
     template <class... Parts>
         requires(sizeof...(Parts) > 1 && requires(Parts&&... parts) { T{static_cast<Parts&&>(parts)...}; })
-    [[nodiscard]] task<> write(Parts&&... parts) {
-        upstream_->begin().write(T{static_cast<Parts&&>(parts)...});
-        return upstream_->send();
+    [[nodiscard]] kept_item_write<T> write(Parts&&... parts) {
+        return kept_item_write<T>(upstream_->items(), T{static_cast<Parts&&>(parts)...});
     }
 
 protected:
@@ -76,8 +81,7 @@ public:
         const message got = co_await this->upstream_->finish();
         const auto value = detail::value_of_answer(this->upstream_->of(), got.bytes());
         if constexpr (std::is_void_v<R>) {
-            if (!value.empty())
-                detail::throw_malformed_answer(this->upstream_->of(), "a value of a method without one");
+            detail::read_answer<void>(this->upstream_->of(), value);
         } else {
             co_return detail::read_answer<R>(this->upstream_->of(), value);
         }
@@ -106,7 +110,7 @@ public:
     /// Cancellation: at any time; it cancels the call, and both streams have ended.
     /// Example:
     ///     while (auto found = co_await both.next()) use(*found);
-    [[nodiscard]] task<std::optional<R>> next() { return answers_.next(); }
+    [[nodiscard]] item_read<R> next() noexcept { return answers_.next(); }
 
 private:
     stream_reader<R> answers_;

@@ -1,34 +1,124 @@
 // calls: what both ends of a connection ask of each other by name, with typed arguments, results, deadlines and cancellation.
 #pragma once
 
-#include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/timeout.hpp>
-#include <rdmacoro/coro/with_stop.hpp>
-#include <rdmacoro/coro/without_stop.hpp>
-#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
 #include <rdmacoro/service/call_operation.hpp>
 #include <rdmacoro/service/call_writer.hpp>
-#include <rdmacoro/service/detail/answer_in_place.hpp>
 #include <rdmacoro/service/detail/call_arguments.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/service.hpp>
 #include <rdmacoro/service/stream.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
+#include <ranges>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace rdmacoro {
 
 template <transport... Ts>
 class node_calls;
+
+namespace detail {
+
+/// How calls of each kind are made, with their arguments as `Kept`, a tuple or a reference to one; the same for all transports.
+template <class Kept>
+struct call_maker {
+    calls_base* over;
+    const method_facts* of;
+    Kept arguments;
+
+    [[nodiscard]] call_request request(time_point until) const noexcept {
+        return {*of, &write_arguments<std::remove_cvref_t<Kept>>, std::addressof(arguments), until};
+    }
+};
+template <class Kept>
+struct asks : call_maker<Kept> {
+    task<message> operator()(time_point until) { return this->over->ask(this->request(until)); }
+};
+template <class Kept>
+struct asks_into : call_maker<Kept> {
+    std::span<std::byte> place;
+    task<std::size_t> operator()(time_point until) {
+        return this->over->ask_into(this->request(until), place);
+    }
+};
+template <class Kept>
+struct tells : call_maker<Kept> {
+    task<> operator()(time_point until) { return this->over->tell(this->request(until)); }
+};
+template <class Kept>
+struct opens_reader : call_maker<Kept> {
+    task<tag_type> operator()(time_point until) { return this->over->open_reader(this->request(until)); }
+};
+template <class Kept>
+struct opens_writer : call_maker<Kept> {
+    bool items;
+    task<std::unique_ptr<upstream>> operator()(time_point until) {
+        return this->over->open_writer(this->request(until), items);
+    }
+};
+
+/// What becomes of that.
+template <class M>
+struct to_value {
+    typename M::result_type operator()(const message& got) const {
+        return read_answer<typename M::result_type>(M::facts, got.bytes().subspan(sizeof(answer_head)));
+    }
+};
+template <class M, class E>
+struct to_length {
+    std::size_t operator()(std::size_t bytes) const {
+        if (bytes % sizeof(E) != 0) throw_malformed_answer(M::facts, "a part of an element");
+        return bytes / sizeof(E);
+    }
+};
+template <class M, class E>
+struct to_reader {
+    calls_base* over;
+    stream_reader<E> operator()(tag_type asked) const { return stream_reader<E>(*over, M::facts, asked); }
+};
+template <class M>
+struct to_writer {
+    using type = call_writer<typename M::written_type, typename M::result_type>;
+    type operator()(std::unique_ptr<upstream> made) const { return type(std::move(made)); }
+};
+
+// The operations. `until`: when their time is over; the clock's zero: no limit, or one that `timeout` sets.
+template <class M, class Kept>
+[[nodiscard]] auto make_call(calls_base& over, Kept&& kept, time_point until = {}) {
+    return call_operation<typename M::result_type, asks<Kept>, to_value<M>>(
+        asks<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {}, until);
+}
+template <class M, class E, class Kept>
+[[nodiscard]] auto make_call_into(calls_base& over, std::span<E> place, Kept&& kept, time_point until = {}) {
+    return call_operation<std::size_t, asks_into<Kept>, to_length<M, E>>(
+        asks_into<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}, std::as_writable_bytes(place)}, {},
+        until);
+}
+template <class M, class Kept>
+[[nodiscard]] auto make_cast(calls_base& over, Kept&& kept, time_point until = {}) {
+    return call_operation<void, tells<Kept>>(tells<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {},
+                                             until);
+}
+template <class M, class E, class Kept>
+[[nodiscard]] auto make_reader(calls_base& over, Kept&& kept, time_point until = {}) {
+    return call_operation<stream_reader<E>, opens_reader<Kept>, to_reader<M, E>>(
+        opens_reader<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {&over}, until);
+}
+template <class M, class Kept>
+[[nodiscard]] auto make_writer(calls_base& over, Kept&& kept, time_point until = {}) {
+    return call_operation<typename to_writer<M>::type, opens_writer<Kept>, to_writer<M>>(
+        opens_writer<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}, is_stream<typename M::result_type>},
+        {}, until);
+}
+
+}  // namespace detail
 
 /// Calls over one endpoint, in both directions: `call`, `cast` and `open` go to the peer, and `serve` offers a service to it. Uses tags
 /// with the highest bit set; messages with other tags are the program's own (`recv` with `tag_match(0, 1ull << 63)`, not `any_tag`).
@@ -39,24 +129,14 @@ template <transport T, protocol_list P = default_protocols<T>>
 class calls final : private detail::calls_base {
 public:
     /// Over an open endpoint, which is borrowed.
-    explicit calls(endpoint<T, P>& over) : calls_base(over.owner()), over_(over) {
-        // The link has ended, as all operations say; or there is no memory, and callers would wait for ever.
-        loops_.on_error([this](const std::exception_ptr&) { over_.abort(); });
-        notes_.on_error([this](const std::exception_ptr&) { over_.abort(); });
-        notes_.spawn([this] { return serve_notes(); });
-        loops_.spawn([this] { return serve_unserved(detail::first_requests); });
-        loops_.spawn([this] { return serve_unserved(detail::later_requests); });
-    }
+    explicit calls(endpoint<T, P>& over) : calls_base(over.connection()), over_(over) { this->begin(); }
     /// The same, and serves.
     calls(endpoint<T, P>& over, service& offered) : calls(over) { serve(offered); }
     ~calls() override { this->end(); }
 
     /// From now on the peer's calls of `what`'s methods run here. Throws `errc::invalid_argument` for a service without methods, and
     /// where one with the same prefix is offered already.
-    void serve(service& what) {
-        offer(what);
-        loops_.spawn([this, &what] { return serve_requests(what); });
-    }
+    void serve(service& what) { this->offer(what); }
 
     /// Awaitable.
     /// Ends with the method's result.
@@ -76,9 +156,11 @@ public:
         detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable { return run_call<M, arguments>(*this, kept, until); };
-        return call_operation<R, decltype(make)>(std::move(make));
+        if constexpr (arguments::fixed) {
+            return fixed_call<M, arguments>(base(), static_cast<Args&&>(args)...);
+        } else {
+            return detail::make_call<M>(base(), typename arguments::type(static_cast<Args&&>(args)...));
+        }
     }
 
     /// Awaitable.
@@ -98,11 +180,8 @@ public:
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        auto make = [this, place, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable {
-            return run_call_into<M, arguments>(*this, place, kept, until);
-        };
-        return call_operation<std::size_t, decltype(make)>(std::move(make));
+        return detail::make_call_into<M>(base(), place,
+                                         typename arguments::type(static_cast<Args&&>(args)...));
     }
 
     /// Awaitable.
@@ -119,9 +198,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, one_way(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable { return run_cast<M, arguments>(*this, kept, until); };
-        return call_operation<void, decltype(make)>(std::move(make));
+        return detail::make_cast<M>(base(), typename arguments::type(static_cast<Args&&>(args)...));
     }
 
     /// Awaitable.
@@ -139,9 +216,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, stream<E>(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable { return run_open<M, E, arguments>(*this, kept, until); };
-        return call_operation<stream_reader<E>, decltype(make)>(std::move(make));
+        return detail::make_reader<M, E>(base(), typename arguments::type(static_cast<Args&&>(args)...));
     }
 
     /// Awaitable.
@@ -160,9 +235,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<typename M::parameters, Args...>;
-        auto make = [this, kept = typename arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable { return run_write<M, arguments>(*this, kept, until); };
-        return call_operation<call_writer<typename M::written_type, R>, decltype(make)>(std::move(make));
+        return detail::make_writer<M>(base(), typename arguments::type(static_cast<Args&&>(args)...));
     }
 
     /// Awaitable.
@@ -178,319 +251,18 @@ public:
 
     /// The endpoint that it was made with.
     [[nodiscard]] endpoint<T, P>& over() noexcept { return over_; }
+    /// Bytes of arguments, results and items that the encoding has copied on this side: to be sent, or after they had been received. Rows
+    /// that are sent from where they are, received in place, or read as views are none.
+    [[nodiscard]] std::uint64_t bytes_copied() const noexcept { return this->copied(); }
 
 private:
     template <transport...>
     friend class node_calls;
-    using kind = detail::call_kind;
-    using head = detail::request_head;
 
-    /// Counts a call of this side while it lives.
-    struct pending {
-        explicit pending(calls& among) noexcept : of(among) { of.began(); }
-        pending(const pending&) = delete;
-        pending& operator=(const pending&) = delete;
-        ~pending() { of.ended(); }
-        calls& of;
-    };
+    [[nodiscard]] detail::calls_base& base() noexcept { return *this; }
 
-    /// Sends the request of a call.
-    template <class M, class Arguments>
-    static task<> send_request(calls& self, tag_type tag, typename Arguments::type& kept, time_point until) {
-        if constexpr (Arguments::fixed) {
-            const auto request = fixed_request<M, Arguments>(kept, until);
-            co_await self.over_.send(std::span<const std::byte>(request), tag);
-        } else {
-            encoder_loan request(self);
-            request->write(head{M::number, M::signature, detail::time_to_send(until)});
-            std::apply([&](const auto&... each) { (request->write(each), ...); }, kept);
-            co_await self.over_.send(const_buffers(request->pieces()), tag);
-        }
-    }
-    /// A request with arguments that travel as their bytes.
-    template <class M, class Arguments>
-    static auto fixed_request(const typename Arguments::type& kept, time_point until) noexcept {
-        const head first{M::number, M::signature, detail::time_to_send(until)};
-        std::array<std::byte, sizeof first + Arguments::bytes> request;
-        std::byte* to = request.data();
-        std::memcpy(to, &first, sizeof first);
-        to += sizeof first;
-        std::apply(
-            [&](const auto&... each) {
-                ((std::memcpy(to, std::addressof(each), sizeof each), to += sizeof each), ...);
-            },
-            kept);
-        return request;
-    }
-    [[nodiscard]] tag_type request_tag(kind which, std::uint64_t number, std::uint16_t service) noexcept {
-        return detail::call_tag(which, number, service) | first_bit(service);
-    }
-
-    /// Waits for an answer of fixed length, or an error.
-    template <class M, class Arguments>
-    static task<typename M::result_type> run_call(calls& self, typename Arguments::type& kept,
-                                                  time_point until) {
-        using R = typename M::result_type;
-        const pending counted(self);
-        const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
-        result<> sent;
-        if constexpr (Arguments::fixed) {  // without a frame of its own
-            const auto request = fixed_request<M, Arguments>(kept, until);
-            sent = co_await as_result(self.over_.send(std::span<const std::byte>(request), asked));
-        } else {
-            sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
-        }
-        if (!sent) co_await not_sent<M>(self, asked, sent);
-        const tag_type answered = detail::call_tag(kind::answer, asked);
-        constexpr std::size_t head_bytes = sizeof(detail::answer_head);
-        if constexpr (detail::fixed_answer<R>()) {
-            std::array<std::byte,
-                       head_bytes + std::max(detail::answer_bytes<R>(), detail::longest_error_text)>
-                room;
-            const auto got =
-                co_await as_result(self.over_.recv(std::span(room), answered, discard_if_canceled));
-            if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
-            const auto bytes = std::span(room).first(got->bytes);
-            self.template check_answer<M>(bytes);
-            if (bytes.size() != head_bytes + detail::answer_bytes<R>())
-                detail::throw_malformed_answer(M::facts, "another length than its type's");
-            if constexpr (!std::is_void_v<R>) {
-                R value;
-                std::memcpy(std::addressof(value), bytes.data() + head_bytes, sizeof value);
-                co_return value;
-            }
-        } else {
-            auto got = co_await as_result(self.over_.recv_lent(answered, discard_if_canceled));
-            if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
-            self.template check_answer<M>(got->bytes());
-            co_return read_answer<M>(got->bytes().subspan(head_bytes));
-        }
-    }
-    template <class M>
-    static typename M::result_type read_answer(std::span<const std::byte> bytes) {
-        using R = typename M::result_type;
-        return detail::read_answer<R>(M::facts, bytes);
-    }
-
-    template <class M, class Arguments, class E>
-    static task<std::size_t> run_call_into(calls& self, std::span<E> place, typename Arguments::type& kept,
-                                           time_point until) {
-        const pending counted(self);
-        const tag_type asked = self.request_tag(kind::request, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
-        if (!sent) co_await not_sent<M>(self, asked, sent);
-        const std::span<std::byte> bytes = std::as_writable_bytes(place);
-        detail::answer_in_place room(bytes);
-        const auto got = co_await as_result(
-            self.over_.recv(room.into(), detail::call_tag(kind::answer, asked), discard_if_canceled));
-        if (!got) self.template answer_lost<M>(asked, got.error(), got.facts());
-        const std::size_t length = room.length(M::facts, got->bytes);
-        if (length % sizeof(E) != 0) detail::throw_malformed_answer(M::facts, "a part of an element");
-        co_return length / sizeof(E);
-    }
-
-    template <class M, class Arguments>
-    static task<> run_cast(calls& self, typename Arguments::type& kept, time_point until) {
-        const pending counted(self);
-        self.check_refused(M::facts);
-        const tag_type asked = self.request_tag(kind::one_way, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
-        if (!sent) detail::throw_call_failure(M::facts, sent.error(), sent.facts());
-    }
-
-    template <class M, class E, class Arguments>
-    static task<stream_reader<E>> run_open(calls& self, typename Arguments::type& kept, time_point until) {
-        const pending counted(self);
-        const tag_type asked = self.request_tag(kind::open, self.next_number(), M::service);
-        const auto sent = co_await as_result(send_request<M, Arguments>(self, asked, kept, until));
-        if (!sent) {
-            if (sent.error() == errc::canceled) self.leave_stream(asked, true);
-            detail::throw_call_failure(M::facts, sent.error(), sent.facts());
-        }
-        co_return stream_reader<E>(self, M::facts, asked);
-    }
-
-    /// The request of a call that comes with a stream of its caller.
-    template <class M, class Arguments>
-    static task<call_writer<typename M::written_type, typename M::result_type>>
-    run_write(calls& self, typename Arguments::type& kept, time_point until) {
-        using R = typename M::result_type;
-        calls_base& base = self;
-        auto written = std::make_unique<detail::upstream>(
-            base, M::facts, self.next_number() | detail::caller_writes_bit, detail::is_stream<R>);
-        const tag_type asked = self.request_tag(detail::is_stream<R> ? kind::open : kind::request,
-                                                written->number(), M::service);
-        const auto sent = co_await as_result(
-            without_stop(send_request<M, Arguments>(self, asked, kept, until), std::chrono::seconds(1)));
-        if (!sent) {
-            written->not_asked(sent.error() == errc::canceled);
-            detail::throw_call_failure(M::facts, sent.error(), sent.facts());
-        }
-        co_return call_writer<typename M::written_type, R>(std::move(written));
-    }
-
-    /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
-    template <class M>
-    static task<> not_sent(calls& self, tag_type asked, result<> sent) {
-        if (sent.error() == errc::canceled) {
-            self.tell_canceled(asked, true);
-            std::byte none{};
-            static_cast<void>(co_await as_result(self.over_.recv(
-                std::span(&none, 1), detail::call_tag(kind::answer, asked), discard_if_canceled)));
-        }
-        detail::throw_call_failure(M::facts, sent.error(), sent.facts());
-        co_return;
-    }
-    /// A call's answer did not come.
-    template <class M>
-    [[noreturn]] void answer_lost(tag_type asked, const std::error_code& code, const error_facts& facts) {
-        if (code == errc::canceled) tell_canceled(asked, false);
-        detail::throw_call_failure(M::facts, code, facts);
-    }
-    /// Throws unless it has a value.
-    template <class M>
-    static void check_answer(std::span<const std::byte> answer) {
-        detail::answer_head first{};
-        if (answer.size() < sizeof first)
-            detail::throw_malformed_answer(M::facts, "an answer without a head");
-        std::memcpy(&first, answer.data(), sizeof first);
-        if (first.outcome != static_cast<std::uint32_t>(detail::outcome_kind::value)) [[unlikely]]
-            detail::throw_answer(M::facts, answer);
-    }
-
-    /// Receives the requests to a service as its limits allow: where they are reached, the next one waits here, and the others at their callers.
-    task<> serve_requests(service& of) {
-        // Now and then what was answered may leave: a peer that waits for all of its calls goes on while the rest is served.
-        constexpr unsigned most_at_once = 32;
-        for (unsigned count = 1;; ++count) {
-            if (count % most_at_once == 0) co_await yield();
-            auto request = co_await as_result(receive_request(detail::requests_to(of_number(of))));
-            if (!request) {
-                if (ends_link(request.error())) co_return;
-                if (request.error() == errc::truncated) co_await refuse_long(request.facts());
-                continue;
-            }
-            if ((request->tag() & detail::first_call_bit) != 0) tell_known(of_number(of));
-            const std::size_t bytes = request->size();
-            const time_point until = due(*request);
-            if (try_admit(of, bytes)) {
-                begin_handler(serve_one(*this, *this, of, *std::move(request), until, true, nullptr));
-            } else {
-                event admitted;
-                begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, &admitted));
-                co_await without_stop(admitted.wait());
-            }
-        }
-    }
-    [[nodiscard]] auto receive_request(tag_match wanted) noexcept { return over_.recv_lent(wanted); }
-    task<> answer_failure(tag_type request, const detail::call_failure& failed) {
-        const kind asked = detail::kind_of_call(request);
-        if (asked != kind::one_way)
-            co_await over_.send(failed.bytes(), detail::call_tag(detail::kind_of_answer(asked),
-                                                                 detail::call_number(request)));
-    }
-    /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
-    /// and sets `then` when it waits no longer.
-    static detail::child serve_one(detail::child_owner&, calls& self, service& of, message request,
-                                   time_point until, bool admitted, event* then) {
-        const std::uint64_t number = detail::call_number(request.tag());
-        const std::size_t bytes = request.size();
-        detail::call_failure failed;
-        call_context context(self, number, bytes, until);
-        const running_call cancelable(self, context);
-        if (!admitted) {
-            const waiting until_let_in(*then);
-            const auto let_in = co_await as_result(with_stop(admit(of, bytes), token(context)));
-            admitted = let_in.has_value();
-            if (!admitted) failed.set(call_errc::stopped);
-        }
-        const admission held(admitted ? &of : nullptr, bytes);
-        encoder_loan to(self);
-        to->write(detail::answer_head{});
-        detail::answer out{*to};
-        const fate said = self.was_canceled(number);
-        if (said == fate::answered) co_return;
-        const bool canceled = failed || said == fate::canceled;
-        detail::handler_base* const handler = self.find_handler(of, request, failed);
-        if (canceled) {
-            failed.set(call_errc::stopped);
-        } else if (until != time_point{} && context.remaining() == duration::zero()) {
-            failed.set(call_errc::expired);
-        } else if (handler != nullptr) {
-            serves(context, *handler);
-            try {
-                auto running = with_stop(handler->run(context, arguments(of, request), out), token(context));
-                if (until == time_point{}) {
-                    co_await std::move(running);
-                } else {
-                    co_await timeout(std::move(running), *context.remaining());
-                }
-            } catch (...) {
-                failed.set_current(context);
-            }
-        }
-        const kind asked = detail::kind_of_call(request.tag());
-        self.end_reading(context);
-        if (!failed) {
-            try {
-                if (asked == kind::open) {
-                    const detail::answer_head end{static_cast<std::uint32_t>(detail::outcome_kind::end), 0};
-                    co_await self.over_.send(std::as_bytes(std::span(&end, 1)),
-                                             detail::call_tag(kind::item, number));
-                } else if (asked == kind::request) {
-                    co_await self.over_.send(const_buffers(to->pieces()),
-                                             detail::call_tag(kind::answer, number));
-                }
-            } catch (...) {
-                answer_not_sent(failed);
-            }
-        }
-        if (failed) {
-            if (asked == kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
-            co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
-        }
-    }
-    struct admission {
-        admission(service* in, std::size_t n) noexcept : of(in), bytes(n) {}
-        admission(const admission&) = delete;
-        admission& operator=(const admission&) = delete;
-        ~admission() {
-            if (of != nullptr) leave(*of, bytes);
-        }
-        service* of;
-        std::size_t bytes;
-    };
-    struct waiting {
-        explicit waiting(event& set_then) noexcept : then(set_then) {}
-        waiting(const waiting&) = delete;
-        waiting& operator=(const waiting&) = delete;
-        ~waiting() { then.set(); }
-        event& then;
-    };
-
-    // What the parts that do not depend on the transport need of it.
-    task<> send(const_buffers from, tag_type tag) override { co_await over_.send(from, tag); }
-    task<message> receive(tag_match wanted) override { co_return co_await over_.recv_lent(wanted); }
-    task<message> receive_or_drop(tag_match wanted) override {
-        co_return co_await over_.recv_lent(wanted, discard_if_canceled);
-    }
-    std::size_t discard(tag_match wanted) override { return over_.discard(wanted); }
     task<> arrival(tag_match wanted) override { static_cast<void>(co_await over_.probe(wanted)); }
-    void find_unserved(std::vector<tag_type>& into, tag_match among) override {
-        into.reserve(256);
-        auto& link = over_.connection();
-        link.mailbox().matching().each_stored(link.source(), [&](detail::unexpected_message& m) noexcept {
-            if (into.size() != into.capacity() && among.accepts(m.tag) &&
-                !this->offers(detail::service_of(m.tag)))
-                into.push_back(m.tag);
-        });
-    }
-    bool is_stored(tag_match wanted) override {
-        auto& link = over_.connection();
-        return link.mailbox().matching().find(link.source(), wanted) != nullptr;
-    }
     void abort_link() noexcept override { over_.abort(); }
-    [[nodiscard]] std::string peer_name() const override { return over_.peer_name(); }
     task<> get(const remote_region& there, std::span<std::byte> into) override {
         if constexpr (requires { over_.rdma_get(there, into); }) {
             co_await over_.rdma_get(there, into);

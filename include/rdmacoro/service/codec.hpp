@@ -39,6 +39,9 @@ class encoder {
 public:
     /// `borrow_from`: rows of at least so many bytes are borrowed, shorter ones copied.
     explicit encoder(std::size_t borrow_from = 1024) noexcept : borrow_from_(borrow_from) {}
+    encoder(const encoder&) = delete;
+    encoder& operator=(const encoder&) = delete;
+    ~encoder() = default;
 
     /// Appends the encoding of `value`. Of a temporary nothing is borrowed, unless it is a view such as `std::span`. Throws
     /// `std::bad_alloc`; what is there then is no message before `clear`.
@@ -66,44 +69,46 @@ public:
     /// Appends bytes: borrowed where they are many, and no temporary is being written.
     void row(std::span<const std::byte> bytes) {
         if (bytes.size() < borrow_from_ || bytes.empty() || copies_) return copy(bytes.data(), bytes.size());
-        pieces_.push_back({bytes.data(), 0, bytes.size()});
-        borrowed_ += bytes.size();
+        borrow(bytes);
     }
 
     /// The message, as a list of pieces. Valid until the next `write` or the encoder's end.
-    [[nodiscard]] std::span<const std::span<const std::byte>> pieces() {
-        list_.clear();
-        for (const piece& one : pieces_)
-            list_.emplace_back(one.borrowed != nullptr ? one.borrowed : own_.data() + one.offset, one.bytes);
-        return list_;
-    }
+    [[nodiscard]] std::span<const std::span<const std::byte>> pieces();
     /// The whole message, copied together.
-    [[nodiscard]] std::vector<std::byte> bytes() const {
-        std::vector<std::byte> all;
-        all.reserve(size());
-        for (const piece& one : pieces_) {
-            const std::byte* const from = one.borrowed != nullptr ? one.borrowed : own_.data() + one.offset;
-            all.insert(all.end(), from, from + one.bytes);
-        }
-        return all;
-    }
+    [[nodiscard]] std::vector<std::byte> bytes() const;
     /// Of the message, in bytes.
-    [[nodiscard]] std::size_t size() const noexcept { return own_.size() + borrowed_; }
+    [[nodiscard]] std::size_t size() const noexcept { return used_ + borrowed_bytes_; }
     /// Bytes that were copied, of all that were written.
-    [[nodiscard]] std::size_t copied() const noexcept { return own_.size(); }
+    [[nodiscard]] std::size_t copied() const noexcept { return used_; }
+    /// What is written from now on can be taken back by `take_back`, as long as the message is not begun anew.
+    void remember() noexcept {
+        remembered_ = used_;
+        remembered_rows_ = borrowed_.size();
+    }
+    /// The message is what it was at the last `remember`.
+    void take_back() noexcept {
+        copies_ = false;
+        used_ = remembered_;
+        for (; borrowed_.size() > remembered_rows_; borrowed_.pop_back())
+            borrowed_bytes_ -= borrowed_.back().bytes.size();
+    }
+    /// Writes over the first bytes, which were written as many. Precondition: none of them was borrowed.
+    void overwrite_front(std::span<const std::byte> bytes) noexcept {
+        std::memcpy(own_.get(), bytes.data(), bytes.size());
+    }
     /// Begins a new message. Keeps its memory.
     void clear() noexcept {
         copies_ = false;
-        own_.clear();
-        pieces_.clear();
-        borrowed_ = 0;
+        used_ = 0;
+        borrowed_.clear();
+        borrowed_bytes_ = 0;
     }
 
 private:
-    struct piece {
-        const std::byte* borrowed;  // nullptr: its bytes are in own_
-        std::size_t offset;         // there
-        std::size_t bytes;
+    /// A row that lies elsewhere, and how many bytes of `own_` come before it.
+    struct borrowed_row {
+        std::span<const std::byte> bytes;
+        std::size_t after;
     };
 
     template <class T>
@@ -133,10 +138,10 @@ private:
         } else if constexpr (kind == encoding_kind::aggregate) {
             std::apply([&](const auto&... each) { (put(each), ...); }, detail::members_of(value));
         } else if constexpr (detail::row_of_values<const T&>) {
-            write_length(std::ranges::size(value));
+            begin_range(std::ranges::size(value), detail::element_alignment<detail::element_of<T>>());
             row(std::as_bytes(std::span(std::ranges::data(value), std::ranges::size(value))));
         } else {
-            write_length(std::ranges::size(value));
+            begin_range(std::ranges::size(value), detail::element_alignment<detail::element_of<T>>());
             // Where the range makes its elements as it goes, they are temporaries.
             if constexpr (std::is_same_v<detail::element_of<T>, bool>) {
                 for (const bool one : value) put(one);
@@ -145,31 +150,69 @@ private:
             }
         }
     }
+    /// How many elements follow. The first begins where a reader may read it in place.
+    void begin_range(std::uint64_t count, std::size_t alignment) {
+        write_length(count);
+        if (count != 0 && alignment > 1) {
+            for (; size() % alignment != 0;) write_byte(0);
+        }
+    }
     void write_byte(unsigned char byte) { copy(&byte, 1); }
     void copy(const void* from, std::size_t bytes) {
-        if (bytes == 0) return;
-        if (pieces_.empty() || pieces_.back().borrowed != nullptr)
-            pieces_.push_back({nullptr, own_.size(), 0});
-        const auto* const first = static_cast<const std::byte*>(from);
-        own_.insert(own_.end(), first, first + bytes);
-        pieces_.back().bytes += bytes;
+        if (bytes > room_ - used_) [[unlikely]]
+            grow(bytes);
+        if (bytes != 0) std::memcpy(own_.get() + used_, from, bytes);
+        used_ += bytes;
     }
+    void borrow(std::span<const std::byte> bytes);
+    void grow(std::size_t bytes);
 
+    std::unique_ptr<std::byte[]> own_;
+    std::size_t used_ = 0;
+    std::size_t remembered_ = 0;
+    std::size_t remembered_rows_ = 0;
+    std::size_t room_ = 0;
     std::size_t borrow_from_;
-    std::size_t borrowed_ = 0;
+    std::size_t borrowed_bytes_ = 0;
     bool copies_ = false;  // what is being written ends with the call
-    std::vector<std::byte> own_;
-    std::vector<piece> pieces_;
+    std::vector<borrowed_row> borrowed_;
     std::vector<std::span<const std::byte>> list_;
+};
+
+/// Rows that a decoder had to copy, as they did not lie in the message as their elements must: views of them are valid as long as
+/// this lives.
+class copied_rows {
+public:
+    copied_rows() noexcept = default;
+    copied_rows(const copied_rows&) = delete;
+    copied_rows& operator=(const copied_rows&) = delete;
+    ~copied_rows() = default;
+
+    /// Of all of them.
+    [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+private:
+    friend class decoder;
+    /// Throws `std::bad_alloc`.
+    const std::byte* add(std::span<const std::byte> row);
+
+    std::vector<std::unique_ptr<std::byte[]>> rows_;
+    std::size_t bytes_ = 0;
 };
 
 /// Makes values of bytes that a peer sent. Nothing is trusted: lengths are compared with what arrived, bools, optionals and variants with
 /// their range, and the size of the result and its depth with the limits. After the first refusal nothing more is read.
 class decoder {
 public:
-    /// `from` is borrowed, and so is it by each `std::string_view` and `std::span<const std::byte>` that is read.
-    explicit decoder(std::span<const std::byte> from, decode_limits limits = {}) noexcept
-        : from_(from), limits_(limits), room_(limits.bytes) {}
+    /// `from` is borrowed, and so is it by each view that is read: `std::string_view`, and `std::span<const T>` of elements that are
+    /// their encoding. A span of elements that do not lie there as they must, which only happens where `from` does not begin at
+    /// a multiple of 8, is a view of `copies`, and is refused where there are none.
+    explicit decoder(std::span<const std::byte> from, decode_limits limits = {},
+                     copied_rows* copies = nullptr) noexcept
+        : from_(from), limits_(limits), room_(limits.bytes), copies_(copies) {}
+
+    /// Another value of the same message follows, which may take as much memory as the first.
+    void begin_value() noexcept { room_ = limits_.bytes; }
 
     /// Reads one value into `into`; what a refused one holds is not said. Throws `std::bad_alloc`.
     template <class T>
@@ -215,6 +258,12 @@ public:
     [[nodiscard]] const decode_limits& limits() const noexcept { return limits_; }
     /// Bytes that are not read yet.
     [[nodiscard]] std::size_t left() const noexcept { return from_.size() - at_; }
+    /// Bytes that were read.
+    [[nodiscard]] std::size_t at() const noexcept { return at_; }
+    /// Goes on behind what `at` said of the same bytes.
+    void skip_to(std::size_t at) noexcept { at_ = at < from_.size() ? at : from_.size(); }
+    /// Bytes of rows that were copied, of those that were read.
+    [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
 
 private:
     /// While it lives, what is read is one level deeper.
@@ -263,8 +312,7 @@ private:
             return std::apply([&](auto&... each) { return (... && take(each)); }, into);
         } else if constexpr (kind == encoding_kind::aggregate) {
             return std::apply([&](auto&... each) { return (... && take(each)); }, detail::members_of(into));
-        } else if constexpr (std::is_same_v<T, std::string_view> ||
-                             std::is_same_v<T, std::span<const std::byte>>) {
+        } else if constexpr (detail::is_view<T>) {
             return read_view(into);
         } else {
             return read_range(into);
@@ -313,16 +361,36 @@ private:
     bool read_alternative(Variant& into, std::uint64_t index, std::index_sequence<I...>) {
         return (... || (I == index && take(into.template emplace<I>())));
     }
-    template <class View>
-    bool read_view(View& into) noexcept {
-        std::uint64_t count = 0;
-        if (!read_length(count)) return false;
-        if (count > left()) return refuse("a range that goes past the end of the message");
-        using element = typename View::value_type;
-        into = View(reinterpret_cast<const element*>(from_.data() + at_), static_cast<std::size_t>(count));
-        at_ += static_cast<std::size_t>(count);
+    /// Passes what stands before the first element of a range.
+    bool skip_to_element(std::uint64_t count, std::size_t alignment) noexcept {
+        if (count == 0 || alignment <= 1) return true;
+        for (; at_ % alignment != 0; ++at_) {
+            if (left() == 0) return refuse("a range that goes past the end of the message");
+            if (from_[at_] != std::byte{}) return refuse("padding before a range that is not zero");
+        }
         return true;
     }
+    template <class View>
+    bool read_view(View& into) {
+        using element = typename View::value_type;
+        std::uint64_t count = 0;
+        if (!read_length(count) || !skip_to_element(count, detail::element_alignment<element>()))
+            return false;
+        if (count > left() / sizeof(element)) return refuse("a range that goes past the end of the message");
+        const auto length = static_cast<std::size_t>(count);
+        const std::byte* begin = from_.data() + at_;
+        if constexpr (alignof(element) > 1) {
+            if (reinterpret_cast<std::uintptr_t>(begin) % alignof(element) != 0) {
+                if (!copy_row(begin, length * sizeof(element))) return false;
+            }
+        }
+        into = View(reinterpret_cast<const element*>(begin), length);
+        at_ += length * sizeof(element);
+        return true;
+    }
+    /// What begins there is from now on a copy of it, where elements lie as they must.
+    bool copy_row(const std::byte*& begin, std::size_t bytes);
+
     template <class Range>
     bool read_range(Range& into) {
         static_assert(
@@ -333,7 +401,8 @@ private:
         using element = detail::element_of<Range>;
         const level inner(*this);
         std::uint64_t count = 0;
-        if (!inner || !read_length(count)) return false;
+        if (!inner || !read_length(count) || !skip_to_element(count, detail::element_alignment<element>()))
+            return false;
         constexpr std::size_t least = detail::least_bytes<element>();
         if constexpr (least != 0) {
             if (count > left() / least) return refuse("a range that goes past the end of the message");
@@ -344,6 +413,17 @@ private:
         if (!charge(count, sizeof(element) + (in_nodes ? 4 * sizeof(void*) : 0))) return false;
         const auto length = static_cast<std::size_t>(count);
         if constexpr (detail::row_of_values<Range&> && requires { into.resize(length); }) {
+            copied_ += length * sizeof(element);
+            if constexpr (requires(const element* at) { into.assign(at, at); }) {
+                const std::byte* const begin = from_.data() + at_;
+                if (reinterpret_cast<std::uintptr_t>(begin) % alignof(element) ==
+                    0) {  // not filled with zeros before
+                    const auto* const first = reinterpret_cast<const element*>(begin);
+                    into.assign(first, first + length);
+                    at_ += length * sizeof(element);
+                    return true;
+                }
+            }
             into.resize(length);
             return copy(std::ranges::data(into), length * sizeof(element));
         } else {
@@ -377,7 +457,9 @@ private:
     std::span<const std::byte> from_;
     decode_limits limits_;
     std::size_t room_;
+    copied_rows* copies_;
     std::size_t at_ = 0;
+    std::size_t copied_ = 0;
     unsigned depth_ = 0;
     const char* why_ = nullptr;
 };
@@ -390,7 +472,8 @@ template <class T>
     return to.bytes();
 }
 
-/// The value that all of `bytes` encode, or `std::errc::bad_message`.
+/// The value that all of `bytes` encode, or `std::errc::bad_message`. Views refer to `bytes`; those of elements with an alignment need
+/// bytes that begin at a multiple of 8.
 template <class T>
 [[nodiscard]] result<T> decode(std::span<const std::byte> bytes, decode_limits limits = {}) {
     decoder from(bytes, limits);
@@ -400,3 +483,7 @@ template <class T>
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/impl/codec.ipp>
+#endif

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,13 @@ struct block_layout {
     }
 };
 
+/// What a rank has found wrong with another one's message.
+struct wrong_message {
+    unsigned from = 0;  // in the job
+    std::size_t got = 0;
+    std::size_t wanted = 0;
+};
+
 /// Room for a function object of a reduction.
 struct alignas(16) operation_room {
     std::byte bytes[32];
@@ -52,6 +60,8 @@ struct collective_call {
         in_counts{};  // elements of each block; empty: all are alike, or not known here
     std::span<const std::size_t> out_counts{};
     bool uneven = false;
+    bool root_knows = false;  // the lengths of blocks are known at the root alone
+    bool own_placed = false;  // what this rank gives to itself is where it belongs
     bool reproducible = false;
     std::string_view named{};  // in errors, instead of the kind: it is a part of something else
     std::uint64_t type = 0;    // of the elements and the operation, for the comparison between ranks
@@ -76,13 +86,13 @@ private:
 /// algorithm gets it as its argument.
 ///
 /// Memory. `data()` is the whole of `broadcast`, `reduce` (at every rank), `allreduce`, `scan` and `exscan`, with this rank's contribution in
-/// it; the result must be there in the end, of `reduce` at the root only. `block(r)` is the block of rank `r` among the results of `gather` (at the root only), `allgather`
+/// it; the result must be there in the end, of `reduce` at the root only. An algorithm that says `from_input` finds the contribution at `contribution()` alone. `block(r)` is the block of rank `r` among the results of `gather` (at the root only), `allgather`
 /// and `alltoall`, and the block that `scatter` and `reduce_scatter` leave at this rank is `own()`. `given(r)` is what this rank gives to `r`, in `scatter` at the root, in
-/// `alltoall` and `reduce_scatter`. What this rank gives to itself is where it belongs already.
+/// `alltoall` and `reduce_scatter`. What this rank gives to itself is where it belongs already; with `from_input`, after `place_own()`.
 ///
 /// Transfers begin when they are made, and are awaited once each, in any order; then `check()` throws where one has failed. No transfer may be
-/// taken to end before the other rank receives: begin the receives, and then the sends, that belong to one step before awaiting either. Two
-/// messages from one rank to another are received in the order in which they were sent.
+/// taken to end before the other rank receives: begin the sends and the receives that belong to one step before awaiting either, the sends first, since
+/// other ranks wait for them. Two messages from one rank to another are received in the order in which they were sent.
 class collective final : private detail::running_collective {
 public:
     /// For `group`. `around`: the token of the task that waits for it. The call is borrowed.
@@ -144,10 +154,29 @@ public:
         return {call_.in + from, call_.in_blocks.offset(last) + call_.in_blocks.bytes(last) - from};
     }
 
+    /// What this rank contributes to a reduction or a scan. It is `data()`, or memory that is only read.
+    [[nodiscard]] std::span<const std::byte> contribution() const noexcept {
+        return {call_.in != nullptr ? call_.in : call_.out, call_.bytes};
+    }
+    /// Of an algorithm with `from_input`: copies what this rank gives to itself, of `alltoall` and `reduce_scatter`, to where it belongs. Any
+    /// time while it runs.
+    void place_own() const noexcept {
+        if (call_.own_placed || call_.in == nullptr) return;
+        const std::span<const std::byte> from = given(rank_);
+        std::byte* const to = call_.kind == collective_kind::alltoall ? block(rank_).data() : call_.out;
+        if (!from.empty() && to != from.data()) std::memcpy(to, from.data(), from.size());
+    }
+
     /// `into = into op other`, or with `other_first`, `other op into`, for each element. Both have the same length.
     void combine(std::span<std::byte> into, std::span<const std::byte> other, bool other_first) const {
+        combine(into, into, other, other_first);
+    }
+    /// `into = mine op other`, or with `other_first`, `other op mine`. `into` may be one of the others; otherwise none overlap.
+    void combine(std::span<std::byte> into, std::span<const std::byte> mine, std::span<const std::byte> other,
+                 bool other_first) const {
         if (into.empty()) return;
-        call_.with.apply(call_.with.op, into.data(), other.data(), into.size() / call_.element, other_first);
+        call_.with.apply(call_.with.op, into.data(), other_first ? other.data() : mine.data(),
+                         other_first ? mine.data() : other.data(), into.size() / call_.element);
     }
     /// Memory for partial results, for as long as the object lives.
     using scratch = detail::scratch;
@@ -159,6 +188,7 @@ public:
 
     class sending;
     class receiving;
+    class combining;
 
     /// Throws where the collective has failed: a transfer, another rank, or the caller's stop token. Transfers that were not awaited must
     /// not exist.
@@ -177,8 +207,17 @@ public:
     [[nodiscard]] const detail::collective_call& call() const noexcept { return call_; }
     /// For `group`: whether the caller's token has stopped it.
     [[nodiscard]] bool was_canceled() const noexcept { return canceled_; }
-    /// For `group`: a receive had another length than the algorithm expected.
+    /// For `group`: a transfer has failed, or the group was revoked.
     [[nodiscard]] bool has_failed() const noexcept { return failed_; }
+    /// For `group`: a message had another length than the algorithm expected; `tell` says so to the others.
+    [[nodiscard]] bool has_wrong_message() const noexcept { return wrong_.has_value(); }
+    /// For `group`. See above.
+    void tell_wrong_message();
+
+    /// For algorithms: a message of that rank's has `got` bytes where `wanted` were expected, or says so. The collective has failed.
+    void wrong_length(unsigned from, std::size_t got, std::size_t wanted) noexcept {
+        wrong_length(peer(from), got, wanted);
+    }
 
 private:
     template <class Operation>
@@ -197,6 +236,16 @@ private:
     }
     [[nodiscard]] tag_type tag() const noexcept { return tag_; }
     void transfer_failed(const detail::rank_peer& with, std::error_code why) noexcept;
+    /// How a receive ended; false: badly.
+    [[nodiscard, gnu::always_inline]] bool has_come(detail::rank_receive& r, std::size_t wanted) noexcept {
+        const result<received> ended = r.take_result();
+        if (ended && ended->bytes == wanted) [[likely]]
+            return true;
+        bad_receive(r, ended, wanted);
+        return false;
+    }
+    [[gnu::cold]] void bad_receive(const detail::rank_receive& r, const result<received>& ended,
+                                   std::size_t wanted) noexcept;
     void wrong_length(const detail::rank_peer& from, std::size_t got, std::size_t wanted) noexcept;
     void revoked() noexcept override;
     [[noreturn, gnu::cold]] void throw_failure() const;
@@ -211,6 +260,7 @@ private:
     tag_type tag_ = 0;
     bool failed_ = false;
     bool canceled_ = false;
+    std::optional<detail::wrong_message> wrong_;
     local_stop_source own_stop_;
     local_stop_source& stop_;
 };
@@ -289,20 +339,86 @@ public:
     receiving(collective& of, unsigned from, std::span<std::byte> into) noexcept
         : transfer(of, of.peer(from), into, of.tag()), bytes_(into.size()) {}
     /// As every awaitable.
-    void await_resume() noexcept {
-        const result<received> ended = operation_.take_result();
-        if (!ended) [[unlikely]] {
-            if (ended.error() == errc::truncated) {
-                of_.wrong_length(operation_.peer(), ended.facts().info, bytes_);
-            } else {
-                of_.transfer_failed(operation_.peer(), ended.error());
-            }
-        } else if (ended->bytes != bytes_) [[unlikely]] {
-            of_.wrong_length(operation_.peer(), ended->bytes, bytes_);
-        }
+    void await_resume() noexcept { static_cast<void>(of_.has_come(operation_, bytes_)); }
+
+private:
+    std::size_t bytes_;
+};
+
+namespace detail {
+
+/// Combines what comes with what this rank has.
+class arriving_operand : public arrival_consumer {
+public:
+    arriving_operand(const collective& of, std::span<std::byte> into, std::span<const std::byte> mine,
+                     std::span<std::byte> room, bool other_first) noexcept
+        : with_(of), into_(into), mine_(mine), room_(room), other_first_(other_first) {}
+    void take(std::size_t at, std::span<const std::byte> bytes) noexcept final;
+
+protected:
+    ~arriving_operand() = default;
+    /// The rest lies in the room. Throws what the operation has thrown.
+    void take_rest() {
+        if (failed_) [[unlikely]]
+            std::rethrow_exception(failed_);
+        combine(into_.size(), room_.subspan(taken_, into_.size() - taken_));
     }
 
 private:
+    void combine(std::size_t until, std::span<const std::byte> other) {
+        with_.combine(into_.subspan(taken_, until - taken_), mine_.subspan(taken_, until - taken_), other,
+                      other_first_);
+        taken_ = until;
+    }
+
+    const collective& with_;
+    std::span<std::byte> into_;
+    std::span<const std::byte> mine_;
+    std::span<std::byte> room_;
+    std::size_t taken_ = 0;  // whole elements
+    std::exception_ptr failed_;
+    bool other_first_;
+};
+
+}  // namespace detail
+
+/// A receive of elements that are combined with this rank's as they arrive, where the link has them in memory of its own: `into = mine op
+/// other`, or with `other_first`, `other op mine`. The message has exactly the length of the memory.
+///
+/// Awaitable.
+/// Completes: when all of it is combined.
+/// Buffers: `into`, `mine` and `room`, all of one length, are borrowed until then. `into` and `mine` may be one. What is in `room` is unspecified.
+/// Concurrency: as `collective::receiving`.
+/// Errors: what the operation throws; those of transfers are noted.
+/// Cancellation: with the collective.
+/// Example:
+///     collective::sending out(c, with, c.contribution());
+///     collective::combining in(c, with, c.data(), c.contribution(), room.bytes(), with < c.rank());
+///     co_await out;
+///     co_await in;
+///     c.check();
+class [[nodiscard]] collective::combining : private detail::arriving_operand,
+                                            public collective::transfer<detail::rank_receive> {
+public:
+    /// From a rank other than this one. Not `at_once`: it is combined when the receive is awaited, for `into` that is under way to another rank
+    /// meanwhile: that send is awaited first.
+    combining(collective& of, unsigned from, std::span<std::byte> into, std::span<const std::byte> mine,
+              std::span<std::byte> room, bool other_first, bool at_once = true) noexcept
+        : arriving_operand(of, into, mine, room, other_first),
+          transfer(of, of.peer(from), room.first(into.size()), of.tag(),
+                   at_once && into.size() >= worth_it ? static_cast<detail::arrival_consumer*>(this)
+                                                      : nullptr),
+          bytes_(into.size()) {}
+    /// As every awaitable.
+    void await_resume() {
+        if (of_.has_come(operation_, bytes_)) [[likely]]
+            take_rest();
+    }
+
+private:
+    /// Shorter ones are copied in less time than it takes to find out where they lie.
+    static constexpr std::size_t worth_it = 2048;
+
     std::size_t bytes_;
 };
 

@@ -22,7 +22,7 @@ struct root {
 struct in_place_t {};
 inline constexpr in_place_t in_place{};  ///< `g.allreduce(rc::in_place, x, std::plus<>{})`
 
-/// For reductions: the same bits for the same number of ranks, whatever the length and the timing. All ranks say so, or none.
+/// For reductions and scans: the same bits for the same number of ranks, whatever the length and the timing. All ranks say so, or none.
 struct reproducible_t {};
 inline constexpr reproducible_t reproducible{};  ///< `g.allreduce(mine, x, std::plus<>{}, rc::reproducible)`
 
@@ -61,14 +61,14 @@ template <collective_kind K>
 template <collective_kind K, class Option>
 void apply_option(collective_call& call, const Option& option) {
     if constexpr (std::is_same_v<Option, reproducible_t>) {
-        static_assert(K == collective_kind::reduce || K == collective_kind::allreduce ||
-                          K == collective_kind::reduce_scatter,
-                      "reproducible is an option of reduce, allreduce and reduce_scatter");
+        static_assert(K >= collective_kind::reduce,
+                      "reproducible is an option of reduce, allreduce, reduce_scatter, scan and exscan");
         call.reproducible = true;
     } else {
         static_assert(
             requires { detail::asked_algorithms<K>(option); },
-            "options of a collective are use<...>, algorithm_named and, of reductions, reproducible");
+            "options of a collective are use<...>, algorithm_named and, of reductions and scans, "
+            "reproducible");
         call.asked = detail::asked_algorithms<K>(option);
     }
 }

@@ -1,10 +1,8 @@
-// collectives: the algorithms of collectives as types, and lists of them by which a group chooses.
+// collectives: lists of algorithms, by which a group chooses.
 #pragma once
 
-#include <rdmacoro/protocol/policy.hpp>
 #include <rdmacoro/service/algorithm.hpp>
-#include <rdmacoro/service/detail/admission.hpp>
-#include <rdmacoro/service/detail/algorithms.hpp>
+#include <rdmacoro/service/collective_algorithms.hpp>
 
 #include <array>
 #include <concepts>
@@ -14,309 +12,6 @@
 #include <string_view>
 
 namespace rdmacoro {
-
-/// As the limit of an algorithm: any length.
-using any_length = up_to<~std::size_t{0}>;
-
-/// One rank with all others, one after the other.
-template <class Limit = any_length>
-struct flat_tree {
-    /// The algorithm for a kind of collective; without a name where there is none.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        constexpr std::string_view name = "flat_tree";
-        using namespace detail;
-        if constexpr (K == broadcast) return make_algorithm<Limit, everything>(name, &flat_broadcast);
-        if constexpr (K == scatter) return make_algorithm<Limit, everything>(name, &flat_scatter);
-        if constexpr (K == gather) return make_algorithm<Limit, everything>(name, &flat_gather);
-        if constexpr (K == reduce) return make_algorithm<Limit, everything>(name, &flat_reduce);
-        if constexpr (K == scan || K == exscan) return make_algorithm<Limit, everything>(name, &flat_scan);
-        return {};
-    }
-};
-
-/// One rank with all others, or all with all, at a time.
-template <class Limit = any_length>
-struct overlapped_flat_tree {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        constexpr std::string_view name = "overlapped_flat_tree";
-        using namespace detail;
-        if constexpr (K == broadcast)
-            return make_algorithm<Limit, everything>(name, &overlapped_flat_broadcast);
-        if constexpr (K == scatter) return make_algorithm<Limit, everything>(name, &overlapped_flat_scatter);
-        if constexpr (K == gather) return make_algorithm<Limit, everything>(name, &overlapped_flat_gather);
-        if constexpr (K == allgather)
-            return make_algorithm<Limit, everything>(name, &overlapped_flat_allgather);
-        if constexpr (K == alltoall)
-            return make_algorithm<Limit, everything>(name, &overlapped_flat_alltoall);
-        return {};
-    }
-};
-
-/// A tree in which the rank 2^k behind the root is reached in step k, from the longest distance on.
-template <class Limit = any_length>
-struct binomial {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        using namespace detail;
-        if constexpr (K == broadcast)
-            return make_algorithm<Limit, everything>("binomial", &binomial_broadcast);
-        if constexpr (K == reduce)
-            return make_algorithm<Limit, all_but(can::order)>("binomial", &binomial_reduce);
-        return {};
-    }
-};
-
-/// A tree of halves of the ranks, in their order.
-template <class Limit = any_length>
-struct spanning_tree {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        constexpr std::string_view name = "spanning_tree";
-        using namespace detail;
-        if constexpr (K == barrier) return make_algorithm<Limit, everything>(name, &tree_barrier);
-        if constexpr (K == broadcast)
-            return make_algorithm<Limit, everything>(name, &spanning_tree_broadcast);
-        if constexpr (K == scatter)
-            return make_algorithm<Limit, all_but(can::uneven)>(name, &spanning_tree_scatter);
-        if constexpr (K == gather)
-            return make_algorithm<Limit, all_but(can::uneven)>(name, &spanning_tree_gather);
-        if constexpr (K == reduce) return make_algorithm<Limit, everything>(name, &spanning_tree_reduce);
-        return {};
-    }
-};
-
-/// A tree in which a rank has three children at each distance.
-template <class Limit = any_length>
-struct four_ary_tree {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::broadcast)
-            return make_algorithm<Limit, everything>("four_ary_tree", &four_ary_broadcast);
-        return {};
-    }
-};
-
-/// A part to each rank, and then all parts to all.
-template <class Limit = any_length>
-struct scatter_allgather {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::broadcast)
-            return make_algorithm<Limit, all_but(can::no_part)>("scatter_allgather",
-                                                                &scatter_allgather_broadcast);
-        return {};
-    }
-};
-
-/// Pieces of 64 KiB from rank to rank.
-template <class Limit = any_length>
-struct chain {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::broadcast)
-            return make_algorithm<Limit, everything>("chain", &chain_broadcast);
-        return {};
-    }
-};
-
-/// Around the ring, also called bucket algorithm: the fewest bytes, the most steps.
-template <class Limit = any_length>
-struct ring {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        using namespace detail;
-        constexpr unsigned reduces = can::uneven | can::any_size | can::one_host;
-        if constexpr (K == allgather) return make_algorithm<Limit, everything>("ring", &ring_allgather);
-        if constexpr (K == reduce) return make_algorithm<Limit, reduces>("ring", &ring_reduce);
-        if constexpr (K == allreduce) return make_algorithm<Limit, reduces>("ring", &ring_allreduce);
-        if constexpr (K == reduce_scatter)
-            return make_algorithm < Limit, reduces | can::no_part > ("ring", &ring_reduce_scatter);
-        return {};
-    }
-};
-
-/// With ranks at doubling distances, each step all that both have; also called bidirectional exchange.
-template <class Limit = any_length>
-struct recursive_doubling {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        constexpr std::string_view name = "recursive_doubling";
-        if constexpr (K == collective_kind::allgather)
-            return make_algorithm<Limit, all_but(can::any_size)>(name, &doubling_allgather);
-        if constexpr (K == collective_kind::allreduce)
-            return make_algorithm<Limit, everything>(name, &doubling_allreduce);
-        return {};
-    }
-};
-
-/// With ranks at halving distances, each step half of what is left. Not in the order of ranks: the most distant ones combine first.
-template <class Limit = any_length>
-struct recursive_halving {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::reduce_scatter)
-            return make_algorithm < Limit, can::repeat | can::one_host |
-                                               can::no_part > ("recursive_halving", &halving_reduce_scatter);
-        return {};
-    }
-};
-
-/// Halving, then doubling.
-template <class Limit = any_length>
-struct rabenseifner {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::allreduce)
-            return make_algorithm < Limit,
-                   can::any_size | can::one_host > ("rabenseifner", &rabenseifner_allreduce);
-        return {};
-    }
-};
-
-/// Any number of ranks in as many steps as that number has bits.
-template <class Limit = any_length>
-struct bruck {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::allgather)
-            return make_algorithm<Limit, all_but(can::uneven)>("bruck", &bruck_allgather);
-        if constexpr (K == collective_kind::alltoall)
-            return make_algorithm<Limit, all_but(can::uneven)>("bruck", &bruck_alltoall);
-        return {};
-    }
-};
-
-/// One partner at a time.
-template <class Limit = any_length>
-struct pairwise {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::alltoall)
-            return make_algorithm<Limit, everything>("pairwise", &pairwise_alltoall);
-        if constexpr (K == collective_kind::reduce_scatter)
-            return make_algorithm < Limit, can::uneven | can::any_size | can::one_host |
-                                               can::no_part > ("pairwise", &pairwise_reduce_scatter);
-        return {};
-    }
-};
-
-/// To one rank, and from there to all: an allgather as gather and broadcast, an allreduce as reduce and broadcast, a reduce_scatter as reduce
-/// and scatter. `First` and `Second` carry these.
-template <class Limit = any_length, class First = spanning_tree<>, class Second = spanning_tree<>>
-struct by_root {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        using namespace detail;
-        if constexpr (K == allgather) {
-            using steps = two_steps<Limit, gather, First, false, broadcast, Second, true>;
-            return steps::template make<&gather_broadcast_allgather>();
-        }
-        if constexpr (K == allreduce) {
-            using steps = two_steps<Limit, reduce, First, false, broadcast, Second, false>;
-            return steps::template make<&reduce_broadcast_allreduce>();
-        }
-        if constexpr (K == reduce_scatter) {
-            using steps = two_steps<Limit, reduce, First, true, scatter, Second, false>;
-            return steps::template make<&reduce_then_scatter>();
-        }
-        return {};
-    }
-};
-
-/// Each rank hears of those at doubling distances before it.
-template <class Limit = any_length>
-struct dissemination {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::barrier)
-            return make_algorithm<Limit, everything>("dissemination", &dissemination_barrier);
-        return {};
-    }
-};
-
-/// In as many steps as the number of ranks has bits, each twice as far.
-template <class Limit = any_length>
-struct log_step {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using namespace detail;
-        if constexpr (K == collective_kind::scan || K == collective_kind::exscan)
-            return make_algorithm<Limit, everything>("log_step", &log_step_scan);
-        return {};
-    }
-};
-
-/// Within each host first, and then between the hosts.
-template <class Limit = any_length>
-struct hierarchical {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        using enum collective_kind;
-        using namespace detail;
-        constexpr std::string_view name = "hierarchical";
-        // Ranks of several hosts may be numbered in turn: their order is not kept.
-        constexpr unsigned reduces = can::uneven | can::any_size | can::no_part;
-        if constexpr (K == barrier)
-            return make_algorithm<Limit, all_but(can::one_host)>(name, &hierarchical_barrier);
-        if constexpr (K == broadcast)
-            return make_algorithm<Limit, all_but(can::one_host)>(name, &hierarchical_broadcast);
-        if constexpr (K == reduce) return make_algorithm<Limit, reduces>(name, &hierarchical_reduce);
-        if constexpr (K == allreduce) return make_algorithm<Limit, reduces>(name, &hierarchical_allreduce);
-        return {};
-    }
-};
-
-/// An algorithm for groups of at most `Ranks` ranks.
-template <unsigned Ranks, class Algorithm>
-struct ranks_up_to {
-    /// As `flat_tree::of`.
-    template <collective_kind K>
-    [[nodiscard]] static constexpr algorithm of() noexcept {
-        constexpr algorithm all = Algorithm::template of<K>();
-        if constexpr (all.name.empty()) {
-            return {};
-        } else {
-            return {all.name,
-                    [](const collective_shape& s) {
-                        return s.ranks <= Ranks && Algorithm::template of<K>().admits(s);
-                    },
-                    all.run};
-        }
-    }
-};
 
 /// An algorithm of the user's own: a type with `static constexpr std::string_view name`, `static bool admits(const
 /// collective_shape&)` and `static task<> run(collective&)`. `docs/collectives.md` shows one.
@@ -332,7 +27,7 @@ namespace detail {
 template <collective_kind K, class A>
 [[nodiscard]] constexpr algorithm algorithm_of() {
     if constexpr (own_algorithm<A>) {
-        return {A::name, &A::admits, &A::run};
+        return {A::name, &A::admits, &A::run, false, {}};
     } else {
         constexpr algorithm found = A::template of<K>();
         // By its name: under -fsanitize=undefined g++ takes no comparison of a function for a constant.
@@ -395,25 +90,38 @@ using exscan = detail::algorithm_list<collective_kind::exscan, As...>;
 template <class... Lists>
 struct collectives {
     /// The algorithm for a shape; nullptr: no list of these admits it.
-    [[nodiscard]] static constexpr const algorithm* choose(const collective_shape& shape) {
+    [[nodiscard]] static constexpr const algorithm* choose(const collective_shape& of) {
+        const collective_shape shape = of.for_choice();
         const algorithm* found = nullptr;
         static_cast<void>((... || (Lists::kind == shape.kind && (found = Lists::choose(shape)) != nullptr)));
         return found;
     }
 };
 
-/// The lists of a group that was given none.
+/// The lists of a group that was given none. Limits were measured over shared memory and TCP, those for many ranks in the model of
+/// `bench/collectives_model`.
 using default_collectives = collectives<
     barriers<hierarchical<>, dissemination<>>,
-    broadcast<hierarchical<up_to<(64u << 10)>>, binomial<up_to<(128u << 10)>>, chain<>>,
-    scatters<spanning_tree<up_to<(4u << 10)>>, overlapped_flat_tree<>>,
-    gathers<spanning_tree<up_to<(4u << 10)>>, overlapped_flat_tree<>>,
-    allgather<recursive_doubling<up_to<(8u << 10)>>, bruck<up_to<(2u << 10)>>, ring<>>,
-    alltoall<bruck<up_to<64>>, overlapped_flat_tree<up_to<(8u << 10)>>, pairwise<>>,
-    reduce<hierarchical<up_to<(64u << 10)>>, spanning_tree<up_to<(64u << 10)>>, ring<>, spanning_tree<>>,
+    broadcast<
+        hierarchical<up_to<(64u << 10)>>, binomial<up_to<(128u << 10)>>, bytes_a_rank<(128u << 10), chain<>>,
+        bytes_a_rank<(2u << 10), by_parts<any_length, spanning_tree<>, recursive_doubling<>>>, binomial<>>,
+    scatters<even_blocks<spanning_tree<up_to<(4u << 10)>>>, overlapped_flat_tree<>>,
+    gathers<even_blocks<spanning_tree<up_to<(4u << 10)>>>, overlapped_flat_tree<>>,
+    allgather<even_blocks<powers_of_two<recursive_doubling<up_to<(32u << 10)>>>>, bruck<up_to<(2u << 10)>>,
+              ring<>>,
+    alltoall<bruck<up_to<64>>, ranks_from<32, bruck<up_to<256>>>, overlapped_flat_tree<up_to<(8u << 10)>>,
+             pairwise<>>,
+    reduce<hierarchical<up_to<(64u << 10)>>, spanning_tree<up_to<(64u << 10)>>,
+           bytes_a_rank<(64u << 10), ring<>>,
+           bytes_a_rank<(1u << 10), by_parts<any_length, recursive_halving<>, spanning_tree<>>>,
+           spanning_tree<>>,
     allreduce<hierarchical<up_to<(16u << 10)>>, ranks_up_to<2, recursive_doubling<up_to<(128u << 10)>>>,
-              recursive_doubling<up_to<(8u << 10)>>, rabenseifner<>, recursive_doubling<>>,
-    reduce_scatter<recursive_halving<up_to<(64u << 10)>>, pairwise<up_to<512>>, ring<>, by_root<>>,
+              recursive_doubling<up_to<(8u << 10)>>, bytes_a_rank<(8u << 10), ring_by_host<>>,
+              powers_of_two<rabenseifner<>>, bytes_a_rank<(16u << 10), ring<>>, rabenseifner<>,
+              recursive_doubling<>>,
+    reduce_scatter<even_blocks<powers_of_two<recursive_halving<up_to<(64u << 10)>>>>,
+                   ranks_up_to<5, pairwise<up_to<512>>>, even_blocks<recursive_halving<up_to<(4u << 10)>>>,
+                   pairwise<up_to<512>>, ring<>, by_root<>>,
     scan<log_step<>>, exscan<log_step<>>>;
 
 /// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts.

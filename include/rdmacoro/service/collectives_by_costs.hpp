@@ -49,6 +49,12 @@ template <collective_kind K, class A>
 [[nodiscard]] constexpr costed_algorithm costed(cost_function cost) {
     return {algorithm_of<K, A>(), cost, {}, {}};
 }
+/// In parts: `A` and `B` are the kinds of the two steps.
+template <collective_kind K, collective_kind A, class First, collective_kind B, class Second>
+[[nodiscard]] constexpr costed_algorithm costed_parts(cost_function cost) {
+    constexpr algorithm made = algorithm_of<K, by_parts<any_length, First, Second>>();
+    return {made, cost, {A, made.steps[0]}, {B, made.steps[1]}};
+}
 /// By a root.
 template <collective_kind K, collective_kind A, class First, collective_kind B, class Second>
 [[nodiscard]] constexpr costed_algorithm costed_steps(cost_function cost, std::string_view first,
@@ -82,6 +88,7 @@ struct costed_table<collective_kind::barrier> {
     static constexpr costed_algorithm all[]{
         costed<k, dissemination<>>(&cost_of_dissemination),
         costed<k, spanning_tree<>>(&cost_of_tree_barrier),
+        costed<k, four_ary_tree<>>(&cost_of_two<&cost_of_overlapped, false, &cost_of_four_ary, false>),
         costed<k, hierarchical<>>(&cost_of_hierarchical_barrier),
     };
 };
@@ -98,6 +105,8 @@ struct costed_table<collective_kind::broadcast> {
                          &cost_of_scatter_allgather,
                          {collective_kind::scatter, "spanning_tree"},
                          {collective_kind::allgather, "ring"}},
+        costed_parts<k, collective_kind::scatter, spanning_tree<>, collective_kind::allgather,
+                     recursive_doubling<>>(&cost_of_parts<&cost_of_halves, &cost_of_doubling_allgather>),
     };
 };
 template <>
@@ -106,6 +115,7 @@ struct costed_table<collective_kind::scatter> {
     static constexpr costed_algorithm all[]{
         costed<k, overlapped_flat_tree<>>(&cost_of_overlapped),
         costed<k, spanning_tree<>>(&cost_of_halves),
+        costed<k, hierarchical<>>(&cost_of_hierarchical_blocks),
     };
 };
 template <>
@@ -114,15 +124,18 @@ struct costed_table<collective_kind::gather> {
     static constexpr costed_algorithm all[]{
         costed<k, overlapped_flat_tree<>>(&cost_of_overlapped),
         costed<k, spanning_tree<>>(&cost_of_halves),
+        costed<k, hierarchical<>>(&cost_of_hierarchical_blocks),
     };
 };
 template <>
 struct costed_table<collective_kind::allgather> {
     static constexpr auto k = collective_kind::allgather;
     static constexpr costed_algorithm all[]{
-        costed<k, recursive_doubling<>>(&cost_of_doubling_blocks),
+        costed<k, recursive_doubling<>>(&cost_of_doubling_allgather),
         costed<k, bruck<>>(&cost_of_bruck_allgather),
         costed<k, ring<>>(&cost_of_ring_of_blocks),
+        costed<k, double_ring<>>(&cost_of_double_ring),
+        costed<k, hierarchical<>>(&cost_of_hierarchical_allgather),
         costed<k, overlapped_flat_tree<>>(&cost_of_all_at_a_time),
         costed_allgather<spanning_tree<>, binomial<>>(
             &cost_of_two<&cost_of_halves, false, &cost_of_tree, true>, "spanning_tree", "binomial"),
@@ -140,6 +153,7 @@ struct costed_table<collective_kind::alltoall> {
         costed<k, pairwise<>>(&cost_of_ring_of_blocks),
         costed<k, overlapped_flat_tree<>>(&cost_of_all_at_a_time),
         costed<k, bruck<>>(&cost_of_bruck_alltoall),
+        costed<k, hierarchical<>>(&cost_of_hierarchical_alltoall),
     };
 };
 template <>
@@ -149,6 +163,8 @@ struct costed_table<collective_kind::reduce> {
         costed<k, spanning_tree<>>(&cost_of_tree_reduce),
         costed<k, flat_tree<>>(&cost_of_flat_reduce),
         costed<k, ring<>>(&cost_of_ring_reduce),
+        costed_parts<k, collective_kind::reduce_scatter, recursive_halving<>, collective_kind::gather,
+                     spanning_tree<>>(&cost_of_parts<&cost_of_halving, &cost_of_halves>),
         costed<k, hierarchical<>>(&cost_of_hierarchical_reduce),
     };
 };
@@ -176,6 +192,7 @@ struct costed_table<collective_kind::reduce_scatter> {
         costed<k, ring<>>(&cost_of_reduce_around),
         costed<k, recursive_halving<>>(&cost_of_halving),
         costed<k, pairwise<>>(&cost_of_reduce_around),
+        costed<k, hierarchical<>>(&cost_of_hierarchical_reduce_scatter),
         costed_reduce_scatter<spanning_tree<>, spanning_tree<>>(
             &cost_of_two<&cost_of_tree_reduce, true, &cost_of_halves, false>, "spanning_tree",
             "spanning_tree"),
@@ -188,14 +205,18 @@ template <>
 struct costed_table<collective_kind::scan> {
     static constexpr costed_algorithm all[]{
         costed<collective_kind::scan, log_step<>>(&cost_of_log_step),
-        costed<collective_kind::scan, flat_tree<>>(&cost_of_flat_reduce),
+        costed<collective_kind::scan, chain<>>(&cost_of_flat_reduce),
+        costed<collective_kind::scan, overlapped_flat_tree<>>(&cost_of_overlapped_scan),
+        costed<collective_kind::scan, hierarchical<>>(&cost_of_hierarchical_scan),
     };
 };
 template <>
 struct costed_table<collective_kind::exscan> {
     static constexpr costed_algorithm all[]{
         costed<collective_kind::exscan, log_step<>>(&cost_of_log_step),
-        costed<collective_kind::exscan, flat_tree<>>(&cost_of_flat_reduce),
+        costed<collective_kind::exscan, chain<>>(&cost_of_flat_reduce),
+        costed<collective_kind::exscan, overlapped_flat_tree<>>(&cost_of_overlapped_scan),
+        costed<collective_kind::exscan, hierarchical<>>(&cost_of_hierarchical_scan),
     };
 };
 
@@ -228,10 +249,12 @@ struct costed_table<collective_kind::exscan> {
                : by.cost({static_cast<double>(shape.bytes), shape.ranks, shape.hosts, &within, &between});
 }
 
-/// The algorithm that costs the least of those that admit a call. Of blocks of several lengths nothing is known: none.
-[[nodiscard]] constexpr cheapest cheapest_algorithm(const collective_shape& shape, const link_costs& within,
+/// The algorithm that costs the least of those that admit a call. Of blocks of several lengths nothing is known: none. What is to be
+/// reproducible goes by what costs the least for no elements, whatever its length.
+[[nodiscard]] constexpr cheapest cheapest_algorithm(const collective_shape& of, const link_costs& within,
                                                     const link_costs& between) {
     cheapest best;
+    const collective_shape shape = of.for_choice();
     if (shape.uneven) return best;
     for (const costed_algorithm& one : costed_algorithms(shape.kind)) {
         if (!one.how.admits(shape)) continue;

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/group_calls.hpp>
 #include <rdmacoro/service/detail/group_elements.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 #include <rdmacoro/service/group_failure.hpp>
@@ -72,7 +73,7 @@ public:
     ///     co_await g.barrier();
     template <class... Options>
     [[nodiscard]] task<> barrier(Options... options) const {
-        return run(of<collective_kind::barrier, std::span<std::byte>>(options...));
+        return run(detail::call_of<collective_kind::barrier, std::span<std::byte>>(options...));
     }
 
     /// Awaitable.
@@ -85,7 +86,7 @@ public:
     ///     co_await g.broadcast(x, rc::root{0});
     template <detail::elements_to_write X, class... Options>
     [[nodiscard]] task<> broadcast(X&& x, root from, Options... options) const {
-        detail::collective_call call = of<collective_kind::broadcast, X>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::broadcast, X>(options...);
         call.root = from.rank;
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x);
@@ -103,7 +104,7 @@ public:
     template <detail::elements_to_read All, detail::elements_to_write Mine, class... Options>
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> scatter(All&& all, Mine&& mine, root from, Options... options) const {
-        detail::collective_call call = of<collective_kind::scatter, All>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::scatter, All>(options...);
         call.root = from.rank;
         call.in = detail::read_from(all);
         call.out = detail::write_to(mine);
@@ -117,7 +118,7 @@ public:
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine, root from,
                                   Options... options) const {
-        detail::collective_call call = of<collective_kind::scatter, All>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::scatter, All>(options...);
         call.root = from.rank;
         call.in = detail::read_from(all);
         call.out = detail::write_to(mine);
@@ -128,7 +129,30 @@ public:
             need(detail::count_of(mine), counts[rank()], "scatterv");
             call.in_counts = counts;
         }
+        call.root_knows = true;
         return run(call, all, mine);
+    }
+    /// As `scatter`; `x` is all blocks at the root, where its own stays in its place, and this rank's block at the others.
+    template <detail::row_in_place X, class... Options>
+    [[nodiscard]] task<> scatter(in_place_t, X&& x, root from, Options... options) const {
+        need_blocks(x, rank() == from.rank, "scatter");
+        detail::collective_call call = detail::blocks_call<collective_kind::scatter, X>(
+            x, rank() == from.rank ? size() : 0, rank(), {}, options...);
+        call.root = from.rank;
+        call.in_blocks.each = call.bytes;
+        return run(call, x, x);
+    }
+    /// The same with blocks of `counts[r]` elements for rank `r`, which only the root has to know.
+    template <detail::row_in_place X, class... Options>
+    [[nodiscard]] task<> scatterv(in_place_t, X&& x, std::span<const std::size_t> counts, root from,
+                                  Options... options) const {
+        if (rank() == from.rank) need_counts(counts, detail::count_of(x), "scatterv");
+        detail::collective_call call = detail::blocks_call<collective_kind::scatter, X>(
+            x, rank() == from.rank ? size() : 0, rank(), counts, options...);
+        call.root = from.rank;
+        if (rank() == from.rank) call.in_counts = counts;
+        call.uneven = call.root_knows = true;
+        return run(call, x, x);
     }
 
     /// Awaitable.
@@ -143,7 +167,7 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> gather(Mine&& mine, All&& all, root to, Options... options) const {
-        detail::collective_call call = of<collective_kind::gather, All>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::gather, All>(options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
@@ -157,7 +181,7 @@ public:
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> gatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts, root to,
                                  Options... options) const {
-        detail::collective_call call = of<collective_kind::gather, All>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::gather, All>(options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
@@ -168,7 +192,30 @@ public:
             need(detail::count_of(mine), counts[rank()], "gatherv");
             call.out_counts = counts;
         }
+        call.root_knows = true;
         return run(call, mine, all);
+    }
+    /// As `gather`; `x` is all blocks at the root, with its own in its place already, and this rank's block at the others.
+    template <detail::row_in_place X, class... Options>
+    [[nodiscard]] task<> gather(in_place_t, X&& x, root to, Options... options) const {
+        need_blocks(x, rank() == to.rank, "gather");
+        detail::collective_call call = detail::blocks_call<collective_kind::gather, X>(
+            x, rank() == to.rank ? size() : 0, rank(), {}, options...);
+        call.root = to.rank;
+        call.out_blocks.each = call.bytes;
+        return run(call, x, x);
+    }
+    /// The same with blocks of `counts[r]` elements of rank `r`, which only the root has to know.
+    template <detail::row_in_place X, class... Options>
+    [[nodiscard]] task<> gatherv(in_place_t, X&& x, std::span<const std::size_t> counts, root to,
+                                 Options... options) const {
+        if (rank() == to.rank) need_counts(counts, detail::count_of(x), "gatherv");
+        detail::collective_call call = detail::blocks_call<collective_kind::gather, X>(
+            x, rank() == to.rank ? size() : 0, rank(), counts, options...);
+        call.root = to.rank;
+        if (rank() == to.rank) call.out_counts = counts;
+        call.uneven = call.root_knows = true;
+        return run(call, x, x);
     }
 
     /// Awaitable.
@@ -200,6 +247,13 @@ public:
         need(detail::count_of(mine), counts[rank()], "allgatherv");
         return all_blocks(mine, detail::bytes_of_row(mine), all, counts, options...);
     }
+    /// As above; this rank's block is in its place already.
+    template <detail::elements_to_write All, class... Options>
+    [[nodiscard]] task<> allgatherv(in_place_t, All&& all, std::span<const std::size_t> counts,
+                                    Options... options) const {
+        need_counts(counts, detail::count_of(all), "allgatherv");
+        return all_blocks(in_place, counts[rank()] * sizeof(detail::element_t<All>), all, counts, options...);
+    }
 
     /// Awaitable.
     /// Completes: when this rank has a block of each other rank, and its own are on their way.
@@ -214,7 +268,7 @@ public:
     [[nodiscard]] task<> alltoall(Out&& out, In&& in, Options... options) const {
         need(detail::count_of(in), detail::count_of(out), "alltoall");
         need(detail::count_of(in), detail::count_of(in) / size() * size(), "alltoall");
-        detail::collective_call call = of<collective_kind::alltoall, Out>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
         call.out = detail::write_to(in);
         call.bytes = detail::bytes_of_row(out) / size();
@@ -225,7 +279,7 @@ public:
     template <detail::elements_to_write X, class... Options>
     [[nodiscard]] task<> alltoall(in_place_t, X&& x, Options... options) const {
         need(detail::count_of(x), detail::count_of(x) / size() * size(), "alltoall");
-        detail::collective_call call = of<collective_kind::alltoall, X>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::alltoall, X>(options...);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x) / size();
         call.in_blocks.each = call.out_blocks.each = call.bytes;
@@ -239,13 +293,24 @@ public:
         need_counts(out_counts, detail::count_of(out), "alltoallv");
         need_counts(in_counts, detail::count_of(in), "alltoallv");
         need(out_counts[rank()], in_counts[rank()], "alltoallv");
-        detail::collective_call call = of<collective_kind::alltoall, Out>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
         call.out = detail::write_to(in);
         call.uneven = true;
         call.in_counts = out_counts;
         call.out_counts = in_counts;
         return run(call, out, in);
+    }
+    /// The same with `counts[r]` elements for rank `r`, and as many of it: what is received takes the place of what was sent.
+    template <detail::elements_to_write X, class... Options>
+    [[nodiscard]] task<> alltoallv(in_place_t, X&& x, std::span<const std::size_t> counts,
+                                   Options... options) const {
+        need_counts(counts, detail::count_of(x), "alltoallv");
+        detail::collective_call call = detail::call_of<collective_kind::alltoall, X>(options...);
+        call.out = detail::write_to(x);
+        call.uneven = true;
+        call.in_counts = call.out_counts = counts;
+        return run(call, in_place, x);
     }
 
     /// Awaitable.
@@ -259,7 +324,7 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce(Mine&& mine, X&& x, Op op, root to, Options... options) const {
-        detail::collective_call call = with<collective_kind::reduce, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::reduce, X>(op, options...);
         call.root = to.rank;
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
@@ -271,7 +336,7 @@ public:
     template <detail::elements_to_write X, class Op, class... Options>
         requires reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce(in_place_t, X&& x, Op op, root to, Options... options) const {
-        detail::collective_call call = with<collective_kind::reduce, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::reduce, X>(op, options...);
         call.root = to.rank;
         call.in = rank() == to.rank ? nullptr : detail::read_from(x);
         call.out = detail::write_to(x);
@@ -291,7 +356,7 @@ public:
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> allreduce(Mine&& mine, X&& x, Op op, Options... options) const {
         need(detail::count_of(x), detail::count_of(mine), "allreduce");
-        detail::collective_call call = with<collective_kind::allreduce, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::allreduce, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x);
@@ -301,7 +366,7 @@ public:
     template <detail::elements_to_write X, class Op, class... Options>
         requires reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> allreduce(in_place_t, X&& x, Op op, Options... options) const {
-        detail::collective_call call = with<collective_kind::allreduce, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::allreduce, X>(op, options...);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x);
         return run(call, in_place, x);
@@ -319,7 +384,7 @@ public:
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatter(Mine&& mine, X&& x, Op op, Options... options) const {
         need(detail::count_of(mine), size() * detail::count_of(x), "reduce_scatter");
-        detail::collective_call call = with<collective_kind::reduce_scatter, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
         call.bytes = call.in_blocks.each = detail::bytes_of_row(x);
@@ -332,13 +397,38 @@ public:
                                          Options... options) const {
         need_counts(counts, detail::count_of(mine), "reduce_scatterv");
         need(detail::count_of(x), counts[rank()], "reduce_scatterv");
-        detail::collective_call call = with<collective_kind::reduce_scatter, X>(op, options...);
+        detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x);
         call.uneven = true;
         call.in_counts = counts;
         return run(call, mine, x);
+    }
+    /// As `reduce_scatter`; `x` has a block for each rank, and the result takes the place of this rank's. The others are as they were.
+    template <detail::row_in_place X, class Op, class... Options>
+        requires reduces<Op, detail::element_t<X>>
+    [[nodiscard]] task<> reduce_scatter(in_place_t, X&& x, Op op, Options... options) const {
+        need_blocks(x, true, "reduce_scatter");
+        detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
+        call.bytes = call.in_blocks.each = detail::bytes_of_row(x) / size();
+        call.in = detail::read_from(x);
+        call.out = detail::write_to(x) + rank() * call.bytes;
+        return run(call, x, x);
+    }
+    /// The same with blocks of `counts[r]` elements for rank `r`, which every rank knows.
+    template <detail::row_in_place X, class Op, class... Options>
+        requires reduces<Op, detail::element_t<X>>
+    [[nodiscard]] task<> reduce_scatterv(in_place_t, X&& x, std::span<const std::size_t> counts, Op op,
+                                         Options... options) const {
+        need_counts(counts, detail::count_of(x), "reduce_scatterv");
+        detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
+        call.bytes = counts[rank()] * call.element;
+        call.in = detail::read_from(x);
+        call.out = detail::write_to(x) + detail::elements_before(counts, rank()) * call.element;
+        call.uneven = true;
+        call.in_counts = counts;
+        return run(call, x, x);
     }
 
     /// Awaitable.
@@ -354,11 +444,23 @@ public:
     [[nodiscard]] task<> scan(Mine&& mine, X&& x, Op op, Options... options) const {
         return prefix<collective_kind::scan>(mine, x, op, options...);
     }
+    /// As above; this rank's elements are in `x`.
+    template <detail::elements_to_write X, class Op, class... Options>
+        requires reduces<Op, detail::element_t<X>>
+    [[nodiscard]] task<> scan(in_place_t, X&& x, Op op, Options... options) const {
+        return prefix<collective_kind::scan>(in_place, x, op, options...);
+    }
     /// As `scan`, itself not included. What rank 0 has in `x` is not specified.
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> exscan(Mine&& mine, X&& x, Op op, Options... options) const {
         return prefix<collective_kind::exscan>(mine, x, op, options...);
+    }
+    /// As above; this rank's elements are in `x`.
+    template <detail::elements_to_write X, class Op, class... Options>
+        requires reduces<Op, detail::element_t<X>>
+    [[nodiscard]] task<> exscan(in_place_t, X&& x, Op op, Options... options) const {
+        return prefix<collective_kind::exscan>(in_place, x, op, options...);
     }
 
     /// Awaitable.
@@ -402,35 +504,13 @@ private:
             return detail::run_collective(state_, call);
         }
     }
-    template <collective_kind K, class R, class... Options>
-    [[nodiscard]] static detail::collective_call of(const Options&... options) {
-        detail::collective_call call;
-        call.kind = K;
-        call.element = sizeof(detail::element_t<R>);
-        call.type = detail::type_number<detail::element_t<R>, void>();
-        (..., detail::apply_option<K>(call, options));
-        return call;
-    }
-    template <collective_kind K, class R, class Op, class... Options>
-    [[nodiscard]] static detail::collective_call with(const Op& op, const Options&... options) {
-        static_assert(
-            std::is_trivially_copyable_v<Op> && sizeof(Op) <= sizeof(detail::operation_room) &&
-                alignof(Op) <= alignof(detail::operation_room),
-            "an operation of a reduction is trivially copyable and has at most 32 bytes; a larger one "
-            "is referred to by a lambda with a reference");
-        using element = detail::element_t<R>;
-        static_assert(alignof(element) <= alignof(std::max_align_t),
-                      "elements of a reduction need no more alignment than memory from the heap has");
-        detail::collective_call call = of<K, R>(options...);
-        call.type = detail::type_number<element, Op>();
-        call.keep(detail::make_reduction<element>(op), &op, sizeof(Op));
-        return call;
-    }
     template <collective_kind K, class Mine, class X, class Op, class... Options>
     [[nodiscard]] task<> prefix(const Mine& mine, X& x, const Op& op, const Options&... options) const {
-        need(detail::count_of(x), detail::count_of(mine), "scan");
-        detail::collective_call call = with<K, X>(op, options...);
-        call.in = detail::read_from(mine);
+        detail::collective_call call = detail::call_with<K, X>(op, options...);
+        if constexpr (!std::is_same_v<Mine, in_place_t>) {
+            need(detail::count_of(x), detail::count_of(mine), "scan");
+            call.in = detail::read_from(mine);
+        }
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x);
         return run(call, mine, x);
@@ -438,7 +518,7 @@ private:
     template <class Mine, class All, class... Options>
     [[nodiscard]] task<> all_blocks(const Mine& mine, std::size_t each, All& all,
                                     std::span<const std::size_t> counts, const Options&... options) const {
-        detail::collective_call call = of<collective_kind::allgather, All>(options...);
+        detail::collective_call call = detail::call_of<collective_kind::allgather, All>(options...);
         if constexpr (!std::is_same_v<Mine, in_place_t>) call.in = detail::read_from(mine);
         call.out = detail::write_to(all);
         call.bytes = each;
@@ -448,6 +528,11 @@ private:
         return run(call, mine, all);
     }
     void need(std::size_t is, std::size_t wanted, const char* what) const;
+    /// A block for each rank, where `all` says that it is so.
+    template <class X>
+    void need_blocks(const X& x, bool all, const char* what) const {
+        if (all) need(detail::count_of(x), detail::count_of(x) / size() * size(), what);
+    }
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
 
     detail::counted_ptr<detail::group_state> state_;

@@ -103,6 +103,7 @@ private:
     std::vector<std::vector<node_card>> cards_;  // by rank
     std::string launcher_;
     std::string silent_;  // transports that do not listen, a line each
+    bool compares_calls_ = false;
     detail::counted_ptr<detail::rank_links> links_;
     group world_;
 };
@@ -147,6 +148,7 @@ private:
     std::string address_variable_;
     std::shared_ptr<launcher> from_;
     time_point until_;
+    bool opened_ = false;
     bool on_one_host_ = false;
     std::string silent_;
 };
@@ -244,7 +246,8 @@ template <transport... Ts>
 /// Completes: when every rank has joined.
 /// Buffers: what the options refer to is borrowed, and `here` lives, until then.
 /// Concurrency: once in a process. A thread of its own speaks with the launcher; the scheduler goes on.
-/// Errors: `errc::timed_out` after `job_options::limit`, with the ranks in the text that have not come, where the launcher lets one know;
+/// Errors: `errc::timed_out` after `job_options::limit`, with the ranks in the text that have not come, as far as the launcher lets one know,
+///     else those of this host;
 ///     `errc::invalid_argument` in a process that no launcher started, without `job_options::alone`, and for two ranks with one node id;
 ///     `errc::unsupported`, `errc::version_mismatch`, `errc::protocol_violation`, `errc::peer_lost`, `errc::permission_denied` for a launcher
 ///     that does not speak as it should, or another rank that has gone; `errc::address_invalid` where nothing listens.

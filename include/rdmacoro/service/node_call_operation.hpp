@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/node_card.hpp>
 
+#include <coroutine>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -13,12 +14,13 @@ namespace rdmacoro {
 
 namespace detail {
 
-/// A call to a node that is about to begin: over the connection with that life of the node, or, with the zero of generations, by a coroutine that
+/// A call to a node that is about to begin: `Call`, over the connection with that life of the node, or `run`, with the zero of generations, which
 /// makes the connection and names the node in its errors.
-template <class R>
+template <class R, class Call>
 struct node_call {
     node_id to;
     generation born;
+    std::optional<Call> call;
     task<R> run;
 };
 
@@ -43,37 +45,37 @@ public:
 
     void bind(const environment& env) noexcept { env_ = env; }
 
-    /// Awaits the call.
-    class awaiter {
-    public:
-        explicit awaiter(detail::node_call<R>& of) : of_(of), inner_(std::move(of.run).operator co_await()) {}
-        [[nodiscard]] bool await_ready() { return inner_.await_ready(); }
-        auto await_suspend(std::coroutine_handle<> awaiting) { return inner_.await_suspend(awaiting); }
-        R await_resume() {
-            try {
-                return inner_.await_resume();
-            } catch (const error& failed) {
-                if (of_.born == generation() || failed.code() == errc::canceled) throw;
-                detail::throw_of_node(of_.to, of_.born, failed);
-            }
-        }
-
-    private:
-        detail::node_call<R>& of_;
-        typename task<R>::awaiter inner_;
-    };
     /// Makes the call; only once.
-    awaiter operator co_await() && {
-        call_ = make_(limit_ ? detail::deadline_after(env_.owner->now(), *limit_) : time_point());
-        call_.run.bind(env_);
-        return awaiter(call_);
+    bool await_ready() {
+        call_.emplace(make_(limit_ ? detail::deadline_after(env_.owner->now(), *limit_) : time_point()));
+        if (call_->call) [[likely]] {
+            call_->call->bind(env_);
+            return call_->call->await_ready();
+        }
+        call_->run.bind(env_);
+        return false;
+    }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
+        if (call_->call) [[likely]]
+            return call_->call->await_suspend(awaiting);
+        return typename task<R>::awaiter(call_->run.handle()).await_suspend(awaiting);
+    }
+    R await_resume() {
+        if (!call_->call) [[unlikely]]
+            return typename task<R>::awaiter(call_->run.handle()).await_resume();
+        try {
+            return call_->call->await_resume();
+        } catch (const error& failed) {
+            if (failed.code() == errc::canceled) throw;
+            detail::throw_of_node(call_->to, call_->born, failed);
+        }
     }
 
 private:
     Make make_;
     std::optional<duration> limit_{};
     environment env_{};
-    detail::node_call<R> call_{};
+    std::optional<std::invoke_result_t<Make&, time_point>> call_{};
 };
 
 /// As `timeout` for any operation, and the peer is told the limit, less what connecting takes.

@@ -17,9 +17,9 @@
 #include <string>
 #include <system_error>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace rdmacoro {
@@ -68,9 +68,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<R, arguments>(
             to,
-            [](auto& over, auto& kept, time_point until) {
-                return std::remove_reference_t<decltype(over)>::template run_call<M, arguments>(over, kept,
-                                                                                                until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -94,9 +93,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<std::size_t, arguments>(
             to,
-            [place](auto& over, auto& kept, time_point until) {
-                using link_calls = std::remove_reference_t<decltype(over)>;
-                return link_calls::template run_call_into<M, arguments>(over, place, kept, until);
+            [place](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call_into<M, E, decltype(kept)>(over, place, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -116,9 +114,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<void, arguments>(
             to,
-            [](auto& over, auto& kept, time_point until) {
-                return std::remove_reference_t<decltype(over)>::template run_cast<M, arguments>(over, kept,
-                                                                                                until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_cast<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -140,9 +137,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<stream_reader<E>, arguments>(
             to,
-            [](auto& over, auto& kept, time_point until) {
-                return std::remove_reference_t<decltype(over)>::template run_open<M, E, arguments>(over, kept,
-                                                                                                   until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_reader<M, E, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -164,9 +160,8 @@ public:
         using arguments = detail::call_arguments<typename M::parameters, Args...>;
         return by_node<call_writer<typename M::written_type, R>, arguments>(
             to,
-            [](auto& over, auto& kept, time_point until) {
-                return std::remove_reference_t<decltype(over)>::template run_write<M, arguments>(over, kept,
-                                                                                                 until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_writer<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -190,9 +185,8 @@ public:
         using M = method<Name, R(Q...)>;
         return by_nodes<R, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
-            [](auto& over, auto& kept, time_point until) {
-                using link_calls = std::remove_reference_t<decltype(over)>;
-                return link_calls::template run_call<M, detail::encoded_arguments>(over, kept, until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -215,9 +209,8 @@ public:
         using M = method<Name, one_way(Q...)>;
         return by_nodes<void, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
-            [](auto& over, auto& kept, time_point until) {
-                using link_calls = std::remove_reference_t<decltype(over)>;
-                return link_calls::template run_cast<M, detail::encoded_arguments>(over, kept, until);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_cast<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -244,27 +237,23 @@ public:
     [[nodiscard]] node<Ts...>& over() noexcept { return over_; }
 
 private:
-    using any_calls = std::variant<calls<Ts>*...>;
-
     /// The calls over one connection, as long as its function runs.
     struct link : detail::list_node<link> {
-        link(generation life, any_calls calls, const void* over, node_peer<Ts...> to)
+        link(generation life, detail::calls_base& calls, const void* over, node_peer<Ts...> to)
             : born(life), at(calls), end(over), peer(std::move(to)) {}
         link(const link&) = delete;
         link& operator=(const link&) = delete;
         ~link() { this->unlink(); }
 
         generation born;
-        any_calls at;
+        detail::calls_base& at;
         const void* end;  // the endpoint
         node_peer<Ts...> peer;
         event rested{};
         node_hold held{};         // while calls are under way
         std::size_t drained = 0;  // coroutines of `drain` that use it
 
-        [[nodiscard]] bool in_use() const noexcept {
-            return drained != 0 || std::visit([](auto* over) { return over->active(); }, at);
-        }
+        [[nodiscard]] bool in_use() const noexcept { return drained != 0 || at.active(); }
         void rest() noexcept {
             rested.set();
             rested.reset();
@@ -283,8 +272,7 @@ private:
     };
     static task<> drain_link(link_use of) {
         const link_use here(std::move(of));
-        task<> draining = std::visit([](auto* over) { return over->drain(); }, here.used->at);
-        co_await std::move(draining);
+        co_await here.used->at.drained();
     }
 
     /// While it exists, a node that is destroyed by a coroutine lets coroutines go on that are not its own: those that made the calls.
@@ -314,7 +302,7 @@ private:
                 of.failed_.insert_or_assign(id, why);
                 throw;
             }
-            link here(born, &mine, &end, of.over_.peer(id));
+            link here(born, mine.base(), &end, of.over_.peer(id));
             of.all_.push_back(here);
             mine.on_activity(
                 [](void* context, bool active) noexcept {
@@ -361,11 +349,11 @@ private:
         return node_call_operation<R, decltype(make)>(std::move(make));
     }
     template <class R, class Run, class Kept>
-    [[nodiscard]] detail::node_call<R> call_of(node_id to, Run& run, Kept& kept, time_point until) {
+    [[nodiscard]] auto call_of(node_id to, Run& run, Kept& kept, time_point until) {
+        using call = std::invoke_result_t<Run&, detail::calls_base&, Kept&, time_point>;
         if (link* const now = ready_link(to)) [[likely]]
-            return {to, now->born,
-                    std::visit([&](auto* over) { return task<R>(run(*over, kept, until)); }, now->at)};
-        return {to, generation(), through<R>(*this, to, run, kept, until)};
+            return detail::node_call<R, call>{to, now->born, run(now->at, kept, until), {}};
+        return detail::node_call<R, call>{to, generation(), {}, through<R>(*this, to, run, kept, until)};
     }
     /// Of a node to which there is no connection yet.
     template <class R, class Run, class Kept>
@@ -397,9 +385,8 @@ private:
                 continue;
             }
             turn.reset();  // what waits behind it begins after it
-            task<R> call =
-                std::visit([&](auto* over) { return task<R>(run(*over, kept, until)); }, found->at);
             try {
+                auto call = run(found->at, kept, until);
                 co_return co_await std::move(call);
             } catch (const error& why) {
                 if (why.code() == errc::canceled) throw;
@@ -460,8 +447,7 @@ private:
     std::string running_for(node_id id) override {
         std::string text;
         for (link* one = all_.front(); one != nullptr && text.empty(); one = all_.next(*one)) {
-            if (one->peer.id() == id)
-                text = std::visit([](auto* over) { return over->running_methods(); }, one->at);
+            if (one->peer.id() == id) text = one->at.running_methods();
         }
         return text;
     }

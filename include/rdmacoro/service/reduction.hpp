@@ -72,27 +72,56 @@ namespace detail {
 
 /// An operation on elements without their type. The loop over elements is compiled with the type, and called once for each block.
 struct reduction {
-    /// `into[i] = op(into[i], other[i])`; with `other_first`, `op(other[i], into[i])`. Both are aligned for the element.
-    using function = void (*)(const void* op, std::byte* into, const std::byte* other, std::size_t count,
-                              bool other_first);
+    /// `into[i] = op(first[i], second[i])`. All are aligned for the element. `into` may be one of the others; otherwise none overlap.
+    using function = void (*)(const void* op, std::byte* into, const std::byte* first,
+                              const std::byte* second, std::size_t count);
 
     function apply = nullptr;
     const void* op = nullptr;
     bool commutative = true;
 };
 
+/// Elements that a loop of constant length combines: g++ takes several at a time at -O2 only there.
+template <class T>
+inline constexpr std::size_t combined_at_once = sizeof(T) < 64 ? 128 / sizeof(T) : 1;
+
 template <class T, class Op>
-void apply_reduction(const void* op, std::byte* into, const std::byte* other, std::size_t count,
-                     bool other_first) {
+void combine_rows(const Op& with, T* __restrict to, const T* __restrict first, const T* __restrict second,
+                  std::size_t count) {
+    std::size_t at = 0;
+    for (; count - at >= combined_at_once<T>; at += combined_at_once<T>) {
+        for (std::size_t i = at; i < at + combined_at_once<T>; ++i)
+            to[i] = static_cast<T>(with(first[i], second[i]));
+    }
+    for (; at < count; ++at) to[at] = static_cast<T>(with(first[at], second[at]));
+}
+template <bool ToIsFirst, class T, class Op>
+void combine_into(const Op& with, T* __restrict to, const T* __restrict other, std::size_t count) {
+    const auto one = [&with](const T& own, const T& others) {
+        return static_cast<T>(ToIsFirst ? with(own, others) : with(others, own));
+    };
+    std::size_t at = 0;
+    for (; count - at >= combined_at_once<T>; at += combined_at_once<T>) {
+        for (std::size_t i = at; i < at + combined_at_once<T>; ++i) to[i] = one(to[i], other[i]);
+    }
+    for (; at < count; ++at) to[at] = one(to[at], other[at]);
+}
+
+/// Of numbers that are equal and not the same (zeros with signs, payloads of NaNs) the first or the last is taken: all ranks have the
+/// same bits only if all keep the order. Integers have no such: their two ways to overlap are one.
+template <class T, class Op>
+void apply_reduction(const void* op, std::byte* into, const std::byte* first, const std::byte* second,
+                     std::size_t count) {
     const Op& with = *static_cast<const Op*>(op);
-    T* __restrict left = reinterpret_cast<T*>(into);
-    const T* __restrict right = reinterpret_cast<const T*>(other);
-    // Of numbers that are equal and not the same (zeros with signs, payloads of NaNs) the first or the last is taken: all ranks
-    // have the same bits only if all keep the order.
-    if (other_first && !(is_commutative<Op, T> && std::is_integral_v<T>)) {
-        for (std::size_t i = 0; i < count; ++i) left[i] = static_cast<T>(with(right[i], left[i]));
+    T* const to = reinterpret_cast<T*>(into);
+    const T* const left = reinterpret_cast<const T*>(first);
+    const T* const right = reinterpret_cast<const T*>(second);
+    if (into == first || (into == second && is_commutative<Op, T> && std::is_integral_v<T>)) {
+        combine_into<true>(with, to, into == first ? right : left, count);
+    } else if (into == second) {
+        combine_into<false>(with, to, left, count);
     } else {
-        for (std::size_t i = 0; i < count; ++i) left[i] = static_cast<T>(with(left[i], right[i]));
+        combine_rows(with, to, left, right, count);
     }
 }
 

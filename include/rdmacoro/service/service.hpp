@@ -25,13 +25,17 @@ struct service_options {
 /// It is offered to a peer by `calls::serve`, to any number of peers; where `options.running` handlers run, or the requests of those that
 /// run have `options.bytes`, further requests wait at their callers, but for one of each peer. Other services' requests go on.
 ///
-/// A handler is any callable that returns a task of the method's result. It gets the `call_context`, and the arguments by value; views among
-/// them (`std::string_view`, `std::span<const std::byte>`) are of the request, which lives until the handler has ended. Its stop token
-/// is stopped when the call's time is over, when the caller cancels, and when the peer goes. What it throws goes to the caller: the
-/// code of a `std::system_error`, and the text.
+/// A handler is any callable that returns the method's result, or a task of it. It gets the `call_context`, and the arguments by value; views among
+/// them (`std::string_view`, `std::span<const T>` of numbers and the like) are of the request, which lives until the handler has ended. What it throws
+/// goes to the caller: the code of a `std::system_error`, and the text.
+///
+/// One that returns the result itself is called where its request is received, before anything else happens: it is for what takes no
+/// more than microseconds, has no coroutine, and hears of no stop. A task's stop token is stopped when the call's time is over, when the
+/// caller cancels, and when the peer goes. Methods with streams are served by tasks.
 ///
 ///     rc::service store;
-///     store.on(kv::get, [&](rc::call_context&, std::string key) -> rc::task<std::string> { co_return values.at(key); });
+///     store.on(kv::get, [&](rc::call_context&, std::string key) { return values.at(key); });
+///     store.on(kv::load, [&](rc::call_context& c, rc::remote_region from) -> rc::task<std::uint64_t> { co_return co_await load(c, from); });
 ///
 /// For one thread. Outlives all `calls` that it was given to.
 class service {
@@ -48,7 +52,7 @@ public:
         requires detail::handles<std::decay_t<Function>, R, P...>
     void on(const method<Name, R(P...)>& what, Function&& function) {
         static_cast<void>(what);
-        using handler = detail::typed_handler<method<Name, R(P...)>, std::decay_t<Function>>;
+        using handler = detail::handler_for<method<Name, R(P...)>, std::decay_t<Function>, R, P...>;
         add(std::make_unique<handler>(static_cast<Function&&>(function)));
     }
 
@@ -81,6 +85,7 @@ private:
     semaphore running_;
     semaphore bytes_;
     std::vector<std::unique_ptr<detail::handler_base>> handlers_;  // sorted by number
+    mutable detail::handler_base* last_ = nullptr;                 // that was found
     std::uint16_t number_ = 0;                                     // set with the first handler
 };
 

@@ -56,6 +56,14 @@ constexpr void sign(signature_hash& to) noexcept {
     } else if constexpr (std::is_enum_v<T>) {
         to.add("enum");
         sign<std::underlying_type_t<T>>(to);
+    } else if constexpr (is_complex<T>) {
+        to.add("complex");
+        sign<typename T::value_type>(to);
+    } else if constexpr (kind == encoding_kind::bytes) {
+        to.add("bytes");
+        to.add(sizeof(T));
+        to.add(alignof(T));
+        to.add(type_name<T>());
     } else if constexpr (kind == encoding_kind::number) {
         to.add(std::is_floating_point_v<T> ? "float" : std::is_signed_v<T> ? "int" : "unsigned");
         to.add(sizeof(T));
@@ -69,8 +77,8 @@ constexpr void sign(signature_hash& to) noexcept {
         sign<typename T::value_type, T, Above...>(to);
     } else if constexpr (kind == encoding_kind::array) {
         to.add("array");
-        to.add(std::tuple_size_v<T>);
-        sign<typename T::value_type, T, Above...>(to);
+        to.add(array_facts<T>::size);
+        sign<array_element<T>, T, Above...>(to);
     } else if constexpr (kind == encoding_kind::range) {
         to.add("range");
         sign<element_of<T>, T, Above...>(to);
@@ -85,7 +93,7 @@ constexpr void sign(signature_hash& to) noexcept {
 
 /// A number that two types have in common only if they have the same encoding (but for one chance in 2^64): programs compare it before
 /// they exchange values. Counts the kinds, sizes and order of all parts, names of `codec` specializations, and this machine's byte
-/// order; names of members and types do not count. Types of different kinds, such as an enumeration and a number, have different
+/// order; names of members and types do not count, but for the types that travel as bytes which are not looked into. Types of different kinds, such as an enumeration and a number, have different
 /// numbers even where their bytes are the same.
 template <class T>
 [[nodiscard]] constexpr std::uint64_t signature_of() noexcept {

@@ -11,9 +11,14 @@
 #include <rdmacoro/service/detail/impl/algorithms_by_host.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_from_one.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_reduce.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_reduce_scatter.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_scans.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_to_one.ipp>
 #include <rdmacoro/service/detail/impl/answer_in_place.ipp>
+#include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
+#include <rdmacoro/service/detail/impl/calls_served.ipp>
+#include <rdmacoro/service/detail/impl/fixed_call.ipp>
 #include <rdmacoro/service/detail/impl/gate_core.ipp>
 #include <rdmacoro/service/detail/impl/gate_entry.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
@@ -21,6 +26,7 @@
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
 #include <rdmacoro/service/detail/impl/helper_call.ipp>
+#include <rdmacoro/service/detail/impl/item_sender.ipp>
 #include <rdmacoro/service/detail/impl/job_blob.ipp>
 #include <rdmacoro/service/detail/impl/launcher.ipp>
 #include <rdmacoro/service/detail/impl/launcher_choice.ipp>
@@ -39,6 +45,7 @@
 #include <rdmacoro/service/detail/impl/udp_socket.ipp>
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
+#include <rdmacoro/service/impl/codec.ipp>
 #include <rdmacoro/service/impl/collective.ipp>
 #include <rdmacoro/service/impl/collective_options.ipp>
 #include <rdmacoro/service/impl/collectives.ipp>

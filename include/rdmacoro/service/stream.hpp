@@ -1,13 +1,19 @@
-// Streams of values: a handler writes them, its caller reads them as they come.
+// Streams of values: a handler writes them, its caller reads them as they come; or the other way.
 #pragma once
 
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/service/call_context.hpp>
 #include <rdmacoro/service/codec.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
+#include <rdmacoro/service/detail/item_sender.hpp>
 #include <rdmacoro/service/method.hpp>
 
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -15,28 +21,10 @@ namespace rdmacoro {
 
 namespace detail {
 
-/// The part of a writer that does not depend on its items' type.
-class stream_writer_base {
-public:
-    stream_writer_base(const stream_writer_base&) = delete;
-    stream_writer_base& operator=(const stream_writer_base&) = delete;
-
-protected:
-    explicit stream_writer_base(call_context& of) noexcept : of_(of) {}
-    ~stream_writer_base() = default;
-
-    /// Begins the next item.
-    void begin();
-    /// Sends what was encoded, when the reader has room.
-    [[nodiscard]] task<> send();
-
-    encoder item_;
-
-private:
-    call_context& of_;
-};
-
 class upstream;
+class item_read_base;
+template <class M, class F>
+class typed_handler;
 
 /// The part of a reader that does not depend on its items' type.
 class stream_reader_base {
@@ -54,56 +42,115 @@ protected:
     stream_reader_base(stream_reader_base&& other) noexcept;
     ~stream_reader_base();
 
-    /// The next item, without its head; nothing at the end.
-    [[nodiscard]] task<std::optional<message>> receive();
-    [[noreturn]] void malformed(const char* why);
+    /// Of the message with the next item, of which there is one: what follows what was read.
+    [[nodiscard]] decoder next_item() const noexcept;
+    /// `from` has read the item, or not.
+    void item_was_read(const decoder& from, bool whole);
 
 private:
+    friend class item_read_base;
+
     /// No item is read any more.
     void leave() noexcept;
-    /// Of an item with this head: whether it has a value. Throws where the stream ended by an error.
-    bool is_value(std::uint32_t outcome, std::span<const std::byte> item);
+    /// A message with items, or the end. Throws where the stream ended by an error.
+    void received(result<message> got);
+    /// The same without the message.
+    void lost(const std::error_code& why, const error_facts& facts);
+    /// The writer is to be told that it may write more.
+    [[nodiscard]] bool owes_credit() const noexcept {
+        return taken_ >= stream_window / 2 || taken_bytes_ >= stream_window_bytes / 2;
+    }
+    /// Gives credit, lets others have their turn, and receives where nothing is left.
+    [[nodiscard]] task<> go_on();
+    [[nodiscard]] tag_type tag() const noexcept {
+        return call_tag(serving_ != nullptr ? call_kind::caller_item : call_kind::item, number_);
+    }
+    [[noreturn]] void malformed(const char* why);
 
     calls_base* over_;
     const method_facts* of_;
     std::uint64_t number_;
     upstream* written_ = nullptr;
     call_context* serving_ = nullptr;
-    std::size_t taken_ = 0;  // items for which no credit was given yet
+    message message_;
+    std::size_t at_ = 0;                     // of its items, where the next one begins
+    std::uint64_t items_ = 0;                // in it, not read yet
+    std::uint64_t granted_ = stream_window;  // that the writer may send, beside those that have come
+    std::uint64_t taken_ = 0;                // for which no credit was given yet
+    std::uint64_t taken_bytes_ = 0;
     bool ended_ = false;
+};
+
+/// The part of a read that does not depend on the item's type.
+class item_read_base {
+public:
+    void bind(const environment& env) noexcept { env_ = env; }
+    bool await_ready();
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept;
+    /// As that of operations.
+    [[nodiscard]] bool ended_at_once() const noexcept { return receives_ && receive_.ended_at_once(); }
+
+protected:
+    explicit item_read_base(stream_reader_base& of) noexcept : of_(&of) {}
+    item_read_base(item_read_base&& other) noexcept : of_(other.of_) {}  // only before it is awaited
+    ~item_read_base();
+
+    /// Whether there is an item to be decoded. Throws where the stream ended by an error.
+    [[nodiscard]] bool has_item();
+
+private:
+    stream_reader_base* of_;
+    environment env_{};
+    bool receives_ = false;
+    union {
+        any_lent_receive receive_;
+    };
+    task<> further_;  // where there is more to do
 };
 
 }  // namespace detail
 
+template <class T>
+class item_read;
+
 /// The writing end of a stream, of the handler that serves its call. Last argument of the handler; do not keep it.
 template <class T>
-class stream_writer : private detail::stream_writer_base {
+class stream_writer {
 public:
     /// Made for the handler.
-    explicit stream_writer(call_context& of) noexcept : stream_writer_base(of) {}
+    stream_writer(call_context& of, const detail::method_facts& method) noexcept : out_(of, method) {}
 
     /// Awaitable.
-    /// Completes: when `item` has been sent. Waits while the reader has so many items before it that it has not taken.
-    /// Buffers: `item` is borrowed until then.
-    /// Concurrency: one at a time.
-    /// Errors: those of `endpoint::send`.
+    /// Completes: when `item` was copied, to go out at once or, while an earlier one is under way, together with others. An item with a
+    ///     row of 1 KiB or more: when it has been sent, from where it is. Waits while the reader has 128 items or 1 MiB before it that it has
+    ///     not taken.
+    /// Buffers: `item` is borrowed until then; a temporary is moved in.
+    /// Concurrency: one at a time; `errc::invalid_argument` for the second.
+    /// Errors: those of `endpoint::send`, also of earlier items; what the encoding of `item` throws.
     /// Cancellation: when the reader leaves, among other reasons: the handler ends then, too.
     /// Example:
     ///     for (const row& one : rows) co_await out.write(one);
-    [[nodiscard]] task<> write(const T& item) {
-        begin();
-        item_.write(item);
-        return send();
+    [[nodiscard]] item_write write(const T& item) noexcept {
+        return item_write(out_, std::addressof(item),
+                          [](encoder& to, const void* one) { to.write(*static_cast<const T*>(one)); });
     }
-    /// The same for an item that is made of its parts: `co_await out.write(key, value)`. All of it is copied. (g++ 12 destroys what
+    /// The same of a temporary.
+    [[nodiscard]] kept_item_write<T> write(T&& item) { return kept_item_write<T>(out_, std::move(item)); }
+    /// The same for an item that is made of its parts: `co_await out.write(key, value)`. (g++ 12 destroys what
     /// `co_await out.write({key, value})` makes twice: write a variable, or its parts.)
     template <class... Parts>
         requires(sizeof...(Parts) > 1 && requires(Parts&&... parts) { T{static_cast<Parts&&>(parts)...}; })
-    [[nodiscard]] task<> write(Parts&&... parts) {
-        begin();
-        item_.write(T{static_cast<Parts&&>(parts)...});
-        return send();
+    [[nodiscard]] kept_item_write<T> write(Parts&&... parts) {
+        return kept_item_write<T>(out_, T{static_cast<Parts&&>(parts)...});
     }
+
+private:
+    template <class, class>
+    friend class detail::typed_handler;
+
+    [[nodiscard]] task<> finish(std::exception_ptr failure) { return out_.finish(std::move(failure)); }
+
+    detail::handler_writer out_;
 };
 
 /// The reading end of a stream. Of the caller: destroying it before the end cancels the call; movable between two reads. Of the handler
@@ -136,16 +183,36 @@ public:
     /// Cancellation: at any time; the stream has ended. The caller's cancels the call; the handler's is canceled when the caller leaves.
     /// Example:
     ///     while (auto row = co_await rows.next()) use(*row);
-    [[nodiscard]] task<std::optional<T>> next() {
-        std::optional<T> item;
-        std::optional<message> got = co_await receive();
-        if (got) {
-            decoder from(got->bytes().subspan(sizeof(detail::answer_head)));
-            if (!from.read(item.emplace()) || from.left() != 0)
-                malformed(from.why() != nullptr ? from.why() : "more bytes than the item has");
-        }
-        co_return item;
+    [[nodiscard]] item_read<T> next() noexcept { return item_read<T>(*this); }
+
+private:
+    friend class item_read<T>;
+
+    void read(T& item) {
+        decoder from = this->next_item();
+        const bool whole = from.read(item);
+        this->item_was_read(from, whole);
     }
+};
+
+/// The operation of `stream_reader::next`. Described there.
+template <class T>
+class [[nodiscard]] item_read : public detail::item_read_base {
+public:
+    using value_type = std::optional<T>;
+
+    /// Made by `stream_reader::next`.
+    explicit item_read(stream_reader<T>& of) noexcept : item_read_base(of), of_(&of) {}
+    item_read(item_read&&) noexcept = default;
+
+    std::optional<T> await_resume() {
+        std::optional<T> item;
+        if (this->has_item()) of_->read(item.emplace());
+        return item;
+    }
+
+private:
+    stream_reader<T>* of_;
 };
 
 namespace detail {
@@ -171,24 +238,6 @@ struct answer_value<one_way> {
 };
 template <class R>
 using answer_type = typename answer_value<R>::type;
-
-/// Whether all answers of a method with result `R` have one length, that of `answer_bytes` behind their heads.
-template <class R>
-constexpr bool fixed_answer() noexcept {
-    if constexpr (std::is_void_v<R>) {
-        return true;
-    } else {
-        return bytes_are_value<R>();
-    }
-}
-template <class R>
-constexpr std::size_t answer_bytes() noexcept {
-    if constexpr (std::is_void_v<R>) {
-        return 0;
-    } else {
-        return sizeof(R);
-    }
-}
 }  // namespace detail
 
 }  // namespace rdmacoro

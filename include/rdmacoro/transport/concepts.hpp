@@ -45,6 +45,8 @@ struct capabilities {
     bool put_before_send = false;      ///< a message posted after a put is delivered after the put's data
     bool revokes_at_once = false;      ///< a region's end cuts off accesses that are under way
     bool ends_on_refusal = false;      ///< a get or put that is refused ends its link
+    bool byte_stream =
+        false;  ///< a window of its own bounds what was posted and is not received yet, in bytes
     /// Payload from which a get or put without staging is better than pieces; `never_by_rendezvous`: none.
     std::size_t rendezvous_bytes = 0;
     std::size_t get_bytes = static_cast<std::size_t>(-1);  ///< payload up to which a get is better than a put
@@ -164,6 +166,15 @@ concept one_sided_link =
         { link.put(from, there, c) } noexcept -> std::same_as<post_result>;
         { link.expose(into, rights) } noexcept -> std::same_as<region>;
     };
+
+/// A link with `capabilities().revokes_at_once`, but for one access that the peer had begun: the end of a region of `expose` waits for
+/// nothing. Semantic requirements:
+///  1. `touches_closed_memory()`: whether the peer may be in the middle of such an access. No access begins once the region has ended.
+///  2. When it is over, the sink's `writable()` is called. When it takes too long, the link ends.
+template <class L>
+concept late_access_link = one_sided_link<L> && requires(L& link) {
+    { link.touches_closed_memory() } noexcept -> std::same_as<bool>;
+};
 
 /// A link that changes numbers in the peer's memory, each time undisturbed by others that do. Semantic requirements:
 ///  1. `fetch_add(there, value, was, c)` adds to the number at `there`; `compare_swap(there, expected, desired, was,

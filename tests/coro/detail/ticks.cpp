@@ -11,7 +11,7 @@ TEST_CASE(
     "a counter that is trusted has counted what is said to pass in microseconds once a millisecond is over") {
     const std::uint64_t few = detail::ticks_in_microseconds();
     CHECK(few == detail::ticks_in_microseconds());
-    if (few == 0) return;
+    if (few == 0) SKIP_TEST("this processor's counter does not run at a constant rate");
     const time_point began = monotonic_clock::instance().now();
     const std::uint64_t before = detail::ticks();
     while (monotonic_clock::instance().now() < began + 1ms) {}

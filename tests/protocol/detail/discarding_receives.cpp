@@ -10,7 +10,7 @@ using rdmacoro::detail::discarding_receives;
 using rdmacoro::detail::matcher;
 
 // mailbox_options::canceled_receives states it.
-static_assert(sizeof(discarding_receive) <= 424 - 16);
+static_assert(sizeof(discarding_receive) <= 432 - 16);
 
 TEST_CASE("what has ended makes room for others, and no more are made than there may be") {
     scheduler on;

@@ -2,6 +2,9 @@
 
 #include "support/catch.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <vector>
 
 using namespace rdmacoro;
@@ -10,15 +13,25 @@ using detail::unexpected_message;
 namespace {
 
 struct message final : unexpected_message {
-    explicit message(tag_type its_tag) noexcept { tag = its_tag; }
+    explicit message(tag_type its_tag, std::uint64_t its_number = 0) noexcept {
+        tag = its_tag;
+        number = its_number;
+    }
 };
+
+template <class Which>
+std::vector<unexpected_message*> all_of(detail::kept_messages<Which>& of) {
+    std::vector<unexpected_message*> seen;
+    of.each([&](unexpected_message& m) { seen.push_back(&m); });
+    return seen;
+}
 
 }  // namespace
 
 TEST_CASE("a message may be kept in two places, and is found and taken out in each by itself") {
     detail::kept_messages<detail::of_all> all;
     detail::kept_messages<detail::of_source> some;
-    message a(1), b(2), c(1);
+    message a(1, 1), b(2, 2), c(1, 3);
     for (message* m : {&a, &b, &c}) all.add(*m);
     some.add(c);
     CHECK(all.count() == 3);
@@ -29,13 +42,12 @@ TEST_CASE("a message may be kept in two places, and is found and taken out in ea
     CHECK(all.find(tag_match(2, 2)) == &b);
     CHECK(some.find(any_tag) == &c);
     some.remove(c);
-    CHECK(some.front() == nullptr);
+    CHECK(all_of(some).empty());
     all.remove(a);
     CHECK(all.find(1) == &c);
-    message whole(2);
+    message whole(2, 2);
     all.replace(b, whole);
-    CHECK(all.front() == &whole);
-    CHECK(all.next(whole) == &c);
+    CHECK(all_of(all) == std::vector<unexpected_message*>{&whole, &c});
     CHECK(all.find(2) == &whole);
     std::vector<unexpected_message*> seen;
     all.each([&](unexpected_message& m) {
@@ -44,4 +56,41 @@ TEST_CASE("a message may be kept in two places, and is found and taken out in ea
     });
     CHECK(seen == std::vector<unexpected_message*>{&whole, &c});
     CHECK(all.count() == 0);
+}
+
+TEST_CASE("messages keep their order among classes of tags, which come when there are many and go when they "
+          "are gone") {
+    detail::kept_messages<detail::of_source> all;
+    std::deque<message> messages;
+    std::vector<unexpected_message*> expected;
+    constexpr tag_type classes = 30;
+    for (std::uint64_t n = 0; n < 1000; ++n) {
+        messages.emplace_back((n % classes) << 44 | n, n + 1);
+        all.add(messages.back());
+        expected.push_back(&messages.back());
+        REQUIRE(all.footprint() <= all.count() * 16);
+    }
+    CHECK(all_of(all) == expected);
+    CHECK(all.find(any_tag) == &messages[0]);
+    for (tag_type n = 0; n < classes; ++n)
+        CHECK(all.find(tag_match(n << 44, ~tag_type{0} << 44)) == &messages[n]);
+    CHECK(all.find(tag_match(classes << 44, ~tag_type{0} << 44)) == nullptr);
+    // One in the middle, by bits that do not name a class.
+    CHECK(all.find(tag_match(777, 0xfff)) == &messages[777]);
+    // Those of one class, first to last, while the others stay.
+    for (std::size_t n = 7; n < messages.size(); n += classes) {
+        REQUIRE(all.find(tag_match(tag_type{7} << 44, ~tag_type{0} << 44)) == &messages[n]);
+        all.remove(messages[n]);
+        std::erase(expected, &messages[n]);
+    }
+    CHECK(all_of(all) == expected);
+    all.forget();
+    CHECK(all.count() == 0);
+    CHECK(all.footprint() == 0);
+    CHECK(all_of(all).empty());
+    CHECK(all.find(any_tag) == nullptr);
+    message last(3, 2000);
+    all.add(last);
+    CHECK(all.find(3) == &last);
+    all.remove(last);
 }

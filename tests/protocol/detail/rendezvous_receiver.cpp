@@ -1,5 +1,6 @@
 #include <rdmacoro/protocol/detail/rendezvous_receiver.hpp>
 
+#include <rdmacoro/protocol/cooperative_rendezvous.hpp>
 #include <rdmacoro/protocol/get_rendezvous.hpp>
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 
@@ -34,6 +35,56 @@ TEST_CASE("a receive canceled while it is got leaves its stream as good as new")
         co_await sending;
         pair.from_b().one_sided_steps = loopback_lane::unlimited;
         co_await works(pair);
+    });
+}
+
+TEST_CASE("a canceled receive ends when its sender is no longer in the middle of a put") {
+    with_rendezvous_peer<put_list>([](put_peer& peer) -> task<> {
+        std::vector<std::byte> into(100);
+        local_stop_source stop;
+        auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        say(peer, rv::request, 1, request_body(0, 100));
+        const heard_message ready = co_await peer.hear();
+        CHECK(is(ready, rv::ready));
+        peer.from_peer().touches = true;
+        stop.request_stop();
+        const heard_message withdraw = co_await peer.hear();
+        CHECK(is(withdraw, rv::withdraw));
+        co_await turns(20);
+        CHECK_FALSE(receiving.done());
+        peer.from_peer().touches = false;
+        const auto ended = co_await receiving;
+        CHECK(ended.error() == errc::canceled);
+        say(peer, rv::sent, 0, {}, 1);
+        auto next = start(peer.self().recv(into, 2));
+        say(peer, rv::request, 2, request_body(0, 0), 1);
+        co_await next;
+        CHECK(peer.self().is_open());
+    });
+}
+
+TEST_CASE(
+    "a canceled receive that both ends copied ends when the sender is no longer in the middle of its part") {
+    using together = protocols<cooperative_rendezvous<>>;
+    with_pair<together>([](endpoint_pair<together>& pair) -> task<> {
+        const auto data = pattern(100'000);
+        std::vector<std::byte> into(data.size());
+        local_stop_source stop;
+        auto receiving = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
+        auto sending = start(pair.a.send(data, 1));
+        while (pair.from_a().copied_together == 0) co_await yield();
+        CHECK_FALSE(receiving.done());
+        pair.from_a().touches = true;
+        stop.request_stop();
+        co_await turns(20);
+        CHECK_FALSE(receiving.done());
+        CHECK_FALSE(sending.done());  // not before the number may be used again
+        pair.from_a().touches = false;
+        const auto ended = co_await receiving;
+        CHECK(ended.error() == errc::canceled);
+        co_await sending;
+        co_await works(pair);
+        CHECK(pair.at_rest());
     });
 }
 

@@ -89,6 +89,72 @@ TEST_CASE("frames of a send that gives up: abandon, and its number is free again
     });
 }
 
+TEST_CASE("a canceled send ends when its receiver is no longer in the middle of a get, and others go on "
+          "meanwhile") {
+    with_rendezvous_peer<get_list>([](get_peer& peer) -> task<> {
+        const auto data = pattern(100);
+        local_stop_source stop;
+        auto sending = start(as_result(with_stop(peer.self().send(data, 1), stop.get_token())));
+        co_await peer.hear();
+        peer.from_peer().touches = true;
+        stop.request_stop();
+        const heard_message abandon = co_await peer.hear();
+        CHECK(is(abandon, rv::abandon));
+        auto other = start(peer.self().send(data, 2));
+        co_await peer.hear();
+        say(peer, rv::received, 1);
+        co_await other;
+        co_await turns(20);
+        CHECK_FALSE(sending.done());
+        peer.from_peer().touches = false;
+        const auto ended = co_await sending;
+        CHECK(ended.error() == errc::canceled);
+        say(peer, rv::gone, 0);
+        co_await turns(3);
+        auto last = start(peer.self().send(data, 3));
+        const heard_message request = co_await peer.hear();
+        CHECK(detail::load_number<std::uint32_t>(request.payload.data()) == 0);
+        say(peer, rv::received, 0);
+        co_await last;
+    });
+}
+
+TEST_CASE("a canceled send whose receiver is in the middle of a get ends with the link, and with the "
+          "receiver's answer") {
+    for (const bool answered : {true, false}) {
+        CAPTURE(answered);
+        virtual_time world;
+        world.run([](scheduler& on, bool says_gone) -> task<> {
+            get_peer peer(on);
+            co_await peer.open(1u << 20);
+            const auto data = pattern(100);
+            local_stop_source stop;
+            auto sending = start(as_result(with_stop(peer.self().send(data, 1), stop.get_token())));
+            co_await peer.hear();
+            peer.from_peer().touches = true;
+            stop.request_stop();
+            co_await peer.hear();
+            co_await turns(5);
+            CHECK_FALSE(sending.done());
+            if (says_gone) {
+                say(peer, rv::gone, 0);
+            } else {
+                peer.self().abort();
+            }
+            const auto ended = co_await sending;
+            CHECK(ended.error() == (says_gone ? errc::canceled : errc::closed));
+            if (!says_gone) co_return;
+            peer.from_peer().touches = false;
+            co_await turns(5);  // nothing of it is left
+            auto next = start(peer.self().send(data, 3));
+            const heard_message request = co_await peer.hear();
+            CHECK(detail::load_number<std::uint32_t>(request.payload.data()) == 0);
+            say(peer, rv::received, 0);
+            co_await next;
+        }(world.on, answered));
+    }
+}
+
 TEST_CASE("a put that was refused and never withdrawn ends the link after its time") {
     for (const bool explained : {true, false}) {
         CAPTURE(explained);

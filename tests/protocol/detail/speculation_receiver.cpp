@@ -112,6 +112,32 @@ TEST_CASE("a receive that was claimed and is canceled says revoke; its buffer is
     });
 }
 
+TEST_CASE("a claimed receive that is canceled ends when the sender is no longer in the middle of its put") {
+    with_rendezvous_peer<list>([](peer_type& peer) -> task<> {
+        std::vector<std::byte> into(800);
+        local_stop_source stop;
+        auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        co_await peer.hear();
+        say(peer, sp::claim, 0, length(800));
+        co_await turns(3);
+        peer.from_peer().touches = true;
+        stop.request_stop();
+        const heard_message said = co_await peer.hear();
+        CHECK(is(said, sp::revoke));
+        co_await turns(20);
+        CHECK_FALSE(receiving.done());
+        peer.from_peer().touches = false;
+        const auto ended = co_await receiving;
+        CHECK(ended.error() == errc::canceled);
+        say(peer, sp::finish, 0, {}, 1);
+        auto next = start(peer.self().recv(into, 2));
+        co_await peer.hear();
+        say(peer, rv::request, 2, request_body(0, 0));
+        co_await next;
+        CHECK(peer.self().is_open());
+    });
+}
+
 namespace {
 
 /// The link has ended as it should, and quickly.

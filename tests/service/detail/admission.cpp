@@ -42,6 +42,9 @@ TEST_CASE("an algorithm admits what it can do, up to its limit") {
     other = plain;
     other.hosts = 2;
     CHECK(admits_shape<80, all_but(can::one_host)>(other));
+    CHECK(admits_shape<80, all_but(can::in_turn)>(other));
+    other.in_turn = true;
+    CHECK(!admits_shape<80, all_but(can::in_turn)>(other));
 }
 
 TEST_CASE("a collective as two steps is admitted where both are, each of its own length") {
@@ -69,7 +72,38 @@ TEST_CASE("a collective as two steps is admitted where both are, each of its own
     uneven.uneven = true;
     CHECK(rc::by_root<>::of<reduce_scatter>().admits(uneven));
     CHECK(rc::by_root<>::of<allgather>().admits(uneven));
-    CHECK(rc::by_root<>::of<barrier>().run == nullptr);
+    CHECK(rc::by_root<>::of<barrier>().admits(shape(barrier, 0, 5)));
+    CHECK(rc::by_root<>::of<broadcast>().run == nullptr);
+    CHECK(rc::by_root<>::of<allgather>().steps[0] == "spanning_tree");
+    CHECK(rc::by_root<rc::any_length, rc::flat_tree<>>::of<allgather>().steps[0] == "flat_tree");
+}
+
+TEST_CASE(
+    "a collective in parts is admitted where there is a part for each rank, and its steps take parts of "
+    "several lengths") {
+    using namespace detail;
+    using enum collective_kind;
+    constexpr algorithm parts = rc::by_parts<>::of<reduce>();
+    STATIC_REQUIRE(parts.admits(shape(reduce, 7, 7)));
+    CHECK(!parts.admits(shape(reduce, 6, 7)));
+    CHECK(!rc::by_parts<rc::up_to<55>>::of<reduce>().admits(shape(reduce, 7, 7)));
+    CHECK(!rc::by_parts<rc::any_length, rc::ring<>, rc::bruck<>>::of<allreduce>().admits(
+        shape(allreduce, 14, 7)));
+    collective_shape ordered = shape(reduce, 70, 7);
+    ordered.in_order = true;
+    CHECK(!parts.admits(ordered));
+    CHECK(rc::by_parts<>::of<scan>().run == nullptr);
+}
+
+TEST_CASE("what must not be chosen by its length has none") {
+    collective_shape one = shape(collective_kind::reduce, 10, 4);
+    CHECK(one.for_choice().bytes == 80);
+    one.reproducible = true;
+    CHECK(one.for_choice().bytes == 0);
+    CHECK(one.for_choice().elements == 0);
+    one.reproducible = false;
+    one.uneven = true;
+    CHECK(one.for_choice().bytes == 0);
 }
 
 TEST_CASE("collectives as any two steps give every rank what it must have") {
@@ -96,6 +130,21 @@ TEST_CASE("collectives as any two steps give every rank what it must have") {
                         mine, x, std::plus<>{},
                         rc::use<rc::by_root<rc::any_length, rc::flat_tree<>, rc::four_ary_tree<>>>);
                     CHECK(is_sum());
+                    co_await g.allreduce(
+                        mine, x, std::plus<>{},
+                        rc::use<rc::by_parts<rc::any_length, rc::pairwise<>, rc::double_ring<>>>);
+                    CHECK(is_sum());
+                    co_await g.allreduce(
+                        mine, x, std::plus<>{},
+                        rc::use<rc::by_parts<rc::any_length, rc::recursive_halving<>, rc::ring<>>>);
+                    CHECK(is_sum());
+                    co_await g.broadcast(x, rc::root(p - 1),
+                                         rc::use<rc::by_parts<rc::any_length, rc::flat_tree<>, rc::ring<>>>);
+                    CHECK(is_sum());
+                    co_await g.reduce(mine, x, std::plus<>{}, rc::root(p / 2),
+                                      rc::use<rc::by_parts<rc::any_length, rc::recursive_halving<>,
+                                                           rc::overlapped_flat_tree<>>>);
+                    if (g.rank() == p / 2) CHECK(is_sum());
                     co_await g.allgather(
                         mine, everyone,
                         rc::use<rc::by_root<rc::any_length, rc::overlapped_flat_tree<>, rc::chain<>>>);

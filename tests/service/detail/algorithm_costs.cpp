@@ -54,6 +54,11 @@ TEST_CASE("halves carry all blocks but one in all, in a step for each bit") {
     STATIC_REQUIRE(cost_of_doubling_blocks(call(10, 6, exchanges)) == 3);
     STATIC_REQUIRE(cost_of_bruck_allgather(call(10, 6, touched)) == 60);
     STATIC_REQUIRE(cost_of_bruck_alltoall(call(10, 8, exchanged_bytes)) == 120);
+    STATIC_REQUIRE(cost_of_doubling_allgather(call(10, 8, exchanged_bytes)) == 70);
+    STATIC_REQUIRE(cost_of_doubling_allgather(call(10, 6, exchanged_bytes)) == 45);
+    STATIC_REQUIRE(cost_of_doubling_allgather(call(10, 6, message_bytes)) == 70);
+    STATIC_REQUIRE(cost_of_double_ring(call(10, 8, exchanged_bytes)) == 40);
+    STATIC_REQUIRE(cost_of_double_ring(call(10, 8, windows)) == 6);
 }
 
 TEST_CASE("a chain passes pieces on while the next come") {
@@ -78,6 +83,10 @@ TEST_CASE("reductions carry and combine what their algorithms are known for") {
     STATIC_REQUIRE(cost_of_ring_allreduce(call(80, 8, touched)) == 70);
     STATIC_REQUIRE(cost_of_ring_reduce(call(80, 8, exchanged_bytes)) == 70);
     STATIC_REQUIRE(cost_of_halving(call(10, 8, exchanged_bytes)) == 70);
+    STATIC_REQUIRE(cost_of_halving(call(10, 8, touched)) == 70);
+    STATIC_REQUIRE(cost_of_halving(call(10, 6, messages)) == 2);
+    STATIC_REQUIRE(cost_of_halving(call(10, 6, exchanged_bytes)) == 45);
+    STATIC_REQUIRE(cost_of_overlapped_scan(call(10, 6, touched)) == 50);
     STATIC_REQUIRE(cost_of_reduce_around(call(10, 8, exchanged_bytes)) == 70);
     STATIC_REQUIRE(cost_of_tree_reduce(call(80, 8, message_bytes)) == 240);
     STATIC_REQUIRE(cost_of_flat_reduce(call(80, 8, touched)) == 560);
@@ -95,10 +104,24 @@ TEST_CASE("ranks on several hosts pay the way between hosts, but in two levels o
     STATIC_REQUIRE(cost_of_hierarchical_allreduce(of_hosts(10, 16, 4, none, exchanges)) == 2);
     STATIC_REQUIRE(cost_of_hierarchical_allreduce(of_hosts(1 << 20, 16, 4, none, exchanges)) == 4);
     STATIC_REQUIRE(cost_of_hierarchical_allreduce(of_hosts(10, 16, 4, messages, none)) == 4);
+    // Four hosts of four ranks. Blocks: 3 of a host's and 12 of other hosts come to the root.
+    STATIC_REQUIRE(cost_of_hierarchical_blocks(of_hosts(10, 16, 4, message_bytes, none)) == 30);
+    STATIC_REQUIRE(cost_of_hierarchical_blocks(of_hosts(10, 16, 4, none, message_bytes)) == 120);
+    STATIC_REQUIRE(cost_of_hierarchical_blocks(of_hosts(4096, 16, 4, none, windows)) == 2);
+    STATIC_REQUIRE(cost_of_hierarchical_allgather(of_hosts(10, 16, 4, none, exchanged_bytes)) == 120);
+    STATIC_REQUIRE(cost_of_hierarchical_allgather(of_hosts(10, 16, 4, message_bytes, none)) == 30 + 2 * 160);
+    STATIC_REQUIRE(cost_of_hierarchical_alltoall(of_hosts(10, 16, 4, none, exchanged_bytes)) == 3 * 160);
+    STATIC_REQUIRE(cost_of_hierarchical_alltoall(of_hosts(10, 16, 4, windows, none)) == 4);
+    STATIC_REQUIRE(cost_of_hierarchical_reduce_scatter(of_hosts(10, 16, 4, message_bytes, none)) == 330);
+    STATIC_REQUIRE(cost_of_hierarchical_reduce_scatter(of_hosts(10, 16, 4, none, exchanged_bytes)) == 120);
+    STATIC_REQUIRE(cost_of_hierarchical_scan(of_hosts(10, 16, 4, messages, none)) == 2);
+    STATIC_REQUIRE(cost_of_hierarchical_scan(of_hosts(10, 16, 4, none, exchanges)) == 2);
 }
 
 TEST_CASE("two collectives cost what each costs, of its own length") {
     STATIC_REQUIRE(cost_of_two<&cost_of_tree, false, &cost_of_tree, true>(call(10, 4, message_bytes)) == 100);
     STATIC_REQUIRE(cost_of_two<&cost_of_flat_tree, true, &cost_of_tree, false>(call(10, 4, message_bytes)) ==
                    140);
+    STATIC_REQUIRE(cost_of_parts<&cost_of_halving, &cost_of_halves>(call(80, 8, message_bytes)) == 70);
+    STATIC_REQUIRE(cost_of_parts<&cost_of_halving, &cost_of_halves>(call(80, 8, exchanged_bytes)) == 70);
 }

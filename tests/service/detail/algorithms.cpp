@@ -25,7 +25,6 @@ TEST_CASE("algorithms in two levels give the same wherever the ranks are") {
         how.roots = some_roots(size);
         how.lengths = short_lengths(size);
         how.hosts = 2;
-        how.only = "hierarchical";
         std::vector<unsigned> halves, turns, threes;
         for (unsigned rank = 0; rank < size; ++rank) {
             halves.push_back(rank < size / 2 ? 0 : 1);
@@ -33,7 +32,9 @@ TEST_CASE("algorithms in two levels give the same wherever the ranks are") {
             threes.push_back(rank / 3);
         }
         try_ranks(size, how, size, ranks<sim>::usual(), found, halves);
+        how.in_turn = true;
         try_ranks(size, how, 100 + size, ranks<sim>::usual(), found, turns);
+        how.in_turn = false;
         how.hosts = threes.back() + 1;
         if (how.hosts > 1) try_ranks(size, how, 200 + size, ranks<sim>::usual(), found, threes);
     }
@@ -60,10 +61,12 @@ TEST_CASE("no algorithm relies on a message being buffered: every one by rendezv
         how.roots = {size / 2};
         how.lengths = {1, size + 1};
         how.variants = size % 4 == 3;
+        how.counted = &metrics::get_sent;
         try_ranks(size, how, 1000 + size, by_rendezvous(), found);
     }
     check_right(found);
     check_complete(found, 2, 17, false);
+    check_happened(found);
 }
 
 TEST_CASE("no algorithm relies on room for its messages: all with a store that is too small for them") {
@@ -74,7 +77,10 @@ TEST_CASE("no algorithm relies on room for its messages: all with a store that i
         how.roots = {size - 1};
         how.lengths = {80'000 + size};
         how.variants = false;
+        how.counted = &metrics::credit_waits;
         try_ranks(size, how, 2000 + size, short_of_memory(pool), found);
     }
     check_right(found);
+    check_happened(found);
+    CHECK(found.waits > 0);
 }

@@ -9,6 +9,12 @@
 
 using namespace rdmacoro::detail;
 
+namespace {
+struct two_doubles {
+    double x, y;
+};
+}  // namespace
+
 TEST_CASE("a variable is borrowed, a temporary is moved in, and text stays a view") {
     STATIC_REQUIRE(std::is_same_v<stored_argument_t<std::string&, std::string>, const std::string&>);
     STATIC_REQUIRE(std::is_same_v<stored_argument_t<const std::string&, std::string>, const std::string&>);
@@ -28,4 +34,8 @@ TEST_CASE("what has the parameter's encoding is not converted, and what has not 
     STATIC_REQUIRE(two::bytes == sizeof(int) + sizeof(double));
     STATIC_REQUIRE_FALSE(call_arguments<std::tuple<std::string>, std::string>::fixed);
     STATIC_REQUIRE(call_arguments<std::tuple<>>::fixed);
+    // Of the same encoding, but not of the same bytes.
+    using tuples = call_arguments<std::tuple<two_doubles>, std::tuple<double, double>>;
+    STATIC_REQUIRE(std::is_same_v<tuples::type, std::tuple<std::tuple<double, double>>>);
+    STATIC_REQUIRE_FALSE(tuples::fixed);
 }

@@ -14,7 +14,7 @@ TEST_CASE(
     "a calls object that is destroyed while a call of it is under way ends the process with a message") {
     const death seen = dies([] {
         run_pair<shm_as_it_comes>([](auto& client, auto&, shop&) -> task<> {
-            std::optional<calls<shm>> mine;
+            std::optional<calls<rdmacoro::shm>> mine;
             auto& over = client.over();
             mine.emplace(over);
             auto waiting = start(mine->call(kv::wait));

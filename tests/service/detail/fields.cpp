@@ -42,11 +42,24 @@ struct within_itself {
     std::vector<within_itself> kids;
     int a;
 };
-struct sixteen {
-    int a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p;
+struct most_it_can {
+    int a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af;
 };
-struct seventeen {
-    int a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q;
+struct too_many {
+    int a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, aa, ab, ac, ad, ae, af,
+        ag;
+};
+struct arrays_of_c {
+    float a[3];
+    std::string b;
+    one c[2][2];
+    int d[1];
+    char e[100];
+    std::array<int, 4> f;
+    std::vector<int> g[2];
+};
+struct long_array {
+    char a[600];
 };
 
 static_assert(member_count<none>() == 0);
@@ -55,12 +68,18 @@ static_assert(member_count<text_and_views>() == 3);
 static_assert(member_count<choices>() == 4);
 static_assert(member_count<nested>() == 5);
 static_assert(member_count<within_itself>() == 2);
-static_assert(member_count<sixteen>() == 16);
-static_assert(has_members<sixteen> && !has_members<seventeen>);
+static_assert(member_count<most_it_can>() == 32);
+static_assert(has_members<most_it_can> && !has_members<too_many>);
+static_assert(element_count<arrays_of_c>() == 3 + 1 + 4 + 1 + 100 + 1 + 2);
+static_assert(member_count<arrays_of_c>() == 7 && has_members<arrays_of_c>);
+static_assert(std::is_same_v<member_types<arrays_of_c>,
+                             std::tuple<float (&)[3], std::string&, one (&)[2][2], int (&)[1], char (&)[100],
+                                        std::array<int, 4>&, std::vector<int> (&)[2]>>);
+static_assert(!has_members<long_array>);
 static_assert(!has_members<std::string> && !has_members<int>);
 static_assert(has_members<none>);
 
-// Members that hide how many there are, or refer to what is elsewhere: none can be told.
+// Members that hide how most_it_can there are, or refer to what is elsewhere: none can be told.
 struct greedy {
     long value = 0;
     greedy() = default;
@@ -71,7 +90,7 @@ struct with_greedy {
     greedy a;
     int b = 0;
 };
-struct with_reference {
+struct one_reference {
     const long& a;
 };
 struct with_references {
@@ -81,8 +100,36 @@ struct with_references {
 struct with_constant {
     const int a;
 };
-static_assert(!has_members<with_greedy>);
-static_assert(!has_members<with_reference> && !has_members<with_references> && !has_members<with_constant>);
+struct behind_greedy {
+    int b = 0;
+    greedy a;
+};
+struct derived_from_one : one {
+    int b;
+};
+struct bits_of_unsigned {
+    unsigned a : 3;
+    unsigned b;
+};
+union int_or_float {
+    int a;
+    float b;
+};
+struct with_union {
+    int a;
+    int_or_float b;
+};
+struct with_unnamed_union {
+    int a;
+    union {
+        int b;
+        float c;
+    };
+};
+static_assert(!has_members<with_greedy> && !has_members<behind_greedy>);
+static_assert(!has_members<derived_from_one> && !has_members<bits_of_unsigned>);
+static_assert(!has_members<with_union> && !has_members<with_unnamed_union>);
+static_assert(!has_members<one_reference> && !has_members<with_references> && !has_members<with_constant>);
 static_assert(std::is_same_v<member_types<const one>, std::tuple<const int&>>);
 }  // namespace
 
@@ -93,6 +140,9 @@ TEST_CASE("the members of an aggregate are itself, in order") {
     CHECK(&std::get<3>(members) == &whole.d);
     std::get<1>(std::get<4>(members)) = "nine";
     CHECK(std::get<1>(whole.e) == "nine");
-    sixteen many{};
-    CHECK(&std::get<15>(members_of(many)) == &many.p);
+    most_it_can all{};
+    CHECK(&std::get<31>(members_of(all)) == &all.af);
+    arrays_of_c rows{};
+    CHECK(&std::get<2>(members_of(rows)) == &rows.c);
+    CHECK(&std::get<6>(members_of(rows)) == &rows.g);
 }

@@ -1,6 +1,7 @@
 #include <rdmacoro/service/detail/group_state.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/ranks.hpp"
 
 #include <vector>
@@ -96,5 +97,28 @@ TEST_CASE("a rank that stopped in good order is gone for those that shrink, and 
         group left = co_await all.at(0).shrink();
         CHECK(left.size() == 1);
         co_await left.barrier();
+    });
+}
+
+TEST_CASE("a group ends where there is no memory for the words, and the others are told once there is") {
+    if (!counts_allocations) return;
+    run_nodes([]() -> task<> {
+        ranks<sim> all(4);
+        co_await all.open();
+        const auto connect = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(connect);
+        {
+            const failing_allocations none(1, std::size_t{1} << 40);
+            all.state(0).transfer_failed(2, make_error_code(errc::peer_lost));
+            all.state(0).rank_ended(3, make_error_code(errc::peer_lost));
+        }
+        REQUIRE(all.at(0).failure());
+        CHECK(all.at(0).failure()->why == errc::peer_lost);
+        CHECK(all.at(0).failure()->by == 0);
+        for (int turn = 0; turn < 1000; ++turn) co_await yield();
+        CHECK(!all.at(1).failure());
+        all.state(0).tell_again();
+        co_await until([&] { return all.at(1).failure().has_value(); });
+        CHECK(all.at(1).failure()->by == 0);
     });
 }

@@ -15,13 +15,34 @@ struct writes {
 struct no_task {
     int operator()(call_context&, std::string) const { return 1; }
 };
+struct returns_nothing {
+    void operator()(call_context&, const std::string&) const {}
+};
+struct task_of_less {
+    task<short> operator()(call_context&, std::string) const { co_return short{1}; }
+};
+struct returns_text {
+    const char* operator()(call_context&, std::string) const { return "text"; }
+};
 }  // namespace
 
-TEST_CASE("a handler returns a task of its method's result and takes its parameters") {
+TEST_CASE("a handler returns its method's result, or a task of it, and takes its parameters") {
     STATIC_REQUIRE(detail::handles<only_task, int, std::string>);
     STATIC_REQUIRE_FALSE(detail::handles<only_task, double, std::string>);
     STATIC_REQUIRE_FALSE(detail::handles<only_task, int, std::vector<float>>);
-    STATIC_REQUIRE_FALSE(detail::handles<no_task, int, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles_at_once<only_task, int, std::string>);
+    STATIC_REQUIRE(detail::handles_at_once<no_task, int, std::string>);
+    STATIC_REQUIRE(detail::handles<no_task, int, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<no_task, std::string, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<no_task, void, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<no_task, one_way, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<no_task, stream<int>, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<no_task, int, std::string, stream<int>>);
+    STATIC_REQUIRE(detail::handles_at_once<returns_nothing, void, std::string>);
+    STATIC_REQUIRE(detail::handles_at_once<returns_nothing, one_way, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<returns_nothing, int, std::string>);
+    STATIC_REQUIRE(detail::handles_at_once<returns_text, std::string, std::string>);
+    STATIC_REQUIRE_FALSE(detail::handles<task_of_less, int, std::string>);
     STATIC_REQUIRE(detail::handles<writes, stream<int>, int>);
     STATIC_REQUIRE_FALSE(detail::handles<writes, stream<double>, int>);
     STATIC_REQUIRE_FALSE(detail::handles<writes, void, int>);

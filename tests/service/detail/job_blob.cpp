@@ -30,6 +30,9 @@ TEST_CASE("what a rank says of itself is read as it was written, with several ca
     REQUIRE(read);
     CHECK(read->host == one.host);
     CHECK(read->launched_on == "node 1");
+    CHECK(!read->compares_calls);
+    one.compares_calls = true;
+    CHECK(detail::decode_job_blob(detail::encode_job_blob(one))->compares_calls);
     CHECK(read->cards == one.cards);
     const auto none = detail::decode_job_blob(detail::encode_job_blob({}));
     REQUIRE(none);

@@ -26,7 +26,7 @@ static_assert(!handles_on_pool<right, long, std::string>);
 static_assert(!handles_on_pool<right, stream<int>, std::string>);
 
 TEST_CASE("a handler on a pool has the facts of its method") {
-    const scheduler_pool pool(1);
+    const rdmacoro::scheduler_pool pool(1);
     using m = method<"some.method", int(std::string)>;
     const pool_handler<m, right> made(pool, right());
     CHECK(made.facts.number == m::number);

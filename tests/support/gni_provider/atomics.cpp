@@ -94,7 +94,8 @@ ssize_t compute(endpoint& on, atomic_kind kind, const fi_msg_atomic& message, co
     if (!on.held_back.empty()) return -FI_EAGAIN;
     operation* begun = nullptr;
     const bool wanted = !silent && wants(on, flags, false);
-    const int full = begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0}, &begun);
+    const int full =
+        begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0, message.addr}, &begun);
     if (full != 0) return full;
 
     fi_ioc copy{};

@@ -41,7 +41,11 @@ int close_endpoint(fid* object) {
         in.live.erase(left);
         in.gone.emplace_back(left);
     };
-    for (operation* left : closing.under_way) reap(left);
+    for (operation* left : closing.under_way) {
+        closing.leaves_peer(*left);
+        reap(left);
+    }
+    if (closing.addresses != nullptr) --closing.addresses->endpoints;
     for (const auto& [context, left] : closing.found) reap(left);
     delete &closing;
     return 0;
@@ -50,7 +54,13 @@ int close_endpoint(fid* object) {
 int bind_endpoint(fid* object, fid* bound, std::uint64_t flags) {
     endpoint& binding = endpoint_of(object);
     if (bound->fclass == FI_CLASS_CNTR) binding.counts = true;
-    if (bound->fclass == FI_CLASS_AV) binding.addresses = reinterpret_cast<fid_av*>(bound);
+    if (bound->fclass == FI_CLASS_AV) {
+        address_vector& to = static_cast<address_vector&>(*reinterpret_cast<fid_av*>(bound));
+        if (const int result = fi_ep_bind(binding.lower, &to.lower->fid, flags); result != 0) return result;
+        binding.addresses = &to;
+        ++to.endpoints;
+        return 0;
+    }
     if (bound->fclass != FI_CLASS_CQ) return fi_ep_bind(binding.lower, bound, flags);
     queue& to = static_cast<queue&>(*reinterpret_cast<fid_cq*>(bound));
     // Below everything completes; what the application did not ask for is not handed up.
@@ -231,7 +241,8 @@ endpoint* find(const endpoint& from, fi_addr_t to) {
     if (from.addresses == nullptr || endpoints().process != ::getpid()) return nullptr;
     char address[256];
     std::size_t bytes = sizeof address;
-    if (fi_av_lookup(from.addresses, to, address, &bytes) != 0 || bytes > sizeof address) return nullptr;
+    if (fi_av_lookup(from.addresses->lower, to, address, &bytes) != 0 || bytes > sizeof address)
+        return nullptr;
     const auto found = endpoints().all.find(name_of(address, bytes));
     return found != endpoints().all.end() ? found->second : nullptr;
 }
@@ -274,10 +285,25 @@ void uncount_message(endpoint& from, fi_addr_t to) {
 void endpoint::forget(operation* done) {
     under_way.erase(done->place);
     --(done->receives ? receiving : transmitting);
+    leaves_peer(*done);
     in->give_back(done);
 }
 
+void endpoint::leaves_peer(const operation& done) {
+    if (done.receives || addresses == nullptr) return;
+    if (const auto there = addresses->peers.find(done.peer); there != addresses->peers.end())
+        --there->second.under_way;
+}
+
 int begin(endpoint& on, const start_request& what, operation** begun) {
+    address_vector::peer* to = nullptr;
+    if (!what.receives && on.addresses != nullptr) {
+        const auto found = on.addresses->peers.find(what.peer);
+        if (found == on.addresses->peers.end())
+            return violated("fi_addr", FI_EINVAL, "address %llu was not inserted, or was removed",
+                            static_cast<unsigned long long>(what.peer));
+        to = &found->second;
+    }
     if (on.in->unread != nullptr) on.in->unread->fetch();
     if (what.receives ? on.receiving >= on.most_receives : on.transmitting >= on.most_transmits)
         return -FI_EAGAIN;
@@ -285,6 +311,7 @@ int begin(endpoint& on, const start_request& what, operation** begun) {
     operation& made = *on.in->take();
     made.owner = &on;
     made.context = what.context;
+    made.peer = what.peer;
     made.receives = what.receives;
     made.wanted = what.wanted && (what.receives ? on.receives : on.transmits) != nullptr;
     made.multiple = false;
@@ -294,6 +321,7 @@ int begin(endpoint& on, const start_request& what, operation** begun) {
     made.scattered_count = 0;
     made.place = on.under_way.insert(on.under_way.end(), &made);
     ++(what.receives ? on.receiving : on.transmitting);
+    if (to != nullptr) ++to->under_way;
     *begun = &made;
     return 0;
 }

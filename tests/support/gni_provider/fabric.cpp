@@ -64,10 +64,6 @@ int bind_domain(fid* object, fid* bound, std::uint64_t flags) {
     return fi_domain_bind(domain_of(object).lower, bound, flags);
 }
 
-int open_addresses(fid_domain* in, fi_av_attr* attributes, fid_av** opened, void* context) {
-    return fi_av_open(domain_of(&in->fid).lower, attributes, opened, context);
-}
-
 int open_counter(fid_domain* in, fi_cntr_attr* attributes, fid_cntr** opened, void* context) {
     if (attributes != nullptr)
         if (const int refused = check_wait(attributes->wait_obj, "a counter"); refused != 0) return refused;

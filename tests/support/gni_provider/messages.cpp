@@ -73,7 +73,8 @@ ssize_t send(endpoint& on, const envelope& message, std::uint64_t flags, bool si
     }
     operation* begun = nullptr;
     const bool wanted = !silent && wants(on, flags, false);
-    const int full = begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0}, &begun);
+    const int full =
+        begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0, message.peer}, &begun);
     if (full != 0) return full;
     if (const int refused = message.tagged ? 0 : count_message(on, message.peer); refused != 0)
         return end(begun, refused);
@@ -124,7 +125,7 @@ ssize_t receive(endpoint& on, const envelope& message, std::uint64_t flags) {
         begun->claims = false;
         ++on.receiving;
     } else {
-        const int full = begin(on, {message.context, true, wants(on, flags, true), false}, &begun);
+        const int full = begin(on, {message.context, true, wants(on, flags, true)}, &begun);
         if (full != 0) return full;
         begun->claims = (flags & FI_PEEK) != 0 && (flags & FI_CLAIM) != 0;
         begun->multiple = (flags & FI_MULTI_RECV) != 0;

@@ -1,6 +1,6 @@
 // The stand-in's objects: each is a libfabric object of its own above one of the provider below.
 //
-// Address vectors, event queues, counters and wait sets are the layer below's own, handed out as they are.
+// Event queues, counters and wait sets are the layer below's own, handed out as they are.
 #pragma once
 
 #include "rules.hpp"
@@ -54,7 +54,8 @@ int open_domain(fid_fabric* in, fi_info* info, fid_domain** opened, void* contex
 struct operation {
     fi_context2 lower;
     endpoint* owner;
-    void* context;  ///< the application's
+    void* context;   ///< the application's
+    fi_addr_t peer;  ///< of those that do not receive
     bool receives;
     bool wanted;    ///< the application gets a completion
     bool multiple;  ///< a buffer for many messages
@@ -96,6 +97,20 @@ struct domain : fid_domain {
     /// True once in `n` times.
     bool lot(std::uint64_t n) { return lots() % n == 0; }
 };
+
+/// The addresses that an application inserted, each with what it has under way there.
+struct address_vector : fid_av {
+    struct peer {
+        std::size_t inserted = 0;   ///< so often
+        std::size_t under_way = 0;  ///< operations
+    };
+
+    domain* in = nullptr;
+    fid_av* lower = nullptr;
+    std::size_t endpoints = 0;  ///< bound to it
+    std::unordered_map<fi_addr_t, peer> peers;
+};
+int open_addresses(fid_domain* in, fi_av_attr* attributes, fid_av** opened, void* context);
 
 /// What an application registered.
 struct memory : fid_mr {
@@ -156,7 +171,7 @@ struct endpoint : fid_ep {
     std::size_t most_receives = 0;
     std::size_t transmitting = 0;
     std::size_t receiving = 0;
-    fid_av* addresses = nullptr;        ///< the layer below's
+    address_vector* addresses = nullptr;
     std::string name;                   ///< its own address
     std::atomic<long> under_way_to{0};  ///< untagged messages of this process for it that it has not received
     std::size_t bound_memories = 0;
@@ -167,6 +182,8 @@ struct endpoint : fid_ep {
     /// Posts the held-back operations to the layer below, as far as it takes them.
     void let_go();
     void forget(operation* done);
+    /// It is not under way to its peer any more.
+    void leaves_peer(const operation& done);
 };
 int open_endpoint(fid_domain* in, fi_info* info, fid_ep** opened, void* context);
 
@@ -194,6 +211,7 @@ struct start_request {
     bool receives = false;
     bool wanted = true;
     bool fenced = false;
+    fi_addr_t peer = FI_ADDR_UNSPEC;  ///< of what does not receive
 };
 /// Counts an untagged message to that peer; the rule `rx_size`: an endpoint has room for as many as it takes receives. Sees the
 /// endpoints of this process alone. 0, or the error.

@@ -67,7 +67,8 @@ ssize_t transfer(endpoint& on, const fi_msg_rma& message, std::uint64_t flags, b
     }
     operation* begun = nullptr;
     const bool wanted = !silent && wants(on, flags, false);
-    const int full = begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0}, &begun);
+    const int full =
+        begin(on, {message.context, false, wanted, (flags & FI_FENCE) != 0, message.addr}, &begun);
     if (full != 0) return full;
 
     begun->reads = reads;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr traits of(std::string_view name) {
     traits found = erased::traits_of<matched_in_memory>(name);
-    found.real = true;
+    found.real = found.counted = true;
     found.puts_before_sends = true;
     return found;
 }

@@ -37,7 +37,7 @@ struct ofi_verbs {
 
 constexpr traits of_verbs() {
     traits found = erased::traits_of<ofi_verbs>("ofi_verbs");
-    found.real = true;
+    found.real = found.counted = true;
     found.timing_decides = true;
     found.puts_before_sends = true;
     found.serves_bare_links = true;

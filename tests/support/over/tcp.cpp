@@ -7,7 +7,7 @@ namespace {
 
 constexpr traits of(std::string_view name, bool real) {
     traits found = erased::traits_of<tcp_as_it_comes>(name);
-    found.real = real;
+    found.real = found.counted = real;
     found.moves = in_turns::all;
     return found;
 }

@@ -11,13 +11,13 @@
 
 namespace rdmacoro::test {
 
-/// A RoCE or InfiniBand device: that of the address in RXE_IP, or whichever there is.
+/// A RoCE or InfiniBand device: that of the address in RXE_IP, or whichever there is. Other options are those of the environment.
 struct verbs_as_it_comes {
     using transport_type = verbs_rc;
     static constexpr const char* variable = "RXE_IP";
     template <class Variant>
     static verbs_options options_of() {
-        verbs_options o;
+        verbs_options o = verbs_options::from_environment();
         if (const char* ip = std::getenv(Variant::variable)) o.address = ip;
         return o;
     }

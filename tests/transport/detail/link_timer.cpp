@@ -50,10 +50,13 @@ TEST_CASE("setting a timer takes the place of its earlier setting; canceling end
 TEST_CASE("a timer that is destroyed does not expire") {
     scheduler on;
     timed other(on);
+    int expired = 0;
     {
-        timed gone(on);
-        gone.timer.set(1ms);
+        detail::link_timer gone(on, &expired, [](void* count) noexcept { ++*static_cast<int*>(count); });
+        gone.set(1ms);
+        CHECK(gone.queued());
     }
     other.timer.set(3ms);
     on.run_until([&] { return other.expired == 1; });
+    CHECK(expired == 0);
 }

@@ -182,6 +182,24 @@ TEST_CASE("a host that holds more places than others gives one to them at once, 
     CHECK_FALSE(try_admit(came, 3));  // each holds one now
 }
 
+TEST_CASE("a queue that ends for a reason gives it to those that wait and to those that come later") {
+    fake_engine by;
+    accepted_queue came(by);
+    fake_session* none = nullptr;
+    std::error_code before;
+    std::error_code later;
+    begun waits(by.on, accept(came, none, before));
+    by.on.run_until([&, turns = 0]() mutable { return ++turns > 3; });
+    CHECK_FALSE(waits.of.handle().done());
+    came.end(errc::address_invalid);
+    by.on.run_until([&] { return waits.of.handle().done(); });
+    CHECK(before == errc::address_invalid);
+    begun comes(by.on, accept(came, none, later));
+    by.on.run_until([&] { return comes.of.handle().done(); });
+    CHECK(later == errc::address_invalid);
+    CHECK(none == nullptr);
+}
+
 TEST_CASE("a waiter gets the next connection that opens, and errc::closed when the listener ends") {
     fake_engine by;
     fake_session* first = nullptr;

@@ -8,7 +8,7 @@ using namespace rdmacoro;
 
 TEST_CASE("the address of this host is one in numbers, and not the loopback; a host may have none") {
     const std::string own = detail::own_inet_address();
-    if (own.empty()) return;
+    if (own.empty()) SKIP_TEST("this host has no address but the loopback");
     const auto found = detail::inet_resolved::ask(detail::inet_address::parse("tcp", own + ":0", ""),
                                                   AI_PASSIVE | AI_NUMERICHOST);
     REQUIRE(found.endpoints.size() == 1);

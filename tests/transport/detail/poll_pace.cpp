@@ -53,3 +53,21 @@ TEST_CASE("a post does not shorten the time in which each turn polls") {
     pace.posted();
     CHECK(polls_in_a_row(pace, at(10)) >= poll_pace::polls_when_hot);
 }
+
+TEST_CASE("a network that brought something lately is polled more often than one at rest, for a while") {
+    poll_pace pace;
+    static_cast<void>(polls_in_a_row(pace, at(0)));
+    pace.brought(at(0));
+    const auto polls_in = [&](long from, long to) {
+        unsigned polls = 0;
+        for (long tenth = 10 * from; tenth < 10 * to; ++tenth) polls += pace.due(at(tenth / 10)) ? 1 : 0;
+        return polls;
+    };
+    const unsigned busy = polls_in(1, 3001);
+    CHECK(busy >= 740);
+    CHECK(busy <= 760);
+    static_cast<void>(polls_in(3001, 4100));
+    const unsigned resting = polls_in(4100, 7100);
+    CHECK(resting >= 370);
+    CHECK(resting <= 380);
+}

@@ -7,25 +7,6 @@
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-namespace {
-
-/// What `after` has more than `before`.
-ofi_counts more(const ofi_counts& after, const ofi_counts& before) {
-    ofi_counts d;
-    d.messages = after.messages - before.messages;
-    d.control_frames = after.control_frames - before.control_frames;
-    d.posts = after.posts - before.posts;
-    d.injected = after.injected - before.injected;
-    d.staged = after.staged - before.staged;
-    d.gets = after.gets - before.gets;
-    d.puts = after.puts - before.puts;
-    d.served = after.served - before.served;
-    d.bounced = after.bounced - before.bounced;
-    return d;
-}
-
-}  // namespace
-
 TEST_CASE("a short message is one call of the provider, injected, and its credit travels with the answer") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
     CAPTURE(provider);

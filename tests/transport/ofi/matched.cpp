@@ -288,12 +288,6 @@ TEST_CASE("endpoints over ofi leave matching to the provider") {
 
 namespace {
 
-/// Parks as soon as nothing moves.
-struct park_at_once {
-    idle::action next(rdmacoro::clock&) noexcept { return idle::action::park; }
-    void progress() noexcept {}
-};
-
 constexpr int rounds_asleep = 200;
 
 task<> echo_asleep(ofi_any_domain& domain, std::string& address, std::atomic<bool>& listens) {

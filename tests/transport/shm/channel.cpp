@@ -90,7 +90,7 @@ TEST_CASE("memory is touched only with a good key and an open peer, and marked m
     const channel_ref there(new channel);
     here->attach(file.get(), shape, true);
     there->attach(file.get(), shape, false);
-    here->peer.map_table(domain.table_file(), domain.options().max_regions);
+    here->peer.map_table(domain.table_file(), domain.options().max_regions, domain.regions().salt());
     std::vector<std::byte> memory(16);
     const region open = domain.register_memory(memory, access_rights::remote_read);
 

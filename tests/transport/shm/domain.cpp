@@ -3,8 +3,12 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -93,9 +97,17 @@ namespace {
 struct counting_link final : pollable {
     unsigned polls = 0;
     unsigned waits = 0;
-    unsigned records = 0;  // that have come
-    bool busy = false;     // reads a record between any two calls of `quiet`
+    unsigned records = 0;    // that have come
+    bool busy = false;       // reads a record between any two calls of `quiet`
+    std::uint64_t mark = 0;  // that the peer has set
     std::uint32_t notice = 0;
+    std::uint32_t touch_notice = 0;
+    std::uint64_t awaited = 0;
+    time_point awaited_until{};
+    bool holds = false;           // memory that could be returned
+    bool sent = true;             // something since `return_memory` was called last
+    unsigned left_to_return = 0;  // calls of it that leave some
+    unsigned returns = 0;
 
     ~counting_link() = default;
     unsigned poll(unsigned) noexcept final {
@@ -104,7 +116,37 @@ struct counting_link final : pollable {
     }
     void want_notice(std::uint32_t word) noexcept final { notice = word; }
     bool quiet() noexcept final { return records == 0 && !busy; }
-    void wait_until_untouched(std::uint64_t, std::span<std::byte>, mark_wait&) noexcept final { ++waits; }
+    void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
+    bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
+    void wait_until_untouched(std::uint64_t key, std::span<std::byte>, mark_wait& wait) noexcept final {
+        ++waits;
+        while (touched(key) && !wait.over()) {}
+    }
+    void await_untouched(std::uint64_t key, std::span<std::byte>, time_point until) noexcept final {
+        awaited = key;
+        awaited_until = until;
+    }
+    bool awaits_untouched(time_point now) noexcept final {
+        if (awaited != 0 && touched(awaited) && now < awaited_until) return true;
+        awaited = 0;
+        return false;
+    }
+    bool holds_memory() noexcept final { return holds; }
+    bool return_memory() noexcept final {
+        ++returns;
+        if (std::exchange(sent, false)) return true;
+        if (left_to_return != 0) {
+            --left_to_return;
+            return true;
+        }
+        holds = false;
+        return false;
+    }
+    /// As a peer does: marks, and announces where that is wanted.
+    void touch(domain_base& of, std::uint64_t key) {
+        mark = key;
+        if (touch_notice != 0) of.shared_arena().touch_board()->keep_marked(touch_notice - 1);
+    }
 };
 
 struct many_counting_links {
@@ -125,6 +167,11 @@ struct many_counting_links {
     [[nodiscard]] unsigned polls() const {
         unsigned all = 0;
         for (const auto& link : links) all += link->polls;
+        return all;
+    }
+    [[nodiscard]] unsigned waits() const {
+        unsigned all = 0;
+        for (const auto& link : links) all += link->waits;
         return all;
     }
 };
@@ -211,32 +258,178 @@ TEST_CASE("a doorbell without a mark makes the domain look at every link, a few 
     CHECK(many.links[99]->records == 0);
 }
 
-TEST_CASE("deregistering memory that one peer was told of waits for that peer alone") {
+TEST_CASE("the end of memory that one peer was told of looks at that peer alone, and does not wait") {
     many_counting_links many(100);
     std::vector<std::byte> memory(8);
     region told = many.domain.register_for(*many.links[3], memory, access_rights::all);
-    region open = many.domain.register_memory(memory);
-    const auto waits = [&] {
-        unsigned all = 0;
-        for (const auto& link : many.links) all += link->waits;
-        return all;
-    };
+    const std::uint64_t key = told.remote().key;
+    many.links[3]->touch(many.domain, key);
+    many.links[4]->touch(many.domain, key);  // lies: it cannot know it
+    const auto began = std::chrono::steady_clock::now();
     told.reset();
-    CHECK(many.links[3]->waits == 1);
-    CHECK(waits() == 1);
-    region later = many.domain.register_memory(memory);  // in the same place of the table
-    later.reset();
-    CHECK(waits() == 101);
+    CHECK(std::chrono::steady_clock::now() - began < mark_patience::most / 2);
+    CHECK(many.waits() == 0);
+    CHECK(many.links[3]->awaited == key);
+    CHECK(many.links[4]->awaited == 0);
+    // The link is asked until it is over.
+    many.on.turn();
+    CHECK(many.links[3]->awaited == key);
+    many.links[3]->mark = 0;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (many.links[3]->awaited != 0 && std::chrono::steady_clock::now() < limit) many.on.turn();
+    CHECK(many.links[3]->awaited == 0);
+    // A region that nothing touches.
+    region untouched = many.domain.register_for(*many.links[5], memory, access_rights::all);
+    untouched.reset();
+    CHECK(many.links[5]->awaited == 0);
+}
+
+TEST_CASE("memory that was told to one peer, which has gone, is not the next one's with its number") {
+    many_counting_links many(2);
+    std::vector<std::byte> memory(8);
+    region told = many.domain.register_for(*many.links[1], memory, access_rights::all);
+    const std::uint32_t gone = many.links[1]->serial();
+    CHECK(many.domain.check_served(gone, told.remote(), access_rights::remote_read) == errc::ok);
+    const std::uint32_t number = many.links[1]->number();
+    many.domain.remove_link(*many.links[1]);
+    many.links[1] = std::make_unique<counting_link>();
+    many.domain.add_link(*many.links[1]);
+    REQUIRE(many.links[1]->number() == number);
+    CHECK(many.domain.check_served(many.links[1]->serial(), told.remote(), access_rights::remote_read) ==
+          errc::bad_key);
+    many.links[1]->mark = told.remote().key;
+    told.reset();
+    CHECK(many.links[1]->awaited == 0);
+}
+
+TEST_CASE("the end of memory that any peer may have been told of looks at the links over which something was "
+          "touched") {
+    many_counting_links many(1000);
+    std::vector<std::byte> memory(8);
+    const auto end_one = [&] {
+        const unsigned before = many.waits();
+        region open = many.domain.register_memory(memory);
+        open.reset();
+        return many.waits() - before;
+    };
+    CHECK(end_one() == 1000);  // each once: none of them has been asked to announce what it touches
+    CHECK(end_one() == 0);
+    for (const auto& link : many.links) CHECK(link->touch_notice == link->number());
+    // Two that touch something else now, and one that did.
+    many.links[7]->touch(many.domain, 1);
+    many.links[700]->touch(many.domain, 1);
+    many.links[8]->touch(many.domain, 1);
+    many.links[8]->mark = 0;
+    CHECK(end_one() == 3);
+    CHECK(many.links[7]->touch_notice == 0);
+    CHECK(many.links[8]->touch_notice != 0);
+    CHECK(end_one() == 2);  // they still do
+    many.links[7]->mark = many.links[700]->mark = 0;
+    CHECK(end_one() == 2);
+    CHECK(end_one() == 0);
+}
+
+TEST_CASE("a peer that touches the memory is waited for, whether it announced that or was looked at before") {
+    const bool announces = GENERATE(false, true);
+    many_counting_links many(10);
+    std::vector<std::byte> memory(8);
+    if (announces) {
+        region first = many.domain.register_memory(memory);
+        first.reset();
+        REQUIRE(many.links[6]->touch_notice != 0);
+    }
+    region open = many.domain.register_memory(memory);
+    many.links[6]->touch(many.domain, open.remote().key);
+    const auto began = std::chrono::steady_clock::now();
     open.reset();
-    CHECK(waits() == 201);
+    // It never lets go: all that there is to wait is used up.
+    CHECK(std::chrono::steady_clock::now() - began >= mark_patience::most / 2);
+    const auto later = std::chrono::steady_clock::now();
+    region other = many.domain.register_memory(memory);
+    many.links[6]->touch(many.domain, other.remote().key);
+    other.reset();
+    CHECK(std::chrono::steady_clock::now() - later < mark_patience::most / 2);
+}
+
+TEST_CASE("no touch is missed by a domain that closes memory while peers touch it on threads of their own") {
+    // As `channel::touch` and `domain_base::deregister` order their steps, with one word in place of the table.
+    constexpr std::uint32_t peers = 2;
+    constexpr int rounds = 20000;
+    const auto board = std::make_unique<notice_board>();
+    std::atomic<std::uint64_t> key{0};  // in the table; 0: closed
+    struct peer {
+        alignas(64) std::atomic<std::uint64_t> mark{0};
+        std::atomic<std::uint32_t> notice{0};
+        std::atomic<std::uint64_t> touched{0};  // the key, while it is in the middle of it
+        std::uint64_t times = 0;
+        bool looked_at = true;
+    };
+    peer all[peers];
+    std::atomic<bool> stop{false};
+    std::vector<std::thread> threads;
+    for (std::uint32_t n = 0; n < peers; ++n) {
+        threads.emplace_back([&, n] {
+            peer& self = all[n];
+            while (!stop.load(std::memory_order_relaxed)) {
+                const std::uint64_t wanted = key.load(std::memory_order_relaxed);
+                if (wanted == 0) continue;
+                self.mark.store(wanted, std::memory_order_relaxed);
+                std::atomic_thread_fence(std::memory_order_seq_cst);
+                if (self.notice.load(std::memory_order_relaxed) != 0) {
+                    board->keep_marked(n);
+                    std::atomic_thread_fence(std::memory_order_seq_cst);
+                }
+                if (key.load(std::memory_order_relaxed) == wanted) {
+                    self.touched.store(wanted, std::memory_order_relaxed);
+                    ++self.times;
+                    self.touched.store(0, std::memory_order_relaxed);
+                }
+                self.mark.store(0, std::memory_order_release);
+            }
+        });
+    }
+    int caught = 0;
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+        key.store(round, std::memory_order_relaxed);
+        if (round % 4 == 0) std::this_thread::yield();
+        key.store(0, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        board->take_all([&](std::uint32_t n) {
+            all[n].notice.store(0, std::memory_order_relaxed);
+            all[n].looked_at = true;
+        });
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        for (peer& each : all) {
+            while (each.looked_at && each.mark.load(std::memory_order_acquire) == round) {}
+        }
+        for (peer& each : all) {
+            if (each.touched.load(std::memory_order_relaxed) == round) ++caught;
+        }
+        for (std::uint32_t n = 0; n < peers; ++n) {
+            peer& each = all[n];
+            if (!each.looked_at || each.mark.load(std::memory_order_acquire) != 0) continue;
+            each.notice.store(n + 1, std::memory_order_relaxed);
+            std::atomic_thread_fence(std::memory_order_seq_cst);
+            if (each.mark.load(std::memory_order_acquire) != 0) {
+                each.notice.store(0, std::memory_order_relaxed);
+            } else {
+                each.looked_at = false;
+            }
+        }
+    }
+    stop = true;
+    for (std::thread& each : threads) each.join();
+    CHECK(caught == 0);
+    for (const peer& each : all) CHECK(each.times > 0);
 }
 
 namespace {
 
-/// A link of a peer that leaves its mark standing. Hands up a message that ends a region.
-struct marked_link final : pollable {
+/// A link that hands up a message that ends a region.
+struct ending_link final : pollable {
     region* to_end = nullptr;
-    bool marked = true;
+    std::uint64_t mark = 0;
+    bool awaits = false;
 
     unsigned poll(unsigned) noexcept override {
         if (to_end != nullptr) std::exchange(to_end, nullptr)->reset();
@@ -244,31 +437,90 @@ struct marked_link final : pollable {
     }
     void want_notice(std::uint32_t) noexcept override {}
     bool quiet() noexcept override { return false; }
+    void want_touch_notice(std::uint32_t) noexcept override {}
+    bool touched(std::uint64_t) noexcept override { return mark != 0; }
     void wait_until_untouched(std::uint64_t, std::span<std::byte>, mark_wait& wait) noexcept override {
-        while (marked && !wait.over()) {}
+        while (mark != 0 && !wait.over()) {}
     }
+    void await_untouched(std::uint64_t, std::span<std::byte>, time_point) noexcept override { awaits = true; }
+    bool awaits_untouched(time_point) noexcept override { return mark != 0; }
+    bool holds_memory() noexcept override { return false; }
+    bool return_memory() noexcept override { return false; }
 };
 
 }  // namespace
 
-TEST_CASE("a region that ends on the way of a message waits for an interrupted peer, and all waits share one "
-          "account") {
+TEST_CASE("a rendezvous that ends on the way of a message waits for no peer that stands still in the middle "
+          "of a copy") {
     scheduler on;
     domain_base domain(on, {});
     domain.shared_arena().open();
-    marked_link links[2];
-    for (marked_link& link : links) domain.add_link(link);
+    ending_link link;
+    domain.add_link(link);
     std::vector<std::byte> memory(10);
-    region open = domain.register_memory(memory);
-    links[0].to_end = &open;
+    region told = domain.register_for(link, memory, access_rights::all);
+    link.mark = told.remote().key;
+    link.to_end = &told;
     const auto began = std::chrono::steady_clock::now();
     domain.poll();
-    CHECK_FALSE(open);
-    CHECK(std::chrono::steady_clock::now() - began > mark_patience::least * 10);
-    // The account is used up: the next one waits little.
-    region other = domain.register_memory(memory);
+    CHECK(std::chrono::steady_clock::now() - began < mark_patience::most / 2);
+    CHECK_FALSE(told);
+    CHECK(link.awaits);
+    // Its own region is the program's business, which gives the memory away next: that one waits, as long as all of them together may.
+    region own = domain.register_memory(memory);
+    link.mark = own.remote().key;
+    link.to_end = &own;
     const auto later = std::chrono::steady_clock::now();
-    other.reset();
-    CHECK(std::chrono::steady_clock::now() - later < mark_patience::most / 2);
-    for (marked_link& link : links) domain.remove_link(link);
+    domain.poll();
+    CHECK_FALSE(own);
+    CHECK(std::chrono::steady_clock::now() - later >= mark_patience::most / 2);
+    domain.remove_link(link);
+}
+
+TEST_CASE("memory of links that were quiet for a second is returned, a few links at a time") {
+    many_counting_links many(100);
+    for (const auto& link : many.links) link->holds = true;
+    many.links[1]->holds = false;
+    many.links[2]->left_to_return = 3;  // the peer takes its time
+    many.links[3]->busy = true;
+    many.domain.cool();
+    const auto began = std::chrono::steady_clock::now();
+    const auto returned = [&] {
+        std::size_t count = 0;
+        for (const auto& link : many.links) count += link->holds ? 0 : 1;
+        return count;
+    };
+    CHECK(many.links[0]->returns == 1);  // takes note of what was sent
+    CHECK(many.links[1]->returns == 0);
+    CHECK(many.links[3]->returns == 0);
+    CHECK(returned() == 1);
+    const auto limit = began + std::chrono::seconds(20);
+    std::size_t before = returned();
+    std::size_t most = 0;
+    while (returned() < 99 && std::chrono::steady_clock::now() < limit) {
+        many.on.turn();
+        most = std::max(most, returned() - before);
+        before = returned();
+    }
+    CHECK(returned() == 99);
+    CHECK(std::chrono::steady_clock::now() - began >= std::chrono::seconds(1));
+    CHECK(most > 1);
+    CHECK(most <= 16);
+    CHECK(many.links[2]->returns == 5);
+    CHECK(many.links[3]->holds);  // it was busy
+}
+
+TEST_CASE("memory of links is returned also when their scheduler sleeps") {
+    many_counting_links many(3);
+    for (const auto& link : many.links) link->holds = true;
+    many.domain.arm();
+    for (const auto& link : many.links) CHECK(link->returns == 1);  // takes note of what was sent
+    many.domain.disarm();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto any_holds = [&] {
+        return std::any_of(many.links.begin(), many.links.end(),
+                           [](const auto& link) { return link->holds; });
+    };
+    while (any_holds() && std::chrono::steady_clock::now() < limit) many.on.turn();
+    CHECK_FALSE(any_holds());
 }

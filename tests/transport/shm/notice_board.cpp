@@ -52,6 +52,24 @@ TEST_CASE("a board on which everything is marked is taken in short calls, and ev
     CHECK(last_group);
 }
 
+TEST_CASE("all marks are taken in one call, each once, and a kept mark is set again after it was taken") {
+    const auto board = std::make_unique<notice_board>();
+    const std::vector<std::uint32_t> marked = {0, 63, 64, 1023, 1024, 40000, notice_board::most_links - 1};
+    const auto all = [&] {
+        std::vector<std::uint32_t> found;
+        board->take_all([&](std::uint32_t link) { found.push_back(link); });
+        return found;
+    };
+    for (int round = 0; round < 2; ++round) {
+        for (const std::uint32_t link : marked) {
+            board->keep_marked(link);
+            board->keep_marked(link);
+        }
+        CHECK(all() == marked);
+        CHECK(all().empty());
+    }
+}
+
 TEST_CASE("a mark that is set behind the reader's position is taken later") {
     const auto board = std::make_unique<notice_board>();
     notice_reader reader;

@@ -3,7 +3,9 @@
 #include "support/catch.hpp"
 #include "support/shm_pair.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 using namespace rdmacoro;
@@ -101,4 +103,151 @@ TEST_CASE("what is under way when the link goes ends with its reason") {
     p.to_far->close(make_error_code(errc::closed));
     CHECK(getting.calls == 1);
     CHECK(getting.outcome == errc::closed);
+}
+
+namespace {
+
+/// Two domains of one scheduler, and several links between them.
+struct shm_links {
+    using link_type = shm::link<recording_sink>;
+    struct one_link {
+        recording_sink at_near;
+        recording_sink at_far;
+        std::unique_ptr<link_type> to_far;
+        std::unique_ptr<link_type> to_near;
+    };
+
+    scheduler on{impatient{}};
+    shm::domain near;
+    shm::domain far;
+    std::vector<std::unique_ptr<one_link>> all;
+
+    shm_links(std::size_t count, const shm_options& options) : near(on, options), far(on, options) {
+        on.run([](shm_links& l, std::size_t n, std::string name) -> task<> {
+            auto listening = co_await l.far.listen(name);
+            for (; n > 0; --n) {
+                l.all.push_back(std::make_unique<one_link>());
+                one_link& made = *l.all.back();
+                auto accepting = start(listening.accept());
+                made.to_far = std::make_unique<link_type>(co_await l.near.connect(name), made.at_near);
+                made.to_near = std::make_unique<link_type>(co_await accepting, made.at_far);
+            }
+        }(*this, count, shm_test_name()));
+    }
+    bool until(const recording_completion& c) {
+        for (int n = 0; n < 1'000'000 && c.calls == 0; ++n) on.turn();
+        return c.calls == 1;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("memory of a rendezvous is served to the peer that was told of it alone, other memory to each that "
+          "has the key") {
+    shm_links l(2, served());
+    std::vector<std::byte> memory = pattern(100);
+    const std::vector<std::byte> content = memory;
+    const std::vector<std::byte> other = pattern(100, 2);
+    std::vector<std::byte> into(100);
+    const region told = l.all[0]->to_near->expose(memory, access_rights::all);
+    REQUIRE(told);
+    for (const std::size_t link : {std::size_t{1}, std::size_t{0}}) {
+        CAPTURE(link);
+        recording_completion put;
+        REQUIRE(l.all[link]->to_far->put(other, told.remote(), put) == post_result::posted);
+        REQUIRE(l.until(put));
+        recording_completion get;
+        REQUIRE(l.all[link]->to_far->get(told.remote(), into, get) == post_result::posted);
+        REQUIRE(l.until(get));
+        if (link == 0) {
+            CHECK_FALSE(put.outcome);
+            CHECK_FALSE(get.outcome);
+            CHECK(memory == other);
+            CHECK(into == other);
+        } else {
+            CHECK(put.outcome == errc::bad_key);
+            CHECK(get.outcome == errc::bad_key);
+            CHECK(memory == content);
+            CHECK(into == std::vector<std::byte>(100));
+        }
+    }
+    const region any = l.far.register_memory(memory, access_rights::all);
+    for (const auto& each : l.all) {
+        recording_completion get;
+        std::vector<std::byte> here(100);
+        REQUIRE(each->to_far->get(any.remote(), here, get) == post_result::posted);
+        REQUIRE(l.until(get));
+        CHECK_FALSE(get.outcome);
+        CHECK(here == memory);
+        CHECK(each->at_near.downs + each->at_far.downs == 0);
+    }
+}
+
+TEST_CASE(
+    "one poll copies no more for many transfers than for one, and each of them and each link has its turn") {
+    using detail::shm::copy_allowance;
+    constexpr std::size_t links = 4;
+    constexpr std::size_t each = 25;
+    constexpr std::size_t bytes = 3 * copy_allowance::in_a_poll;
+    constexpr std::size_t page = 4096;
+    const bool read = GENERATE(true, false);
+    shm_links l(links, {});
+    if (!l.all[0]->to_far->capabilities().one_sided_offloaded)
+        SKIP_TEST("this kernel forbids process_vm_readv");
+    std::vector<std::byte> source(bytes, std::byte{7});
+    std::vector<std::vector<std::byte>> targets(links * each, std::vector<std::byte>(bytes));
+    std::vector<region> open;
+    std::vector<std::unique_ptr<recording_completion>> ends;
+    if (read) open.push_back(l.far.register_memory(source, access_rights::remote_read));
+    const auto moved = [&](std::size_t n) {
+        std::size_t pages = 0;
+        while (pages < bytes / page && targets[n][pages * page] != std::byte{0}) ++pages;
+        return pages * page;
+    };
+    const auto all_moved = [&] {
+        std::size_t sum = 0;
+        for (std::size_t n = 0; n < targets.size(); ++n) sum += moved(n);
+        return sum;
+    };
+    for (std::size_t n = 0; n < targets.size(); ++n) {
+        auto& over = *l.all[n / each]->to_far;
+        ends.push_back(std::make_unique<recording_completion>());
+        if (read) {
+            REQUIRE(over.get(open[0].remote(), targets[n], *ends[n]) == post_result::posted);
+        } else {
+            open.push_back(l.far.register_memory(targets[n], access_rights::remote_write));
+            REQUIRE(over.put(source, open.back().remote(), *ends[n]) == post_result::posted);
+        }
+    }
+    // Also where they begin: in one turn of a message's receiver.
+    std::size_t before = all_moved();
+    CHECK(before <= copy_allowance::in_a_poll + copy_allowance::least_piece);
+    std::size_t polls = 0;
+    std::size_t most = 0;
+    bool all_begun = false;
+    for (; polls < 1000 && before < targets.size() * bytes; ++polls) {
+        l.near.poll();
+        const std::size_t now = all_moved();
+        most = std::max(most, now - before);
+        before = now;
+        if (all_begun) continue;
+        std::size_t begun = 0;
+        std::size_t far_ahead = 0;
+        for (std::size_t n = 0; n < targets.size(); ++n) {
+            if (moved(n) != 0) ++begun;
+            if (moved(n) > 2 * copy_allowance::in_a_poll) ++far_ahead;
+        }
+        all_begun = begun == targets.size();
+        // None has a second turn before all have had the first; the first of them had a piece when it began.
+        if (!all_begun) CHECK(far_ahead == 0);
+    }
+    CHECK(before == targets.size() * bytes);
+    CHECK(all_begun);
+    CHECK(most <= copy_allowance::in_a_poll + copy_allowance::least_piece);
+    CHECK(polls < 3 * targets.size() + 40);  // each poll copies what it may
+    for (int n = 0; n < 10; ++n) l.near.poll();
+    for (const auto& end : ends) {
+        CHECK(end->calls == 1);
+        CHECK_FALSE(end->outcome);
+    }
 }

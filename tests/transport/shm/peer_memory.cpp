@@ -5,9 +5,11 @@
 #include "support/catch.hpp"
 #include "support/recording_sink.hpp"
 
+#include <cstdint>
 #include <cstdio>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,7 +25,7 @@ struct own_memory {
     peer_memory peer;
 
     own_memory() {
-        peer.map_table(domain.table_file(), domain.options().max_regions);
+        peer.map_table(domain.table_file(), domain.options().max_regions, domain.regions().salt());
         domain.shared_arena().open();
         peer.map_arena(domain.shared_arena().file(),
                        reinterpret_cast<std::uint64_t>(domain.shared_arena().base()),
@@ -35,6 +37,16 @@ struct own_memory {
         return peer.vm_allowed();
     }
 };
+
+/// Whether this process has a page for the address in its page table.
+bool has_page(const void* address) {
+    const unique_fd table(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+    REQUIRE(table);
+    std::uint64_t entry = 0;
+    const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(address) / page_bytes * sizeof entry);
+    REQUIRE(::pread(table.get(), &entry, sizeof entry, at) == sizeof entry);
+    return entry >> 63 != 0;
+}
 
 }  // namespace
 
@@ -98,7 +110,7 @@ TEST_CASE("a table or an arena of impossible size is refused") {
     own_memory m;
     peer_memory other;
     for (const std::uint64_t entries : {std::uint64_t{0}, std::uint64_t{65'537}, ~std::uint64_t{0}})
-        CHECK_THROWS_AS(other.map_table(m.domain.table_file(), entries), error);
+        CHECK_THROWS_AS(other.map_table(m.domain.table_file(), entries, {}), error);
     for (const std::uint64_t bytes : {std::uint64_t{0}, ~std::uint64_t{0}})
         CHECK_THROWS_AS(other.map_arena(m.domain.shared_arena().file(), 0, bytes), error);
     CHECK_FALSE(other.reaches(0, 1));
@@ -133,4 +145,29 @@ TEST_CASE("the peer's arena takes address space when it is first used, and its b
     CHECK(mapped_bytes() - before >= arena);
     peer.board()->mark(4);
     CHECK(m.domain.shared_arena().board()->marked_links[0].load() == 0b11000);
+    peer.touch_board()->keep_marked(65);
+    CHECK(m.domain.shared_arena().touch_board()->marked_links[1].load() == 2);
+    CHECK(m.domain.shared_arena().board()->marked_links[1].load() == 0);
+}
+
+TEST_CASE("pages of the peer's that were used are given up on request, and hold what they held when they are "
+          "used again") {
+    own_memory m;
+    CHECK_FALSE(m.peer.uses_pages());
+    CHECK_FALSE(m.peer.used_lately());
+    m.peer.use_pages();
+    m.peer.board()->mark(4);
+    CHECK(m.peer.uses_pages());
+    CHECK(m.peer.used_lately());
+    CHECK_FALSE(m.peer.used_lately());
+    void* const board = m.peer.board();
+    CHECK(has_page(board));
+    m.peer.release_pages();
+    CHECK_FALSE(m.peer.uses_pages());
+    CHECK_FALSE(has_page(board));
+    CHECK(m.peer.board()->marked_links[0].load() == 0b10000);
+    CHECK(has_page(board));
+    // Without a use since the last time nothing is asked of the system.
+    m.peer.release_pages();
+    CHECK(has_page(board));
 }

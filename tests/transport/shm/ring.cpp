@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/stat.h>
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -27,15 +29,16 @@ namespace {
 
 /// Both ends of a direction, each with a mapping of its own, as two processes have.
 struct both_ends {
+    unique_fd file;
     segment of_producer;
     segment of_consumer;
     ring_producer out;
     ring_consumer in;
 
-    explicit both_ends(const geometry& shape = {.cells = 64, .blocks = 4, .block_bytes = 4096}) {
-        const unique_fd file = segment::create(shape);
-        of_producer.map(file.get(), shape);
-        of_consumer.map(file.get(), shape);
+    explicit both_ends(const geometry& made_as = {.cells = 64, .blocks = 4, .block_bytes = 4096})
+        : file(segment::create(made_as)) {
+        of_producer.map(file.get(), made_as);
+        of_consumer.map(file.get(), made_as);
         out.attach(of_producer, 0);
         in.attach(of_consumer, 0);
     }
@@ -46,7 +49,7 @@ message_header numbered(std::uint64_t n) {
     std::memcpy(h.data() + 4, &n, sizeof n);
     return h;
 }
-std::uint64_t number_of(const message_header& h) {
+std::uint64_t record_number(const message_header& h) {
     std::uint64_t n = 0;
     std::memcpy(&n, h.data() + 4, sizeof n);
     return n;
@@ -106,6 +109,7 @@ TEST_CASE(
         const std::uint64_t records = cells * 80;
         while (next < records || !model.empty()) {
             const bool write = next < records && random() % 2 == 0;
+            if (random() % 32 == 0) static_cast<void>(ends.out.return_memory());
             if (write) {
                 const auto kind = static_cast<unsigned>(random() % 10);
                 const std::size_t bytes = kind < 5   ? random() % (most_in_cell + 1)
@@ -132,7 +136,7 @@ TEST_CASE(
             } else {
                 ring_consumer::small small;
                 if (!model.empty() && random() % 2 == 0 && ends.in.small_message(small)) {
-                    REQUIRE(number_of(*small.header) == model.front().number);
+                    REQUIRE(record_number(*small.header) == model.front().number);
                     REQUIRE(model.front().type == record_type::message);
                     const auto payload = misleading(model.front().bytes, model.front().number);
                     REQUIRE(std::equal(small.payload.begin(), small.payload.end(), payload.begin(),
@@ -148,7 +152,7 @@ TEST_CASE(
                     } else {
                         REQUIRE(found == ring_consumer::found::record);
                         REQUIRE(r.type == model.front().type);
-                        REQUIRE(number_of(*r.header) == model.front().number);
+                        REQUIRE(record_number(*r.header) == model.front().number);
                         const auto payload = misleading(model.front().bytes, model.front().number);
                         REQUIRE(
                             std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()));
@@ -181,7 +185,7 @@ TEST_CASE("a full ring refuses, keeps what it has, and goes on where the consume
     for (std::uint64_t n = 0; n < put; ++n) {
         record r;
         REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
-        CHECK(number_of(*r.header) == n);
+        CHECK(record_number(*r.header) == n);
         ends.in.advance(r, false);
     }
     CHECK(ends.out.has_room());
@@ -253,12 +257,12 @@ TEST_CASE("a consumer that reads random words never leaves the segment") {
     std::mt19937 random(seed);
     int violations = 0;
     int records = 0;
-    const geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+    const geometry made_as{.cells = 64, .blocks = 4, .block_bytes = 4096};
     for (int round = 0; round < 400; ++round) {
-        both_ends ends(shape);
+        both_ends ends(made_as);
         auto* words = reinterpret_cast<std::uint32_t*>(ends.of_producer.ring(0));
         const bool likely = round % 2 == 0;  // words that have the right turn more often than not
-        for (std::size_t i = 0; i < shape.ring_bytes() / 4; ++i) {
+        for (std::size_t i = 0; i < made_as.ring_bytes() / 4; ++i) {
             words[i] = static_cast<std::uint32_t>(random());
             if (likely && random() % 4 != 0) {
                 words[i] = frame_word::make(1 + random() % 2, static_cast<record_type>(random() % 7),
@@ -280,10 +284,10 @@ TEST_CASE("a consumer that reads random words never leaves the segment") {
             const std::byte* end = begin + r.payload.size();
             if (r.block >= 0) {
                 REQUIRE(begin >= blocks);
-                REQUIRE(end <= blocks + shape.block_area_bytes());
+                REQUIRE(end <= blocks + made_as.block_area_bytes());
             } else {
                 REQUIRE(begin >= ring);
-                REQUIRE(end <= ring + 2 * shape.ring_bytes());  // mapped twice
+                REQUIRE(end <= ring + 2 * made_as.ring_bytes());  // mapped twice
             }
             REQUIRE(r.cells >= 1);
             REQUIRE(r.cells <= 16);
@@ -385,6 +389,70 @@ TEST_CASE("random words of a consumer never make a producer write outside its ri
     CHECK(violated > 100);
 }
 
+namespace {
+
+/// Memory that the segment takes.
+std::size_t pages(const both_ends& of) {
+    struct stat facts{};
+    REQUIRE(::fstat(of.file.get(), &facts) == 0);
+    return static_cast<std::size_t>(facts.st_blocks) * 512 / page_bytes;
+}
+/// Reads all that there is.
+std::uint64_t read_all(both_ends& ends) {
+    std::uint64_t read = 0;
+    for (record r; ends.in.peek(r) == ring_consumer::found::record; ++read) ends.in.advance(r, false);
+    return read;
+}
+
+}  // namespace
+
+TEST_CASE("the memory of what the consumer has given back is returned to the system, and of nothing else") {
+    both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
+    static_cast<void>(read_all(ends));
+    const std::size_t before = pages(ends);
+    CHECK_FALSE(ends.out.holds_memory());
+    // A lap and a half, and all blocks.
+    const std::vector<std::byte> short_one(8, std::byte{1});
+    const std::vector<std::byte> long_one(8192, std::byte{2});
+    for (int n = 0; n < 3000; ++n) {
+        REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
+        if (n % 1000 == 999) CHECK(read_all(ends) == 1000);
+    }
+    for (int n = 0; n < 8; ++n) REQUIRE(ends.out.put(record_type::message, {}, const_buffers(long_one)));
+    const std::size_t used = pages(ends);
+    CHECK(used >= before + 31 + 16);
+    CHECK(ends.out.holds_memory());
+
+    // Blocks with messages, and the eight cells that name them, are kept.
+    CHECK_FALSE(ends.out.return_memory());
+    CHECK(pages(ends) >= before + 16);
+    CHECK(pages(ends) < used);
+    std::size_t whole = 0;
+    for (record r; ends.in.peek(r) == ring_consumer::found::record;) {
+        CHECK(std::equal(r.payload.begin(), r.payload.end(), long_one.begin(), long_one.end()));
+        ++whole;
+        ends.in.advance(r, false);
+    }
+    CHECK(whole == 8);
+
+    // A consumer that still polls owes cells; those of one that wants notice come back whole.
+    ends.in.want_notice(1);
+    CHECK(ends.out.return_memory());
+    CHECK_FALSE(ends.out.holds_memory());
+    CHECK(ends.in.nothing_new());
+    CHECK(pages(ends) <= before + 2);
+
+    for (int n = 0; n < 5000; ++n) {
+        REQUIRE(ends.out.put(record_type::message, numbered(static_cast<std::uint64_t>(n)),
+                             const_buffers(n % 7 == 0 ? long_one : short_one)));
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        CHECK(record_number(*r.header) == static_cast<std::uint64_t>(n));
+        CHECK(r.payload.size() == (n % 7 == 0 ? long_one : short_one).size());
+        ends.in.advance(r, false);
+    }
+}
+
 TEST_CASE("a producer and a consumer on two threads lose nothing and keep the order") {
     both_ends ends({.cells = 128, .blocks = 4, .block_bytes = 4096});
     constexpr std::uint64_t count = 100000;
@@ -393,6 +461,7 @@ TEST_CASE("a producer and a consumer on two threads lose nothing and keep the or
         for (std::uint64_t n = 0; n < count;) {
             const std::size_t bytes = random() % 50 == 0 ? random() % 4097 : random() % 200;
             const auto payload = misleading(bytes, n);
+            if (n % 101 == 0) static_cast<void>(ends.out.return_memory());
             while (!ends.out.put(record_type::message, numbered(n), const_buffers(payload)))
                 std::this_thread::yield();
             ++n;
@@ -413,7 +482,7 @@ TEST_CASE("a producer and a consumer on two threads lose nothing and keep the or
             break;
         }
         const auto payload = misleading(bytes, n);
-        if (number_of(*r.header) != n ||
+        if (record_number(*r.header) != n ||
             !std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()))
             ++wrong;
         ends.in.advance(r, false);

@@ -34,7 +34,7 @@ static_assert(shared_claims::load(shared_claims{3, 5}.store()).back == 5);
 
 namespace {
 
-constexpr std::size_t step = 1u << 20;  // what one poll copies of one block
+constexpr std::size_t step = rdmacoro::detail::shm::copy_allowance::in_a_poll;
 constexpr auto in_step = static_cast<std::uint32_t>(step / shared_pieces(8 * step).piece);  // pieces
 
 /// A link that shows the words it shares.
@@ -75,10 +75,19 @@ struct copy_pair {
     bool until(Done done) {
         for (int n = 0; n < 100'000; ++n) {
             if (done()) return true;
-            sender.link->poll(64);
-            receiver.link->poll(64);
+            poll_sender();
+            poll_receiver();
         }
         return false;
+    }
+    // As the domain does it in each of its polls.
+    void poll_sender() {
+        sending.copies().renew();
+        sender.link->poll(64);
+    }
+    void poll_receiver() {
+        receiving.copies().renew();
+        receiver.link->poll(64);
     }
 };
 
@@ -119,10 +128,12 @@ struct block {
         if (!over) p.receiver.link->close(make_error_code(errc::closed));
     }
     void begin_front() {
+        p.receiving.copies().renew();
         front_answer = p.receiver.link->copy_from_front(id, readable.remote().part(margin, bytes),
                                                         std::span(destination).subspan(margin, bytes), front);
     }
     void begin_back() {
+        p.sending.copies().renew();
         back_answer = p.sender.link->copy_from_back(id, std::span(source).subspan(margin, bytes),
                                                     writable.remote().part(margin, bytes), back);
     }
@@ -192,7 +203,7 @@ TEST_CASE("the front copies all when the back never does") {
     copy_pair p;
     block b(p, 5'000'001);
     b.begin_front();
-    for (int n = 0; n < 10 && !b.front_over(); ++n) p.receiver.link->poll(64);
+    for (int n = 0; n < 40 && !b.front_over(); ++n) p.poll_receiver();
     CHECK(b.front.calls == 1);
     CHECK(b.arrived());
     // A back that comes too late finds nothing.
@@ -207,12 +218,12 @@ TEST_CASE("the front completes though the back never looks again") {
     b.begin_back();
     REQUIRE(b.back_answer == post_result::posted);
     b.begin_front();
-    for (int n = 0; n < 10 && !b.front_over(); ++n) p.receiver.link->poll(64);
+    for (int n = 0; n < 40 && !b.front_over(); ++n) p.poll_receiver();
     CHECK(b.front.calls == 1);
     CHECK(b.back.calls == 0);
     CHECK(b.claims().back > 0);
     CHECK(b.arrived());
-    p.sender.link->poll(64);
+    p.poll_sender();
     CHECK(b.back.calls == 1);
 }
 
@@ -230,14 +241,14 @@ TEST_CASE("two threads copy one block after another") {
             ++arrived;
             while (arrived.load() != 2) continue;
             b.begin_back();
-            for (int n = 0; n < 1'000'000 && !b.back_over(); ++n) p.sender.link->poll(64);
+            for (int n = 0; n < 1'000'000 && !b.back_over(); ++n) p.poll_sender();
         });
         ++arrived;
         while (arrived.load() != 2) continue;
         b.begin_front();
         const auto since = std::chrono::steady_clock::now();
         while (!b.front_over() && std::chrono::steady_clock::now() - since < std::chrono::seconds(20))
-            p.receiver.link->poll(64);
+            p.poll_receiver();
         sender.join();
         REQUIRE(b.front_over());
         REQUIRE(b.back_over());
@@ -300,7 +311,7 @@ TEST_CASE("a completion may revoke another copy") {
                                              std::span(third.destination).subspan(77, third.bytes),
                                              c) == post_result::posted);
     REQUIRE(p.until([&] { return c.calls == 1; }));
-    for (int n = 0; n < 20; ++n) p.receiver.link->poll(64);
+    for (int n = 0; n < 20; ++n) p.poll_receiver();
     CHECK(c.calls == 1);
     CHECK(second.front.calls == 0);
     CHECK(third.arrived());
@@ -409,8 +420,8 @@ TEST_CASE("a front that is served can be revoked, and gets the code of a bad key
     block b(p, 3'000'001);
     b.begin_front();
     for (int n = 0; n < 3; ++n) {
-        p.sender.link->poll(64);
-        p.receiver.link->poll(64);
+        p.poll_sender();
+        p.poll_receiver();
     }
     CHECK_FALSE(p.receiver.link->revoke(b.front));
     block c(p, 2'000'001, 7);
@@ -469,7 +480,7 @@ TEST_CASE("claims that can't be end the link of whoever reads them") {
         REQUIRE(b.claims().front == in_step);
         REQUIRE(b.claims().back == in_step);
         p.sender.link->opened_here(b.id).claimed.store(told.claims.store());
-        p.receiver.link->poll(64);
+        p.poll_receiver();
         CHECK(b.front.calls == 1);
         CHECK(b.front.outcome == errc::protocol_violation);
         CHECK(p.receiver.sink.downs == 1);
@@ -485,7 +496,7 @@ TEST_CASE("claims that can't be end the link of whoever reads them") {
         b.begin_front();
         b.begin_back();
         p.sender.link->opened_here(b.id).claimed.store(told.claims.store());
-        p.sender.link->poll(64);
+        p.poll_sender();
         CHECK(b.back.calls == 1);
         CHECK(b.back.outcome == errc::protocol_violation);
         CHECK(p.sender.sink.reason == errc::protocol_violation);
@@ -502,7 +513,7 @@ TEST_CASE("a back that says it has copied more than it claimed, or takes it back
     p.sender.link->opened_here(b.id).finished.store(finished);
     b.begin_front();  // comes to the end at once, and looks
     CHECK(b.front_answer == post_result::posted);
-    p.receiver.link->poll(64);
+    p.poll_receiver();
     CHECK(b.front.outcome == errc::protocol_violation);
     CHECK(p.receiver.sink.reason == errc::protocol_violation);
 }
@@ -514,10 +525,10 @@ TEST_CASE("a back that takes back what it has said ends the link") {
     shared_copy_words& words = p.sender.link->opened_here(b.id);
     words.finished.store(in_step - 1);
     b.begin_front();
-    p.receiver.link->poll(64);
+    p.poll_receiver();
     REQUIRE(b.front.calls == 0);  // one is on its way, as far as it knows
     words.finished.store(in_step - 2);
-    p.receiver.link->poll(64);
+    p.poll_receiver();
     CHECK(b.front.outcome == errc::protocol_violation);
 }
 
@@ -539,7 +550,7 @@ TEST_CASE("the name of a block that there can't be ends the link") {
     b.id = name;
     b.begin_front();
     CHECK(b.front_answer == post_result::posted);
-    p.receiver.link->poll(64);
+    p.poll_receiver();
     CHECK(b.front.outcome == errc::protocol_violation);
     CHECK(p.receiver.sink.downs == 1);
     p.sender.link->close_shared_copy(name);  // changes nothing

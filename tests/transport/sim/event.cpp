@@ -9,6 +9,7 @@
 
 using namespace rdmacoro;
 using namespace rdmacoro::detail::sim;
+using rdmacoro::detail::sim::event;
 
 static_assert(event_key::kind(event_key::of(event_kind::put, 9, 12)) == event_kind::put);
 static_assert(event_key::whose(event_key::of(event_kind::put, 9, 12)) == 9);

@@ -10,7 +10,7 @@ using namespace rdmacoro::detail;
 
 namespace {
 
-inet_endpoint endpoint(const std::string& text) {
+inet_endpoint endpoint_at(const std::string& text) {
     return inet_resolved::ask(verbs::parse_address(text), AI_NUMERICHOST).endpoints.at(0);
 }
 
@@ -22,8 +22,8 @@ std::string host(const inet_endpoint& at) {
 }  // namespace
 
 TEST_CASE("what goes to an address of this host comes from it, and what has no route from nowhere") {
-    CHECK(host(verbs::source_towards(endpoint("127.0.0.1:7471"))) == "127.0.0.1");
-    CHECK(verbs::source_towards(endpoint("255.255.255.255:1")).bytes == 0);
+    CHECK(host(verbs::source_towards(endpoint_at("127.0.0.1:7471"))) == "127.0.0.1");
+    CHECK(verbs::source_towards(endpoint_at("255.255.255.255:1")).bytes == 0);
 }
 
 TEST_CASE("the address chooses the device, each device has one domain, and a named device stays") {

@@ -7,25 +7,6 @@
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-namespace {
-
-/// What `after` has more than `before`.
-verbs_counts more(const verbs_counts& after, const verbs_counts& before) {
-    verbs_counts d;
-    d.messages = after.messages - before.messages;
-    d.control_frames = after.control_frames - before.control_frames;
-    d.work_requests = after.work_requests - before.work_requests;
-    d.posts = after.posts - before.posts;
-    d.signalled = after.signalled - before.signalled;
-    d.inlined = after.inlined - before.inlined;
-    d.staged = after.staged - before.staged;
-    d.gets = after.gets - before.gets;
-    d.puts = after.puts - before.puts;
-    return d;
-}
-
-}  // namespace
-
 TEST_CASE(
     "a short message is one work request and one doorbell, without copy into a slot and without completion") {
     FOR_EACH_VERBS_DEVICE(way);

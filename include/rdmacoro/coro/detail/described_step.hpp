@@ -11,10 +11,16 @@ namespace rdmacoro::detail {
 /// The step lasts as long as the object, which lives in the coroutine's frame. `facts.more` must be empty.
 class described_step final : public parked_wait {
 public:
-    described_step(scheduler& on, const wait_facts& facts, const std::string& peer)
-        : peer_(peer), facts_(facts) {
+    /// `until`: when its time comes, if that is what it waits for.
+    described_step(scheduler& on, const wait_facts& facts, const std::string& peer,
+                   time_point until = time_point::max())
+        : peer_(peer), facts_(facts), on_(&on), until_(until) {
         facts_.more = [](const parked_wait& of, pending_operation& into) {
-            into.peer = static_cast<const described_step&>(of).peer_;
+            const auto& self = static_cast<const described_step&>(of);
+            into.peer = self.peer_;
+            if (self.until_ == time_point::max()) return;
+            const time_point now = self.on_->now();
+            into.left = self.until_ > now ? self.until_ - now : duration::zero();
         };
         begin_step(on, facts_);
     }
@@ -25,6 +31,8 @@ public:
 private:
     std::string peer_;
     wait_facts facts_;
+    scheduler* on_;
+    time_point until_;
 };
 
 }  // namespace rdmacoro::detail

@@ -24,6 +24,7 @@ public:
 
     /// After all children have begun: whether the awaiting coroutine goes on without being suspended.
     [[nodiscard]] bool goes_on() noexcept { return running_ == 0 && owner_->may_go_on(); }
+    [[nodiscard]] bool all_ended() const noexcept { return running_ == 0; }
     void wait(std::coroutine_handle<> awaiting) noexcept;
     [[nodiscard]] std::coroutine_handle<> one_ended() noexcept {
         return --running_ == 0 ? waiter_ : std::noop_coroutine();

@@ -7,7 +7,6 @@
 #include <rdmacoro/coro/detail/parked_wait.hpp>
 #include <rdmacoro/coro/detail/stall_watch.hpp>
 #include <rdmacoro/coro/operation.hpp>
-#include <rdmacoro/coro/sleep_for.hpp>
 
 #include <cstdio>
 #include <utility>
@@ -126,7 +125,7 @@ RDMACORO_COLD description scheduler::describe() {
         });
     }
     timers_.each([&](const detail::timer_node& timer) {
-        if (timer.expired != &sleep_operation::expired) return;
+        if (!timer.of_sleep) return;
         all.add_made([&](pending_operation& one) {
             one.what = "sleep";
             one.next = next_actor::time;
@@ -135,6 +134,16 @@ RDMACORO_COLD description scheduler::describe() {
             one.serial = static_cast<std::uint64_t>(timer.deadline.time_since_epoch().count());
         });
     });
+    if (unbound_ != 0) {
+        all.add_made([&](pending_operation& one) {
+            one.what = "other awaitable";
+            one.stage = std::to_string(unbound_) + (unbound_ == 1 ? " coroutine waits" : " coroutines wait") +
+                        " for what has no `bind`";
+            one.next = next_actor::this_program;
+            one.id = &unbound_;
+            one.serial = unbound_;
+        });
+    }
     if (service_base* const watch = find_service(&service_key<detail::stall_watch>))
         static_cast<service_holder<detail::stall_watch>*>(watch)->value.complete(all, now);
     return all;

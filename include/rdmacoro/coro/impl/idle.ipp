@@ -12,16 +12,13 @@ namespace rdmacoro::idle {
 
 RDMACORO_DECL action adaptive::next(clock& time) noexcept {
     // The clock is read every 32nd turn while spinning, as reading it costs as much as a poll; more often in a short spin.
-    const unsigned rarely = offers_early_ ? 1U : 32U >> (halvings_ < 5 ? halvings_ : 5);
+    const unsigned rarely = offers_early_ ? 1U : 32U >> (halvings() < 5 ? halvings() : 5);
     if (rounds_++ % rarely != 0 && phase_ == action::spin) return action::spin;
     const time_point now = time.now();
-    if (rounds_ == 1) {
-        since_ = now;
-        time_ = &time;
-    }
+    if (rounds_ == 1) begin(time, now);
     if (phase_ == action::yield) offer_ended(now);
     const duration idle_for = now - since_;
-    const duration spin = spin_for_ / (1 << halvings_);
+    const duration spin = spin_for_ / (1 << halvings());
     duration until = spin;
     if (offers_early_)
         until = spin_for_ / early_part;
@@ -29,7 +26,7 @@ RDMACORO_DECL action adaptive::next(clock& time) noexcept {
         until = std::min(spin, spin_for_ / shared_part);
     if (idle_for < until) {
         phase_ = action::spin;
-    } else if (without_offers_ == 0 && idle_for < spin + yield_for_ / (1 << halvings_)) {
+    } else if (without_offers_ == 0 && idle_for < spin + yield_for_ / (1 << halvings())) {
         phase_ = action::yield;
         if (offers_++ == 0) {
             offered_ = now;
@@ -40,6 +37,16 @@ RDMACORO_DECL action adaptive::next(clock& time) noexcept {
         phase_ = action::park;
     }
     return phase_;
+}
+
+RDMACORO_DECL void adaptive::begin(clock& time, time_point now) noexcept {
+    since_ = now;
+    time_ = &time;
+    kind_ = kinds - 1;
+    if (sleeps_until_ == time_point::max()) return;
+    const duration left = sleeps_until_ - now;
+    duration within = default_spin;
+    for (kind_ = 0; kind_ < kinds - 1 && left > within; ++kind_) within *= 2;
 }
 
 // The peer on this core would have polled for less: another program has the core. Once that is so again, the peer is elsewhere.
@@ -75,8 +82,8 @@ RDMACORO_DECL void adaptive::progress() noexcept {
         }
         if (waited > spin_for_) {
             poll_less();
-        } else {
-            while (halvings_ > 0 && spin_for_ / (1 << halvings_) < 2 * waited) --halvings_;
+        } else if (shorter_than_sleeps()) {
+            while (halvings() > 0 && spin_for_ / (1 << halvings()) < 2 * waited) --halvings();
         }
     }
     begin_again();

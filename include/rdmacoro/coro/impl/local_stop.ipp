@@ -11,7 +11,7 @@ RDMACORO_COLD bool local_stop_token::is_part_of(const local_stop_source& whole) 
     return at != nullptr;
 }
 
-RDMACORO_COLD void local_stop_source::follow(local_stop_token parent) noexcept {
+RDMACORO_DECL void local_stop_source::follow(local_stop_token parent) noexcept {
     belong_to(parent);
     if (parent.stop_requested()) {
         request_stop();

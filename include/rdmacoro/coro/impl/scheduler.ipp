@@ -1,4 +1,4 @@
-// The scheduler's loop, its posts and its parking.
+// The scheduler's loop, its posts and its parking. Its part as a guest of another event loop: scheduler_guest.ipp.
 #pragma once
 
 #include <rdmacoro/coro/detail/described.hpp>
@@ -6,13 +6,11 @@
 #include <rdmacoro/coro/detail/scheduler_list.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
-#include <cerrno>
 #include <cstdint>
 #include <exception>
 
 #include <poll.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,10 +72,14 @@ struct scheduler::run_scope {
         if (of.waits_outside_) [[unlikely]]
             of.end_wait_outside();
         if (former_scope != nullptr) of.resume_deferred(*former_scope);
+        // Where a timer's function runs the scheduler, that takes the ready list apart.
+        of.first_by_timers_ = nullptr;
+        of.note_order();
     }
     ~run_scope() {
         narrowed* const scope = std::exchange(of.narrowed_, former_scope);
         if (scope != nullptr) of.resume_deferred(*scope);
+        of.note_order();
         of.exceptions_below_ = former_exceptions;
         of.thread_.store(former_thread, std::memory_order_relaxed);
         current_ = former;
@@ -171,8 +173,8 @@ RDMACORO_DECL bool scheduler::take_batch() noexcept {
 }
 
 RDMACORO_DECL bool scheduler::run_ready() noexcept {
-    if (narrowed_ != nullptr) [[unlikely]]
-        return run_narrowed();
+    if (orders_) [[unlikely]]
+        return run_in_order();
     if (!take_batch()) return false;
     slice_began_ = seen_;
     while (detail::ready_node* node = batch_) {
@@ -183,50 +185,84 @@ RDMACORO_DECL bool scheduler::run_ready() noexcept {
     return true;
 }
 
-RDMACORO_COLD bool scheduler::run_narrowed() noexcept {
-    narrowed& here = *narrowed_;
-    // Some deferred ones may have become part of the scope: a coroutine of the scope may have begun to await them.
-    resume_deferred(here);
-    if (!take_batch()) return false;
-    bool any = false;
-    slice_began_ = seen_;
-    while (detail::ready_node* node = batch_) {
-        if (any && seen_ - slice_began_ >= slice) break;
-        batch_ = node->next_ready;
-        if (node->stop.is_part_of(*here.to)) {
-            resume_ready(node->waiter);
-            any = true;
-        } else {
-            node->next_ready = nullptr;
-            *here.tail = node;
-            here.tail = &node->next_ready;
-        }
+RDMACORO_DECL bool scheduler::resume_or_defer(detail::ready_node& node) noexcept {
+    if (narrowed_ == nullptr || node.stop.is_part_of(*narrowed_->to)) {
+        resume_ready(node.waiter);
+        return true;
     }
-    if (any || here.head == nullptr || unbound_ == 0) return any;
+    node.next_ready = nullptr;
+    *narrowed_->tail = &node;
+    narrowed_->tail = &node.next_ready;
+    return false;
+}
+
+RDMACORO_DECL bool scheduler::run_in_order() noexcept {
+    // Some deferred ones may have become part of the scope: a coroutine of the scope may have begun to await them.
+    if (narrowed_ != nullptr) resume_deferred(*narrowed_);
+    slice_began_ = seen_;
+    bool any = false;
+    while (detail::ready_node* node = due_head_) {
+        if (any && seen_ - slice_began_ >= slice) break;
+        due_head_ = node->next_ready;
+        if (due_head_ == nullptr) due_tail_ = &due_head_;
+        any |= resume_or_defer(*node);
+    }
+    note_order();
+    // At least one of these, whatever the timers took: a coroutine that sleeps for no time, again and again, keeps none of them waiting.
+    bool others = false;
+    take_batch();
+    while (detail::ready_node* node = batch_) {
+        if (others && seen_ - slice_began_ >= slice) break;
+        batch_ = node->next_ready;
+        others |= resume_or_defer(*node);
+    }
+    any |= others;
+    if (any || narrowed_ == nullptr || narrowed_->head == nullptr || unbound_ == 0) return any;
     // A coroutine of the scope may wait for one of these, by an awaitable that says nothing of that.
-    resume_deferred(here);
+    resume_deferred(*narrowed_);
     take_batch();
     while (detail::ready_node* node = batch_) {
         batch_ = node->next_ready;
         resume_ready(node->waiter);
+        if (seen_ - slice_began_ >= slice) break;
     }
     return true;
 }
 
+RDMACORO_DECL bool scheduler::expire_timers() noexcept {
+    first_by_timers_ = ready_tail_;
+    const bool any = timers_.expire(seen_);
+    detail::ready_node** const from = std::exchange(first_by_timers_, nullptr);
+    if (from == nullptr || *from == nullptr) return any;
+    *due_tail_ = *from;
+    due_tail_ = ready_tail_;
+    *from = nullptr;
+    ready_tail_ = from;
+    orders_ = true;
+    return any;
+}
+
 RDMACORO_COLD bool scheduler::renew_at_once() noexcept {
+    const time_point before = seen_;
     look();
-    const bool in_time = seen_ - slice_began_ < slice;
-    if (in_time && renewals_ > 0) {
-        --renewals_;
-        if (at_once_between_looks_ < most_at_once_between_looks) at_once_between_looks_ *= 2;
-        at_once_ = at_once_between_looks_ - 1;
-        return true;
+    if (seen_ - slice_began_ >= slice || renewals_ <= 0) {
+        // When each takes long there are fewer before the first look.
+        if (renewals_ == most_renewals && at_once_before_look_ > 1) at_once_before_look_ /= 2;
+        renewals_ = 0;  // and so for all that still runs in this resumption
+        at_once_ = 0;
+        return false;
     }
-    // When each takes long there are fewer until the next look.
-    if (!in_time && renewals_ > 0 && at_once_between_looks_ > 1) at_once_between_looks_ /= 2;
-    renewals_ = 0;  // and so for all that still runs in this resumption
-    at_once_ = 0;
-    return false;
+    const bool first = renewals_ == most_renewals;
+    if (first) at_once_between_looks_ = at_once_before_look_;
+    if (seen_ - before >= slow) {
+        if (at_once_between_looks_ > 1) at_once_between_looks_ /= 2;
+    } else {
+        if (at_once_between_looks_ < most_at_once_between_looks) at_once_between_looks_ *= 2;
+        if (first && at_once_before_look_ < most_at_once_before_look) at_once_before_look_ *= 2;
+    }
+    --renewals_;
+    at_once_ = at_once_between_looks_ - 1;
+    return true;
 }
 
 RDMACORO_DECL void scheduler::resume_child(std::coroutine_handle<> next) noexcept {
@@ -270,8 +306,7 @@ RDMACORO_DECL bool scheduler::turn() noexcept {
 RDMACORO_DECL bool scheduler::one_turn() noexcept {
     bool any = run_ready();
     if (posted_.load(std::memory_order_relaxed) != nullptr || arrived_head_ != nullptr) {
-        any |= run_posted();
-        look();
+        any |= run_posted_for_a_slice();
     }
     if (!any) {
         if (turns_to_look_ == 0) {
@@ -288,7 +323,7 @@ RDMACORO_DECL bool scheduler::one_turn() noexcept {
     timers_alone_ = false;
     if (!timers_.empty() && timers_.earliest() <= seen_) {
         timers_alone_ = !any;
-        any |= timers_.expire(seen_);
+        any |= expire_timers();
     }
     return any || ready_head_ != nullptr || batch_ != nullptr;
 }
@@ -322,16 +357,33 @@ RDMACORO_DECL void scheduler::collect_posted() noexcept {
     arrived_tail_ = end;
 }
 
+RDMACORO_DECL void scheduler::call_next_posted() noexcept {
+    detail::posted_node* const node = arrived_head_;
+    arrived_head_ = node->next_posted;
+    if (arrived_head_ == nullptr) arrived_tail_ = &arrived_head_;
+    node->call(*node);
+}
+
 RDMACORO_DECL bool scheduler::run_posted() noexcept {
     collect_posted();
     bool any = false;
-    while (detail::posted_node* node = arrived_head_) {
-        arrived_head_ = node->next_posted;
-        if (arrived_head_ == nullptr) arrived_tail_ = &arrived_head_;
-        node->call(*node);
+    while (arrived_head_ != nullptr) {
+        call_next_posted();
         any = true;
     }
     return any;
+}
+
+RDMACORO_DECL bool scheduler::run_posted_for_a_slice() noexcept {
+    collect_posted();
+    if (arrived_head_ == nullptr) return false;
+    look();  // it may have slept
+    const time_point began = seen_;
+    do {
+        call_next_posted();
+        look();
+    } while (arrived_head_ != nullptr && seen_ - began < slice);  // the others after the sources and timers
+    return true;
 }
 
 RDMACORO_COLD bool scheduler::withdraw(detail::posted_node& node) noexcept {
@@ -345,8 +397,15 @@ RDMACORO_COLD bool scheduler::withdraw(detail::posted_node& node) noexcept {
     return false;
 }
 
+RDMACORO_DECL time_point scheduler::sleeps_until() const noexcept {
+    return !timers_.empty() && timers_.first().of_sleep ? timers_.earliest() : time_point::max();
+}
+
 RDMACORO_DECL void scheduler::idle() noexcept {
-    idling_ = true;
+    if (!idling_) {
+        idling_ = true;
+        idle_->wait_begins(sleeps_until());
+    }
     if (!timers_.empty() && time_->advance_to(timers_.earliest())) {
         turns_to_look_ = 0;
         return;
@@ -383,10 +442,19 @@ RDMACORO_COLD void scheduler::park() noexcept {
     parked_.store(false, std::memory_order_relaxed);
 }
 
+RDMACORO_COLD void scheduler::room_for_sources() noexcept {
+    // Sources leave without a word.
+    sources_added_ = 0;
+    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) ++sources_added_;
+    // Where memory is short it yields instead of parking, and tries again with the next source.
+    if (sources_added_ >= sleepers_on_stack) static_cast<void>(sleepers_.try_reserve(sources_added_ + 1));
+}
+
 RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
-    constexpr nfds_t most = 64;
-    pollfd fds[most];
-    nfds_t count = 0;
+    pollfd few[sleepers_on_stack];
+    pollfd* const fds = sleepers_.capacity() != 0 ? sleepers_.data() : few;
+    const std::size_t most = sleepers_.capacity() != 0 ? sleepers_.capacity() : sleepers_on_stack;
+    std::size_t count = 0;
     fds[count++] = {wake_fd_, POLLIN, 0};
     for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
         const int fd = s->wake_fd();
@@ -409,107 +477,6 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
         [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
     }
     return true;
-}
-
-RDMACORO_COLD bool scheduler::poll() noexcept {
-    constexpr int most_turns = 16;
-    constexpr int most_empty_turns = 4;  // beginning a poll costs as much as these
-    const run_scope current(*this);
-    look();  // the caller may have waited
-    turns_to_look_ = 0;
-    int turns = 0;
-    for (int empty = 0; turns < most_turns && empty < most_empty_turns;) {
-        if (one_turn()) {
-            ++turns;
-        } else if (turns == 0) {
-            ++empty;
-        } else {
-            break;
-        }
-    }
-    return turns != 0;
-}
-
-RDMACORO_COLD int scheduler::descriptor() {
-    if (outside_fd_ < 0) {
-        epoll_event posts{};
-        posts.events = EPOLLIN;
-        const int made = make_wake_fd() ? ::epoll_create1(EPOLL_CLOEXEC) : -1;
-        if (made < 0 || ::epoll_ctl(made, EPOLL_CTL_ADD, wake_fd_, &posts) != 0) {
-            if (made >= 0) ::close(made);
-            detail::throw_error(errc::no_resources, "scheduler::descriptor: no eventfd or epoll instance");
-        }
-        outside_fd_ = made;
-        // The first wait may be in the middle of a program's work, which is not to allocate. Where memory is short that wait asks again.
-        constexpr std::size_t usual_sources = 8;
-        static_cast<void>(watched_.try_reserve(usual_sources));
-    }
-    return outside_fd_;
-}
-
-RDMACORO_COLD duration scheduler::prepare_to_wait() {
-    static_cast<void>(descriptor());
-    const run_scope current(*this);
-    if (!idle_->may_park()) return duration::zero();
-    if (!timers_.empty() && time_->advance_to(timers_.earliest())) return duration::zero();
-    waits_outside_ = true;
-    parked_.store(true, std::memory_order_seq_cst);
-    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
-    // As in `park`: work that came before the arming is found here.
-    turns_to_look_ = 0;
-    bool may_wait = posted_.load(std::memory_order_seq_cst) == nullptr && !one_turn() && watch_sources();
-    duration limit = duration::max();
-    if (may_wait && !timers_.empty()) {
-        limit = timers_.earliest() - time_->now();
-        may_wait = limit > duration::zero();
-    }
-    if (may_wait) return limit;
-    end_wait_outside();
-    return duration::zero();
-}
-
-/// True when all sources can wake the other event loop.
-RDMACORO_COLD bool scheduler::watch_sources() noexcept {
-    // Added each time: a descriptor that was closed has left the set, and its number may be another one's by now.
-    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
-        const int fd = s->wake_fd();
-        epoll_event wanted{};
-        wanted.events = EPOLLIN;
-        if (fd < 0) return false;
-        if (::epoll_ctl(outside_fd_, EPOLL_CTL_ADD, fd, &wanted) == 0) {
-            bool known = false;
-            for (const int other : watched_) known |= other == fd;
-            if (!known && !watched_.try_push_back(fd)) {
-                ::epoll_ctl(outside_fd_, EPOLL_CTL_DEL, fd, nullptr);
-                return false;
-            }
-        } else if (errno != EEXIST) {
-            return false;
-        }
-    }
-    for (std::size_t at = watched_.size(); at-- > 0;) {
-        bool used = false;
-        for (progress_source* s = sources_.front(); s != nullptr && !used; s = sources_.next(*s))
-            used = s->wake_fd() == watched_[at];
-        if (used) continue;
-        ::epoll_ctl(outside_fd_, EPOLL_CTL_DEL, watched_[at], nullptr);
-        watched_.erase(at);
-    }
-    return true;
-}
-
-RDMACORO_COLD void scheduler::end_wait_outside() noexcept {
-    waits_outside_ = false;
-    for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->disarm();
-    parked_.store(false, std::memory_order_relaxed);
-    std::uint64_t drained = 0;
-    [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
-}
-
-RDMACORO_COLD void scheduler::wake_outside() noexcept {
-    if (!waits_outside_) return;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof one);
 }
 
 namespace detail {

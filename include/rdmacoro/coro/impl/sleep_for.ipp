@@ -12,6 +12,7 @@ RDMACORO_DECL void sleep_operation::expired(detail::timer_node& timer) noexcept 
 RDMACORO_DECL void sleep_operation::start() noexcept {
     if (after_ != absolute) timer_.deadline = detail::deadline_after(owner_->now(), after_);
     timer_.self = this;
+    timer_.of_sleep = described_;
     timer_.expired = &expired;
     owner_->add_timer(timer_);
 }

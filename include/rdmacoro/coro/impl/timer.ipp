@@ -15,8 +15,8 @@ RDMACORO_DECL void timer_heap::insert(timer_node& timer) {
 }
 
 RDMACORO_DECL void timer_heap::remove(timer_node& timer) noexcept {
+    if (!timer.queued()) return;
     const std::size_t hole = timer.position;
-    if (hole == timer_node::not_queued) return;
     timer.position = timer_node::not_queued;
     timer_node* last = heap_.back();
     heap_.pop_back();
@@ -39,7 +39,7 @@ RDMACORO_DECL bool timer_heap::expire(time_point now) noexcept {
 
 RDMACORO_DECL void timer_heap::place(std::size_t at, timer_node* timer) noexcept {
     heap_[at] = timer;
-    timer->position = at;
+    timer->position = static_cast<std::uint32_t>(at);
 }
 
 RDMACORO_DECL void timer_heap::sift_up(std::size_t at) noexcept {

@@ -19,15 +19,25 @@ RDMACORO_COLD std::uint64_t key_source::next(std::size_t slot) {
     }
 }
 
-RDMACORO_COLD void key_source::refill() {
-    std::size_t got = 0;
-    auto* const bytes = reinterpret_cast<unsigned char*>(pool_);
-    while (got < sizeof pool_) {
-        const ssize_t now = ::getrandom(bytes + got, sizeof pool_ - got, 0);
+/// Fills memory with random bits. Throws.
+RDMACORO_COLD void fill_with_random(void* memory, std::size_t bytes) {
+    auto* const to = static_cast<unsigned char*>(memory);
+    for (std::size_t got = 0; got < bytes;) {
+        const ssize_t now = ::getrandom(to + got, bytes - got, 0);
         if (now < 0) throw_error(errc::no_resources, "getrandom");
         got += static_cast<std::size_t>(now);
     }
+}
+
+RDMACORO_COLD void key_source::refill() {
+    fill_with_random(pool_, sizeof pool_);
     used_ = 0;
+}
+
+RDMACORO_COLD region_salt region_salt::random() {
+    region_salt made;
+    fill_with_random(&made, sizeof made);
+    return made;
 }
 
 RDMACORO_COLD std::uint64_t siphash_of_nothing(std::uint64_t low, std::uint64_t high) noexcept {
@@ -51,16 +61,17 @@ RDMACORO_COLD std::uint64_t siphash_of_nothing(std::uint64_t low, std::uint64_t 
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-RDMACORO_COLD std::uint64_t proof_of_key(std::uint64_t key) noexcept {
-    return siphash_of_nothing(key, ~key) | 1;
+RDMACORO_COLD std::uint64_t proof_of_key(std::uint64_t key, const region_salt& salt) noexcept {
+    return siphash_of_nothing(key ^ salt.low, ~key ^ salt.high) | 1;
 }
 
-RDMACORO_COLD errc check_access(std::span<const region_entry> table, std::uint64_t key, std::uint64_t address,
-                                std::uint64_t length, access_rights wanted) noexcept {
+RDMACORO_COLD errc check_access(std::span<const region_entry> table, const region_salt& salt,
+                                std::uint64_t key, std::uint64_t address, std::uint64_t length,
+                                access_rights wanted) noexcept {
     const std::size_t slot = key_source::slot_of(key);
     if (key == 0 || slot >= table.size()) return errc::bad_key;
     const region_entry& entry = table.data()[slot];
-    const std::uint64_t proof = proof_of_key(key);
+    const std::uint64_t proof = proof_of_key(key, salt);
     if (entry.proof.load(std::memory_order_acquire) != proof) return errc::bad_key;
     const std::uint64_t first = entry.address.load(std::memory_order_relaxed);
     const std::uint64_t bytes = entry.length.load(std::memory_order_relaxed);
@@ -90,7 +101,7 @@ RDMACORO_COLD remote_region region_table::add(std::span<std::byte> memory, acces
     entry.address.store(made.address, std::memory_order_relaxed);
     entry.length.store(made.length, std::memory_order_relaxed);
     entry.rights.store(rights, std::memory_order_relaxed);
-    entry.proof.store(proof_of_key(made.key), std::memory_order_release);
+    entry.proof.store(proof_of_key(made.key, salt_), std::memory_order_release);
     ++registered_;
     return made;
 }

@@ -2,6 +2,7 @@
 // instantiate them once when RDMACORO_SEPARATE_COMPILATION is defined, and every other unit declares them `extern`.
 #pragma once
 
+#include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/messaging.hpp>
 
 namespace rdmacoro::detail {
@@ -34,6 +35,7 @@ using default_mailbox_state = mailbox_state<T, default_protocols<T>>;
                                    detail::send_request>;                                                    \
     RDMACORO_RECEIVE_INSTANCES(Template, detail::default_connection<Transport>)                              \
     Template class endpoint<Transport, default_protocols<Transport>>;                                        \
+    Template struct detail::functions_of<detail::default_connection<Transport>>;                             \
     Template class detail::listener_state<Transport, default_protocols<Transport>>;                          \
     Template class listener<Transport, default_protocols<Transport>>;                                        \
     Template class detail::mailbox_state<Transport, default_protocols<Transport>>;                           \

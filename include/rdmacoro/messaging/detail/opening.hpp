@@ -70,6 +70,8 @@ namespace rdmacoro::detail {
 
 inline constexpr wait_facts accept_facts{"accept", "no peer has connected and shaken hands",
                                          next_actor::peer_connect};
+inline constexpr wait_facts connect_pause_facts{"connect", "the last attempt failed, the next one is to come",
+                                                next_actor::time};
 inline constexpr wait_facts connect_facts{"connect", "the listener has not answered",
                                           next_actor::peer_accept};
 

@@ -14,6 +14,7 @@ RDMACORO_COLD mailbox_state_base::mailbox_state_base(scheduler& owner, const mai
 
 RDMACORO_COLD mailbox_state_base::~mailbox_state_base() {
     mailbox_.watcher() = nullptr;
+    mailbox_.drop_stored(true);  // before each link looks for its own
     for (endpoint_base*& peer : peers_) delete std::exchange(peer, nullptr);
     end_receives_from_any();
     end_waits_for_gone();

@@ -11,7 +11,7 @@
 namespace rdmacoro::detail {
 
 /// A hash table of intrusive lists that keeps each list's order when it grows. It has no memory of its own up to `most_in_one`
-/// elements, and 16 bytes for each element above that, at most.
+/// elements, and 13 bytes for each element above that, at most.
 template <class T, class Tag>
 class chained_table {
 public:
@@ -31,7 +31,7 @@ public:
     /// There will be so many elements; `hash_of(element)` finds the list of each anew. Staying small is no error.
     template <class HashOf>
     void grow_if_full(std::size_t elements, HashOf hash_of) noexcept {
-        if (elements > (size_ == 1 ? most_in_one : 2 * size_)) [[unlikely]]
+        if (elements > (size_ == 1 ? most_in_one : 2 * size_ + size_ / 2)) [[unlikely]]
             grow(hash_of);
     }
 
@@ -39,6 +39,14 @@ public:
     void emptied() noexcept {
         if (size_ <= most_idle) return;
         drop(std::exchange(lists_, &first_));
+        size_ = 1;
+        shift_ = 63;
+    }
+
+    /// Forgets all elements, and touches none of them.
+    void forget() noexcept {
+        drop(std::exchange(lists_, &first_));
+        ::new (static_cast<void*>(&first_)) list;
         size_ = 1;
         shift_ = 63;
     }

@@ -226,11 +226,7 @@ bool connection<Transport, Protocols>::last_word([[maybe_unused]] const wire_hea
 
 template <class Transport, class Protocols>
 void connection<Transport, Protocols>::describe_engines(connection_description& into) noexcept {
-    if constexpr (requires { link_.gives_room(); }) {
-        into.room = link_.gives_room();
-    } else if (link_.capabilities().one_sided_offloaded) {
-        into.room = next_actor::device;
-    }
+    into.room = room_of(link_);
     into.transfers = transfers_of(link_);
     if constexpr (requires { link_.unread(); }) into.unread = link_.unread();
     engines_.each([&](auto& engine) noexcept {

@@ -3,22 +3,14 @@
 
 #include <rdmacoro/coro/describe.hpp>
 #include <rdmacoro/protocol/requests.hpp>
+#include <rdmacoro/transport/detail/link_actors.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace rdmacoro::detail {
-
-/// The party that moves the bytes of gets and puts that are posted on a link.
-template <class Link>
-[[nodiscard, gnu::cold]] next_actor transfers_of(const Link& link) noexcept {
-    if constexpr (requires { link.moves_bytes(); }) {
-        return link.moves_bytes();
-    } else {
-        return link.capabilities().one_sided_offloaded ? next_actor::device : next_actor::peer_poll;
-    }
-}
 
 /// A description in the making, of one connection's operations. Everything here runs only when a scheduler is asked to describe.
 class connection_description {
@@ -49,6 +41,7 @@ public:
     std::size_t stored = 0;
 
 private:
+    [[nodiscard]] std::optional<duration> waited_since(duration::rep when) const noexcept;
     [[nodiscard]] operation_sketch sketch(const void* id, const char* what, const char* stage,
                                           next_actor next) const noexcept;
 

@@ -69,6 +69,7 @@ public:
     void transmitted(send_request& r, std::error_code outcome) noexcept {
         release_staged(r);
         if (r.stream_ == none) {
+            r.unlink();
             context_.finish_send(r, outcome);
             return;
         }
@@ -83,6 +84,7 @@ public:
 
     void cancel(send_request& r) noexcept {
         if (r.stream_ == none) {  // too late, as with the other policies
+            r.unlink();
             const status outcome = context_.revoke(r);
             release_staged(r);
             context_.finish_send(r, outcome);
@@ -126,8 +128,10 @@ public:
         } while (asked_ < before);  // then there is a turn for others
     }
 
-    /// Adds the sends that end when they are received, or when they are asked back.
+    /// Adds the sends that it holds.
     [[gnu::cold]] void describe(connection_description& into) noexcept {
+        for (send_request* r = unnamed_.front(); r != nullptr; r = unnamed_.next(*r))
+            into.send(*r, "handed to the network", into.room);
         for (std::uint32_t id = 0; id < slots_.size(); ++id) {
             const slot& s = slots_[id];
             if (s.request == nullptr) continue;
@@ -176,6 +180,9 @@ private:
         return std::uint32_t{slots_[id].generation} << 16 | (id + 1);
     }
 
+    void note_since(send_request& r) noexcept {
+        r.since_ = context_.mailbox().owner().coarse_now().time_since_epoch().count();
+    }
     start_result post(send_request& r, bool named) noexcept {
         r.stream_ = none;
         r.staged_ = nullptr;
@@ -186,7 +193,7 @@ private:
             if (r.stream_ == none) return no_memory(r);
             slot& s = slots_[r.stream_];
             s = {.next_free = none, .generation = s.generation, .request = &r};
-            r.since_ = context_.mailbox().owner().coarse_now().time_since_epoch().count();
+            note_since(r);
         }
         if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r);
         r.posted_.self = &r;
@@ -202,7 +209,13 @@ private:
             if (answer == post_result::done && !named) {
                 context_.sent_at_once(r);
             } else {
-                if (named) slots_[r.stream_].transmitted = answer == post_result::done;
+                if (named) {
+                    slots_[r.stream_].transmitted = answer == post_result::done;
+                } else {
+                    note_since(r);
+                    r.in_flight_ = true;
+                    unnamed_.push_back(r);
+                }
                 context_.under_way();
             }
             return start_result::begun;
@@ -288,6 +301,7 @@ private:
 
     Context& context_;
     slots slots_;
+    intrusive_list<send_request> unnamed_;  // with the link, and not answered by the receiver
     std::uint64_t posted_ = 0;
     std::size_t asked_ = 0;    // messages asked back and not settled
     bool wants_slot_ = false;  // a send waits for one

@@ -10,14 +10,23 @@
 
 namespace rdmacoro::detail {
 
-/// What waits for messages: receives of one tag in a table, those with a mask in order. Only tags are compared here.
+/// Whether a receive takes tags with the highest bit alone, or tags without it alone: the toolkit's own, and the program's.
+[[nodiscard]] inline bool takes_high_alone(const receive_request& r) noexcept {
+    return r.wanted_.tag >> 63 != 0;  // a bit that is not compared is 0 there
+}
+[[nodiscard]] inline bool takes_low_alone(const receive_request& r) noexcept {
+    return (r.wanted_.mask & ~r.wanted_.tag) >> 63 != 0;
+}
+
+/// What waits for messages: receives of one tag in a table, those with a mask in order, apart those that take tags with the highest bit
+/// alone. Only tags are compared here.
 class posted_receives {
 public:
     /// `r` has been given its sequence number, the highest so far.
     void add(receive_request& r) noexcept;
     void remove(receive_request& r) noexcept {
         r.list_node<receive_request>::unlink();
-        --count_;
+        --(r.wanted_.exact() ? exact_count_ : masked_count_);
     }
 
     /// The oldest that takes a message with this tag, or nullptr. Stays.
@@ -39,7 +48,7 @@ public:
     }
 
     [[nodiscard]] intrusive_list<probe_request>& probes() noexcept { return probes_; }
-    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+    [[nodiscard]] bool empty() const noexcept { return exact_count_ + masked_count_ == 0; }
 
 private:
     void visit_each(void (*visit)(void* to, receive_request& r) noexcept, void* to) noexcept;
@@ -52,9 +61,22 @@ private:
         }
     }
 
-    std::size_t count_ = 0;
-    chained_table<receive_request, receive_request> exact_;
+    /// The oldest in the list that takes the tag and is older than `other`, or `other`.
+    [[nodiscard]] static receive_request* older(intrusive_list<receive_request>& list, tag_type tag,
+                                                receive_request* other) noexcept {
+        for (receive_request* r = list.front(); r != nullptr; r = list.next(*r)) {
+            if (other != nullptr && other->sequence_ < r->sequence_) break;
+            if (r->wanted_.accepts(tag)) return r;
+        }
+        return other;
+    }
+
+    // In the order in which a message needs them.
+    std::uint32_t exact_count_ = 0;
+    std::uint32_t masked_count_ = 0;
     intrusive_list<receive_request> masked_;
+    intrusive_list<receive_request> high_;  // with a mask, of tags with the highest bit
+    chained_table<receive_request, receive_request> exact_;
     intrusive_list<probe_request> probes_;
 };
 

@@ -35,6 +35,9 @@ public:
     virtual void announce(unexpected_message& m) noexcept = 0;
     virtual bool pass(std::uint32_t cost) noexcept = 0;
     virtual region expose(std::span<std::byte> memory, access_rights rights) noexcept = 0;
+    /// Whether the peer may be in the middle of an access to memory that was exposed and is closed. While it is, an operation that was
+    /// canceled has not ended; `writable` comes when it no longer is.
+    [[nodiscard]] virtual bool touches_closed_memory() noexcept = 0;
     virtual const capabilities& link_capabilities() noexcept = 0;
     virtual void under_way() noexcept = 0;
     virtual void settled() noexcept = 0;
@@ -90,6 +93,11 @@ public:
     bool pass(std::uint32_t cost) noexcept override { return context().pass(cost); }
     region expose(std::span<std::byte> memory, access_rights rights) noexcept override {
         return context().expose(memory, rights);
+    }
+    bool touches_closed_memory() noexcept override {
+        if constexpr (late_access_link<typename Context::link_type>)
+            return context().link().touches_closed_memory();
+        return false;
     }
     const capabilities& link_capabilities() noexcept override { return context().link_capabilities(); }
     void under_way() noexcept override { context().under_way(); }

@@ -19,6 +19,7 @@ namespace rdmacoro::detail {
 ///   stored -> (matched) awaiting -> (sent) over           `ready` was sent, once or several times
 ///   getting -> refused -> (abandon) over                  the source is closed
 ///   awaiting -> withdrawn -> (sent) over                  the receive was canceled
+///   getting -> closing -> over                            likewise, and the sender was putting
 class rendezvous_receiver final : public piecewise_streams {
 public:
     rendezvous_receiver(rendezvous_context& context, rendezvous_way way) noexcept;
@@ -45,8 +46,16 @@ private:
         refused,  ///< the source was refused; the sender will send that it closed it
         awaiting,
         withdrawn,  ///< canceled; `sent` will come. `request` is set while the memory is not free yet
+        closing,    ///< canceled; the sender touches the memory still. Then `received` is sent
     };
-    enum owed_bits : std::uint8_t { owes_ready = 1, owes_withdraw = 2, owes_received = 4, owes_gone = 8 };
+    /// `owes_end`: no message; the canceled receive ends when the sender no longer touches its memory.
+    enum owed_bits : std::uint8_t {
+        owes_ready = 1,
+        owes_withdraw = 2,
+        owes_received = 4,
+        owes_gone = 8,
+        owes_end = 16
+    };
 
     struct together_hook : completion {
         rendezvous_receiver* self;

@@ -20,7 +20,7 @@ enum class rendezvous_way : std::uint8_t { get, put, together };
 ///   requested -> (received) over           the receiver got it, or does not want it
 ///   requested -> (ready) putting -> over    or requested again, when the receiver asks for it in parts
 ///   putting -> refused -> (withdraw) over   the destination is closed
-///   any -> leaving -> (gone) over           canceled
+///   any -> leaving -> (gone) over           canceled; the send ends when `abandon` is sent and the receiver gets no more
 class rendezvous_sender final : public piecewise_streams {
 public:
     /// `sent` is the policy's counter.
@@ -51,7 +51,8 @@ private:
         leaving,  ///< canceled; `abandon` is owed
         left,     ///< `abandon` was sent
     };
-    enum owed_bits : std::uint8_t { owes_sent = 1, owes_abandon = 2 };
+    /// `owes_end`: no message; the canceled send ends when the receiver no longer touches its memory.
+    enum owed_bits : std::uint8_t { owes_sent = 1, owes_abandon = 2, owes_end = 4 };
 
     struct helper_hook : completion {
         bool busy = false;

@@ -17,7 +17,8 @@ enum class segment_kind : std::uint8_t { announce, piece, proceed, abandon, gone
 ///
 /// Streams take turns, a piece at a time. Where a link stores the pieces itself, as shared memory does, it would be full
 /// of them, and every other message would wait until the receiver had taken them all: of such pieces the sender asks
-/// now and then to hear that the receiver has taken them, and keeps at most `most_asked` of these questions open.
+/// now and then to hear that the receiver has taken them, and keeps at most `most_asked` of these questions open. No piece is longer than
+/// what lies between two of them, so that the link holds `most_asked * ask_after` bytes at most. A byte stream has a window of its own.
 class segmented_engine {
 public:
     /// Streams of one side at a time; more sends wait their turn.

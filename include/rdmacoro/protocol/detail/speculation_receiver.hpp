@@ -55,7 +55,8 @@ private:
     static constexpr std::uint16_t watched = receive_request::watched;
 
     enum class state : std::uint8_t { free, announced, withdrawing, claimed, revoking };
-    enum owed_bits : std::uint8_t { owes_withdraw = 1, owes_revoke = 2 };
+    /// `owes_end`: no message; the canceled receive ends when the sender no longer touches its memory.
+    enum owed_bits : std::uint8_t { owes_withdraw = 1, owes_revoke = 2, owes_end = 4 };
 
     struct slot final : owing_slot {
         receive_request* request = nullptr;

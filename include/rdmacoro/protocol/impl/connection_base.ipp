@@ -31,10 +31,11 @@ RDMACORO_COLD std::uint32_t mailbox_base::budget() const noexcept {
 
 RDMACORO_COLD mailbox_base::~mailbox_base() {
     discarding_.end_all(matcher_);
-    while (unexpected_message* m = matcher_.oldest()) {
-        matcher_.remove(*m);
-        message_store::release(*m);
-    }
+    drop_stored(false);
+}
+
+RDMACORO_COLD void mailbox_base::drop_stored(bool complete_alone) noexcept {
+    matcher_.drop_stored(complete_alone, [](unexpected_message& m) noexcept { message_store::release(m); });
 }
 
 RDMACORO_COLD void mailbox_base::receive_posted() noexcept {

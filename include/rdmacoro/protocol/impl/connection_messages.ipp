@@ -172,13 +172,23 @@ RDMACORO_DECL void connection_base::hand_over(unexpected_message& m, receive_req
     const received message{m.bytes, m.tag, m.source};
     if (r.is_lent()) {
         if (from != nullptr) from->give_back(m.cost);  // from here on it is the user's memory
-        *r.loan_ = message_store::lend(m);
+        if (m.bytes <= loan::longest_here) {
+            if (m.bytes != 0) {
+                std::memcpy(r.lent().place(m.bytes).data(), m.payload(), m.bytes);
+                if (from != nullptr) from->count_copy(m.bytes);
+            }
+            message_store::release(m);
+        } else {
+            r.lent().lend(message_store::lend(m));
+        }
         end_receive(from, r, message);
         return;
     }
     status outcome;
     if (m.bytes > r.into_.size()) {
         outcome = errc::truncated;
+    } else if (arrival_consumer* const consumer = r.consumer()) {
+        consumer->take(0, {m.payload(), m.bytes});
     } else if (m.bytes != 0) {
         copy_in({m.payload(), m.bytes}, r.into_, 0);
         if (from != nullptr) from->count_copy(m.bytes);
@@ -194,17 +204,24 @@ connection_base::fill_unusual(receive_request& r, tag_type tag, std::span<const 
     if (!r.is_lent()) {
         if (payload.size() > r.into_.size()) {
             outcome = errc::truncated;
+        } else if (arrival_consumer* const consumer = r.consumer()) {
+            consumer->take(0, payload);
         } else {
             copy_in(payload, r.into_, 0);
             count_copy(payload.size());
         }
-    } else if (*r.loan_ = lend_payload(); *r.loan_) {
+    } else if (payload.size() <= loan::longest_here) {
+        if (!payload.empty()) {
+            copy_bytes(r.lent().place(payload.size()).data(), payload.data(), payload.size());
+            count_copy(payload.size());
+        }
+    } else if (r.lent().lend(lend_payload())) {
         ++counts_.lent;
     } else if (unexpected_message* m = mailbox_->store().make(payload.size())) {
         if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
         m->stored = payload.size();
         count_copy(payload.size());
-        *r.loan_ = message_store::lend(*m);
+        r.lent().lend(message_store::lend(*m));
     } else {
         outcome = errc::no_resources;
     }
@@ -216,6 +233,9 @@ RDMACORO_DECL bool connection_base::begin_fill(receive_request& r, std::size_t b
     status outcome = errc::truncated;
     if (!r.is_lent()) {
         if (bytes <= r.into_.size()) return true;
+    } else if (bytes <= loan::longest_here && bytes <= mailbox_->options().lent_bytes) {
+        r.into_ = r.lent().place(bytes);
+        return true;
     } else if (bytes <= mailbox_->options().lent_bytes) {
         r.block_ = mailbox_->store().make(bytes);
         if (r.block_ != nullptr) return true;
@@ -240,6 +260,7 @@ RDMACORO_DECL mutable_buffers connection_base::destination(receive_request& r, s
 RDMACORO_DECL void connection_base::fill(receive_request& r, std::size_t at,
                                          std::span<const std::byte> payload) noexcept {
     if (payload.empty()) return;
+    if (arrival_consumer* const consumer = r.consumer()) return consumer->take(at, payload);
     if (r.block_ != nullptr) {
         std::memcpy(r.block_->payload() + at, payload.data(), payload.size());
     } else {
@@ -252,7 +273,7 @@ RDMACORO_DECL void connection_base::fill(receive_request& r, std::size_t at,
                                                                std::size_t bytes) noexcept {
     if (r.block_ != nullptr) {
         r.block_->stored = bytes;
-        *r.loan_ = message_store::lend(*std::exchange(r.block_, nullptr));
+        r.lent().lend(message_store::lend(*std::exchange(r.block_, nullptr)));
     }
     end_receive(this, r, {bytes, tag, source_});
 }

@@ -21,30 +21,39 @@ RDMACORO_DECL bool matcher::add_source(peer_id source) noexcept {
 // ---- receives
 
 RDMACORO_DECL void matcher::post_another(receive_request& r) noexcept {
-    if (sole_ != nullptr) {
-        receive_request& first = *std::exchange(sole_, nullptr);
-        receives_of(first.source_).add(first);
-        ++listed_;
+    // A high one and an older one that is not do not meet, or the older one takes what both want.
+    if (sole_ != nullptr && (takes_high_alone(*sole_) || !takes_high_alone(r)))
+        list(*std::exchange(sole_, nullptr));
+    if (sole_ == nullptr && listed_ == high_ && takes_low_alone(r)) {
+        sole_ = &r;
+    } else {
+        list(r);
     }
+}
+
+RDMACORO_DECL void matcher::list(receive_request& r) noexcept {
     receives_of(r.source_).add(r);
     ++listed_;
+    if (takes_high_alone(r)) ++high_;
 }
 
 [[gnu::noinline]] RDMACORO_DECL receive_request* matcher::arrived_among_many(peer_id source,
                                                                              tag_type tag) noexcept {
+    if (listed_ == high_ && tag >> 63 == 0) return nullptr;
     posted_receives& own = receives_of(source);
     receive_request* first = own.first(tag);
     if (&own != &receives_) {
         receive_request* other = receives_.first(tag);
         if (first == nullptr || (other != nullptr && other->sequence_ < first->sequence_)) first = other;
     }
-    if (first != nullptr) withdraw(*first);
+    if (first != nullptr) unlist(*first);
     return first;
 }
 
 RDMACORO_DECL std::optional<std::uint32_t> matcher::ahead_of(const receive_request& r) noexcept {
-    if (sole_ != nullptr) return 0;
+    if (sole_ == &r) return 0;
     const tag_type tag = r.wanted_.tag;
+    if (sole_ != nullptr && sole_->wants(r.source_, tag)) return {};
     posted_receives& own = receives_of(r.source_);
     if (own.first_masked(tag) != nullptr) return {};
     if (&own != &receives_ && receives_.first(tag) != nullptr) return {};
@@ -62,11 +71,8 @@ RDMACORO_DECL void matcher::end_all_of(peer_id source, std::error_code why, conn
         r.finish(why);
     };
     posted_receives& own = receives_of(source);
-    if (sole_ == nullptr) {
-        own.each(end);
-    } else if (sole_->source_ == source) {
-        end(*sole_);
-    }
+    if (sole_ != nullptr && sole_->source_ == source) end(*sole_);
+    if (listed_ != 0) own.each(end);
     while (probe_request* p = own.probes().front()) {
         withdraw(*p);
         p->finish(why);
@@ -76,9 +82,8 @@ RDMACORO_DECL void matcher::end_all_of(peer_id source, std::error_code why, conn
 // ---- messages
 
 RDMACORO_DECL void matcher::add(unexpected_message& m) noexcept {
-    kept_.add(m);
-    record* const of = record_of(m.source);
-    if (of != nullptr) of->kept.add(m);
+    m.number = ++stored_number_;
+    store(m);
     if (probes_ == 0) return;
     const auto end_wanting = [&](intrusive_list<probe_request>& list) noexcept {
         for (probe_request* p = list.front(); p != nullptr;) {
@@ -91,7 +96,7 @@ RDMACORO_DECL void matcher::add(unexpected_message& m) noexcept {
             p = after;
         }
     };
-    if (of != nullptr) end_wanting(of->receives.probes());
+    if (record* const of = record_of(m.source)) end_wanting(of->receives.probes());
     end_wanting(receives_.probes());
 }
 
@@ -105,9 +110,8 @@ RDMACORO_COLD void matcher::visit_waiting(peer_id source,
                                           void (*visit)(void* to, receive_request& r) noexcept,
                                           void* to) noexcept {
     const auto call = [=](receive_request& r) noexcept { visit(to, r); };
-    if (sole_ != nullptr) {
-        if (sole_->source_ == source || sole_->source_ == any_source) call(*sole_);
-    } else if (listed_ != 0) {
+    if (sole_ != nullptr && (sole_->source_ == source || sole_->source_ == any_source)) call(*sole_);
+    if (listed_ != 0) {
         posted_receives& own = receives_of(source);
         own.each(call);
         if (&own != &receives_) receives_.each(call);

@@ -32,6 +32,12 @@ struct costed_call {
         all.bytes *= ranks;
         return all;
     }
+    /// Of a part of the elements for each rank.
+    [[nodiscard]] constexpr costed_call of_part() const noexcept {
+        costed_call part = *this;
+        part.bytes /= ranks;
+        return part;
+    }
     /// The same among some ranks over one link.
     [[nodiscard]] constexpr costed_call among(unsigned some, const link_costs& over) const noexcept {
         return {bytes, some, 1, &over, &over};
@@ -67,9 +73,7 @@ constexpr double cost_of_ring_of_blocks(const costed_call& of) {
     return (of.ranks - 1) * of.exchange(of.bytes);
 }
 constexpr double cost_of_scatter_allgather(const costed_call& of) {
-    costed_call parts = of;
-    parts.bytes /= of.ranks;
-    return cost_of_halves(parts) + cost_of_ring_of_blocks(parts);
+    return cost_of_halves(of.of_part()) + cost_of_ring_of_blocks(of.of_part());
 }
 constexpr double cost_of_chain(const costed_call& of) {
     constexpr double piece = 64 << 10;
@@ -87,6 +91,18 @@ constexpr double cost_of_doubling_blocks(const costed_call& of) {
         sum += of.exchange(of.bytes * gets);
     }
     return sum;
+}
+/// Numbers of ranks that are no power of two: some give their block away first, and get all at last.
+constexpr double cost_of_doubling_allgather(const costed_call& of) {
+    if (std::has_single_bit(of.ranks)) return cost_of_doubling_blocks(of);
+    const unsigned power = std::bit_floor(of.ranks);
+    double sum = of.message(of.bytes) + of.message(of.bytes * of.ranks);
+    for (unsigned have = 1; have < power; have *= 2) sum += of.exchange(of.bytes * have * of.ranks / power);
+    return sum;
+}
+/// Each step is an exchange with both neighbours.
+constexpr double cost_of_double_ring(const costed_call& of) {
+    return (of.ranks / 2) * of.exchange(of.bytes) + ((of.ranks - 1) / 2) * 2 * of.next(of.bytes);
 }
 constexpr double cost_of_bruck_allgather(const costed_call& of) {
     return cost_of_doubling_blocks(of) + of.touch(of.bytes * of.ranks);
@@ -112,16 +128,11 @@ constexpr double cost_of_tree_reduce(const costed_call& of) {
 constexpr double cost_of_reduce_around(const costed_call& of) {
     return (of.ranks - 1) * (of.exchange(of.bytes) + of.touch(of.bytes));
 }
-[[nodiscard]] constexpr costed_call part_of(const costed_call& of) {
-    costed_call part = of;
-    part.bytes /= of.ranks;
-    return part;
-}
 constexpr double cost_of_ring_reduce(const costed_call& of) {
-    return cost_of_reduce_around(part_of(of)) + cost_of_overlapped(part_of(of));
+    return cost_of_reduce_around(of.of_part()) + cost_of_overlapped(of.of_part());
 }
 constexpr double cost_of_ring_allreduce(const costed_call& of) {
-    return cost_of_reduce_around(part_of(of)) + cost_of_ring_of_blocks(part_of(of));
+    return cost_of_reduce_around(of.of_part()) + cost_of_ring_of_blocks(of.of_part());
 }
 /// Numbers of ranks that are no power of two: some give their part away first, and get the result at last.
 constexpr double cost_of_folding(const costed_call& of) {
@@ -143,8 +154,9 @@ constexpr double cost_of_rabenseifner(const costed_call& of) {
 /// `bytes`: of one block.
 constexpr double cost_of_halving(const costed_call& of) {
     double part = of.bytes * of.ranks;
-    double sum = of.touch(part);
-    for (unsigned left = of.ranks; left > 1; left /= 2) {
+    double sum = 0;
+    if (!std::has_single_bit(of.ranks)) sum = of.message(part) + of.touch(part) + of.message(of.bytes);
+    for (unsigned left = std::bit_floor(of.ranks); left > 1; left /= 2) {
         part /= 2;
         sum += of.exchange(part) + of.touch(part);
     }
@@ -155,6 +167,11 @@ constexpr double cost_of_halving(const costed_call& of) {
 
 constexpr double cost_of_log_step(const costed_call& of) {
     return of.levels() * (of.exchange(of.bytes) + 2 * of.touch(of.bytes));
+}
+
+/// The last rank hears of all others: in turn, or at a time.
+constexpr double cost_of_overlapped_scan(const costed_call& of) {
+    return cost_of_overlapped(of) + of.touch(of.bytes * (of.ranks - 1));
 }
 
 // ---- in two levels: within a host, and between hosts
@@ -182,11 +199,56 @@ constexpr double cost_of_hierarchical_allreduce(const costed_call& of) {
            (is_short ? cost_of_doubling_allreduce(there) : cost_of_rabenseifner(there));
 }
 
+constexpr double cost_of_hierarchical_blocks(const costed_call& of) {
+    const costed_call here = of.among(ranks_of_host(of), *of.within);
+    costed_call there = of.among(of.hosts, *of.between);
+    there.bytes *= here.ranks;
+    return of.bytes * of.ranks <= (16 << 10) ? cost_of_halves(here) + cost_of_halves(there)
+                                             : cost_of_overlapped(here) + cost_of_overlapped(there);
+}
+constexpr double cost_of_hierarchical_allgather(const costed_call& of) {
+    const costed_call here = of.among(ranks_of_host(of), *of.within);
+    costed_call there = of.among(of.hosts, *of.between);
+    there.bytes *= here.ranks;
+    const double all = of.bytes * of.ranks;
+    return (all <= (16 << 10) ? cost_of_halves(here) : cost_of_overlapped(here)) +
+           (all <= (512 << 10) ? cost_of_doubling_allgather(there) : cost_of_ring_of_blocks(there)) +
+           here.levels() * here.message(all);
+}
+constexpr double cost_of_hierarchical_alltoall(const costed_call& of) {
+    costed_call here = of.among(ranks_of_host(of), *of.within);
+    here.bytes *= of.ranks;
+    costed_call there = of.among(of.hosts, *of.between);
+    there.bytes *= here.ranks * here.ranks;
+    // The leader moves what its host's ranks give and get, once each.
+    return 2 * cost_of_overlapped(here) + cost_of_ring_of_blocks(there) +
+           2 * of.touch(here.bytes * here.ranks);
+}
+constexpr double cost_of_hierarchical_reduce_scatter(const costed_call& of) {
+    const costed_call here = of.among(ranks_of_host(of), *of.within);
+    costed_call there = of.among(of.hosts, *of.between);
+    there.bytes *= here.ranks;
+    const double all = of.bytes * of.ranks;
+    return here.levels() * (here.message(all) + of.touch(all)) +
+           (all <= (256 << 10) ? cost_of_halving(there) : cost_of_reduce_around(there)) +
+           cost_of_overlapped(here);
+}
+constexpr double cost_of_hierarchical_scan(const costed_call& of) {
+    const costed_call here = of.among(ranks_of_host(of), *of.within);
+    return cost_of_log_step(here) + cost_of_log_step(of.among(of.hosts, *of.between)) + cost_of_tree(here) +
+           of.touch(of.bytes);
+}
+
 // ---- two others, one after the other
 
 template <cost_function First, bool FirstOfAll, cost_function Second, bool SecondOfAll>
 constexpr double cost_of_two(const costed_call& of) {
     return First(FirstOfAll ? of.of_all() : of) + Second(SecondOfAll ? of.of_all() : of);
+}
+/// The same of a part for each rank.
+template <cost_function First, cost_function Second>
+constexpr double cost_of_parts(const costed_call& of) {
+    return First(of.of_part()) + Second(of.of_part());
 }
 
 }  // namespace rdmacoro::detail

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 
 namespace rdmacoro::detail {
@@ -18,6 +19,7 @@ using in_bytes = std::span<std::byte>;
 // Where both are under way together, the send is begun first: another rank waits for it, but no rank waits for the receive to begin.
 using send_step = collective::sending;
 using receive_step = collective::receiving;
+using combine_step = collective::combining;
 
 /// Copies; both may be empty, and the same.
 inline void copy_bytes(in_bytes into, out_bytes from) noexcept {
@@ -124,6 +126,10 @@ struct folded {
     [[nodiscard]] unsigned rank_of(unsigned which) const noexcept {
         return which < extra ? 2 * which + 1 : which + extra;
     }
+    /// The first rank that the number stands for; the last is `rank_of`.
+    [[nodiscard]] unsigned first_of(unsigned which) const noexcept {
+        return which < extra ? 2 * which : which + extra;
+    }
     unsigned power;
     unsigned extra;
     bool waits;  // this rank gives its part to the next one, and gets the result of it
@@ -140,5 +146,89 @@ struct folded {
     step.reproducible = c.call().reproducible;
     return step;
 }
+
+/// The lengths of the blocks of some ranks, as they travel where the root alone knew them.
+class block_lengths {
+public:
+    block_lengths(collective& c, unsigned first, unsigned last)
+        : memory_(c.take_scratch((last - first + 1) * sizeof(std::uint64_t))),
+          first_(first),
+          last_(last),
+          bytes_(reinterpret_cast<std::uint64_t*>(memory_.data())) {}
+
+    [[nodiscard]] in_bytes of(unsigned first, unsigned last) const noexcept {
+        return memory_.bytes().subspan((first - first_) * sizeof(std::uint64_t),
+                                       (last - first + 1) * sizeof(std::uint64_t));
+    }
+    void set(unsigned rank, std::size_t bytes) const noexcept { bytes_[rank - first_] = bytes; }
+    [[nodiscard]] std::size_t bytes(unsigned first, unsigned last) const noexcept {
+        std::size_t sum = 0;
+        for (unsigned rank = first; rank <= last; ++rank)
+            sum += static_cast<std::size_t>(bytes_[rank - first_]);
+        return sum;
+    }
+    /// Whether this rank's is what it should be, and all together are no more than memory can be.
+    [[nodiscard]] bool fit(unsigned rank, std::size_t own) const noexcept {
+        std::uint64_t left = std::uint64_t{1} << 62;
+        for (unsigned at = first_; at <= last_; ++at) {
+            if (bytes_[at - first_] > left) return false;
+            left -= bytes_[at - first_];
+        }
+        return bytes_[rank - first_] == own;
+    }
+
+private:
+    collective::scratch memory_;
+    unsigned first_;
+    unsigned last_;
+    std::uint64_t* bytes_;
+};
+
+/// The blocks of some ranks one behind the other, by the lengths that came, or by those that every rank knows.
+class block_row {
+public:
+    block_row(const collective& c, const std::optional<block_lengths>& came) noexcept : of_(c), came_(came) {}
+    [[nodiscard]] std::size_t bytes(unsigned first, unsigned last) const noexcept {
+        return came_ ? came_->bytes(first, last) : of_.blocks_bytes(first, last);
+    }
+    /// Where block `which` is, behind block `first`.
+    [[nodiscard]] std::size_t offset(unsigned first, unsigned which) const noexcept {
+        return which > first ? bytes(first, which - 1) : 0;
+    }
+    /// The blocks `from` to `to` in memory that begins with block `first`.
+    template <class Bytes>
+    [[nodiscard]] Bytes part(Bytes held, unsigned first, unsigned from, unsigned to) const noexcept {
+        return held.subspan(offset(first, from), bytes(from, to));
+    }
+
+private:
+    const collective& of_;
+    const std::optional<block_lengths>& came_;
+};
+
+/// Offsets of blocks of several lengths, in memory of the collective's, for a step of which every rank knows them.
+class step_blocks {
+public:
+    /// Of `count` blocks, the length of each by `bytes_of(number)`.
+    template <class BytesOf>
+    step_blocks(collective& c, unsigned count, BytesOf bytes_of)
+        : memory_(c.take_scratch((std::size_t{count} + 1) * sizeof(std::size_t))),
+          offsets_(reinterpret_cast<std::size_t*>(memory_.data())),
+          count_(count) {
+        offsets_[0] = 0;
+        for (unsigned at = 0; at < count; ++at) offsets_[at + 1] = offsets_[at] + bytes_of(at);
+    }
+    [[nodiscard]] block_layout layout() const noexcept { return {0, offsets_}; }
+    [[nodiscard]] std::size_t offset(unsigned block) const noexcept { return offsets_[block]; }
+    [[nodiscard]] std::size_t bytes(unsigned block) const noexcept {
+        return offsets_[block + 1] - offsets_[block];
+    }
+    [[nodiscard]] std::size_t total() const noexcept { return offsets_[count_]; }
+
+private:
+    collective::scratch memory_;
+    std::size_t* offsets_;
+    unsigned count_;
+};
 
 }  // namespace rdmacoro::detail

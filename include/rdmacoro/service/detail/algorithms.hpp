@@ -20,6 +20,7 @@ using step_algorithm = task<> (*)(collective& c);
 // Barriers.
 task<> dissemination_barrier(collective& c);
 task<> tree_barrier(collective& c);
+task<> gather_broadcast_barrier(collective& c, step_algorithm gather, step_algorithm broadcast);
 
 // From one to all.
 task<> flat_broadcast(collective& c);
@@ -44,6 +45,7 @@ task<> ring_reduce(collective& c);
 
 // From all to all.
 task<> ring_allgather(collective& c);
+task<> double_ring_allgather(collective& c);
 task<> doubling_allgather(collective& c);
 task<> bruck_allgather(collective& c);
 task<> gather_broadcast_allgather(collective& c, step_algorithm gather, step_algorithm broadcast);
@@ -54,21 +56,32 @@ task<> bruck_alltoall(collective& c);
 task<> doubling_allreduce(collective& c);
 task<> rabenseifner_allreduce(collective& c);
 task<> ring_allreduce(collective& c);
+task<> pipelined_ring_allreduce(collective& c);
+task<> ring_by_host_allreduce(collective& c);
 task<> reduce_broadcast_allreduce(collective& c, step_algorithm reduce, step_algorithm broadcast);
 task<> ring_reduce_scatter(collective& c);
 task<> halving_reduce_scatter(collective& c);
 task<> pairwise_reduce_scatter(collective& c);
 task<> reduce_then_scatter(collective& c, step_algorithm reduce, step_algorithm scatter);
+task<> in_parts(collective& c, step_algorithm first, step_algorithm second);
 
 // Prefixes.
 task<> log_step_scan(collective& c);
+task<> chain_scan(collective& c);
 task<> flat_scan(collective& c);
+task<> overlapped_flat_scan(collective& c);
 
 // Shared memory within a host, the network between the first ranks of the hosts.
 task<> hierarchical_barrier(collective& c);
 task<> hierarchical_broadcast(collective& c);
 task<> hierarchical_reduce(collective& c);
 task<> hierarchical_allreduce(collective& c);
+task<> hierarchical_gather(collective& c);
+task<> hierarchical_scatter(collective& c);
+task<> hierarchical_allgather(collective& c);
+task<> hierarchical_alltoall(collective& c);
+task<> hierarchical_reduce_scatter(collective& c);
+task<> hierarchical_scan(collective& c);
 
 }  // namespace rdmacoro::detail
 
@@ -77,5 +90,7 @@ task<> hierarchical_allreduce(collective& c);
 #include <rdmacoro/service/detail/impl/algorithms_by_host.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_from_one.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_reduce.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_reduce_scatter.ipp>
+#include <rdmacoro/service/detail/impl/algorithms_scans.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_to_one.ipp>
 #endif

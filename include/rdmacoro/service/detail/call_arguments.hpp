@@ -52,7 +52,8 @@ struct call_arguments<std::tuple<P...>, A...> {
     static_assert(sizeof...(P) == sizeof...(A), "a call has as many arguments as its method has parameters");
     using type = std::tuple<stored_argument_t<A, P>...>;
     /// All arguments travel as their bytes.
-    static constexpr bool fixed = (... && bytes_are_value<P>());
+    static constexpr bool fixed =
+        (... && (bytes_are_value<P>() && bytes_are_value<std::remove_cvref_t<stored_argument_t<A, P>>>()));
     static constexpr std::size_t bytes = (std::size_t{0} + ... + sizeof(P));
 };
 

@@ -80,13 +80,13 @@ struct request_head {
 };
 static_assert(sizeof(request_head) == 16);
 
-/// The first bytes of an answer and of an item, whichever side writes it.
+/// The first bytes of an answer and of a message with items, whichever side writes it.
 struct answer_head {
     std::uint32_t outcome;  ///< `outcome_kind`
-    std::int32_t code;      ///< of an error
+    std::int32_t code;      ///< of an error; with items how many they are
 };
 enum class outcome_kind : std::uint32_t {
-    value,          ///< its encoding follows; a row of values without its length
+    value,  ///< its encoding follows, a row of values without its length; or those of the items, one after the other
     end,            ///< of a stream
     call_error,     ///< a `call_errc`; text follows, as for all errors
     toolkit_error,  ///< an `errc`
@@ -100,8 +100,9 @@ inline constexpr std::size_t longest_error_text = 240;
 struct note_head {
     std::uint32_t kind;  ///< `note_kind`
     std::uint32_t
-        amount;  ///< of credit; the service's number; of a canceled call `kind_of_answer`, with `perhaps_bit`
-    std::uint64_t method;  ///< that was refused; of a canceled call the tag of its request, or its number
+        amount;  ///< of credit, in items; the service's number; of a canceled call `kind_of_answer`, with `perhaps_bit`
+    std::uint64_t
+        method;  ///< that was refused; of credit, in bytes; of a canceled call the tag of its request, or its number
 };
 /// The request was canceled while it was sent: an answer is sent though it is not here.
 inline constexpr std::uint32_t perhaps_bit = 256;
@@ -116,7 +117,9 @@ enum class note_kind : std::uint32_t {
 static_assert(sizeof(note_head) == 16);
 
 /// Items of a stream that its writer may send before the reader has taken the first.
-inline constexpr std::size_t stream_window = 32;
+inline constexpr std::uint64_t stream_window = 128;
+/// Bytes of their encodings; the last of them may go beyond that.
+inline constexpr std::uint64_t stream_window_bytes = std::uint64_t{1} << 20;
 
 /// As it travels: 0 is none, and what does not fit, over an hour, is none.
 [[nodiscard]] constexpr std::uint32_t time_to_send(std::chrono::nanoseconds left) noexcept {

@@ -4,15 +4,19 @@
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/service/call_error.hpp>
+#include <rdmacoro/service/detail/answer.hpp>
 #include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
+#include <rdmacoro/service/detail/short_answers.hpp>
 #include <rdmacoro/service/service.hpp>
 
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,6 +59,23 @@ private:
 /// Throws the error of a call's message.
 [[noreturn]] RDMACORO_DECL void throw_call_failure(const method_facts& of, const std::error_code& code,
                                                    const error_facts& facts);
+/// Throws unless an answer to `of` has a value.
+inline void check_answer(const method_facts& of, std::span<const std::byte> answer) {
+    answer_head head;
+    if (answer.size() < sizeof head) [[unlikely]]
+        throw_malformed_answer(of, "an answer without a head");
+    std::memcpy(&head, answer.data(), sizeof head);
+    if (head.outcome != static_cast<std::uint32_t>(outcome_kind::value)) [[unlikely]]
+        throw_answer(of, answer);
+}
+
+/// The request of a call of this side: how its arguments are written.
+struct call_request {
+    const method_facts& of;
+    void (*write)(encoder& to, const void* arguments);
+    const void* arguments;
+    time_point until;  ///< its time is over; the clock's zero: never
+};
 
 /// See the head of the file. For one connection.
 class calls_base : protected child_owner {
@@ -62,23 +83,64 @@ public:
     calls_base(const calls_base&) = delete;
     calls_base& operator=(const calls_base&) = delete;
 
-    // For the parts that do not depend on the transport either; where it is fast, `calls` has its own.
-    virtual task<> send(const_buffers from, tag_type tag) = 0;
-    virtual task<message> receive(tag_match wanted) = 0;
-    /// The same; where it is canceled, the message is dropped when it comes.
-    virtual task<message> receive_or_drop(tag_match wanted) = 0;
+    // Messages of this connection.
+    [[nodiscard]] const any_connection& link() const noexcept { return link_; }
+    template <class Buffers>
+    [[nodiscard]] any_send send(const Buffers& from, tag_type tag) const noexcept {
+        return any_send(link_, from, tag);
+    }
+    /// `discards`: where it is canceled, the message is dropped when it comes.
+    [[nodiscard]] any_lent_receive receive(tag_match wanted, bool discards = false) const noexcept {
+        return any_lent_receive(link_, wanted, discards);
+    }
+    std::size_t discard(tag_match wanted);
+    [[nodiscard]] std::string peer_name() const { return link_.base().peer_name(); }
+
+    // What depends on the transport, beside these.
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
-    virtual std::size_t discard(tag_match wanted) = 0;
     /// Completes when such a message is there that no receive has taken.
     virtual task<> arrival(tag_match wanted) = 0;
-    /// Adds the tags of messages that no receive has taken: requests that `among` accepts, to services that are not offered here. Some of them.
-    virtual void find_unserved(std::vector<tag_type>& into, tag_match among) = 0;
-    /// Whether such a message is there that no receive has taken.
-    [[nodiscard]] virtual bool is_stored(tag_match wanted) = 0;
     /// Ends the link now.
     virtual void abort_link() noexcept = 0;
-    [[nodiscard]] virtual std::string peer_name() const = 0;
+
+    /// A short answer could not be sent: its caller is told so, or the link ends.
+    void short_not_sent(tag_type answer, const std::error_code& why) noexcept;
+
+    // Calls of this side.
+    /// Ends with the answer, which has a value. Throws what the handler did, and else as `calls::call` says.
+    [[nodiscard]] task<message> ask(call_request what);
+    /// The same with the value received in `place`: ends with its bytes.
+    [[nodiscard]] task<std::size_t> ask_into(call_request what, std::span<std::byte> place);
+    /// A one-way call.
+    [[nodiscard]] task<> tell(call_request what);
+    /// Ends with the tag of the request, by which items are answered.
+    [[nodiscard]] task<tag_type> open_reader(call_request what);
+    /// `items`: what the handler answers with is a stream, too.
+    [[nodiscard]] task<std::unique_ptr<upstream>> open_writer(call_request what, bool items);
+    /// A request was begun to be sent, by `sending`: as `ask`.
+    [[nodiscard]] task<message> ask_further(any_send& sending, tag_type asked, const method_facts& of);
+    [[nodiscard]] tag_type request_tag(call_kind which, std::uint64_t number,
+                                       std::uint16_t service) noexcept {
+        return call_tag(which, number, service) | first_bit(service);
+    }
+    [[nodiscard]] std::uint64_t next_number() noexcept {
+        return ++last_number_ & (call_number_mask & ~caller_writes_bit);
+    }
+    [[nodiscard]] bool is_known(std::uint16_t service) noexcept {
+        return service == known_ || knows(service);
+    }
+    /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
+    void check_refused(const method_facts& of) {
+        if (!refused_.empty()) [[unlikely]]
+            throw_if_refused(of);
+    }
+    /// A call's answer did not come.
+    [[noreturn]] void answer_lost(const method_facts& of, tag_type asked, const std::error_code& code,
+                                  const error_facts& facts);
+    void count_copied(std::size_t bytes) noexcept { copied_ += bytes; }
+    /// Bytes of arguments, results and items that were copied to be sent, or after they had been received.
+    [[nodiscard]] std::uint64_t copied() const noexcept { return copied_; }
 
     /// The caller waits no longer: tells the peer. Never waits itself. What is canceled in one turn goes together.
     /// `request`: its tag. `perhaps`: the request was sent in part, and may never arrive; the peer answers in any case.
@@ -149,14 +211,21 @@ public:
     [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
     /// The methods of the handlers that run, for texts.
     [[nodiscard]] std::string running_methods();
+    /// No request is received any more; ends when all handlers have.
+    [[nodiscard]] task<> drained();
 
-    /// Lends an encoder; it keeps its memory between its uses.
+    /// An encoder of those that keep their memory between their uses; to be given back.
+    [[nodiscard]] std::unique_ptr<encoder> take_encoder();
+    void give_encoder(std::unique_ptr<encoder> used) noexcept {
+        copied_ += used->copied();
+        spare_.push_back(std::move(used));
+    }
     class encoder_loan {
     public:
         explicit encoder_loan(calls_base& of) : of_(of), lent_(of.take_encoder()) {}
         encoder_loan(const encoder_loan&) = delete;
         encoder_loan& operator=(const encoder_loan&) = delete;
-        ~encoder_loan() { of_.spare_.push_back(std::move(lent_)); }
+        ~encoder_loan() { of_.give_encoder(std::move(lent_)); }
         encoder& operator*() noexcept { return *lent_; }
         encoder* operator->() noexcept { return lent_.get(); }
 
@@ -166,20 +235,19 @@ public:
     };
 
 protected:
-    explicit calls_base(scheduler& owner) noexcept
-        // Not 1: another object may have used this endpoint before, and late answers to it are none of this one's.
-        : owner_(owner), last_number_(static_cast<std::uint64_t>(owner.now().time_since_epoch().count())) {}
+    explicit calls_base(const any_connection& over) noexcept
+        : owner_(over.owner()),
+          link_(over),
+          // Not 1: another object may have used this endpoint before, and late answers to it are none of this one's.
+          last_number_(static_cast<std::uint64_t>(owner_.now().time_since_epoch().count())) {}
     RDMACORO_DECL virtual ~calls_base();
 
+    /// To be called last by the constructor of the derived class.
+    void begin();
     /// To be called first by the destructor of the derived class: handlers are asked to stop, and the scheduler runs until all have
     /// ended.
     void end() noexcept;
-    /// No request is received any more; ends when all handlers have.
-    [[nodiscard]] task<> drained();
 
-    [[nodiscard]] std::uint64_t next_number() noexcept {
-        return ++last_number_ & (call_number_mask & ~caller_writes_bit);
-    }
     /// Of a call that runs here, before its answer is sent: where its caller writes more than the handler has read, that is dropped.
     void end_reading(const call_context& of) noexcept {
         if ((of.number_ & caller_writes_bit) != 0 && !of.written_over_) drop_written(of.number_);
@@ -188,12 +256,7 @@ protected:
     [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept {
         return is_known(service) ? 0 : first_call_bit;
     }
-    [[nodiscard]] bool is_known(std::uint16_t service) noexcept {
-        return service == known_ || knows(service);
-    }
-    /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
-    void check_refused(const method_facts& of);
-
+    /// From now on its methods are called here.
     void offer(service& what);
     /// Of a request with a head: when its time is over.
     [[nodiscard]] time_point due(const message& request) const noexcept;
@@ -202,18 +265,36 @@ protected:
     /// Finds the handler of a request; nullptr: `failed` says why.
     [[nodiscard]] handler_base* find_handler(const service& of, const message& request,
                                              call_failure& failed) noexcept;
-    [[nodiscard]] static decoder arguments(const service& of, const message& request) noexcept;
 
-    // The limits of a service, for `calls`.
+    // The limits of a service.
     [[nodiscard]] static bool try_admit(service& of, std::size_t bytes) noexcept;
     [[nodiscard]] static task<> admit(service& of, std::size_t bytes);
     static void leave(service& of, std::size_t bytes) noexcept;
+    struct admission {
+        admission(service* in, std::size_t n) noexcept : of(in), bytes(n) {}
+        admission(const admission&) = delete;
+        admission& operator=(const admission&) = delete;
+        ~admission() {
+            if (of != nullptr) leave(*of, bytes);
+        }
+        service* of;
+        std::size_t bytes;
+    };
+    /// A request that waits for the limits of its service.
+    struct waiting {
+        explicit waiting(event& set_then) noexcept : then(set_then) {}
+        waiting(const waiting&) = delete;
+        waiting& operator=(const waiting&) = delete;
+        ~waiting() { then.set(); }
+        event& then;
+    };
 
     /// A handler's call is there to be canceled by its peer, while this lives.
     class running_call {
     public:
         running_call(calls_base& over, call_context& running) noexcept : over_(over), running_(running) {
             over.bucket(running.number_).push_back(running);
+            running.stop_.follow(over.stop_.get_token());
         }
         running_call(const running_call&) = delete;
         running_call& operator=(const running_call&) = delete;
@@ -228,12 +309,81 @@ protected:
     };
     [[nodiscard]] static local_stop_token token(call_context& of) noexcept { return of.stop_.get_token(); }
 
+    /// When the time of a call that runs is over, its handler is asked to stop.
+    struct call_timer : timer_node {
+        call_timer(scheduler& on, call_context& running) : owner(on), of(running) {
+            if (running.due_ == time_point{}) return;
+            deadline = running.due_;
+            expired = [](timer_node& self) noexcept {
+                static_cast<call_timer&>(self).of.stop_.request_stop();
+            };
+            on.add_timer(*this);
+        }
+        call_timer(const call_timer&) = delete;
+        call_timer& operator=(const call_timer&) = delete;
+        ~call_timer() {
+            if (queued()) owner.remove_timer(*this);
+        }
+        scheduler& owner;
+        call_context& of;
+    };
+
+    // For task groups.
+    struct serving_notes {
+        calls_base* of;
+        task<> operator()() const { return of->serve_notes(); }
+    };
+    struct serving_unserved {
+        calls_base* of;
+        tag_match among;
+        task<> operator()() const { return of->serve_unserved(among); }
+    };
+    struct serving_one {
+        calls_base* of;
+        service* what;
+        task<> operator()() const { return of->serve_requests(*what); }
+    };
+    /// Receives the requests to a service as its limits allow: where they are reached, the next one waits here, and the others at their callers.
+    [[nodiscard]] task<> serve_requests(service& of);
+    [[nodiscard]] task<> receive_requests(service& of, short_answers& answers);
+    static child send_long(child_owner&, calls_base& self, service& of, message request, long_answer out);
+    /// What becomes of a request at once.
+    enum class served : std::uint8_t {
+        later,        ///< nothing: it takes the long way
+        answer,       ///< a short answer is to be sent
+        long_answer,  ///< a long one is, which counts for the limits of the service until then
+        failure,      ///< an error is
+        nothing,      ///< nothing is
+    };
+    /// Runs the handler of a request, where that is a function and nothing stands against it.
+    [[nodiscard]] served serve_now(service& of, const message& request, answer& out,
+                                   call_failure& failed) noexcept;
+    /// While it exists, something runs here.
+    struct busy {
+        explicit busy(calls_base& over) noexcept : of(over) { of.begin_activity(); }
+        busy(const busy&) = delete;
+        busy& operator=(const busy&) = delete;
+        ~busy() { of.end_activity(); }
+        calls_base& of;
+    };
+    [[nodiscard]] task<> answer_failure(tag_type request, const call_failure& failed);
+    static child send_failure(child_owner&, calls_base& self, tag_type answer, call_failure failed);
+    /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
+    /// and sets `then` when it waits no longer.
+    static child serve_one(child_owner&, calls_base& self, service& of, message request, time_point until,
+                           bool admitted, event* then);
+
+    /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
+    [[nodiscard]] task<> not_sent(const method_facts& of, tag_type asked, result<> sent);
+    [[nodiscard]] task<message> take_answer(const method_facts& of, tag_type asked);
+    [[nodiscard]] task<> send_request(tag_type tag, const call_request& what);
+    void throw_if_refused(const method_facts& of);
+
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
     using fate = call_history::fate;
     /// What the peer has said of a request before it was received.
     [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }
-    [[nodiscard]] static std::uint16_t of_number(const service& which) noexcept { return which.number_; }
     /// A service that the peer's first request has found: tells it so, in the background.
     void tell_known(std::uint16_t service);
     [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
@@ -243,23 +393,36 @@ protected:
     [[nodiscard]] task<> serve_unserved(tag_match among);
     /// Called when sending the answer has thrown: what is answered instead. Throws again where the link, or this side, has ended.
     static void answer_not_sent(call_failure& failed);
-    static void serves(call_context& with, const handler_base& by) noexcept { with.method_ = &by.facts; }
 
     void begin_handler(child made) noexcept {
-        if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
+        begin_activity();
         made.begin_now({&owner_, stop_.get_token()});
     }
 
     scheduler& owner_;
+    any_connection link_;
     local_stop_source stop_;               // of all that runs here
     task_group loops_{stop_.get_token()};  // that receive requests
     task_group notes_{stop_.get_token()};
     std::vector<service*> offered_;
 
 private:
+    friend class item_sender;
+
     RDMACORO_DECL void child_failed(std::exception_ptr failure) noexcept override;
     RDMACORO_DECL std::coroutine_handle<> child_ended() noexcept override;
 
+    void begin_activity() noexcept {
+        if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
+    }
+    void end_activity() noexcept {
+        if (--handlers_ != 0) return;
+        if (draining_) [[unlikely]] {
+            idle_.set();
+            idle_.reset();
+        }
+        if (pending_ == 0) tell_activity(false);
+    }
     void tell_activity(bool active) noexcept {
         if (activity_ != nullptr) activity_(activity_context_, active);
     }
@@ -270,7 +433,10 @@ private:
     /// nullptr: no such call runs here.
     [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
     [[nodiscard]] bool knows(std::uint16_t service) noexcept;
-    [[nodiscard]] std::unique_ptr<encoder> take_encoder();
+    /// Adds the tags of messages that no receive has taken: requests that `among` accepts, to services that are not offered here. Some of them.
+    void find_unserved(std::vector<tag_type>& into, tag_match among);
+    /// Whether such a message is there that no receive has taken.
+    [[nodiscard]] bool is_stored(tag_match wanted);
     [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
     /// The request was answered, or needs no answer.
     void has_ended(std::uint64_t number) noexcept { history_.set(number, fate::ended); }
@@ -302,7 +468,17 @@ private:
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
 
-    event idle_{true};
+    /// Counts a call of this side while it lives.
+    struct pending {
+        explicit pending(calls_base& among) noexcept : of(among) { of.began(); }
+        pending(const pending&) = delete;
+        pending& operator=(const pending&) = delete;
+        ~pending() { of.ended(); }
+        calls_base& of;
+    };
+
+    event idle_;  // set where nothing runs any more and `draining_` waits for that
+    bool draining_ = false;
     void (*activity_)(void*, bool) noexcept = nullptr;
     void* activity_context_ = nullptr;
     std::size_t handlers_ = 0;  // and other children
@@ -321,12 +497,17 @@ private:
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
     std::error_code notes_end_;                             // why no note comes any more
     std::size_t dropping_ = 0;  // streams of the peer's that are dropped until they end
+    std::uint64_t copied_ = 0;
 };
 
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
+#include <rdmacoro/service/detail/impl/calls_served.ipp>
+#include <rdmacoro/service/detail/impl/fixed_call.ipp>
+#include <rdmacoro/service/detail/impl/item_sender.ipp>
 #include <rdmacoro/service/detail/impl/upstream.ipp>
 #include <rdmacoro/service/impl/service.ipp>
 #include <rdmacoro/service/impl/stream.ipp>

@@ -44,6 +44,10 @@ concept elements_to_write =
     (strided_row<R> && !std::is_const_v<typename std::remove_cvref_t<R>::element_type>) ||
     (plain_row<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>);
 
+/// What some collectives can leave in its place: a part of it is written.
+template <class R>
+concept row_in_place = plain_row<R> && elements_to_write<R>;
+
 template <class A, class B>
 concept same_elements = std::same_as<element_t<A>, element_t<B>>;
 

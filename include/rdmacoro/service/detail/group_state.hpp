@@ -45,6 +45,8 @@ public:
     [[nodiscard]] unsigned host_of(unsigned rank) const noexcept { return links_->host_of(members_[rank]); }
     [[nodiscard]] bool is_first_on_host(unsigned rank) const noexcept { return first_on_host_[rank]; }
     [[nodiscard]] unsigned hosts() const noexcept { return hosts_; }
+    /// Whether ranks of one host do not follow each other.
+    [[nodiscard]] bool hosts_in_turn() const noexcept { return hosts_in_turn_; }
     /// The group's rank of a rank of the job; `size()`: it is no member.
     [[nodiscard]] unsigned rank_of(unsigned of_job) const noexcept;
 
@@ -57,12 +59,18 @@ public:
 
     // ---- the end
 
+    // What ends a group needs memory for its words. Where there is none, the group ends all the same, with fewer words, and those ranks
+    // that could not be told then are told by `tell_again`.
+
     /// A transfer with that rank has failed.
-    void transfer_failed(unsigned rank, std::error_code why);
+    void transfer_failed(unsigned rank, std::error_code why) noexcept;
     /// The connection with a rank of the job is gone.
-    void rank_ended(unsigned rank, std::error_code why);
+    void rank_ended(unsigned rank, std::error_code why) noexcept;
     /// This rank, or the one that said so, gives the group up; all others are told.
-    void revoke(const group_failure& why);
+    void revoke(group_failure why) noexcept;
+    void tell_again() noexcept {
+        if (has_untold_) tell_neighbours();
+    }
     /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
     [[noreturn]] void refuse(const std::string& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
@@ -99,7 +107,8 @@ public:
     }
 
     algorithm_choice choice;
-    bool checks;  ///< whether ranks compare what they ask for before each collective
+    bool
+        checks;  ///< whether ranks compare what they ask for before each collective; all of a job do, or none
 
 private:
     /// The ranks that hear of a revocation from this one, and it from them: those at distances of powers of two. The graph stays
@@ -121,6 +130,7 @@ private:
     [[nodiscard]] group_word decision_word() const;
     void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
     void decide(agreement found);
+    void tell_neighbours() noexcept;
     void answer_entered(unsigned to) { send(to, word_kind::entered, entered_); }
 
     counted_ptr<rank_links> links_;
@@ -129,6 +139,8 @@ private:
     std::vector<unsigned> members_;
     std::vector<bool> first_on_host_;
     unsigned hosts_ = 0;
+    bool hosts_in_turn_ = false;
+    bool has_untold_ = false;  // neighbours that could not be told of the failure
     unsigned rank_ = 0;
     std::uint64_t context_;
     std::uint32_t entered_ = 0;

@@ -5,10 +5,16 @@
 #include <rdmacoro/service/call_context.hpp>
 #include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/codec.hpp>
-#include <rdmacoro/service/detail/kept_value.hpp>
+#include <rdmacoro/service/detail/answer.hpp>
 #include <rdmacoro/service/method.hpp>
 #include <rdmacoro/service/stream.hpp>
 
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -17,40 +23,99 @@ namespace rdmacoro::detail {
 
 /// The arguments of a request are not what its method takes.
 [[noreturn]] RDMACORO_DECL void throw_malformed_request(const char* why);
+/// `whole`: all of them were read by `from`.
+RDMACORO_DECL void check_arguments(calls_base& of, const decoder& from, bool whole);
 
-/// The place of a handler's result, and its encoding.
-struct answer {
-    encoder& to;  ///< the head is there already
-    kept_value kept{};
+/// The request of a call, without its head.
+struct request_bytes {
+    std::span<const std::byte> arguments;
+    const decode_limits& limits;
+    calls_base& of;
+};
 
-    /// Encodes a result, which lives here until the answer is sent.
-    template <class R>
-    void give(R&& value) {
-        if constexpr (bytes_are_value<R>()) {
-            to.write(value);
-        } else {
-            R& here = kept.keep(std::move(value));
-            if constexpr (row_of_values<const R&>) {
-                to.row(std::as_bytes(std::span(std::ranges::data(here), std::ranges::size(here))));
-            } else {
-                to.write(here);
-            }
+/// Reads the arguments of a request. Throws `call_errc::malformed_request`.
+template <class... P>
+void read_arguments(std::tuple<P...>& into, const request_bytes& request, copied_rows& copies) {
+    if constexpr ((... && bytes_are_value<P>())) {
+        constexpr std::size_t bytes = (std::size_t{0} + ... + sizeof(P));
+        if (request.arguments.size() != bytes) [[unlikely]] {
+            throw_malformed_request(request.arguments.size() < bytes
+                                        ? "a value that goes past the end of the message"
+                                        : "more bytes than the arguments have");
         }
+        const std::byte* from = request.arguments.data();
+        std::apply(
+            [&](auto&... each) {
+                ((std::memcpy(std::addressof(each), from, sizeof each), from += sizeof each), ...);
+            },
+            into);
+    } else {
+        decoder from(request.arguments, request.limits, &copies);
+        const bool whole = std::apply([&](auto&... each) { return (... && from.read(each)); }, into);
+        check_arguments(request.of, from, whole);
     }
+}
+
+/// A handler that has begun: nothing where it has ended, or its coroutine, which is awaited once.
+class [[nodiscard]] handler_run {
+public:
+    handler_run() noexcept = default;
+    /// Its result goes to `to`.
+    template <class R>
+    handler_run(task<R>&& made, answer& to) : to_(&to) {
+        const auto frame = made.release();
+        if (!frame) awaited_wrongly(false);
+        frame_ = frame;
+        promise_ = &frame.promise();
+        end_ = [](std::coroutine_handle<> ended, [[maybe_unused]] answer& into) {
+            auto& promise = std::coroutine_handle<task_promise<R>>::from_address(ended.address()).promise();
+            if constexpr (std::is_void_v<R>) {
+                promise.take();
+            } else {
+                into.give(promise.take());
+            }
+        };
+    }
+    handler_run(const handler_run&) = delete;
+    handler_run& operator=(const handler_run&) = delete;
+    ~handler_run() {
+        if (frame_) frame_.destroy();
+    }
+
+    [[nodiscard]] bool has_ended() const noexcept { return !frame_; }
+    /// Whatever awaits it, it runs with that token.
+    handler_run& under(local_stop_token token) noexcept {
+        token_ = token;
+        return *this;
+    }
+    void bind(const environment& env) noexcept { promise_->set_environment({env.owner, token_}); }
+    static bool await_ready() noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
+        return promise_->begin(frame_, awaiting);
+    }
+    void await_resume() { end_(frame_, *to_); }
+
+private:
+    std::coroutine_handle<> frame_;
+    task_promise_base* promise_ = nullptr;
+    answer* to_ = nullptr;
+    void (*end_)(std::coroutine_handle<> frame, answer& to) = nullptr;
+    local_stop_token token_;
 };
 
 /// A handler of any method.
 class handler_base {
 public:
-    explicit handler_base(const method_facts& of) noexcept : facts(of) {}
+    handler_base(const method_facts& of, bool ends_at_once) noexcept : facts(of), at_once(ends_at_once) {}
     handler_base(const handler_base&) = delete;
     handler_base& operator=(const handler_base&) = delete;
     RDMACORO_DECL virtual ~handler_base();
 
-    /// Reads the arguments and runs the function. What leaves it by an exception is the call's error.
-    virtual task<> run(call_context& context, decoder from, answer& to) = 0;
+    /// Reads the arguments and begins the function, and ends it where it is `at_once`. What leaves it by an exception is the call's error.
+    virtual handler_run begin(call_context& context, const request_bytes& request, answer& to) = 0;
 
     const method_facts& facts;
+    const bool at_once;
 };
 
 template <class F, class Result, class Values, class... Streams>
@@ -60,6 +125,23 @@ template <class F, class Result, class... V, class... Streams>
         { f(c, std::move(v)..., s...) } -> std::same_as<task<Result>>;
     }
 inline constexpr bool handles_as<F, Result, std::tuple<V...>, Streams...> = true;
+
+template <class R>
+inline constexpr bool is_task = false;
+template <class R>
+inline constexpr bool is_task<task<R>> = true;
+template <class Returned, class R>
+concept is_result = (std::is_void_v<R> && std::is_void_v<Returned>) ||
+                    (!std::is_void_v<R> && !std::is_void_v<Returned> &&
+                     !is_task<std::remove_cvref_t<Returned>> && std::convertible_to<Returned, R>);
+template <class F, class Result, class Values>
+inline constexpr bool handles_at_once_as = false;
+template <class F, class Result, class... V>
+    requires requires(F& f, call_context& c, V... v) {
+        { f(c, std::move(v)...) } -> is_result<Result>;
+    }
+inline constexpr bool handles_at_once_as<F, Result, std::tuple<V...>> = true;
+
 template <class F, class R, class... P>
 constexpr bool is_handler() noexcept {
     using values = values_of<P...>;
@@ -76,46 +158,98 @@ constexpr bool is_handler() noexcept {
         return handles_as<F, answer_type<R>, values>;
     }
 }
-/// A callable that serves a method with result `R` and parameters `P`.
 template <class F, class R, class... P>
-concept handles = is_handler<F, R, P...>();
+constexpr bool is_handler_at_once() noexcept {
+    if constexpr (takes_stream<P...> || is_stream<R>) {
+        return false;
+    } else {
+        return handles_at_once_as<F, answer_type<R>, values_of<P...>>;
+    }
+}
+/// A callable that serves a method with result `R` and parameters `P` at once: it returns the result itself.
+template <class F, class R, class... P>
+concept handles_at_once = is_handler_at_once<F, R, P...>();
+/// A callable that serves such a method, at once or by a task.
+template <class F, class R, class... P>
+concept handles = is_handler<F, R, P...>() || handles_at_once<F, R, P...>;
 
+/// A handler that is a function, run where its request is received.
 template <class M, class F>
-class typed_handler final : public handler_base {
-    using R = typename M::result_type;
+class immediate_handler final : public handler_base {
+    using R = answer_type<typename M::result_type>;
     using P = typename M::parameters;
 
 public:
     template <class Given>
-    explicit typed_handler(Given&& function)
-        : handler_base(M::facts), function_(static_cast<Given&&>(function)) {}
+    explicit immediate_handler(Given&& function)
+        : handler_base(M::facts, true), function_(static_cast<Given&&>(function)) {}
 
-    task<> run(call_context& context, decoder from, answer& to) override {
+    handler_run begin(call_context& context, const request_bytes& request, answer& to) override {
         P arguments{};
-        const bool whole = std::apply([&](auto&... each) { return (... && from.read(each)); }, arguments);
-        if (!whole || from.left() != 0)
-            throw_malformed_request(whole ? "more bytes than the arguments have" : from.why());
-        if constexpr (!std::is_void_v<typename M::written_type>) {
-            stream_reader<typename M::written_type> in(context, M::facts);
-            if constexpr (is_stream<R>) {
-                writer_of<R> out(context);
-                co_await call_with(context, arguments, in, out);
-            } else if constexpr (std::is_void_v<R>) {
-                co_await call_with(context, arguments, in);
-            } else {
-                to.give(co_await call_with(context, arguments, in));
-            }
-        } else if constexpr (is_stream<R>) {
-            writer_of<R> out(context);
-            co_await call_with(context, arguments, out);
-        } else if constexpr (std::is_void_v<answer_type<R>>) {
-            co_await call_with(context, arguments);
+        read_arguments(arguments, request, to.copies);
+        const auto run = [&](auto&... each) -> decltype(auto) {
+            return function_(context, std::move(each)...);
+        };
+        if constexpr (std::is_void_v<R>) {
+            std::apply(run, arguments);
         } else {
-            to.give(co_await call_with(context, arguments));
+            to.give(static_cast<R>(std::apply(run, arguments)));
+        }
+        return {};
+    }
+
+private:
+    F function_;
+};
+
+/// A handler that is a coroutine.
+template <class M, class F>
+class typed_handler final : public handler_base {
+    using R = typename M::result_type;
+    using P = typename M::parameters;
+    static constexpr bool with_streams = is_stream<R> || !std::is_void_v<typename M::written_type>;
+
+public:
+    template <class Given>
+    explicit typed_handler(Given&& function)
+        : handler_base(M::facts, false), function_(static_cast<Given&&>(function)) {}
+
+    handler_run begin(call_context& context, const request_bytes& request, answer& to) override {
+        P& arguments = to.arguments.template make<P>();
+        read_arguments(arguments, request, to.copies);
+        if constexpr (with_streams) {
+            return handler_run(run(context, arguments, to), to);
+        } else {
+            return handler_run(call_with(context, arguments), to);
         }
     }
 
 private:
+    /// The streams live in its frame.
+    task<> run(call_context& context, P& arguments, [[maybe_unused]] answer& to) {
+        if constexpr (is_stream<R>) {
+            writer_of<R> out(context, M::facts);
+            std::exception_ptr failure;
+            try {
+                if constexpr (!std::is_void_v<typename M::written_type>) {
+                    stream_reader<typename M::written_type> in(context, M::facts);
+                    co_await call_with(context, arguments, in, out);
+                } else {
+                    co_await call_with(context, arguments, out);
+                }
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            co_await out.finish(failure);
+        } else {
+            stream_reader<typename M::written_type> in(context, M::facts);
+            if constexpr (std::is_void_v<R>) {
+                co_await call_with(context, arguments, in);
+            } else {
+                to.give(co_await call_with(context, arguments, in));
+            }
+        }
+    }
     template <class... More>
     auto call_with(call_context& context, P& arguments, More&... more) {
         return std::apply([&](auto&... each) { return function_(context, std::move(each)..., more...); },
@@ -124,5 +258,9 @@ private:
 
     F function_;
 };
+
+template <class M, class F, class R, class... P>
+using handler_for =
+    std::conditional_t<handles_at_once<F, R, P...>, immediate_handler<M, F>, typed_handler<M, F>>;
 
 }  // namespace rdmacoro::detail

@@ -20,6 +20,7 @@ struct job_blob {
     host_identity host{};            ///< all zero: not known
     std::string launched_on{};       ///< the launcher's name of the host; may be empty
     std::vector<node_card> cards{};  ///< that of the program's node first; none in a question for hosts
+    bool compares_calls = false;  ///< it wants the ranks to compare what they ask for before each collective
 };
 
 /// With a mark and a version. Throws `errc::invalid_argument` for what cannot be said.

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/clock.hpp>
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/coro/timer.hpp>
+#include <rdmacoro/transport/detail/host_arrivals.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -90,13 +91,23 @@ public:
     [[nodiscard]] const std::string& host() const noexcept { return host_; }
     /// The address of this host towards the launcher, in numbers. May be empty.
     [[nodiscard]] const std::string& address() const noexcept { return address_; }
+    /// Of ranks that have not come within the limit, as far as is known: "; of those on this host rank 3 was not seen". After `open`.
+    [[nodiscard]] std::string absent_text();
 
 protected:
+    /// For launchers that do not say which ranks are missing. `job`: its name; `here`: the ranks on this host, sorted.
+    void look_out(std::string_view job, std::vector<std::uint32_t> here) {
+        arrivals_.emplace(job, rank_, std::move(here));
+    }
+
     std::uint32_t rank_ = 0;
     std::uint32_t size_ = 1;
     std::optional<bool> on_one_host_{};
     std::string host_{};
     std::string address_{};
+
+private:
+    std::optional<host_arrivals> arrivals_{};
 };
 
 /// Of a launcher that the core does not know, such as that of adapters/pmix.hpp.

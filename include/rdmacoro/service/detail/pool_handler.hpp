@@ -39,14 +39,17 @@ class pool_handler final : public handler_base {
 public:
     template <class Given>
     pool_handler(const rdmacoro::scheduler_pool& pool, Given&& function)
-        : handler_base(M::facts), pool_(pool.state_), function_(static_cast<Given&&>(function)) {}
+        : handler_base(M::facts, false), pool_(pool.state_), function_(static_cast<Given&&>(function)) {}
 
     /// Reads and writes here; only the values, and what the function does, are of the other thread.
-    task<> run(call_context& context, decoder from, answer& to) override {
-        P arguments{};
-        const bool whole = std::apply([&](auto&... each) { return (... && from.read(each)); }, arguments);
-        if (!whole || from.left() != 0)
-            throw_malformed_request(whole ? "more bytes than the arguments have" : from.why());
+    handler_run begin(call_context& context, const request_bytes& request, answer& to) override {
+        P& arguments = to.arguments.template make<P>();
+        read_arguments(arguments, request, to.copies);
+        return handler_run(run(context, arguments, to), to);
+    }
+
+private:
+    task<> run(call_context& context, P& arguments, answer& to) {
         std::optional<time_point> due;
         if (const auto left = context.remaining()) due = monotonic_now() + *left;
         auto make = [this, &arguments, bytes = context.bytes(), due] {
@@ -62,8 +65,6 @@ public:
             to.give(co_await running);
         }
     }
-
-private:
     static task<R> there(const F& function, P& arguments, std::size_t bytes, std::optional<time_point> due) {
         pool_context context(bytes, due);
         co_await token_for{context};

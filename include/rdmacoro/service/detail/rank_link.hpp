@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/protocol/metrics.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 
 #include <cstddef>
@@ -27,6 +28,8 @@ public:
     virtual void drop_stale(const rank_links& of) = 0;
     /// How many messages wait for a receive.
     [[nodiscard]] virtual std::size_t unread() noexcept = 0;
+    /// What the connection has done.
+    [[nodiscard]] virtual const metrics& counts() const noexcept = 0;
 
 protected:
     ~rank_link() = default;
@@ -60,6 +63,7 @@ public:
         }
     }
     [[nodiscard]] std::size_t unread() noexcept override { return link_.mailbox().matching().unexpected(); }
+    [[nodiscard]] const metrics& counts() const noexcept override { return link_.counts(); }
 
 private:
     typename Endpoint::connection_type& link_;
@@ -116,8 +120,12 @@ private:
 /// A receive from another rank. If it is canceled its group is revoked, and its message is dropped with all others of that group.
 class rank_receive final : public basic_operation<rank_receive, received, receive_request> {
 public:
-    rank_receive(rank_peer& from, scheduler& on, std::span<std::byte> into, tag_type tag) noexcept
-        : basic_operation(&on, tag_match(tag), peer_id{0}, mutable_buffers(into), nullptr), peer_(&from) {}
+    /// `consumer`: takes what need not be copied `into` the memory; may be nullptr.
+    rank_receive(rank_peer& from, scheduler& on, std::span<std::byte> into, tag_type tag,
+                 arrival_consumer* consumer = nullptr) noexcept
+        : basic_operation(&on, tag_match(tag), peer_id{0}, mutable_buffers(into), nullptr), peer_(&from) {
+        if (consumer != nullptr) consume_by(*consumer);
+    }
     rank_receive(rank_receive&& other) noexcept
         : basic_operation(std::move(other), nullptr), peer_(other.peer_) {}
 

@@ -36,6 +36,12 @@ public:
     [[nodiscard]] unsigned size() const noexcept { return size_; }
     [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
     [[nodiscard]] scratch_pool& scratch() noexcept { return scratch_; }
+    /// Whether the ranks compare what they ask for before each collective: all of them, or none. Before groups are made; at first as
+    /// `wants_comparison` says.
+    void compare_calls(bool all_do) noexcept { compares_calls_ = all_do; }
+    [[nodiscard]] bool compares_calls() const noexcept { return compares_calls_; }
+    /// This process's wish: RDMACORO_CHECK_COLLECTIVES, and without it whether it was compiled without NDEBUG.
+    [[nodiscard]] static bool wants_comparison() noexcept;
 
     // ---- connections
 
@@ -107,6 +113,7 @@ private:
     std::vector<unsigned> hosts_;
     std::uint32_t named_ = 1;  // the first is that of the group of all
     unsigned namings_ = 0;
+    bool compares_calls_ = wants_comparison();
     bool begun_ = false;  // there has been a group
     std::unordered_map<std::uint64_t, group_state*> groups_;
     /// Failures of contexts that this process has not entered yet.

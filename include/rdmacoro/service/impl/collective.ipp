@@ -4,6 +4,8 @@
 #include <rdmacoro/service/collective.hpp>
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 namespace rdmacoro {
 
@@ -62,6 +64,17 @@ RDMACORO_COLD void collective::transfer_failed(const detail::rank_peer& with, st
     own_stop_.request_stop();
 }
 
+RDMACORO_COLD void collective::bad_receive(const detail::rank_receive& r, const result<received>& ended,
+                                           std::size_t wanted) noexcept {
+    if (ended) {
+        wrong_length(r.peer(), ended->bytes, wanted);
+    } else if (ended.error() == errc::truncated) {
+        wrong_length(r.peer(), ended.facts().info, wanted);
+    } else {
+        transfer_failed(r.peer(), ended.error());
+    }
+}
+
 RDMACORO_COLD void collective::wrong_length(const detail::rank_peer& from, std::size_t got,
                                             std::size_t wanted) noexcept {
     if (whole_ != nullptr) {
@@ -70,14 +83,60 @@ RDMACORO_COLD void collective::wrong_length(const detail::rank_peer& from, std::
         return;
     }
     failed_ = true;
+    // The words for it need memory: they are found where its lack can be told.
+    if (!wrong_) wrong_ = detail::wrong_message{of_.rank_of(from.rank), got, wanted};
+    own_stop_.request_stop();
+}
+
+RDMACORO_COLD void collective::tell_wrong_message() {
     group_failure why;
     why.why = make_error_code(group_errc::mismatch);
     why.by = of_.rank();
-    why.text = std::string(title()) + " number " + std::to_string(number_) + ": rank " +
-               std::to_string(of_.rank_of(from.rank)) + " sent " + std::to_string(got) + " bytes, " +
-               std::to_string(wanted) + " were expected";
-    of_.revoke(why);
+    try {
+        why.text = std::string(title()) + " number " + std::to_string(number_) + ": rank " +
+                   std::to_string(wrong_->from) + " sent " + std::to_string(wrong_->got) + " bytes, " +
+                   std::to_string(wrong_->wanted) + " were expected";
+    } catch (const std::bad_alloc&) {
+        why.text.clear();  // the code says what it is
+    }
+    of_.revoke(std::move(why));
 }
+
+namespace detail {
+
+RDMACORO_DECL void arriving_operand::take(std::size_t at, std::span<const std::byte> bytes) noexcept {
+    if (failed_ || at + bytes.size() > into_.size()) return;  // of a message that is too long, or has failed
+    const std::size_t element = with_.element();
+    try {
+        // What came before, and was written to the room.
+        if (const std::size_t whole = at - at % element; whole > taken_)
+            combine(whole, room_.subspan(taken_, whole - taken_));
+        if (taken_ < at) {
+            // An element of which the first bytes are there.
+            const std::size_t head = std::min(taken_ + element - at, bytes.size());
+            std::memcpy(room_.data() + at, bytes.data(), head);
+            at += head;
+            bytes = bytes.subspan(head);
+            if (at < taken_ + element) return;
+            combine(at, room_.subspan(taken_, element));
+        }
+        const std::size_t whole = bytes.size() - bytes.size() % element;
+        // No type needs more than the power of two that its size is a multiple of.
+        const std::size_t alignment = element & (~element + 1);
+        if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0) {
+            combine(at + whole, bytes.first(whole));
+        } else {
+            std::memcpy(room_.data() + at, bytes.data(), whole);
+            combine(at + whole, room_.subspan(at, whole));
+        }
+        if (whole != bytes.size())
+            std::memcpy(room_.data() + taken_, bytes.data() + whole, bytes.size() - whole);
+    } catch (...) {
+        failed_ = std::current_exception();
+    }
+}
+
+}  // namespace detail
 
 RDMACORO_COLD void collective::revoked() noexcept {
     failed_ = true;

@@ -9,18 +9,24 @@
 namespace rdmacoro {
 
 namespace detail {
-using all_barriers = barriers<dissemination<>, spanning_tree<>, hierarchical<>>;
+using all_barriers =
+    barriers<dissemination<>, spanning_tree<>, flat_tree<>, four_ary_tree<>, by_root<>, hierarchical<>>;
 using all_broadcasts = broadcast<flat_tree<>, overlapped_flat_tree<>, binomial<>, spanning_tree<>,
-                                 four_ary_tree<>, scatter_allgather<>, chain<>, hierarchical<>>;
-using all_scatters = scatters<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>>;
-using all_gathers = gathers<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>>;
-using all_allgathers = allgather<ring<>, recursive_doubling<>, bruck<>, by_root<>, overlapped_flat_tree<>>;
-using all_alltoalls = alltoall<overlapped_flat_tree<>, pairwise<>, bruck<>>;
-using all_reduces = reduce<flat_tree<>, binomial<>, spanning_tree<>, ring<>, hierarchical<>>;
-using all_allreduces = allreduce<recursive_doubling<>, rabenseifner<>, ring<>, by_root<>, hierarchical<>>;
-using all_reduce_scatters = reduce_scatter<ring<>, recursive_halving<>, pairwise<>, by_root<>>;
-using all_scans = scan<log_step<>, flat_tree<>>;
-using all_exscans = exscan<log_step<>, flat_tree<>>;
+                                 four_ary_tree<>, scatter_allgather<>, chain<>, hierarchical<>,
+                                 by_parts<any_length, spanning_tree<>, recursive_doubling<>>>;
+using all_scatters = scatters<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>, hierarchical<>>;
+using all_gathers = gathers<flat_tree<>, overlapped_flat_tree<>, spanning_tree<>, hierarchical<>>;
+using all_allgathers = allgather<ring<>, double_ring<>, recursive_doubling<>, bruck<>, by_root<>,
+                                 overlapped_flat_tree<>, hierarchical<>>;
+using all_alltoalls = alltoall<overlapped_flat_tree<>, pairwise<>, bruck<>, hierarchical<>>;
+using all_reduces = reduce<flat_tree<>, binomial<>, spanning_tree<>, ring<>, by_parts<>, hierarchical<>>;
+using all_allreduces =
+    allreduce<recursive_doubling<>, rabenseifner<>, ring<>, pipelined_ring<>, ring_by_host<>, by_root<>,
+              by_parts<any_length, recursive_halving<>, recursive_doubling<>>, hierarchical<>>;
+using all_reduce_scatters =
+    reduce_scatter<ring<>, recursive_halving<>, pairwise<>, by_root<>, hierarchical<>>;
+using all_scans = scan<log_step<>, flat_tree<>, overlapped_flat_tree<>, chain<>, hierarchical<>>;
+using all_exscans = exscan<log_step<>, flat_tree<>, overlapped_flat_tree<>, chain<>, hierarchical<>>;
 }  // namespace detail
 
 RDMACORO_COLD std::span<const algorithm> algorithms_of(collective_kind kind) {

@@ -44,7 +44,8 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     // The first rank names the group.
     const detail::split_wish mine{color, key, whole.rank() == 0 ? whole.state().links().name_context() : 0};
     std::vector<detail::split_wish> all(whole.size());
-    detail::collective_call call = of<collective_kind::allgather, std::vector<detail::split_wish>>();
+    detail::collective_call call =
+        detail::call_of<collective_kind::allgather, std::vector<detail::split_wish>>();
     call.named = "split";
     call.in = detail::read_from(std::span(&mine, 1));
     call.out = detail::write_to(all);

@@ -89,12 +89,14 @@ RDMACORO_COLD task<> job_join::call(std::function<void(const patience&)> work) {
     if (late)
         throw error(errc::timed_out, from_->name() +
                                          ": the launcher did not answer within the limit; the call "
-                                         "is left to its thread");
+                                         "is left to its thread" +
+                                         (opened_ ? from_->absent_text() : std::string()));
 }
 
 RDMACORO_COLD task<> job_join::open() {
     std::function<void(const patience&)> words = [from = from_](const patience& limit) { from->open(limit); };
     co_await call(std::move(words));
+    opened_ = true;
     if (const auto known = from_->on_one_host()) {
         on_one_host_ = *known;
         co_return;
@@ -162,7 +164,10 @@ RDMACORO_COLD void job_join::check_reachable(const node_card& card) const {
 }
 
 RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
-    job_blob own{.host = cards.front().host, .launched_on = from_->host(), .cards = std::move(cards)};
+    job_blob own{.host = cards.front().host,
+                 .launched_on = from_->host(),
+                 .cards = std::move(cards),
+                 .compares_calls = rank_links::wants_comparison()};
     launcher::blob mine = encode_job_blob(own);
     const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine), true);
     std::vector<job_blob> said = decode_job_blobs(all);
@@ -172,6 +177,8 @@ RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
     made.silent_ = silent_;
     made.hosts_ = number_hosts(said);
     for (std::uint32_t rank = 0; rank < made.size(); ++rank) {
+        // All do where one wants it, as one that was compiled for debugging among others: a comparison is a collective of its own.
+        made.compares_calls_ = made.compares_calls_ || said[rank].compares_calls;
         if (said[rank].cards.empty())
             throw error(errc::protocol_violation, "rank " + std::to_string(rank) + " of the job has no node");
         made.cards_.push_back(std::move(said[rank].cards));
@@ -192,6 +199,7 @@ RDMACORO_COLD node_card job_join::reachable_card(const job& of, std::uint32_t ra
 
 RDMACORO_COLD void job_join::open_world(job& of, counted_ptr<rank_links> links) {
     links->set_hosts({of.hosts_.begin(), of.hosts_.end()});
+    links->compare_calls(of.compares_calls_);
     std::vector<unsigned> all(of.size());
     for (unsigned rank = 0; rank < of.size(); ++rank) all[rank] = rank;
     of.world_ = group(counted_ptr<group_state>(

@@ -44,12 +44,13 @@ RDMACORO_COLD void service::add(std::unique_ptr<detail::handler_base> made) {
 }
 
 RDMACORO_DECL detail::handler_base* service::find(std::uint64_t method) const noexcept {
+    if (last_ != nullptr && last_->facts.number == method) return last_;
     std::size_t first = 0;
     std::size_t last = handlers_.size();
     while (first < last) {
         const std::size_t middle = first + (last - first) / 2;
         detail::handler_base& one = *handlers_[middle];
-        if (one.facts.number == method) return &one;
+        if (one.facts.number == method) return last_ = &one;
         if (one.facts.number < method) {
             first = middle + 1;
         } else {

@@ -15,7 +15,8 @@ struct accept_tag;
 template <class Session>
 class accept_waiter : public list_node<accept_tag> {
 public:
-    virtual void arrived(Session* which) noexcept = 0;  ///< nullptr: the listener is destroyed
+    /// Nullptr: none comes any more, for the reason `why`.
+    virtual void arrived(Session* which, errc why = errc::closed) noexcept = 0;
 
 protected:
     ~accept_waiter() = default;
@@ -58,9 +59,9 @@ public:
     }
 
 private:
-    void arrived(Session* which) noexcept override {
+    void arrived(Session* which, errc why) noexcept override {
         session_ = which;
-        if (which == nullptr) failure_ = errc::closed;
+        if (which == nullptr) failure_ = why;
         this->complete();
     }
 

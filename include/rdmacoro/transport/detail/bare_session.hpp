@@ -1,13 +1,17 @@
 // The session of a bare link: the sink of the transport's link, that link, and the operations that wait for it.
 #pragma once
 
+#include <rdmacoro/coro/describe.hpp>
+#include <rdmacoro/coro/detail/described.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/detail/link_actors.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -23,9 +27,12 @@ public:
         code_ = code;
         complete();
     }
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
 
     posted_completion posted_;
     status code_{};
+    bool waits_ = false;     ///< for room
+    duration::rep since_{};  ///< when its coroutine was suspended for it
 
 protected:
     explicit bare_request(scheduler* owner) noexcept : operation_base(owner) {}
@@ -63,8 +70,11 @@ public:
         complete();
     }
 
+    void note_wait() noexcept { since_ = owner_->coarse_now().time_since_epoch().count(); }
+
     mutable_buffers into_;
     std::size_t bytes_ = 0;  ///< of the message, once it is known
+    duration::rep since_{};  ///< when its coroutine was suspended for it
     status code_{};
     std::uint64_t info_ = 0;
 
@@ -83,7 +93,9 @@ class bare_session final {
 public:
     using link_type = typename T::template link<bare_session>;
 
-    explicit bare_session(typename T::connection made) : link_(std::move(made), *this) {}
+    explicit bare_session(typename T::connection made) : link_(std::move(made), *this) {
+        link_.owner().described().push_back(described_);
+    }
     bare_session(const bare_session&) = delete;
     bare_session& operator=(const bare_session&) = delete;
     ~bare_session() { close(make_error_code(errc::closed)); }
@@ -121,8 +133,8 @@ public:
     }
 
     void cancel(bare_send_request& r) noexcept {
-        if (r.linked()) {
-            r.unlink();
+        r.unlink();
+        if (r.waits_) {
             r.finish(errc::canceled);
             drain<bare_send_request>(sends_);
         } else if (link_.revoke(r.posted_)) {
@@ -133,11 +145,8 @@ public:
         }
     }
     void cancel(bare_transfer_request& r) noexcept {
-        if (r.linked()) {
-            r.unlink();
-        } else {
-            static_cast<void>(link_.revoke(r.posted_));  // its effect is unknown either way
-        }
+        r.unlink();
+        if (!r.waits_) static_cast<void>(link_.revoke(r.posted_));  // its effect is unknown either way
         r.finish(errc::canceled);
     }
     void cancel(bare_receive_request& r) noexcept {
@@ -217,9 +226,14 @@ private:
         }
         r.posted_.self = &r;
         r.posted_.done = [](completion& c, std::error_code outcome) noexcept {
-            static_cast<bare_request::posted_completion&>(c).self->finish(outcome);
+            bare_request& ended = *static_cast<bare_request::posted_completion&>(c).self;
+            ended.unlink();
+            ended.finish(outcome);
         };
-        if (!waiting.empty() || !attempt(r)) waiting.push_back(r);
+        if (!waiting.empty() || !attempt(r)) {
+            r.waits_ = true;
+            waiting.push_back(r);
+        }
     }
 
     /// False: there is no room now, and `writable` will be called.
@@ -227,7 +241,10 @@ private:
     [[nodiscard]] bool attempt(Request& r) noexcept {
         switch (post(r)) {
             case post_result::done: r.finish({}); break;
-            case post_result::posted: break;
+            case post_result::posted:
+                r.waits_ = false;
+                (std::is_same_v<Request, bare_send_request> ? posted_sends_ : posted_transfers_).push_back(r);
+                break;
             case post_result::retry: return false;
             case post_result::failed:  // before `link_down`: messages that have arrived go first
                 r.finish(reason_ ? reason_ : make_error_code(errc::peer_lost));
@@ -247,6 +264,55 @@ private:
         }
     }
 
+    static void describe(void* self, description& into) noexcept {
+        auto& here = *static_cast<bare_session*>(self);
+        if (here.down_) return;
+        try {
+            const std::string peer = here.link_.peer_name();
+            const time_point now = here.link_.owner().now();
+            const auto add = [&](const auto& r, const char* what, std::size_t bytes, const char* stage,
+                                 next_actor next) {
+                operation_sketch one;
+                one.what = what;
+                one.peer = peer;
+                one.bytes = bytes;
+                one.stage = stage;
+                one.next = next;
+                one.id = &r;
+                one.serial = static_cast<std::uint64_t>(r.since_);
+                const time_point since{duration(r.since_)};
+                if (r.waiter && since != time_point{} && since <= now) one.waited = now - since;
+                into.add(one);
+            };
+            const auto sends = [&](intrusive_list<bare_request>& list, const char* stage) {
+                for (bare_request* r = list.front(); r != nullptr; r = list.next(*r))
+                    add(*r, "send", static_cast<bare_send_request*>(r)->from_.size(), stage,
+                        room_of(here.link_));
+            };
+            sends(here.posted_sends_, "handed to the network");
+            sends(here.sends_, "waits for room in the link");
+            if constexpr (one_sided_link<link_type>) {
+                const auto transfers = [&](intrusive_list<bare_request>& list, const char* stage,
+                                           next_actor next) {
+                    for (bare_request* r = list.front(); r != nullptr; r = list.next(*r)) {
+                        const auto& moved = *static_cast<bare_transfer_request*>(r);
+                        add(*r, moved.read_ ? "rdma_get" : "rdma_put", moved.here_.size(), stage, next);
+                    }
+                };
+                transfers(here.posted_transfers_, "is under way", transfers_of(here.link_));
+                transfers(here.transfers_, "waits for room in the link", room_of(here.link_));
+            }
+            if (here.filling_ != nullptr)
+                add(*here.filling_, "recv", here.filling_->bytes_, "is being filled", next_actor::network);
+            for (bare_receive_request* r = here.receives_.front(); r != nullptr; r = here.receives_.next(*r))
+                add(*r, "recv", r->into_.size(), "posted, no message has come", next_actor::peer_send);
+        } catch (...) {
+            into.miss_one();
+        }
+    }
+
+    intrusive_list<bare_request> posted_sends_;  // with the transport
+    intrusive_list<bare_request> posted_transfers_;
     intrusive_list<bare_request> sends_;      // that wait for room, in order
     intrusive_list<bare_request> transfers_;  // gets and puts that wait for room
     intrusive_list<bare_receive_request> receives_;
@@ -254,6 +320,7 @@ private:
     std::size_t arrived_ = 0;                  // of that message, in bytes
     bool down_ = false;
     std::error_code reason_{};
+    described described_{this, &bare_session::describe};
     link_type link_;  // last: made after the rest and destroyed before it
 };
 

@@ -146,14 +146,14 @@ public:
 
     /// `waiter` gets the next one; none, at once, when the queue has ended.
     void wait(accept_waiter<Session>& waiter) noexcept {
-        if (ended_) return waiter.arrived(nullptr);
+        if (ended_ != errc::ok) return waiter.arrived(nullptr, ended_);
         waiters_.push_back(waiter);
     }
 
-    /// Nothing is accepted any more: waiters get none, now and later.
-    void end() noexcept {
-        ended_ = true;
-        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
+    /// Nothing is accepted any more: waiters get none, now and later, for the reason `why`.
+    void end(errc why = errc::closed) noexcept {
+        ended_ = why;
+        while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr, why);
     }
 
 private:
@@ -198,7 +198,7 @@ private:
 
     Engine& engine_;
     unsigned waiting_ = 0;
-    bool ended_ = false;
+    errc ended_ = errc::ok;                     // not any more: why not
     std::array<std::uint32_t, 256> held_by_{};  // places of those that have not opened, for each host
     intrusive_list<incoming> accepting_;        // not open yet, oldest first
     intrusive_list<incoming> ready_;

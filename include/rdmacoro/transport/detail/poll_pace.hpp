@@ -7,11 +7,14 @@
 
 namespace rdmacoro::detail {
 
-/// After a post, and while several completions came soon after each other, each turn polls. Else one turn in `rest` does, so that
-/// links of other transports, which are polled in the same turns, cost next to what they cost alone. Needs a clock that goes on.
+/// After a post, and while several completions came soon after each other, each turn polls. Else one turn in `rest` does, or in
+/// `least_rest` while there was a completion lately, so that links of other transports, which are polled in the same turns, cost next
+/// to what they cost alone. Needs a clock that goes on.
 class poll_pace {
 public:
     static constexpr duration rest = std::chrono::microseconds(8);  ///< some eight times what a poll takes
+    static constexpr duration least_rest = std::chrono::microseconds(4);
+    static constexpr duration lately = std::chrono::milliseconds(4);
     static constexpr unsigned polls_after_post = 64;
     static constexpr unsigned polls_when_hot = 256;
     static constexpr unsigned hot_after = 3;                          ///< polls with completions
@@ -23,7 +26,7 @@ public:
             --every_turn_;
             return true;
         }
-        if (now - polled_ < rest) return false;
+        if (now - polled_ < (now - brought_ < lately ? least_rest : rest)) return false;
         polled_ = now;
         return true;
     }

@@ -102,9 +102,13 @@ public:
     /// Limits for a peer's connect_info, without the limits that the domain decides.
     [[nodiscard]] connect_limits measure() const noexcept;
 
-    /// Inserts the peer into the address vector. False: that is no address. Links to the same peer share one entry, which stays for
-    /// a while after the last of them, because the peer may connect again.
-    [[nodiscard]] bool insert(const std::byte* address, std::size_t bytes, fi_addr_t& number) noexcept;
+    /// Drawn anew for each endpoint: tells it from a former one with the same address.
+    [[nodiscard]] std::uint32_t nonce() const noexcept { return nonce_; }
+    /// Inserts the peer into the address vector. Links to the same peer share one entry, which stays for a while after the last of them,
+    /// because the peer may connect again. Not `welcome`: that is no address, or was another endpoint's that the provider still
+    /// remembers, or there is no room.
+    [[nodiscard]] verdict insert(const std::byte* address, std::size_t bytes, std::uint32_t nonce,
+                                 fi_addr_t& number) noexcept;
     void release(fi_addr_t number) noexcept;
     [[nodiscard]] std::size_t peers() const noexcept { return peers_.size(); }
 
@@ -129,10 +133,12 @@ public:
 private:
     struct peer {
         std::vector<std::byte> address;
+        std::uint32_t nonce = 0;
         fi_addr_t number = FI_ADDR_UNSPEC;
         std::size_t users = 0;
     };
     static constexpr std::size_t most_unused_peers = 256;
+    static constexpr std::size_t most_remembered_peers = 65536;  // where the provider remembers them
 
     static const ofi_profile& choose(const ofi_profile& profile, const ofi_options& options);
 
@@ -156,8 +162,8 @@ private:
 
     [[nodiscard]] opened open_queue() noexcept;
 
-    /// Removes one peer without a link where there are many.
-    void forget_one();
+    /// Removes one peer without a link where there are many. False: there is no room for one more.
+    [[nodiscard]] bool forget_one();
 
     void forget_endpoint() noexcept;
 
@@ -172,6 +178,7 @@ private:
     unique_endpoint endpoint_;  // goes first
     std::vector<peer> peers_;
     std::vector<std::byte> own_address_;
+    std::uint32_t nonce_ = 0;
     int wait_fd_ = -1;
     bool atomics_ = false;
     bool abandoned_ = false;  // an endpoint is still open

@@ -5,10 +5,12 @@
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/detail/connection_table.hpp>
 #include <rdmacoro/transport/detail/link_timer.hpp>
+#include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/poll_pace.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/matched.hpp>
+#include <rdmacoro/transport/ofi/patience.hpp>
 #include <rdmacoro/transport/ofi/session.hpp>
 
 #include <array>
@@ -31,8 +33,6 @@ struct listening : list_node<listening_tag> {
 /// Polls the provider and hands each completion to its session.
 class engine final : public region_owner {
 public:
-    /// How long a get or put that its owner revokes may take to end, before the endpoint is closed with it.
-    static constexpr auto patience = std::chrono::milliseconds(100);
     /// How long the last frames of a peer that hung up without a `bye` may still be under way.
     static constexpr duration grace = std::chrono::milliseconds(50);
 
@@ -91,9 +91,33 @@ public:
     void posted() noexcept { pace_.posted(); }
     /// The provider has one more slot or piece of a transfer, and reports when it has done with it.
     void given() noexcept { ++given_; }
-    void taken_back() noexcept { --given_; }
+    void taken_back() noexcept {
+        --given_;
+        ++pieces_over_;
+    }
+    /// Grows with each piece of a transfer that ended, of any link.
+    [[nodiscard]] std::uint64_t pieces_over() const noexcept { return pieces_over_; }
+    /// Polls until `still()` is false, or `with` is over. True: it is still true. Meanwhile this thread does nothing else.
+    template <class Still>
+    [[nodiscard]] bool wait_while(Still still, patience with = {}) noexcept {
+        while (still()) {
+            if (with.over(patience::clock::now(), pieces_over_)) return true;
+            progress();
+        }
+        return false;
+    }
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
     [[nodiscard]] session* make_session() noexcept;
+    /// A client that has shown its connect_info asks for slots. False: those that have not finished connecting hold as much as they may;
+    /// it waits for `session::pending_admitted`.
+    [[nodiscard]] bool admit_pending(session& c) noexcept;
+    /// One that was admitted holds slots for so many credits.
+    void pending_holds(std::uint32_t credits) noexcept { pending_credits_ += credits; }
+    /// It has finished connecting, or failed to.
+    void pending_over(session& c, std::uint32_t credits) noexcept {
+        pending_.leave(c);
+        pending_credits_ -= credits;
+    }
     /// Credits for the peer of one more link, out of the receives that the provider takes. 0: too few are left.
     [[nodiscard]] std::uint32_t credits_for_one() const noexcept;
     /// Slots for one more link; its peer gets so many credits. 0, or libfabric's negative number.
@@ -114,25 +138,37 @@ public:
     /// An injected message was not sent, and the provider does not say by which link: each that has sent anything sends one frame more,
     /// with a completion. A peer that misses a frame before it ends the link.
     void inject_failed() noexcept;
+    void count_failed_inject() noexcept { ++table_.closed_totals().failed_injects; }
     /// The slot of a frame that was consumed.
     inline void recycle(slot& s) noexcept;
     void work(session& c) noexcept { work_.push_back(c); }
     void stalled(session& c) noexcept { stalled_.push_back(c); }
     void matches(session& c) noexcept { matched_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
+    /// Whether the end of the provider's connection to a peer, which `disconnected` shows, keeps it from memory that was exposed to it.
+    /// ofi_rxm is busy for other reasons, too, when it counts.
+    [[nodiscard]] bool access_ends_with_connection() const noexcept {
+        return !serves_ && device_.profile().access_ends_with == ofi_access::connection && !options_.counters;
+    }
+    /// Whether that connection has ended; asks the provider by sending a frame. Precondition: `access_ends_with_connection()`.
+    [[nodiscard]] bool disconnected(session& c) noexcept;
     /// Ends transfers of the peer of `c` in memory that `c` exposed. Where only closing the endpoint ends them, all links end.
-    void cut_off(session& c, bool peer_lives) noexcept;
+    void cut_off(session& c) noexcept;
     /// Closes the endpoint, and with it all links, because the provider does not release memory. Opens another.
     void reopen_endpoint() noexcept;
 
 private:
     static constexpr std::size_t batch = 16;
     static constexpr unsigned links_budget = 64;
+    /// Of the receives, and of the clients that a listener lets wait: for those that have not finished connecting.
+    static constexpr unsigned pending_part = 4;
+    /// Of the time for opening: for a client to go on while others wait.
+    static constexpr int grace_part = 10;
 
     /// Whether a turn that does not poll could delay nothing but what a peer sends on its own account.
     [[nodiscard]] bool at_rest() const noexcept {
         return rests_ && given_ == 0 && work_.empty() && stalled_.empty() && matched_.empty() &&
-               !table_.any_leaving();
+               !table_.any_leaving() && !pending_.any_waiting();
     }
     void poll_next() noexcept {
         watching_.look_next();
@@ -151,6 +187,9 @@ private:
     void post_receives() noexcept;
     [[nodiscard]] unsigned progress_matched() noexcept;
     void pump_stalled() noexcept;
+    [[nodiscard]] bool has_room_for_client() const noexcept;
+    [[nodiscard]] duration pending_grace() const noexcept { return options_.handshake_timeout / grace_part; }
+    void admit_waiting_clients() noexcept;
     void check_options() const;
     [[nodiscard]] bool watch_completions() noexcept;
     void unbind() noexcept;
@@ -158,7 +197,6 @@ private:
     void settle(std::uint64_t region_key) noexcept;
     [[nodiscard]] bool touched(std::uint64_t region_key) noexcept;
     [[nodiscard]] bool gets() noexcept;
-    [[nodiscard]] bool disconnected(session& c) noexcept;
 
     scheduler& owner_;
     ofi_options options_;
@@ -186,8 +224,12 @@ private:
     bool rests_;  // the scheduler's time goes on by itself
     poll_pace pace_;
     std::size_t given_ = 0;  // slots and pieces that the provider has, without the slots to receive into
+    std::uint64_t pieces_over_ = 0;
     std::uint64_t epoch_ = 0;
     std::uint64_t empty_polls_ = 0;
+
+    pending_clients<session> pending_;
+    std::size_t pending_credits_ = 0;  // that their peers have
 
     connection_table<session> table_;
     intrusive_list<session, work_tag> work_;

@@ -2,7 +2,8 @@
 //
 //   frame    kind (4 bits), sequence (12), returned credits (16); the receiver's link (64); then, by kind:
 //            message: header and payload; get, put: `service_request`; status: `one_sided_status`; tagged address: an
-//            address, as the provider has it; fetched: the message's number (32); the others: nothing
+//            address, as the provider has it; fetched: the message's number (32); withdraw: the operation's (32); the others:
+//            nothing
 //   tagged   see `tagged_head`: messages that the provider matches go by another endpoint, without a frame
 //   connect_info     see `connect_info`
 //
@@ -32,6 +33,7 @@ enum class frame_kind : std::uint8_t {
     bye,             ///< the last frame of a link that is closed
     tagged_address,  ///< the address for messages that the provider matches
     fetched,         ///< the receiver has fetched such a message, a long one
+    withdraw,        ///< a get or put that was asked for is given up: the receiver answers it soon
 };
 
 inline constexpr std::size_t frame_word_bytes = 12;
@@ -107,7 +109,8 @@ inline bool frame::load(const std::byte* from, std::size_t bytes) noexcept {
         case frame_kind::status: return bytes == frame_word_bytes + one_sided_status::wire_bytes;
         case frame_kind::tagged_address:
             return bytes > frame_word_bytes && bytes <= frame_word_bytes + most_address_bytes;
-        case frame_kind::fetched: return bytes == frame_word_bytes + sizeof(std::uint32_t);
+        case frame_kind::fetched:
+        case frame_kind::withdraw: return bytes == frame_word_bytes + sizeof(std::uint32_t);
     }
     return false;
 }
@@ -160,13 +163,14 @@ enum class verdict : std::uint8_t {
     other_host,      ///< the provider reaches this host only
     bad_address,     ///< not an address of the provider
     no_room,
-    no_receives,  ///< the provider takes too few receives for one more link
+    no_receives,     ///< the provider takes too few receives for one more link
+    reused_address,  ///< the address was another endpoint's, which the provider still remembers
 };
 
 /// One side's endpoint and link, sent over the socket that the link opens with.
 struct connect_info {
     static constexpr std::uint32_t right_magic = 0x46434452;  // "RDCF"
-    static constexpr std::uint32_t own_version = 1;
+    static constexpr std::uint32_t own_version = 2;
     static constexpr std::size_t most_address = most_address_bytes;
     static constexpr std::size_t most_provider = 32;
     static constexpr std::size_t wire_bytes = 48 + most_provider + most_address;
@@ -185,6 +189,7 @@ struct connect_info {
     std::uint64_t link = 0;            // the other side's name for this side's link
     std::uint64_t host = 0;
     std::uint32_t address_bytes = 0;
+    std::uint32_t nonce = 0;  // the endpoint's
     std::array<char, most_provider> provider{};
     std::array<std::byte, most_address> address{};
 

@@ -7,8 +7,8 @@
 
 namespace rdmacoro {
 
-/// Models `one_sided_link` and `matching_link`, and has atomics besides. May be destroyed at any time outside a call to its sink. `Sink` may still
-/// be incomplete here: a sink that holds its link by value.
+/// Models `one_sided_link` and `matching_link`, and has atomics besides. May be destroyed at any time outside a call to its sink. `Sink`
+/// may still be incomplete here: a sink that holds its link by value.
 template <class Sink>
 class ofi_link final : public detail::session_link<detail::fabric::session, Sink> {
     using session_link = detail::session_link<detail::fabric::session, Sink>;
@@ -47,7 +47,8 @@ public:
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         return session_.expose(memory, rights);
     }
-    /// Messages are never `posted`; a get or put that does not end within 100 ms ends all links of the domain with it.
+    /// Messages are never `posted`. Of a get or put, the piece that is under way, of up to 8 MiB, is waited for; where none of the
+    /// domain's ends for 100 ms, or this one not within a second, all links of the domain end with it.
     bool revoke(completion& c) noexcept {
         session_.revoke(c);
         return false;

@@ -167,7 +167,8 @@ inline unsigned session::serve(unsigned budget) noexcept {
     }
     send_owed_control();
     if (inbox_.listener() == nullptr) return moved;
-    if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), engine_.empty_polls())) {
+    if (!transfers_.any_finished() && failure_.may_go_down(inbox_.empty(), engine_.empty_polls()) &&
+        !lingers()) {
         close(failure_.code());
         return moved + 1;
     }

@@ -52,10 +52,12 @@ struct ofi_options {
     /// A connection, on either side, that is not open after this long is given up.
     duration handshake_timeout = std::chrono::seconds(10);
     /// A host that answers no probe of the connection that a link opened with for this long counts as dead: its links end with
-    /// `errc::peer_lost`. At least two seconds. A peer that computes, or was stopped, is not silent: its kernel answers. A link over
-    /// which this side sent nothing for between a half and the whole of this time sends a frame that returns credits, so that the
+    /// `errc::peer_lost`. `least_peer_timeout` at least. A peer that computes, or was stopped, is not silent: its kernel answers. A link
+    /// over which this side sent nothing for between a half and the whole of this time sends a frame that returns credits, so that the
     /// provider, too, notices a peer that it does not reach.
     duration peer_timeout = std::chrono::seconds(60);
+    /// A domain with a shorter `peer_timeout` does not open.
+    static constexpr duration least_peer_timeout = std::chrono::seconds(2);
     /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.

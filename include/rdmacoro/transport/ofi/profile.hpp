@@ -72,11 +72,13 @@ struct ofi_profile {
     ofi_one_sided one_sided = ofi_one_sided::direct;  ///< how get and put are made
     /// The end of which object keeps peers from memory that was exposed to them.
     ofi_access access_ends_with = ofi_access::endpoint;
-    bool delivery_complete = true;     ///< a put's completion can mean that the data is there
-    bool offloaded = false;            ///< gets and puts need no processor of the other side
-    bool atomics = false;              ///< fetch-and-add, compare-and-swap of 8 bytes
-    bool counters = true;              ///< it counts its endpoints' operations, where asked to
-    bool same_host = false;            ///< both ends are on one host
+    bool delivery_complete = true;  ///< a put's completion can mean that the data is there
+    bool offloaded = false;         ///< gets and puts need no processor of the other side
+    bool atomics = false;           ///< fetch-and-add, compare-and-swap of 8 bytes
+    bool counters = true;           ///< it counts its endpoints' operations, where asked to
+    bool same_host = false;         ///< both ends are on one host
+    /// It goes on where a former endpoint of a peer's address stopped: a new endpoint with that address cannot be reached, and is refused.
+    bool remembers_peers = false;
     bool tells_address_by_ip = false;  ///< endpoints have IP addresses, and are found by one
 
     /// Messages that find no receive wait in memory that grows; where they do not, each credit needs a receive.
@@ -213,13 +215,14 @@ inline constexpr ofi_profile sockets{.scheme = "ofi+sockets",
                                      .matches_from = ofi_profile::matches_never,
                                      .rendezvous_bytes = 196608};
 
-/// UDP datagrams, made reliable by libfabric. For tests: a new endpoint that gets the UDP port of a former peer cannot connect to those
-/// that knew it.
+/// UDP datagrams, made reliable by libfabric. For tests: a new endpoint that gets the UDP port of a former peer is refused by those that
+/// knew it.
 inline constexpr ofi_profile udp{.scheme = "ofi+udp",
                                  .provider = "udp;ofi_rxd",
                                  .description = "UDP sockets, by libfabric's udp",
                                  .message_pieces = 4,
                                  .remote_data_bytes = 8,
+                                 .remembers_peers = true,
                                  .tells_address_by_ip = true,
                                  .rendezvous_bytes = 196608};
 

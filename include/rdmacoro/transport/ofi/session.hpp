@@ -8,12 +8,14 @@
 #include <rdmacoro/transport/detail/inbox.hpp>
 #include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/opening.hpp>
+#include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/receive_window.hpp>
 #include <rdmacoro/transport/detail/session_link.hpp>
 #include <rdmacoro/transport/detail/transfer_lists.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/address.hpp>
 #include <rdmacoro/transport/ofi/frame.hpp>
+#include <rdmacoro/transport/ofi/patience.hpp>
 #include <rdmacoro/transport/ofi/slots.hpp>
 
 #include <cstddef>
@@ -91,6 +93,7 @@ class session final : public list_node<connection_tag>,
                       public list_node<work_tag>,
                       public list_node<stalled_tag>,
                       public list_node<matched_tag>,
+                      public list_node<pending_tag>,
                       private fd_handler,
                       private region_owner {
 public:
@@ -144,6 +147,16 @@ public:
     [[nodiscard]] bool take_connect_info() noexcept;
     void exchanged(std::byte answer) noexcept;
     void exchange_failed(const exchange_failure& how) noexcept;
+    /// An accepted client holds slots from now on, and has not finished connecting.
+    void pending_begins(time_point now) noexcept {
+        pending_ = true;
+        pending_since_ = now;
+    }
+    /// There is room now for an accepted client, which has sent its connect_info.
+    void pending_admitted() noexcept;
+    /// An accepted client has not gone on with connecting, and others wait.
+    void pending_expired() noexcept { fail_opening({errc::timed_out, 0, "open"}); }
+    [[nodiscard]] time_point pending_since() const noexcept { return pending_since_; }
 
     // ---- called by the engine and by the parts of this session
 
@@ -165,7 +178,7 @@ public:
     bool beat() noexcept;
     /// The endpoint is closed: nothing that was posted is with the provider any more.
     void endpoint_gone() noexcept;
-    /// Ends transfers for the peer in the region with this key that are not with the provider.
+    /// Ends transfers for the peer in the region with this key: at once, or when the piece that the provider has is over.
     void refuse(std::uint64_t region_key) noexcept;
     /// Whether the provider may still touch memory of the region with this key.
     [[nodiscard]] bool touches(std::uint64_t region_key) noexcept;
@@ -210,6 +223,7 @@ private:
     post_result begin(transfer& t) noexcept;
     [[nodiscard]] bool lease_local(transfer& t) noexcept;
     void end_early(transfer& t, errc code) noexcept;
+    void stop(transfer& t, errc code) noexcept;
     void post_piece(transfer& t) noexcept;
     [[nodiscard]] long post_get_piece(transfer& t) noexcept;
     [[nodiscard]] long post_put_piece(transfer& t) noexcept;
@@ -220,6 +234,9 @@ private:
     void answered(const std::byte* answer) noexcept;
     void send_answers() noexcept;
     void complete_all(std::error_code reason) noexcept;
+    void withdraw(const transfer& t) noexcept;
+    /// The peer gave up a get or put that this side serves.
+    void withdrawn(std::uint32_t number) noexcept;
     [[nodiscard]] bool moving() const noexcept;
     /// Whether a transfer that the peer was asked for can still happen.
     [[nodiscard]] bool peer_may_move() const noexcept { return !peer_hung_up_ && to_ != FI_ADDR_UNSPEC; }
@@ -231,7 +248,10 @@ private:
     void take_early() noexcept;
     inline void accept_frame(slot& s, const frame& f) noexcept;
     void drop_inbound() noexcept;
-    void quiesce() noexcept;
+    void cancel_pieces() noexcept;
+    [[nodiscard]] bool settled() noexcept;
+    [[nodiscard]] bool lingers() noexcept;
+    void quiesce(bool gracefully) noexcept;
     void let_go(bool gracefully) noexcept;
     void send_bye() noexcept;
     void take_tagged(frame_kind kind, std::span<const std::byte> rest) noexcept;
@@ -245,7 +265,9 @@ private:
     void greet() noexcept;
     [[nodiscard]] verdict hold_resources() noexcept;
     [[nodiscard]] connect_info own_connect_info() const noexcept;
-    [[nodiscard]] verdict check_connect_info(const connect_info& theirs) noexcept;
+    [[nodiscard]] verdict judge_peer(const connect_info& theirs) noexcept;
+    [[nodiscard]] verdict take_peer(const connect_info& theirs) noexcept;
+    void no_longer_pending() noexcept;
     void set_capabilities(std::size_t peer_slot_bytes) noexcept;
     void open_by(int fd, opener& waiter) noexcept;
     void on_socket() noexcept;
@@ -298,13 +320,18 @@ private:
     bool owned_ = true;             // a link, a connection or an opener refers to it
     bool holds_resources_ = false;  // slots
     bool accepts_ = false;          // the other side connects, and greets first
-    bool introduced_ = false;       // the connect_info are exchanged
+    bool pending_ = false;          // an accepted client that has not finished connecting
+    time_point pending_since_{};
+    bool introduced_ = false;  // the connect_info are exchanged
     bool got_hello_ = false;
     bool sent_hello_ = false;
     bool peer_hung_up_ = false;
     bool got_bye_ = false;
     bool sent_bye_ = false;
-    bool late_ = false;  // leaving takes too long
+    bool late_ = false;     // leaving takes too long
+    bool severed_ = false;  // the provider's connection to the peer has ended: it reaches no memory any more
+    patience patience_;     // with transfers, after a failure
+    patience::clock::time_point asked_at_{};  // when the provider was last asked whether it has
     link_failure failure_;
 };
 

@@ -96,9 +96,10 @@ public:
     [[nodiscard]] int file() const noexcept { return fd_.get(); }
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-    /// Lies in front of the arena, in the same file; nullptr before `open`.
-    [[nodiscard]] notice_board* board() const noexcept {
-        return base_ == nullptr ? nullptr : reinterpret_cast<notice_board*>(base_ - notice_board_bytes);
+    /// Of news and of touches. Lie in front of the arena, in the same file; nullptr before `open`.
+    [[nodiscard]] notice_board* board() const noexcept { return base_ == nullptr ? nullptr : &boards().news; }
+    [[nodiscard]] notice_board* touch_board() const noexcept {
+        return base_ == nullptr ? nullptr : &boards().touches;
     }
 
 private:
@@ -109,6 +110,9 @@ private:
         range* next;
     };
 
+    [[nodiscard]] notice_boards& boards() const noexcept {
+        return *reinterpret_cast<notice_boards*>(base_ - notice_board_bytes);
+    }
     [[nodiscard]] bool holds(std::span<std::byte> piece) noexcept;
     void end_holds() noexcept;
     void make_free(std::span<std::byte> piece) noexcept;

@@ -54,7 +54,8 @@ struct channel : list_node<channel> {
     ptrace_grant permission;  ///< of the peer
     pid_t peer_pid = -1;
     bool fence_before_doorbell = true;
-    std::string name;  ///< of the peer, for people
+    std::uint32_t serial = 0;  ///< of the link, see `pollable`; 0: there is none yet
+    std::string name;          ///< of the peer, for people
     unsigned users = 1;
     standing_mark standing{*this};  ///< on our memory
 
@@ -62,13 +63,15 @@ struct channel : list_node<channel> {
     void attach(int file, const geometry& shape, bool connecting);
 
     /// Calls `copy`, which touches the peer's memory, if that is allowed, and returns its result. The mark shows the
-    /// owner of the memory that it is in use: deregistering the region, or closing the link, waits until the mark is
-    /// cleared.
+    /// owner of the memory that it is in use: what the owner closes is not its own again before the mark is cleared.
     template <class Copy>
     [[nodiscard]] errc touch(const remote_region& there, access_rights wanted, Copy copy) noexcept {
+        peer.use_pages();
         auto& mark = out_words->region_in_use;
         mark.store(there.key, std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (out_words->touch_notice.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            announce_touch();
         errc outcome = out_words->closed.load(std::memory_order_relaxed) != 0 ? errc::peer_lost
                                                                               : peer.check(there, wanted);
         if (outcome == errc::ok) outcome = copy();
@@ -92,6 +95,8 @@ struct channel : list_node<channel> {
     }
 
     void notify_peer() noexcept;
+    /// The peer does not look at this link's mark unless it is told to.
+    void announce_touch() noexcept;
 };
 
 /// Owns one use of a channel.

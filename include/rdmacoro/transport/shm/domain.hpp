@@ -5,9 +5,11 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/detail/plain_vector.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/memory/bytes.hpp>
 #include <rdmacoro/memory/region_table.hpp>
 #include <rdmacoro/transport/shm/arena.hpp>
+#include <rdmacoro/transport/shm/copy_allowance.hpp>
 #include <rdmacoro/transport/shm/mark_patience.hpp>
 #include <rdmacoro/transport/shm/notice_board.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
@@ -47,28 +49,57 @@ struct fd_handler {
     bool awaited = false;
 };
 
+struct toucher_tag;
+struct touched_tag;
+struct tidy_tag;
+
 /// The functions of a link that its domain calls, and the link's place in the domain.
-class pollable : public list_node<pollable> {
+class pollable : public list_node<pollable>,
+                 public list_node<toucher_tag>,
+                 public list_node<touched_tag>,
+                 public list_node<tidy_tag> {
 public:
     virtual unsigned poll(unsigned budget) noexcept = 0;
     /// Tells the peer how to give notice; see `direction_words::notice`.
     virtual void want_notice(std::uint32_t word) noexcept = 0;
     /// Whether no record was read since the last call, none has come, and nothing else is under way.
     [[nodiscard]] virtual bool quiet() noexcept = 0;
+    /// Tells the peer whether to announce touches; see `direction_words::touch_notice`.
+    virtual void want_touch_notice(std::uint32_t word) noexcept = 0;
+    /// Whether the peer says that it is touching the region with this key, 0: any region.
+    [[nodiscard]] virtual bool touched(std::uint64_t key) noexcept = 0;
     /// Returns when the peer is not touching the region with this key, 0: any region, or when the wait is over. Then the
     /// link ends, and memory of the arena's that the peer may be touching, `range`, is held back.
     virtual void wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
                                       mark_wait& wait) noexcept = 0;
+    /// The peer may go on touching that region until `until`; then the same as above. Does not wait.
+    virtual void await_untouched(std::uint64_t key, std::span<std::byte> range,
+                                 time_point until) noexcept = 0;
+    /// Whether that is not over yet.
+    [[nodiscard]] virtual bool awaits_untouched(time_point now) noexcept = 0;
+    /// Whether this side has used memory of the segment that it could return to the system.
+    [[nodiscard]] virtual bool holds_memory() noexcept = 0;
+    /// Returns it, unless some was used since the last call. True: there is some left.
+    virtual bool return_memory() noexcept = 0;
 
     /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.
     [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+    /// Of all links that the domain ever had, from 1; 0: not added yet.
+    [[nodiscard]] std::uint32_t serial() const noexcept { return serial_; }
 
 protected:
-    ~pollable() { unlink(); }
+    ~pollable() { leave_lists(); }
 
 private:
     friend class domain_base;
+    void leave_lists() noexcept {
+        list_node<pollable>::unlink();
+        list_node<toucher_tag>::unlink();
+        list_node<touched_tag>::unlink();
+        list_node<tidy_tag>::unlink();
+    }
     std::uint32_t number_ = notice_board::most_links + 1;
+    std::uint32_t serial_ = 0;
     bool hot_ = true;
 };
 
@@ -82,6 +113,10 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
 /// clock, and all of them after a doorbell without a mark.
+///
+/// A peer that touches memory sets a mark in its link's segment. The domain looks at the marks of links over which memory was
+/// touched since it closed memory last; the peers of all others announce a touch on the board of touches. So the end of a
+/// region costs nothing for the links that touch nothing.
 class domain_base : public progress_source, public region_owner {
 public:
     domain_base(scheduler& owner, const shm_options& options);
@@ -139,9 +174,22 @@ public:
 
     [[nodiscard]] std::size_t cold_links() const noexcept { return cold_count_; }
 
-    /// As `try_register`, for memory that only the peer of this link is told of: deregistering waits for no other peer.
+    /// As `try_register`, for memory that only the peer of this link is told of, and that no other is served. Its end does not wait,
+    /// as it lies on the way of messages: when the peer is touching the memory, the link is told to look (`await_untouched`).
     [[nodiscard]] region register_for(const pollable& link, std::span<std::byte> memory,
                                       access_rights rights) noexcept;
+
+    /// Whether the peer of the link with this serial number may be served such an access.
+    [[nodiscard]] errc check_served(std::uint32_t serial, const remote_region& there,
+                                    access_rights wanted) const noexcept;
+
+    /// For transfers of a link.
+    [[nodiscard]] copy_allowance& copies() noexcept { return copies_; }
+    /// Transfers of this link wait until the next poll. The first link of which none was copied in this one has its turn then first.
+    void copies_wait(pollable& link, bool copied_some) noexcept {
+        if (next_to_copy_ == nullptr && !copied_some) next_to_copy_ = &link;
+        polls_to_clock_ = 1;
+    }
 
     /// Calls `handler.ready` when `fd` has one of `events`; level-triggered. `awaited`: an operation waits for it, so it is polled more often.
     /// Throws.
@@ -159,8 +207,21 @@ private:
     static constexpr unsigned links_budget = 64;
     static constexpr std::size_t most_due = 16;
     static constexpr unsigned looks_in_a_poll = 4;
-    static constexpr unsigned polls_between_clocks = 32;  // while they are short
+    static constexpr unsigned most_between_clocks = 32;  // polls, while they are short
     static constexpr std::size_t links_in_a_sweep = 16;
+    static constexpr duration between_touch_looks = std::chrono::microseconds(100);
+    static constexpr duration between_tidyings = std::chrono::seconds(1);
+    static constexpr duration soon = std::chrono::milliseconds(1);
+    static constexpr std::size_t links_in_a_tidying = 16;
+
+    struct own_timer : timer_node {
+        domain_base* self = nullptr;
+    };
+    /// The only peer that was told a key.
+    struct told {
+        std::uint32_t number = 0;
+        std::uint32_t serial = 0;  // 0: there may be others
+    };
 
     /// What depends on time: a look at the descriptors, links that cool down.
     bool by_the_clock() noexcept;
@@ -176,8 +237,19 @@ private:
     bool sweep() noexcept;
     /// From here on every peer either reads what was written before, or had published before and is found by the next look.
     void barrier() noexcept;
-    template <class Call>
-    void for_each_link(Call call) noexcept;
+    /// Transfers may copy again, first those of the link that had to wait.
+    void renew_copies() noexcept;
+    /// Looks at the marks of this link whenever memory is closed.
+    void watch_touches(pollable& link) noexcept;
+    /// Links with peers that have announced touches are among `touchers_` from here on.
+    void take_touchers() noexcept;
+    /// Peers that touch nothing now announce it when they do.
+    void rest_touchers() noexcept;
+    void look_at_touched() noexcept;
+    /// False: there is no memory for the timer.
+    bool set_timer(own_timer& timer, duration after) noexcept;
+    void note_memory(pollable& link) noexcept;
+    void tidy() noexcept;
 
     [[nodiscard]] std::atomic<std::uint32_t>& asleep() noexcept;
     /// Of the entries alone; the page behind them has the word `asleep`.
@@ -192,6 +264,8 @@ private:
     const std::atomic<std::uint64_t>* marks_ = &no_marks_;  // of the board, once there is one
     notice_reader notices_;
     unsigned polls_to_clock_ = 1;
+    unsigned polls_between_clocks_ = 1;
+    std::uint32_t last_serial_ = 0;
 
     scheduler& owner_;
     shm_options options_;
@@ -217,7 +291,17 @@ private:
     std::size_t to_sweep_ = 0;                  // cold links that are looked at without a mark
     plain_vector<pollable*> numbered_;          // by number less one; nullptr: free
     plain_vector<std::uint32_t> free_numbers_;  // has room for all numbers
-    plain_vector<std::uint32_t> told_to_;       // by slot of a key: the number of the only link, or 0
+    plain_vector<told> told_to_;                // by slot of a key
+    intrusive_list<pollable, toucher_tag> touchers_;
+    intrusive_list<pollable, touched_tag>
+        touched_;  // with peers in the middle of memory that was told to them alone, and is closed
+    own_timer touch_timer_;
+    intrusive_list<pollable, tidy_tag> to_tidy_;
+    std::size_t to_tidy_count_ = 0;
+    std::size_t tidy_in_round_ = 0;
+    own_timer tidy_timer_;
+    copy_allowance copies_;
+    pollable* next_to_copy_ = nullptr;
     void* due_[most_due] = {};  // handlers of the batch that is being called; nullptr: unwatched meanwhile
 };
 

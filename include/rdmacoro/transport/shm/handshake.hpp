@@ -18,7 +18,7 @@ namespace rdmacoro::detail::shm {
 /// The message by which each side describes itself, sent together with its descriptors.
 struct hello {
     static constexpr std::uint64_t magic_value = 0x316d68732d636472;  // "rdc-shm1"
-    static constexpr std::uint32_t version_value = 3;
+    static constexpr std::uint32_t version_value = 4;
 
     std::uint64_t magic = magic_value;
     std::uint32_t version = version_value;
@@ -28,6 +28,7 @@ struct hello {
     std::uint64_t region_entries = 0;
     std::uint64_t arena_base = 0;
     std::uint64_t arena_bytes = 0;
+    region_salt salt{};  ///< of the region table
 };
 
 /// Descriptors in a hello: region table, arena, and, from the connecting side, the segment.

@@ -61,12 +61,25 @@ public:
     /// See `message_link`: takes over the payload that is being delivered, if it lies in a block.
     [[nodiscard]] lent_buffer keep() noexcept;
 
+    /// Whether the peer is touching memory still that was exposed to it and is closed. When it has ended that, or the link has ended, the
+    /// sink is notified by `writable` or `link_down`.
+    [[nodiscard]] bool touches_closed_memory() noexcept {
+        return awaited_key_ != 0 && channel_->in.region_in_use() == awaited_key_;
+    }
+
     void want_notice(std::uint32_t word) noexcept final { channel_->in.want_notice(word); }
     [[nodiscard]] RDMACORO_DECL bool quiet() noexcept final;
+    void want_touch_notice(std::uint32_t word) noexcept final { channel_->in.want_touch_notice(word); }
+    [[nodiscard]] RDMACORO_DECL bool touched(std::uint64_t key) noexcept final;
 
     /// See `mark_patience`. A peer that was stopped in the middle of a piece checks the table again before the next one.
     RDMACORO_DECL void wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
                                             mark_wait& wait) noexcept final;
+    RDMACORO_DECL void await_untouched(std::uint64_t key, std::span<std::byte> range,
+                                       time_point until) noexcept final;
+    [[nodiscard]] RDMACORO_DECL bool awaits_untouched(time_point now) noexcept final;
+    [[nodiscard]] RDMACORO_DECL bool holds_memory() noexcept final;
+    RDMACORO_DECL bool return_memory() noexcept final;
 
     /// Ends the link and notifies the sink; without effect when it is down.
     void close(std::error_code reason) noexcept;
@@ -124,6 +137,10 @@ private:
     unsigned when_empty() noexcept;
     post_result under_way(post_result begun) noexcept;
     unsigned do_other_work() noexcept;
+    /// Goes on with gets, puts and shared copies.
+    unsigned do_transfers() noexcept;
+    /// The peer's mark has stood for too long: the link ends, and its memory is held back.
+    void give_up_mark(std::uint64_t key, std::span<std::byte> range) noexcept;
     [[nodiscard]] bool peer_alive() noexcept;
     /// The peer sees the end of the stream. The socket is kept while a mark stands: its end shows that the peer has ended.
     void hang_up() noexcept;
@@ -137,6 +154,11 @@ private:
     const record* current_ = nullptr;  // during `deliver`, of a payload that may be lent
     bool kept_ = false;
     bool protocol_violated_ = false;
+    bool copies_first_ = false;           // at the next poll
+    std::uint32_t sent_before_ = 0;       // as `return_memory` saw it last
+    std::uint64_t awaited_key_ = 0;       // of closed memory that the peer was touching; 0: none
+    std::span<std::byte> awaited_range_;  // of that memory
+    time_point awaited_until_{};
     rdmacoro::capabilities capabilities_;
     socket_handler socket_;
 };

@@ -33,7 +33,8 @@ private:
     std::error_code outcome_{};
 };
 
-/// Accepts sockets, shakes hands with each on its own, and queues the connections that result.
+/// Accepts sockets, shakes hands with each on its own, and queues the connections that result. When as many are silent as may be, those
+/// that have said nothing for a tenth of the time they have give way to new ones.
 class acceptor : private fd_handler {
 public:
     acceptor(domain_base& domain, const socket_name& name);
@@ -69,12 +70,14 @@ private:
     static constexpr std::size_t most_half_open = 256;
     static constexpr std::size_t most_accepted = 1024;
     static constexpr unsigned most_at_once =
-        16;  // clients that are taken between two polls of everything else
+        16;                                // clients that are taken between two polls of everything else
+    static constexpr int grace_part = 10;  // of the time for a hello, in which no new client takes the place
 
     /// A socket that has not received its hello yet.
     struct half_open : list_node<half_open>, fd_handler, timer_node {
         acceptor* owner = nullptr;
         unique_fd socket;
+        time_point since{};
         pid_t pid = -1;
     };
     struct pause : timer_node {
@@ -90,12 +93,14 @@ private:
     /// Sends the reason to a client, if that is still possible.
     static void refuse(half_open& open, std::error_code why) noexcept;
     void drop(half_open& open) noexcept;
+    /// Drops the oldest silent one. False: there is none, or it has its grace still.
+    bool drop_silent() noexcept;
 
     domain_base& domain_;
     std::string name_;
     unique_fd socket_;
     pause pause_;
-    intrusive_list<half_open> half_open_;
+    intrusive_list<half_open> half_open_;  // oldest first
     std::size_t half_open_count_ = 0;
     intrusive_list<channel> accepted_;  // not yet returned by accept(); one use of each is the acceptor's
     std::size_t accepted_count_ = 0;

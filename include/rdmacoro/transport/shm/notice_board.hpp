@@ -1,4 +1,5 @@
-// Where the peers of a domain say which of its links have news: a bit for each link, and a bit for each thousand links.
+// Where the peers of a domain mark links that have news, or over which they touch memory: a bit for each link, and a bit for each
+// thousand links.
 #pragma once
 
 #include <rdmacoro/transport/shm/segment.hpp>
@@ -39,9 +40,39 @@ struct notice_board {
                                                     std::memory_order_seq_cst);
         marked_groups.fetch_or(std::uint64_t{1} << link / links_in_group, std::memory_order_seq_cst);
     }
+    /// The same, cheap where the mark stands still. For marks that no other side sets.
+    void keep_marked(std::uint32_t link) noexcept {
+        const std::uint64_t bit = std::uint64_t{1} << link % links_in_word;
+        if ((marked_links[link / links_in_word].load(std::memory_order_relaxed) & bit) == 0) mark(link);
+    }
+
+    /// Takes all marks that were set before, and calls `each` with the number of each.
+    template <class Each>
+    void take_all(Each each) noexcept {
+        std::uint64_t open = marked_groups.exchange(0, std::memory_order_seq_cst);
+        for (; open != 0; open &= open - 1) {
+            const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(open)) * words_in_group;
+            for (std::uint32_t word = first; word < first + words_in_group; ++word) {
+                if (marked_links[word].load(std::memory_order_relaxed) == 0) continue;
+                std::uint64_t links = marked_links[word].exchange(0, std::memory_order_seq_cst);
+                for (; links != 0; links &= links - 1)
+                    each(word * links_in_word + static_cast<std::uint32_t>(std::countr_zero(links)));
+            }
+        }
+    }
+};
+
+/// The boards of a domain.
+struct notice_boards {
+    notice_board news;
+    /// Peers that may be touching memory of the domain's, see `domain_base::deregister`. The domain writes a link's number, plus one, to
+    /// `direction_words::touch_notice`, passes a full barrier, and looks for a mark in `direction_words::region_in_use`. The peer sets
+    /// that mark, passes the same barrier, and reads the number: if there is one, it marks the link here before it looks at the table of
+    /// regions. So either the domain sees the peer's mark, or it finds the link here the next time it closes memory.
+    notice_board touches;
 };
 inline constexpr std::size_t notice_board_bytes =
-    (sizeof(notice_board) + page_bytes - 1) / page_bytes * page_bytes;
+    (sizeof(notice_boards) + page_bytes - 1) / page_bytes * page_bytes;
 
 /// The reader's position on its board.
 class notice_reader {

@@ -31,8 +31,10 @@ public:
 
     [[nodiscard]] bool idle() const noexcept { return active_.empty() && unsent_count_ == 0; }
 
-    /// Advances the operations of this side; true when anything moved.
+    /// Advances the operations of this side in turn, as far as the domain's `copy_allowance` goes; true when anything moved.
     bool advance() noexcept;
+    /// Whether some wait for the next poll.
+    [[nodiscard]] bool waits() const noexcept { return waits_; }
 
     /// Ends every operation of this side with `reason`.
     void fail_all(std::error_code reason) noexcept;
@@ -43,7 +45,6 @@ public:
 
 private:
     static constexpr std::size_t most_asked = 16;
-    static constexpr std::size_t direct_step = 1u << 20;  // bytes copied between two looks at anything else
 
     struct transfer_fields {
         completion* done = nullptr;
@@ -81,13 +82,19 @@ private:
     /// Answers to its open requests are dropped.
     void drop_answers_to(const transfer& job) noexcept;
 
-    /// Copies the next piece.
-    void step_directly(transfer_fields& job) noexcept;
+    /// Whether the next piece is copied, and not served.
+    [[nodiscard]] bool copies_next(const transfer_fields& job) const noexcept;
+    /// Copies the next piece, of at most so many bytes.
+    void step_directly(transfer_fields& job, std::size_t most) noexcept;
 
-    bool advance_one(transfer& job) noexcept;
+    /// `most`: as above; 0: the next piece has to wait.
+    bool advance_one(transfer& job, std::size_t most) noexcept;
 
     /// Sends requests as far as there is room; true when one was sent.
     bool ask(transfer& job) noexcept;
+
+    /// Whether the peer may be served that.
+    [[nodiscard]] errc may_touch(const request_body& what, access_rights wanted) const noexcept;
 
     [[nodiscard]] bool serve_get(std::span<const std::byte> payload) noexcept;
 
@@ -108,8 +115,10 @@ private:
 
     channel& link_;
     intrusive_list<transfer> active_;
-    intrusive_list<transfer> turn_;  // those of `active_` that the current `advance` has yet to reach
+    intrusive_list<transfer> turn_;  // those of `active_` that the current `advance` has yet to reach,
+    intrusive_list<transfer> late_;  // and those that wait for the next one, in which they are first
     intrusive_list<transfer> free_;
+    bool waits_ = false;
     // Most links have no requests: both rings get their memory, for `most_asked`, when they are used first.
     plain_vector<asked> asked_;
     std::size_t asked_first_ = 0;

@@ -100,6 +100,15 @@ public:
     [[nodiscard]] std::uint32_t notice_wanted() const noexcept {
         return words_->notice.load(std::memory_order_relaxed);
     }
+    /// Counts the cells that were written; wraps around.
+    [[nodiscard]] std::uint32_t position() const noexcept { return tail_; }
+    /// Whether more than a page was written since all memory was returned.
+    [[nodiscard]] bool holds_memory() const noexcept {
+        return tail_ - returned_ > page_bytes / cell_bytes || blocks_used_;
+    }
+    /// Returns the memory of cells and blocks to the system that the consumer has given back: they read as zeros, as if never written.
+    /// False: the consumer has yet to take some. One that polls may keep an eighth of the ring.
+    bool return_memory() noexcept;
 
 private:
     static constexpr std::uint32_t cells_ahead = 16;  // measured: fewer are late, more gain nothing
@@ -164,6 +173,8 @@ private:
     std::uint32_t turn_ = 1;
     bool any_middle_ = false;
     bool violated_ = false;
+    bool blocks_used_ = false;    // since their memory was returned
+    std::uint32_t returned_ = 0;  // `tail_` when the memory of all cells before it was
     direction_words* words_ = nullptr;
     std::byte* blocks_ = nullptr;
     std::size_t block_bytes_ = 0;
@@ -243,6 +254,10 @@ public:
     void want_notice(std::uint32_t word) noexcept {
         if (word != 0) words_->cells_freed.store(head_, std::memory_order_release);
         words_->notice.store(word, std::memory_order_relaxed);
+    }
+    /// See `direction_words::touch_notice`.
+    void want_touch_notice(std::uint32_t word) noexcept {
+        words_->touch_notice.store(word, std::memory_order_relaxed);
     }
     /// Counts the cells that were read; wraps around.
     [[nodiscard]] std::uint32_t position() const noexcept { return head_; }

@@ -68,6 +68,9 @@ struct direction_words {
     alignas(64) std::atomic<std::uint32_t> notice;
     /// Written by the consumer, once: it closed the link, and its memory must not be touched over it any more.
     std::atomic<std::uint32_t> closed;
+    /// Written by the consumer: 0 while it looks at `region_in_use` each time it closes memory; otherwise the link's number, plus one, by
+    /// which the producer marks the link on the consumer's board of touches.
+    std::atomic<std::uint32_t> touch_notice;
     /// Written by the producer: the key of the consumer's region it is reading or writing right now, or 0.
     alignas(64) std::atomic<std::uint64_t> region_in_use;
     /// Written by the consumer: the blocks given back, in order; entry n at n mod `most_blocks`.

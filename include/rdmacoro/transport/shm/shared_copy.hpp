@@ -78,19 +78,20 @@ public:
     bool revoke(const completion& c) noexcept;
 
     [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
+    /// Whether some wait for the next poll.
+    [[nodiscard]] bool waits() const noexcept { return waits_; }
     /// The peer wrote impossible values.
     [[nodiscard]] bool violated() const noexcept { return violated_; }
 
-    /// Goes on with each block; true when anything moved.
+    /// Goes on with each block in turn, as far as the domain's `copy_allowance` goes; true when anything moved.
     bool advance() noexcept;
 
     /// Ends everything with `reason`; before the one-sided engine does.
     void fail_all(std::error_code reason) noexcept;
 
 private:
-    static constexpr std::size_t bytes_a_step = 1u << 20;  // copied between two looks at anything else
-    static constexpr unsigned most_tries =
-        16;  // of one claim in one step: the other side may be quick, or hostile
+    // Of one claim in one step: the other side may be quick, or hostile.
+    static constexpr unsigned most_tries = 16;
 
     struct job : list_node<job> {
         job() noexcept;
@@ -121,7 +122,7 @@ private:
     [[nodiscard]] post_result begin(bool front, shared_copy_words* words, const remote_region& there,
                                     std::byte* local, completion& c) noexcept;
 
-    /// Copies up to `bytes_a_step`; true when anything moved.
+    /// Copies as much as may be copied now; true when anything moved.
     bool step(job& one) noexcept;
 
     /// Copies this side's pieces, as many as it claims at a time; answers how many bytes that were, or 0 when there is nothing
@@ -158,8 +159,10 @@ private:
     one_sided_engine& one_sided_;
     std::uint64_t open_ = 0;  // by slot: a block of ours is open there
     bool violated_ = false;
+    bool waits_ = false;
     intrusive_list<job> active_;
-    intrusive_list<job> turn_;  // jobs that `advance` has yet to visit
+    intrusive_list<job> turn_;  // jobs that `advance` has yet to visit,
+    intrusive_list<job> late_;  // and those that had nothing in it: the first of the next one
     intrusive_list<job> free_;
 };
 

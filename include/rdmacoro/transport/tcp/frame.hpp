@@ -28,6 +28,7 @@ inline constexpr capabilities tcp_capabilities{
     .segment_bytes = tcp_most_message,
     .one_sided = true,
     .revokes_at_once = true,
+    .byte_stream = true,
     .rendezvous_bytes = never_by_rendezvous,  // the stream goes straight to its place
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -107,6 +108,13 @@ public:
     }
     /// Whether it retries for ever when nothing is acknowledged.
     [[nodiscard]] bool retries_for_ever() const noexcept { return rxe(); }
+    /// Or for minutes, as TCP does, which carries iWARP.
+    [[nodiscard]] bool retries_for_long() const noexcept { return retries_for_ever() || iwarp(); }
+    /// Whether an identifier of the connection manager is bound to this device.
+    [[nodiscard]] bool has(const rdma_cm_id& id) const noexcept {
+        return id.verbs != nullptr && std::strcmp(::ibv_get_device_name(context_->device),
+                                                  ::ibv_get_device_name(id.verbs->device)) == 0;
+    }
     /// Whether it reports the end of a queue pair's last receive. Linux's devices in software, rxe and siw, do not; they need
     /// not, for they take nothing from the receive queue in advance.
     [[nodiscard]] bool tells_last_receive() const noexcept {
@@ -124,9 +132,10 @@ public:
     /// null. 0, or the number of an error.
     [[nodiscard]] int look_at_port(const inet_endpoint& local, const ibv_gid* peer,
                                    port_state& into) const noexcept;
-    /// Whether links can share a receive queue.
+    /// Whether links can share a receive queue. Over iWARP a message that finds the queue empty ends its connection: a peer that sends
+    /// more than it has credit for would end those of others.
     [[nodiscard]] bool shares_receives() const noexcept {
-        return options_.share_receives && attributes_.max_srq > 0 && attributes_.max_srq_wr > 0;
+        return options_.share_receives && !iwarp() && attributes_.max_srq > 0 && attributes_.max_srq_wr > 0;
     }
     /// Bytes that a work request can carry in itself.
     [[nodiscard]] std::uint32_t inline_limit() const noexcept { return inline_limit_; }
@@ -147,6 +156,7 @@ private:
 
     void open(const std::string& name, const std::vector<device_address>& addresses);
 
+    [[nodiscard]] bool port_is_active(unsigned port) const noexcept;
     void choose_port(const verbs_options& options, const std::vector<device_address>& addresses);
 
     void choose_gid(const inet_endpoint& local, const ibv_gid* peer, port_state& into) const noexcept;

@@ -15,7 +15,7 @@ namespace rdmacoro::detail::verbs {
 
 /// A service of the scheduler. The device is the one that has the address to listen on, or that reaches the address to connect
 /// to, unless the options of the environment name one. Where an address chooses none, as a host name, the domain is
-/// `scheduler::service<verbs_domain>()`.
+/// `scheduler::service<verbs_domain>()`, or another one of the same options when the device of that one was taken away.
 class domains {
 public:
     explicit domains(scheduler& owner) noexcept : owner_(owner) {}
@@ -31,8 +31,10 @@ private:
     };
 
     [[nodiscard]] verbs_domain& of_port(const device_address& at);
+    [[nodiscard]] verbs_domain& standard();
 
     scheduler& owner_;
+    verbs_domain* standard_ = nullptr;  // in place of the scheduler's service, when that is broken
     std::vector<choice> chosen_;
     std::vector<std::unique_ptr<verbs_domain>> made_;
 };

@@ -93,18 +93,21 @@ public:
     [[nodiscard]] session* make_session() noexcept;
     /// This end's greeting, in a request, an answer or a rejection.
     [[nodiscard]] greeting own_greeting() const noexcept;
-    /// Reserves receive slots and completion entries for one more link. 0, or the number of an error.
-    [[nodiscard]] int hold_resources(bank*& from, receive_queue*& receives) noexcept;
-    /// The queue pair that used them is destroyed.
-    void release_resources(bank& from, receive_queue& receives) noexcept;
+    /// Reserves receive slots and completion entries for one more link.
+    [[nodiscard]] failed_step hold_resources(bank*& from, receive_queue*& receives) noexcept;
+    /// The queue pair that used them is destroyed. `loses`: so many slots as the link had may be lost with it, those that the device
+    /// had taken from the shared queue; others are posted in their place as long as the domain lives.
+    void release_resources(bank& from, receive_queue& receives, bool loses) noexcept;
+    /// A queue pair with a receive queue of its own is destroyed: takes all slots back.
+    void empty_own(const bank& of, receive_queue& receives) noexcept;
     /// Takes completions until the queue of `which` was seen empty, of a device that adds some as long as links have credit.
     void empty(const bank& which) noexcept;
 
     /// A client that has sent its data asks for a queue pair. False: too many have one and have not finished connecting; it waits for
-    /// `session::guest_admitted`.
-    [[nodiscard]] bool admit_guest(session& c) noexcept;
+    /// `session::pending_admitted`.
+    [[nodiscard]] bool admit_pending(session& c) noexcept;
     /// One of those has finished, or failed.
-    void guest_over() noexcept { --guests_; }
+    void pending_over() noexcept { --pending_; }
     void add_queue_pair(session& c) noexcept;
     void remove_queue_pair(session& c) noexcept;
     void dirty(session& c) noexcept { dirty_.push_back(c); }
@@ -114,7 +117,7 @@ public:
 private:
     static constexpr int batch = 16;
     static constexpr unsigned links_budget = 64;
-    static constexpr unsigned guests_part = 4;  // of the most links
+    static constexpr unsigned pending_part = 4;  // of the most links
     static constexpr int grace_part =
         10;  // of the time for opening, for a client to answer while others wait
 
@@ -128,7 +131,7 @@ private:
     [[nodiscard]] bank* make_bank(const char*& step) noexcept;
     [[nodiscard]] bank* bank_with_room() noexcept;
     [[nodiscard]] receive_queue* own_receives() noexcept;
-    void admit_waiting_guests() noexcept;
+    void admit_waiting_clients() noexcept;
     void watch_own_descriptors();
     void read_cm_events() noexcept;
     void read_async_events() noexcept;
@@ -156,7 +159,8 @@ private:
     std::vector<receive_queue*> free_receives_;                 // of them
     bool shares_receives_ = true;
     bool broken_ = false;
-    unsigned links_ = 0;  // that hold resources
+    unsigned links_ = 0;               // that hold resources
+    std::uint64_t lost_receives_ = 0;  // slots that the device may never give back
     own_handler cm_handler_;
     own_handler async_handler_;
     own_handler completion_handler_;
@@ -164,10 +168,10 @@ private:
     std::uint64_t epoch_ = 1;
 
     // Clients of listeners that have not finished connecting.
-    unsigned guests_ = 0;
-    intrusive_list<session, guest_tag> guests_held_;     // with a queue pair, oldest first
-    intrusive_list<session, guest_tag> guests_waiting_;  // for one, newest first
-    link_timer guests_timer_;
+    unsigned pending_ = 0;
+    intrusive_list<session, pending_tag> pending_held_;     // with a queue pair, oldest first
+    intrusive_list<session, pending_tag> pending_waiting_;  // for one, newest first
+    link_timer pending_timer_;
 
     connection_table<session> table_;
     std::vector<std::uint32_t> generations_;  // by place

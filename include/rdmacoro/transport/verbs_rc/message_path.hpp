@@ -143,8 +143,10 @@ inline void session::send_owed_control() noexcept {
     if (window_.return_due() && can_send_control()) send_control(frame_kind::credit);
 }
 
-/// The device has completed all work requests up to this one; `outcome` is that of the last.
+/// The device has completed all work requests up to this one, but for `reads_`; `outcome` is that of the last.
 inline void session::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcept {
+    if (!reads_.empty()) [[unlikely]]
+        read_over(sequence, outcome);
     const std::uint64_t last =
         completed_ + static_cast<std::uint32_t>(sequence - static_cast<std::uint32_t>(completed_));
     if (last >= posted_) return;

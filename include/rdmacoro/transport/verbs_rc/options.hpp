@@ -47,8 +47,8 @@ struct verbs_options {
     /// Links of the domain, opening and closing ones included; one more is refused. A quarter of them, at most, may be clients that
     /// have not finished connecting. For the memory that each one locks see `verbs_domain::describe`.
     unsigned most_links = 1024;
-    /// Whether the links share a receive queue, which costs the least memory on the device. Where the device has no shared one, as
-    /// many iWARP adapters, each link gets its own.
+    /// Whether the links share a receive queue, which costs the least memory on the device. Where the device has no shared one, and
+    /// over iWARP, each link gets its own: there a peer that floods a shared queue would end all links.
     bool share_receives = true;
     /// Messages up to this many bytes, header included, travel inside the work request; less where the device takes less.
     std::size_t inline_bytes = 256;
@@ -58,7 +58,7 @@ struct verbs_options {
     /// The time, 4.096 us * 2^n, after which the device sends an unacknowledged packet again; it does so seven times before the link
     /// is lost. From 1 to 31, never less than the connection manager found for the path. 0: 18, so that a link outlives an outage of
     /// some seconds (a port that goes down and up, a sweep of the subnet manager), and a host that vanished is noticed after 9 to 34
-    /// seconds; 14 on devices that send again for ever. No meaning over iWARP, where TCP decides.
+    /// seconds; 14 on devices that send again for ever. No meaning over iWARP, where TCP sends again.
     unsigned acknowledge_timeout = 0;
     /// Of the packets' global header, the byte of DSCP and ECN over RoCE: 0 to 255. -1: as the system has it for rdma_cm
     /// (`default_roce_tos`), else 0. RoCE on a network with priority flow control needs the one that its switches expect.
@@ -68,11 +68,12 @@ struct verbs_options {
     /// Of InfiniBand, for `connect_by` tcp; over rdma_cm the interface of the address has one. 0: the first of the port.
     unsigned partition_key = 0;
 
-    /// A connection, on either side, that is not open after this long is given up.
+    /// A connection, on either side, that is not open after this long is given up. A listener by rdma_cm ends when its device has been
+    /// without its address for so long.
     duration handshake_timeout = std::chrono::seconds(10);
     /// A link on which nothing has moved for so long asks whether the peer's device is still there, and ends when it is
-    /// not: after the device's own retries, some seconds. 0: a dead peer host is noticed by sending only. iWARP leaves
-    /// it to TCP.
+    /// not: after the device's own retries, some seconds, or after four times this where they last for minutes or for ever (iWARP,
+    /// rxe). 0: a dead peer host is noticed by sending only, over iWARP when TCP gives up.
     duration keepalive = std::chrono::seconds(2);
 
     /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
@@ -103,6 +104,10 @@ struct verbs_counts {
     std::uint64_t atomics = 0;         ///< atomics posted
     std::uint64_t receive_posts = 0;   ///< calls that gave the device receive slots; only a domain's count
     std::uint64_t polls = 0;           ///< calls that asked the completion queue; only a domain's count
+    std::uint64_t late_closes =
+        0;  ///< queue pairs that were destroyed before the device had finished with them, as it took too long
+    std::uint64_t lost_receives =
+        0;  ///< receive slots that such a device may have kept, and that others replace; only a domain's count
 
     verbs_counts& operator+=(const verbs_counts& other) noexcept {
         messages += other.messages;
@@ -118,6 +123,8 @@ struct verbs_counts {
         atomics += other.atomics;
         receive_posts += other.receive_posts;
         polls += other.polls;
+        late_closes += other.late_closes;
+        lost_receives += other.lost_receives;
         return *this;
     }
 };

@@ -40,7 +40,7 @@ public:
     /// Slots for one more link; they are posted by the next `post`. False: there is no memory.
     [[nodiscard]] bool add_wanted(std::size_t count) noexcept;
     void remove_wanted(std::size_t count) noexcept { pool_.remove_wanted(count); }
-    /// The queue pair is destroyed: nothing is posted to it any more.
+    /// The queue pair is in its error state, or destroyed: nothing is posted to it any more.
     void close_own() noexcept {
         own_ = nullptr;
         unlink();
@@ -50,6 +50,8 @@ public:
 
     /// Hands slots to the device. Before, a queue pair must have left its first state.
     void post() noexcept;
+    /// Whether the device has slots of a queue that is one link's own.
+    [[nodiscard]] bool any_posted() const noexcept { return !posted_.empty(); }
     [[nodiscard]] const receive_pool<slot_pool>& pool() const noexcept { return pool_; }
     /// Grows each time that slots were posted.
     [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }

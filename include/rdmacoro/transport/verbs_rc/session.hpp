@@ -32,13 +32,22 @@ class session;
 struct bank;
 
 // An unacknowledged packet is sent again seven times, each after `acknowledge_timeout`. rxe counts the losses of a whole work request
-// and not those in a row, so it retries for ever; there `session::watch_silence` gives up.
+// and not those in a row, so it retries for ever, and over iWARP TCP does for minutes; there `session::watch_silence` gives up.
 inline constexpr std::uint8_t acknowledge_retries = 7;
 inline constexpr std::uint8_t receive_retries = 7;       // for ever: credits guarantee receive slots
 inline constexpr std::uint8_t receive_retry_timer = 12;  // 0.64 ms; 0 would be 655 ms
 
 /// A link that could not send for so long asks the device for the queue pair's state.
 inline constexpr duration patience_with_silence = std::chrono::milliseconds(500);
+
+/// A step of making a queue pair that failed: the system's number, and the step's name. No number: none has.
+struct failed_step {
+    int system = 0;
+    const char* name = "";
+};
+
+/// The step that locks memory.
+inline constexpr char registering[] = "register memory for one more link";
 
 /// How opening a connection ended: the code, the system's number or 0, and the step that failed.
 struct opening_outcome {
@@ -68,7 +77,7 @@ struct transfer : transfer_base, list_node<transfer> {
 
 struct dirty_tag;
 struct work_tag;
-struct guest_tag;
+struct pending_tag;
 
 /// A connection's state machine.
 ///
@@ -83,7 +92,7 @@ class session final : public list_node<connection_tag>,
                       public list_node<leaving_tag>,
                       public list_node<dirty_tag>,
                       public list_node<work_tag>,
-                      public list_node<guest_tag>,
+                      public list_node<pending_tag>,
                       public cm_party,
                       private fd_handler {
 public:
@@ -148,17 +157,22 @@ public:
     /// The peer or the network has ended the connection.
     void peer_gone() noexcept;
     void device_gone() noexcept;
+    /// Of an accepted client, from now on among those that hold a queue pair and have not finished connecting.
+    void pending_begins(time_point now) noexcept {
+        pending_ = true;
+        pending_since_ = now;
+    }
     /// There is room now for the queue pair of an accepted client, which has sent its data.
-    void guest_admitted() noexcept;
+    void pending_admitted() noexcept;
     /// An accepted client has not gone on with connecting, and others wait.
-    void guest_expired() noexcept { fail_opening(errc::timed_out, 0, "open"); }
-    [[nodiscard]] time_point guest_since() const noexcept { return guest_since_; }
+    void pending_expired() noexcept { fail_opening(errc::timed_out, 0, "open"); }
+    [[nodiscard]] time_point pending_since() const noexcept { return pending_since_; }
     RDMACORO_DECL void cm_event(const cm_news& news) noexcept override;
     void last_receive_is_over() noexcept { last_receive_over_ = true; }
     /// Goes on with leaving. True: it can be destroyed.
     [[nodiscard]] bool leave_step(bool in_a_hurry) noexcept;
     /// Whether the device has yet to send or to finish something.
-    [[nodiscard]] bool busy_leaving() const noexcept { return queue_pair_ != nullptr; }
+    [[nodiscard]] bool busy_leaving() const noexcept { return queue_pair_ != nullptr || cm_owes_event_; }
 
     [[nodiscard]] bool owned() const noexcept { return owned_; }
     [[nodiscard]] phase now() const noexcept { return phase_; }
@@ -182,6 +196,11 @@ private:
         slot* staged;
         transfer* moves;
         std::uint32_t bytes;  // of the transfer
+    };
+    /// A posted read. Its own completion alone shows that it is over, not that of a later work request.
+    struct pending_read {
+        std::uint64_t sequence;
+        holding held;
     };
 
     // Sending: message_path.hpp.
@@ -215,6 +234,9 @@ private:
     void post_pieces(transfer& t) noexcept;
     void pump() noexcept;
     void piece_over(const holding& piece, ibv_wc_status outcome) noexcept;
+    void awaits_own_completion() noexcept;
+    void read_over(std::uint32_t sequence, ibv_wc_status outcome) noexcept;
+    void reads_unposted(std::uint64_t from) noexcept;
     [[nodiscard]] bool room_for_piece() const noexcept;
     bool finish_if_over(transfer& t) noexcept;
     void flushed() noexcept;
@@ -227,6 +249,8 @@ private:
     void quiesce() noexcept;
     void let_go(bool gracefully) noexcept;
     [[nodiscard]] bool drained() const noexcept;
+    [[nodiscard]] bool sends_over() const noexcept;
+    [[nodiscard]] bool receives_over() const noexcept;
     void start_leaving() noexcept;
     void arrived_too_late(slot& s, std::uint32_t bytes) noexcept;
     void post_last_request() noexcept;
@@ -239,18 +263,22 @@ private:
     void begin_opening(opener& waiter) noexcept;
     void connect_by_cm(const inet_endpoint& to, opener& waiter) noexcept;
     void connect_by_socket(const inet_endpoint& to, opener& waiter) noexcept;
-    [[nodiscard]] int create_queue_pair() noexcept;
-    [[nodiscard]] int initialize_queue_pair(const port_state& now) noexcept;
+    [[nodiscard]] failed_step create_queue_pair() noexcept;
+    [[nodiscard]] int make_queue_pair() noexcept;
+    [[nodiscard]] int replace_queue_pair() noexcept;
+    [[nodiscard]] failed_step initialize_queue_pair(const port_state& now) noexcept;
     [[nodiscard]] bool prepare_queue_pair(const port_state& now) noexcept;
     void fail_opening(errc code, int system, const char* step) noexcept;
     void become_ready() noexcept;
-    void no_guest() noexcept;
+    void no_longer_pending() noexcept;
     [[nodiscard]] bool make_queue_pair_for(const port_state& now) noexcept;
     [[nodiscard]] bool open_socket(int fd) noexcept;
     void watch_socket() noexcept;
     [[nodiscard]] port_state look_at_port(const ibv_gid* peer) noexcept;
     void store_own_info(const port_state& now) noexcept;
-    [[nodiscard]] std::uint32_t refusal_of(int system) const noexcept;
+    [[nodiscard]] static std::uint32_t refusal_of(const failed_step& how) noexcept;
+    void accept_request() noexcept;
+    void refuse_request(errc code, const failed_step& how) noexcept;
     void fail_refused(std::uint32_t refusal) noexcept;
     [[nodiscard]] bool resolve_address() noexcept;
     void try_again() noexcept;
@@ -300,6 +328,7 @@ private:
     transfer_lists<transfer> transfers_;
     unsigned transfer_requests_ = 0;    // work requests under way that touch users' memory
     std::uint64_t transfer_bytes_ = 0;  // of them
+    std::vector<pending_read> reads_;   // over iWARP, oldest first
     std::uint64_t flushes_sent_ = 0;
     std::uint64_t flushes_answered_ = 0;
     bool want_flush_ = false;
@@ -313,16 +342,21 @@ private:
     std::uint32_t first_sequence_ = 0;  // of this side's packets, where they connect by the socket
     std::uint8_t source_ = 0;           // the way in which the next attempt finds this side's address
     unsigned stale_ = 0;                // rejections that said that the queue pair is still in use
-    time_point guest_since_{};
+    // Of an accepted request, until it has its turn.
+    std::uint8_t responder_resources_ = 0;
+    std::uint8_t initiator_depth_ = 0;
+    time_point pending_since_{};
     bool owned_ = true;             // a link, a connection or an opener refers to it
     bool holds_resources_ = false;  // slots and completion entries
     bool accepting_ = false;
     bool connected_ = false;  // as far as the connection manager goes
     bool cm_over_ = false;
+    bool cm_owes_event_ =
+        false;  // over iWARP: until it comes, identifier and queue pair cannot be destroyed without waiting for it
     bool last_receive_over_ = false;
     bool in_error_ = false;  // the queue pair is, by this side
     bool late_ = false;      // leaving takes too long
-    bool guest_ = false;     // an accepted client that has a queue pair and has not finished connecting
+    bool pending_ = false;   // an accepted client that has a queue pair and has not finished connecting
     std::uint64_t settled_ =
         0;  // the empty poll after which the queue pair can be destroyed; 0: the device is not done with it
     link_failure failure_;

@@ -9,6 +9,7 @@
 
 #include <rdmacoro/transport/verbs_rc.hpp>
 
+#include <rdmacoro/transport/verbs_rc/impl/address_watch.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/cm.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/connection.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/device.ipp>

@@ -5,7 +5,7 @@
 
 namespace rdmacoro::detail {
 
-RDMACORO_COLD environment stopping_hooks::bind(const environment& env) noexcept {
+RDMACORO_DECL environment stopping_hooks::bind(const environment& env) noexcept {
     owner_ = env.owner;
     source_.follow(env.stop);
     return {env.owner, source_.get_token()};

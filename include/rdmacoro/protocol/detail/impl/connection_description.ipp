@@ -24,8 +24,7 @@ RDMACORO_COLD void connection_description::send(const send_request& r, const cha
     one.mask = ~std::uint64_t{0};
     one.bytes = r.from_.size();
     one.moved = moved;
-    const time_point since{duration(r.since_)};
-    if (since != time_point{} && since <= now_) one.waited = now_ - since;
+    one.waited = waited_since(r.since_);
     one.serial = static_cast<std::uint64_t>(r.since_);
     into_.add(one);
 }
@@ -41,6 +40,7 @@ RDMACORO_COLD void connection_description::receive(const receive_request& r, con
     one.bytes = bytes != 0 || r.is_lent() ? bytes : r.into_.size();
     one.moved = moved;
     if (next == next_actor::peer_send) one.stored = stored;
+    if (r.waiter) one.waited = waited_since(r.since_);
     one.serial = r.filling_ == nullptr ? r.sequence_ : messages;
     into_.add(one);
 }
@@ -50,7 +50,15 @@ RDMACORO_COLD void connection_description::probe(const probe_request& r) noexcep
     one.tagged = true;
     one.tag = r.wanted_.tag;
     one.mask = r.wanted_.mask;
+    if (r.waiter) one.waited = waited_since(r.since_);
     into_.add(one);
+}
+
+RDMACORO_COLD std::optional<duration>
+connection_description::waited_since(duration::rep when) const noexcept {
+    const time_point since{duration(when)};
+    if (since == time_point{} || since > now_) return {};
+    return now_ - since;
 }
 
 RDMACORO_COLD void connection_description::other(const void* id, const char* what, const char* stage,
@@ -253,6 +261,10 @@ RDMACORO_COLD void rendezvous_receiver::describe(connection_description& into) n
             case state::withdrawn:
                 into.receive(r, "canceled, the peer has not answered", next_actor::peer_poll, s.total,
                              s.position);
+                break;
+            case state::closing:
+                into.receive(r, "canceled, the peer is in the middle of a copy", next_actor::peer_poll,
+                             s.total);
                 break;
         }
     }

@@ -6,40 +6,40 @@
 namespace rdmacoro::detail {
 
 RDMACORO_DECL void posted_receives::add(receive_request& r) noexcept {
-    ++count_;
     if (!r.wanted_.exact()) {
-        masked_.push_back(r);
+        ++masked_count_;
+        (takes_high_alone(r) ? high_ : masked_).push_back(r);
         return;
     }
-    exact_.grow_if_full(count_,
+    exact_.grow_if_full(++exact_count_,
                         [](const receive_request& other) noexcept { return tag_hash(other.wanted_.tag); });
     exact_.bucket(tag_hash(r.wanted_.tag)).push_back(r);
 }
 
 RDMACORO_DECL receive_request* posted_receives::first(tag_type tag) noexcept {
-    if (count_ == 0) return nullptr;
-    auto& list = exact_.bucket(tag_hash(tag));
-    receive_request* exact = list.front();
-    while (exact != nullptr && exact->wanted_.tag != tag) exact = list.next(*exact);
-    for (receive_request* r = masked_.front(); r != nullptr; r = masked_.next(*r)) {
-        if (exact != nullptr && exact->sequence_ < r->sequence_) break;
-        if (r->wanted_.accepts(tag)) return r;
+    receive_request* found = nullptr;
+    if (exact_count_ != 0) {
+        auto& list = exact_.bucket(tag_hash(tag));
+        found = list.front();
+        while (found != nullptr && found->wanted_.tag != tag) found = list.next(*found);
     }
-    return exact;
+    if (masked_count_ == 0) return found;
+    found = older(masked_, tag, found);
+    return tag >> 63 != 0 ? older(high_, tag, found) : found;
 }
 
 RDMACORO_DECL receive_request* posted_receives::first_masked(tag_type tag) noexcept {
-    receive_request* r = masked_.front();
-    while (r != nullptr && !r->wanted_.accepts(tag)) r = masked_.next(*r);
-    return r;
+    receive_request* const found = older(masked_, tag, nullptr);
+    return tag >> 63 != 0 ? older(high_, tag, found) : found;
 }
 
 RDMACORO_COLD void posted_receives::visit_each(void (*visit)(void* to, receive_request& r) noexcept,
                                                void* to) noexcept {
-    if (count_ == 0) return;
+    if (empty()) return;
     const auto call = [=](receive_request& r) noexcept { visit(to, r); };
     exact_.for_each_list([&](intrusive_list<receive_request>& list) noexcept { each_in(list, call); });
     each_in(masked_, call);
+    each_in(high_, call);
 }
 
 }  // namespace rdmacoro::detail

@@ -92,7 +92,8 @@ RDMACORO_COLD delivery rendezvous_receiver::abandoned(const wire_header& h,
         s->abandoned = true;
         return delivery::taken;  // until the gets are over
     }
-    let_go(id, s->now == state::withdrawn ? errc::canceled : errc::peer_canceled);
+    const bool by_us = s->now == state::withdrawn || s->now == state::closing;
+    let_go(id, by_us ? errc::canceled : errc::peer_canceled);
     return delivery::taken;
 }
 
@@ -111,6 +112,12 @@ RDMACORO_COLD bool rendezvous_receiver::forget(receive_request& r) noexcept {
         }
         static_cast<void>(clear(s));
         s.withdrawn = false;
+        if (context_.touches_closed_memory()) {
+            s.request = &r;
+            s.now = state::closing;
+            owe(id, owes_end);
+            return false;
+        }
         owe(id, owes_received);
         return true;
     }
@@ -276,8 +283,10 @@ RDMACORO_COLD bool rendezvous_receiver::withdraw(std::uint32_t id, receive_reque
     }
     s.now = state::withdrawn;
     owe(id, owes_withdraw);
-    if ((s.owed & owes_withdraw) == 0 && revokes_at_once()) return true;
+    const bool said = (s.owed & owes_withdraw) == 0 && revokes_at_once();
+    if (said && !context_.touches_closed_memory()) return true;
     s.request = &r;
+    if (said) owe(id, owes_end);
     return false;
 }
 
@@ -297,6 +306,7 @@ RDMACORO_COLD void rendezvous_receiver::let_go(std::uint32_t id, errc why) noexc
 
 RDMACORO_COLD post_result rendezvous_receiver::send_owed(std::uint32_t id, std::uint8_t message) noexcept {
     slot& s = at(id);
+    if (message == owes_end) return context_.touches_closed_memory() ? post_result::retry : post_result::done;
     if (message == owes_ready) {
         rendezvous_ready_body body;
         body.offset = s.position;
@@ -309,12 +319,18 @@ RDMACORO_COLD post_result rendezvous_receiver::send_owed(std::uint32_t id, std::
 }
 
 RDMACORO_COLD void rendezvous_receiver::owed_sent(std::uint32_t id, std::uint8_t message) noexcept {
-    if (message != owes_withdraw || !revokes_at_once()) return;
-    // Sent first: a sender that is refused the memory finds the reason behind it.
     slot& s = at(id);
-    s.regions.clear();
-    if (receive_request* r = std::exchange(s.request, nullptr))
-        context_.connection().fail_fill(*r, make_error_code(errc::canceled));
+    if (message == owes_withdraw && revokes_at_once()) {
+        // Sent first: a sender that is refused the memory finds the reason behind it.
+        s.regions.clear();
+        if (s.request != nullptr) owe(id, owes_end);
+    } else if (message == owes_end) {
+        const bool closed = s.now == state::closing;
+        if (closed) s.now = state::none;
+        if (receive_request* r = std::exchange(s.request, nullptr))
+            context_.connection().fail_fill(*r, make_error_code(errc::canceled));
+        if (closed) owe(id, owes_received);
+    }
 }
 
 }  // namespace rdmacoro::detail

@@ -119,6 +119,7 @@ RDMACORO_COLD delivery rendezvous_sender::gone(const wire_header& h,
                                                std::span<const std::byte> payload) noexcept {
     slot* const s = slot_of(h);
     if (s == nullptr || !payload.empty() || s->now != state::left) return context_.violation();
+    s->owed = 0;
     end(static_cast<std::uint32_t>(h.tag), make_error_code(errc::canceled));
     return delivery::taken;
 }
@@ -239,6 +240,7 @@ RDMACORO_COLD void rendezvous_sender::end(std::uint32_t id, std::error_code outc
 }
 
 RDMACORO_COLD post_result rendezvous_sender::send_owed(std::uint32_t id, std::uint8_t message) noexcept {
+    if (message == owes_end) return context_.touches_closed_memory() ? post_result::retry : post_result::done;
     return message == owes_sent ? context_.post_copied(rendezvous_sent, at(id).sent_flags, id, {})
                                 : context_.post_copied(rendezvous_abandon, 0, id, {});
 }
@@ -249,11 +251,14 @@ RDMACORO_COLD void rendezvous_sender::owed_sent(std::uint32_t id, std::uint8_t m
         if (s.now == state::ending) end(id, {});
         return;
     }
-    s.now = state::left;
-    if (!revokes_at_once()) return;  // until the receiver has sent `gone`
-    // Sent first: a receiver that is refused the memory finds the reason behind it.
-    s.regions.clear();
-    stop_helping(s);
+    if (message == owes_abandon) {
+        s.now = state::left;
+        if (!revokes_at_once()) return;  // until the receiver has sent `gone`
+        // Sent first: a receiver that is refused the memory finds the reason behind it.
+        s.regions.clear();
+        stop_helping(s);
+        return owe(id, owes_end);
+    }
     if (send_request* r = std::exchange(s.request, nullptr))
         context_.finish_send(*r, make_error_code(errc::canceled));
 }

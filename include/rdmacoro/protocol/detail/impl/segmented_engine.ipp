@@ -131,13 +131,13 @@ RDMACORO_DECL void segmented_engine::take_turns() noexcept {
 }
 
 RDMACORO_DECL post_result segmented_engine::post_piece(send_request& r) noexcept {
-    const std::size_t longest = context_.capabilities_in_force().segment_bytes;
+    const capabilities& link = context_.capabilities_in_force();
+    const bool counts = !link.byte_stream;
+    const std::size_t longest = counts && link.segment_bytes > ask_after ? ask_after : link.segment_bytes;
     const std::size_t left = allowed(r) - r.sent_;
     const const_buffers part = r.from_.slice(r.sent_, left < longest ? left : longest, r.from_.pieces());
     const std::size_t bytes = part.size();
-    // A link of longer pieces is a byte stream, which has a window of its own.
-    const bool counts = longest < ask_after;
-    const bool asks = counts && stored_bytes_ != 0 && stored_bytes_ + bytes >= ask_after;
+    const bool asks = counts && stored_bytes_ + bytes >= ask_after;
     const post_result answer =
         context_.post_kind(on_wire(segment_kind::piece), asks ? 1 : 0, r.stream_, part, r, false);
     if (answer == post_result::done) {

@@ -91,8 +91,10 @@ RDMACORO_COLD bool speculation_receiver::forget(receive_request& r) noexcept {
         s.now = state::revoking;
         s.request = nullptr;
         owe(id, owes_revoke);
-        if ((s.owed & owes_revoke) == 0 && context_.link_capabilities().revokes_at_once) return true;
+        const bool said = (s.owed & owes_revoke) == 0 && context_.link_capabilities().revokes_at_once;
+        if (said && !context_.touches_closed_memory()) return true;
         s.request = &r;
+        if (said) owe(id, owes_end);
         return false;
     }
     return true;
@@ -129,7 +131,7 @@ RDMACORO_COLD delivery speculation_receiver::finished(const wire_header& h,
     const bool revoked = s->now == state::revoking;
     if (h.flags == finish_revoked && !revoked) return context_.violation();
     s->regions.clear();
-    s->owed = static_cast<std::uint8_t>(s->owed & ~owes_revoke);
+    s->owed = static_cast<std::uint8_t>(s->owed & ~(owes_revoke | owes_end));
     receive_request* const r = std::exchange(s->request, nullptr);
     free(static_cast<std::uint32_t>(h.tag));
     if (r == nullptr) return delivery::taken;
@@ -233,17 +235,21 @@ RDMACORO_COLD void speculation_receiver::end_canceled(tag_type tag) noexcept {
 }
 
 RDMACORO_COLD post_result speculation_receiver::send_owed(std::uint32_t id, std::uint8_t message) noexcept {
+    if (message == owes_end) return context_.touches_closed_memory() ? post_result::retry : post_result::done;
     const unsigned kind = message == owes_withdraw ? speculation_withdraw : speculation_revoke;
     return context_.post_copied(first_kind_ + kind, 0, id, {});
 }
 
 RDMACORO_COLD void speculation_receiver::owed_sent(std::uint32_t id, std::uint8_t message) noexcept {
-    if (message != owes_revoke || !context_.link_capabilities().revokes_at_once) return;
-    // Sent first: a sender that is refused the memory finds the reason behind it.
     slot& s = at(id);
-    s.regions.clear();
-    if (receive_request* r = std::exchange(s.request, nullptr))
-        context_.connection().fail_fill(*r, make_error_code(errc::canceled));
+    if (message == owes_revoke && context_.link_capabilities().revokes_at_once) {
+        // Sent first: a sender that is refused the memory finds the reason behind it.
+        s.regions.clear();
+        if (s.request != nullptr) owe(id, owes_end);
+    } else if (message == owes_end) {
+        if (receive_request* r = std::exchange(s.request, nullptr))
+            context_.connection().fail_fill(*r, make_error_code(errc::canceled));
+    }
 }
 
 }  // namespace rdmacoro::detail

@@ -24,16 +24,58 @@ RDMACORO_DECL task<> ring_allgather(collective& c) {
     }
 }
 
-/// For a power of two of ranks.
+/// Around the ring in both directions: half as many steps.
+RDMACORO_DECL task<> double_ring_allgather(collective& c) {
+    const unsigned size = c.size();
+    const unsigned next = (c.rank() + 1) % size;
+    const unsigned before = (c.rank() + size - 1) % size;
+    for (unsigned step = 0; step < size / 2; ++step) {
+        const bool both = 2 * (step + 1) < size;  // the block of the rank opposite comes by one of the ways
+        send_step out(c, next, c.block((c.rank() + size - step) % size));
+        std::optional<send_step> back;
+        if (both) back.emplace(c, before, c.block((c.rank() + step) % size));
+        receive_step in(c, before, c.block((before + size - step) % size));
+        std::optional<receive_step> from_next;
+        if (both) from_next.emplace(c, next, c.block((next + step) % size));
+        co_await out;
+        if (back) co_await *back;
+        co_await in;
+        if (from_next) co_await *from_next;
+        c.check();
+    }
+}
+
+/// Of a number of ranks that is no power of two some give their block to the next rank first, and get all from it.
 RDMACORO_DECL task<> doubling_allgather(collective& c) {
-    for (unsigned bit = 1; bit < c.size(); bit *= 2) {
-        const unsigned with = c.rank() ^ bit;
-        const unsigned mine = c.rank() & ~(bit - 1);
-        const unsigned theirs = with & ~(bit - 1);
-        send_step out(c, with, c.blocks(mine, mine + bit - 1));
-        receive_step in(c, with, c.blocks(theirs, theirs + bit - 1));
+    const folded fold(c);
+    const in_bytes all = c.blocks(0, c.size() - 1);
+    if (fold.waits) {
+        send_step out(c, c.rank() + 1, c.block(c.rank()));
+        co_await out;
+        receive_step in(c, c.rank() + 1, all);
+        co_await in;
+        c.check();
+        co_return;
+    }
+    if (fold.takes) {
+        receive_step in(c, c.rank() - 1, c.block(c.rank() - 1));
+        co_await in;
+        c.check();
+    }
+    for (unsigned bit = 1; bit < fold.power; bit *= 2) {
+        const unsigned other = fold.number ^ bit;
+        const unsigned mine = fold.number & ~(bit - 1);
+        const unsigned theirs = other & ~(bit - 1);
+        const unsigned with = fold.rank_of(other);
+        send_step out(c, with, c.blocks(fold.first_of(mine), fold.rank_of(mine + bit - 1)));
+        receive_step in(c, with, c.blocks(fold.first_of(theirs), fold.rank_of(theirs + bit - 1)));
         co_await out;
         co_await in;
+        c.check();
+    }
+    if (fold.takes) {
+        send_step out(c, c.rank() - 1, all);
+        co_await out;
         c.check();
     }
 }
@@ -94,7 +136,7 @@ RDMACORO_DECL task<> overlapped_flat_allgather(collective& c) {
     c.check();
 }
 
-// ---- alltoall: this rank's block for itself is in its place
+// ---- alltoall
 
 RDMACORO_DECL task<> overlapped_flat_alltoall(collective& c) {
     const unsigned size = c.size();
@@ -108,6 +150,7 @@ RDMACORO_DECL task<> overlapped_flat_alltoall(collective& c) {
         const unsigned to = (c.rank() + step) % size;
         outs.begin(c, to, c.given(to));
     }
+    c.place_own();
     for (std::size_t at = 0; at < outs.count(); ++at) co_await outs[at];
     for (std::size_t at = 0; at < ins.count(); ++at) co_await ins[at];
     c.check();
@@ -122,6 +165,7 @@ RDMACORO_DECL task<> pairwise_alltoall(collective& c) {
         const unsigned from = power_of_two ? to : (c.rank() + size - step) % size;
         send_step out(c, to, c.given(to));
         receive_step in(c, from, c.block(from));
+        if (step == 1) c.place_own();
         co_await out;
         co_await in;
         c.check();

@@ -50,6 +50,18 @@ RDMACORO_DECL task<> tree_barrier(collective& c) {
     }
 }
 
+/// All tell rank 0, which tells all.
+RDMACORO_DECL task<> gather_broadcast_barrier(collective& c, step_algorithm gather,
+                                              step_algorithm broadcast) {
+    std::byte nothing{};
+    for (const bool up : {true, false}) {
+        collective_call call = step_of(c, up ? collective_kind::gather : collective_kind::broadcast);
+        call.out = &nothing;
+        collective step(c, {}, call);
+        co_await (up ? gather : broadcast)(step);
+    }
+}
+
 // ---- broadcast
 
 RDMACORO_DECL task<> flat_broadcast(collective& c) {
@@ -235,25 +247,46 @@ RDMACORO_DECL task<> overlapped_flat_scatter(collective& c) {
     c.check();
 }
 
-/// A rank that is not the root has, for a while, the blocks of the ranks below it in the tree.
+/// A rank that is not the root has, for a while, the blocks of the ranks below it in the tree. Where the root alone knows their lengths, these go
+/// before the blocks.
 RDMACORO_DECL task<> spanning_tree_scatter(collective& c) {
     const tree_path tree(c.rank(), c.size(), c.root());
+    const bool lengths_go = c.call().root_knows;
     out_bytes held = c.rank() == c.root() && c.size() > 1 ? c.given(0, c.size() - 1) : out_bytes();
     unsigned held_from = 0;
     std::optional<collective::scratch> memory;
+    std::optional<block_lengths> lengths;
+    if (lengths_go && c.rank() == c.root()) {
+        lengths.emplace(c, 0, c.size() - 1);
+        for (unsigned rank = 0; rank < c.size(); ++rank) lengths->set(rank, c.given(rank).size());
+    }
+    const block_row row(c, lengths);
     for (unsigned level = 0; level != tree.levels(); ++level) {
         const tree_level& at = tree[level];
         const bool to_left = at.to <= at.middle;
         const unsigned first = to_left ? at.left : at.middle + 1;
         const unsigned last = to_left ? at.middle : at.right;
         if (c.rank() == at.from) {
-            const std::size_t skipped = first > held_from ? c.blocks_bytes(held_from, first - 1) : 0;
-            send_step out(c, at.to, held.subspan(skipped, c.blocks_bytes(first, last)));
+            if (lengths_go && first != last) {
+                send_step out(c, at.to, lengths->of(first, last));
+                co_await out;
+                c.check();
+            }
+            send_step out(c, at.to, row.part(held, held_from, first, last));
             co_await out;
         } else if (c.rank() == at.to) {
             in_bytes into = c.own();
             if (first != last) {
-                memory.emplace(c.scratch_memory(), c.blocks_bytes(first, last));
+                if (lengths_go) {
+                    lengths.emplace(c, first, last);
+                    receive_step in(c, at.from, lengths->of(first, last));
+                    co_await in;
+                    c.check();
+                    if (!lengths->fit(c.rank(), into.size()))
+                        c.wrong_length(at.from, lengths->bytes(c.rank(), c.rank()), into.size());
+                    c.check();
+                }
+                memory.emplace(c.scratch_memory(), row.bytes(first, last));
                 into = memory->bytes();
             }
             receive_step in(c, at.from, into);
@@ -263,10 +296,7 @@ RDMACORO_DECL task<> spanning_tree_scatter(collective& c) {
         }
         c.check();
     }
-    if (memory) {
-        const std::size_t skipped = c.rank() > held_from ? c.blocks_bytes(held_from, c.rank() - 1) : 0;
-        copy_bytes(c.own(), held.subspan(skipped, c.own().size()));
-    }
+    if (memory) copy_bytes(c.own(), row.part(held, held_from, c.rank(), c.rank()));
 }
 
 }  // namespace rdmacoro::detail

@@ -41,13 +41,8 @@ RDMACORO_DECL task<> overlapped_flat_gather(collective& c) {
     c.check();
 }
 
-/// The blocks `from` to `to` in memory that begins with block `first`.
-[[nodiscard]] inline in_bytes gathered_part(const collective& c, in_bytes held, unsigned first, unsigned from,
-                                            unsigned to) noexcept {
-    return held.subspan(from > first ? c.blocks_bytes(first, from - 1) : 0, c.blocks_bytes(from, to));
-}
-
-/// Up a minimum spanning tree: a rank that is not the root gathers the blocks below it first.
+/// Up a minimum spanning tree: a rank that is not the root gathers the blocks below it first. Where the root alone knows their lengths, these go
+/// up the tree before, but to the root.
 RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
     const tree_path tree(c.rank(), c.size(), c.root());
     // What this rank will have gathered when it passes it on: the half that it was given to on the way down.
@@ -61,12 +56,37 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
         break;
     }
     const bool is_root = c.rank() == c.root();
+    const bool learns = c.call().root_knows && !is_root;
+    std::optional<block_lengths> lengths;
+    if (learns) {
+        lengths.emplace(c, first, last);
+        lengths->set(c.rank(), c.own().size());
+        for (unsigned level = tree.levels(); level-- != 0;) {
+            const tree_level& at = tree[level];
+            if (c.rank() == at.to) {
+                if (at.from == c.root()) break;
+                send_step out(c, at.from, lengths->of(first, last));
+                co_await out;
+                c.check();
+                break;
+            }
+            if (c.rank() != at.from) continue;
+            const bool from_left = at.to <= at.middle;
+            receive_step in(
+                c, at.to, lengths->of(from_left ? at.left : at.middle + 1, from_left ? at.middle : at.right));
+            co_await in;
+            c.check();
+        }
+        if (!lengths->fit(c.rank(), c.own().size())) c.wrong_length(c.rank(), c.own().size(), 0);
+        c.check();
+    }
+    const block_row row(c, lengths);
     std::optional<collective::scratch> memory;
     in_bytes held = is_root ? (c.size() > 1 ? c.blocks(0, c.size() - 1) : in_bytes()) : c.own();
     if (!is_root && first != last) {
-        memory.emplace(c.scratch_memory(), c.blocks_bytes(first, last));
+        memory.emplace(c.scratch_memory(), row.bytes(first, last));
         held = memory->bytes();
-        copy_bytes(gathered_part(c, held, first, c.rank(), c.rank()), c.own());
+        copy_bytes(row.part(held, first, c.rank(), c.rank()), c.own());
     }
     for (unsigned level = tree.levels(); level-- != 0;) {
         const tree_level& at = tree[level];
@@ -78,9 +98,9 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
         }
         if (c.rank() != at.from) continue;
         const bool from_left = at.to <= at.middle;
-        receive_step in(c, at.to,
-                        gathered_part(c, held, first, from_left ? at.left : at.middle + 1,
-                                      from_left ? at.middle : at.right));
+        receive_step in(
+            c, at.to,
+            row.part(held, first, from_left ? at.left : at.middle + 1, from_left ? at.middle : at.right));
         co_await in;
         c.check();
     }
@@ -91,7 +111,7 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
 /// In the order of the ranks, at the root.
 RDMACORO_DECL task<> flat_reduce(collective& c) {
     if (c.rank() != c.root()) {
-        send_step out(c, c.root(), c.data());
+        send_step out(c, c.root(), c.contribution());
         co_await out;
         c.check();
         co_return;
@@ -103,7 +123,7 @@ RDMACORO_DECL task<> flat_reduce(collective& c) {
     for (unsigned from = 0; from < c.size(); ++from) {
         const in_bytes into = from == 0 ? sum.bytes() : next.bytes();
         if (from == c.root()) {
-            copy_bytes(into, c.data());
+            copy_bytes(into, c.contribution());
         } else {
             receive_step in(c, from, into);
             co_await in;
@@ -118,40 +138,42 @@ RDMACORO_DECL task<> flat_reduce(collective& c) {
 RDMACORO_DECL task<> binomial_reduce(collective& c) {
     const unsigned size = c.size();
     const unsigned place = (c.rank() + size - c.root()) % size;
-    const collective::scratch other = c.take_scratch(place % 2 == 0 ? c.data().size() : 0);
+    const collective::scratch room = c.take_scratch(place % 2 == 0 ? c.data().size() : 0);
+    out_bytes mine = c.contribution();  // from the first combination on, `data`
     for (unsigned bit = 1; bit < size; bit *= 2) {
         if ((place & bit) != 0) {
-            send_step out(c, (c.rank() + size - bit) % size, c.data());
+            send_step out(c, (c.rank() + size - bit) % size, mine);
             co_await out;
             c.check();
             co_return;
         }
         if (place + bit >= size) continue;
-        receive_step in(c, (c.rank() + bit) % size, other.bytes());
+        combine_step in(c, (c.rank() + bit) % size, c.data(), mine, room.bytes(), false);
         co_await in;
         c.check();
-        c.combine(c.data(), other.bytes(), false);
+        mine = c.data();
     }
 }
 
 /// In the order of the ranks, and grouped alike for every root: the two halves of the ranks, and so on.
 RDMACORO_DECL task<> spanning_tree_reduce(collective& c) {
     const tree_path tree(c.rank(), c.size(), c.root());
-    std::optional<collective::scratch> other;
+    std::optional<collective::scratch> room;
+    out_bytes mine = c.contribution();  // from the first combination on, `data`
     for (unsigned level = tree.levels(); level-- != 0;) {
         const tree_level& at = tree[level];
         if (c.rank() == at.to) {
-            send_step out(c, at.from, c.data());
+            send_step out(c, at.from, mine);
             co_await out;
             c.check();
             co_return;
         }
         if (c.rank() != at.from) continue;
-        if (!other) other.emplace(c.scratch_memory(), c.data().size());
-        receive_step in(c, at.to, other->bytes());
+        if (!room) room.emplace(c.scratch_memory(), c.data().size());
+        combine_step in(c, at.to, c.data(), mine, room->bytes(), at.to <= at.middle);
         co_await in;
         c.check();
-        c.combine(c.data(), other->bytes(), at.to <= at.middle);
+        mine = c.data();
     }
 }
 

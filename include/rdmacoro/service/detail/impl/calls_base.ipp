@@ -15,10 +15,6 @@
 
 namespace rdmacoro {
 
-RDMACORO_DECL call_context::call_context(detail::calls_base& over, std::uint64_t number, std::size_t bytes,
-                                         time_point due) noexcept
-    : over_(over), number_(number), bytes_(bytes), due_(due) {}
-
 RDMACORO_COLD std::optional<duration> call_context::remaining() const noexcept {
     if (due_ == time_point{}) return {};
     return std::max(due_ - scheduler::current()->now(), duration::zero());
@@ -123,6 +119,7 @@ RDMACORO_COLD task<> calls_base::drained() {
     const apart_again at_the_end(stop_, here.former);
     loops_.request_stop();
     co_await loops_.join();
+    draining_ = true;
     while (handlers_ != 0) co_await idle_.wait();  // callers can cancel until then
     notes_.request_stop();
     co_await notes_.join();
@@ -137,15 +134,35 @@ RDMACORO_COLD void calls_base::child_failed(std::exception_ptr failure) noexcept
     abort_link();  // the handler's end could not be told: its caller would wait for ever
 }
 RDMACORO_DECL std::coroutine_handle<> calls_base::child_ended() noexcept {
-    if (--handlers_ == 0) {
-        idle_.set();
-        idle_.reset();
-        if (pending_ == 0) tell_activity(false);
-    }
+    end_activity();
     return std::noop_coroutine();
 }
 
-RDMACORO_COLD std::unique_ptr<encoder> calls_base::take_encoder() {
+RDMACORO_COLD void calls_base::begin() {
+    // The link has ended, as all operations say; or there is no memory, and callers would wait for ever.
+    loops_.on_error([this](const std::exception_ptr&) { abort_link(); });
+    notes_.on_error([this](const std::exception_ptr&) { abort_link(); });
+    notes_.spawn(serving_notes{this});
+    loops_.spawn(serving_unserved{this, first_requests});
+    loops_.spawn(serving_unserved{this, later_requests});
+}
+RDMACORO_COLD std::size_t calls_base::discard(tag_match wanted) {
+    return link_.base().mailbox().discard(link_.base().source(), wanted);
+}
+RDMACORO_COLD void calls_base::find_unserved(std::vector<tag_type>& into, tag_match among) {
+    into.reserve(256);
+    connection_base& link = link_.base();
+    link.mailbox().matching().each_stored(link.source(), [&](unexpected_message& m) noexcept {
+        if (into.size() != into.capacity() && among.accepts(m.tag) && !offers(service_of(m.tag)))
+            into.push_back(m.tag);
+    });
+}
+RDMACORO_COLD bool calls_base::is_stored(tag_match wanted) {
+    connection_base& link = link_.base();
+    return link.mailbox().matching().find(link.source(), wanted) != nullptr;
+}
+
+RDMACORO_DECL std::unique_ptr<encoder> calls_base::take_encoder() {
     if (spare_.empty()) {
         spare_.reserve(spare_.capacity() + 1);  // to take it back without allocating
         return std::make_unique<encoder>();
@@ -162,14 +179,6 @@ RDMACORO_COLD bool calls_base::knows(std::uint16_t service) noexcept {
     return true;
 }
 
-RDMACORO_COLD void calls_base::check_refused(const method_facts& of) {
-    const auto found = std::ranges::find(refused_, of.number, &note_head::method);
-    if (found == refused_.end()) return;
-    const std::error_code why(static_cast<int>(found->amount), call_category());
-    refused_.erase(found);
-    throw error(why, "call of " + std::string(of.name) + ": an earlier one was refused");
-}
-
 RDMACORO_COLD void calls_base::offer(service& what) {
     if (what.handlers_.empty())
         throw_error(errc::invalid_argument, "calls::serve: a service without methods: call its `on` first");
@@ -180,6 +189,7 @@ RDMACORO_COLD void calls_base::offer(service& what) {
                                                     " is offered already");
     }
     offered_.push_back(&what);
+    loops_.spawn(serving_one{this, &what});
     const auto refused = std::ranges::find(refused_here_, what.number_);
     if (refused == refused_here_.end()) return;
     refused_here_.erase(refused);
@@ -187,33 +197,6 @@ RDMACORO_COLD void calls_base::offer(service& what) {
 }
 RDMACORO_COLD bool calls_base::offers(std::uint16_t service) const noexcept {
     return std::ranges::any_of(offered_, [&](const auto* one) { return one->number_ == service; });
-}
-
-RDMACORO_DECL time_point calls_base::due(const message& request) const noexcept {
-    request_head head{};
-    if (request.size() < sizeof head) return {};
-    std::memcpy(&head, request.bytes().data(), sizeof head);
-    if (head.time == 0) return {};
-    return owner_.now() + std::chrono::microseconds(head.time);
-}
-
-RDMACORO_DECL handler_base* calls_base::find_handler(const service& of, const message& request,
-                                                     call_failure& failed) noexcept {
-    request_head head{};
-    if (request.size() < sizeof head) {
-        failed.set(call_errc::malformed_request, "a request without a head");
-        return nullptr;
-    }
-    std::memcpy(&head, request.bytes().data(), sizeof head);
-    handler_base* const found = of.find(head.method);
-    if (found == nullptr) {
-        failed.set(call_errc::unknown_method);
-    } else if (found->facts.signature != head.signature) {
-        failed.set(call_errc::signature_mismatch, found->facts.name);
-    } else {
-        return found;
-    }
-    return nullptr;
 }
 
 RDMACORO_COLD std::string calls_base::running_methods() {
@@ -230,30 +213,6 @@ RDMACORO_COLD std::string calls_base::running_methods() {
         text += name;
     }
     return text;
-}
-
-RDMACORO_DECL decoder calls_base::arguments(const service& of, const message& request) noexcept {
-    return decoder(request.bytes().subspan(sizeof(request_head)), of.options_.arguments);
-}
-
-RDMACORO_DECL bool calls_base::try_admit(service& of, std::size_t bytes) noexcept {
-    if (!of.running_.try_acquire()) return false;
-    if (of.bytes_.try_acquire(std::min(bytes, of.options_.bytes))) return true;
-    of.running_.release();
-    return false;
-}
-RDMACORO_COLD task<> calls_base::admit(service& of, std::size_t bytes) {
-    co_await of.bytes_.acquire(std::min(bytes, of.options_.bytes));
-    try {
-        co_await of.running_.acquire();
-    } catch (...) {
-        of.bytes_.release(std::min(bytes, of.options_.bytes));
-        throw;
-    }
-}
-RDMACORO_DECL void calls_base::leave(service& of, std::size_t bytes) noexcept {
-    of.bytes_.release(std::min(bytes, of.options_.bytes));
-    of.running_.release();
 }
 
 RDMACORO_COLD task<> calls_base::serve_notes() {
@@ -278,8 +237,8 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
                 }
                 break;
             case note_kind::credit:
-                if (call_context* const one = running(number); one != nullptr && head.amount <= stream_window)
-                    one->credits_.release(head.amount);
+                if (call_context* const one = running(number); one != nullptr && one->writer_ != nullptr)
+                    one->writer_->has_room(head.amount, head.method);
                 break;
             case note_kind::known:
                 refused_.clear();  // it may have been this one's method
@@ -309,6 +268,7 @@ RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
 RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32_t expected) {
     const std::uint64_t number = call_number(number_or_tag);
     if (call_context* const one = running(number)) {
+        one->canceled_ = true;
         one->stop_.request_stop();
         co_return;
     }

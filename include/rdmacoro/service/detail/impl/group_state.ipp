@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -29,19 +30,17 @@ RDMACORO_COLD const algorithm* forced_by_environment(collective_kind kind) {
 RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vector<unsigned> members,
                                        std::uint64_t context, const algorithm_choice& by)
     : choice(by), links_(std::move(links)), members_(std::move(members)), context_(context) {
-#if defined(NDEBUG)
-    checks = false;
-#else
-    checks = true;
-#endif
-    if (const char* const said = std::getenv("RDMACORO_CHECK_COLLECTIVES"))
-        checks = said[0] != '\0' && said[0] != '0';
+    checks = links_->compares_calls();
     for (std::size_t kind = 0; kind < collective_kinds; ++kind)
         forced_[kind] = forced_by_environment(static_cast<collective_kind>(kind));
     rank_ = rank_of(links_->rank());
     std::unordered_set<unsigned> seen;
-    for (unsigned at = 0; at < size(); ++at) first_on_host_.push_back(seen.insert(host_of(at)).second);
+    for (unsigned at = 0; at < size(); ++at) {
+        first_on_host_.push_back(seen.insert(host_of(at)).second);
+        if (at != 0 && !first_on_host_.back() && host_of(at) != host_of(at - 1)) hosts_in_turn_ = true;
+    }
     hosts_ = static_cast<unsigned>(seen.size());
+    gone_.reserve(size());
     links_->enter(*this);
     for (unsigned at = 0; at < size(); ++at) {
         if (const std::error_code why = peer(at).lost) rank_ended(members_[at], why);
@@ -69,16 +68,20 @@ RDMACORO_COLD void group_state::send(unsigned to, word_kind kind, std::uint64_t 
     links_->send_word(members_[to], std::move(word));
 }
 
-RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code why) {
+RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code why) noexcept {
     group_failure failure;
     failure.why = why;
     failure.by = rank_;
-    failure.lost.push_back(rank);
-    failure.text = why.message();
-    revoke(failure);
+    try {
+        failure.lost.push_back(rank);
+        failure.text = why.message();
+    } catch (const std::bad_alloc&) {
+        failure.text.clear();
+    }
+    revoke(std::move(failure));
 }
 
-RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why) {
+RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why) noexcept {
     const unsigned rank = rank_of(of_job);
     if (rank == size()) return;
     const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
@@ -89,17 +92,28 @@ RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why)
     if (why != errc::closed) transfer_failed(rank, why);
 }
 
-RDMACORO_COLD void group_state::revoke(const group_failure& why) {
-    const bool first = !failure_.has_value();
-    if (first) {
-        failure_ = why;
-    } else if (!failure_->merge(why)) {
-        return;
-    }
-    // Each rank passes on what is new to it.
+RDMACORO_COLD void group_state::tell_neighbours() noexcept {
+    has_untold_ = false;
     for_neighbours([this](unsigned to) {
-        if (to != rank_) links_->send_word(members_[to], word_of(*failure_, context_));
+        if (to == rank_) return;
+        try {
+            links_->send_word(members_[to], word_of(*failure_, context_));
+        } catch (const std::bad_alloc&) {
+            has_untold_ = true;
+        }
     });
+}
+
+RDMACORO_COLD void group_state::revoke(group_failure why) noexcept {
+    const bool first = !failure_.has_value();
+    try {
+        if (!first && !failure_->merge(why)) return;
+    } catch (const std::bad_alloc&) {
+        return;  // the group has ended before, and this adds a rank to those that are named
+    }
+    if (first) failure_ = std::move(why);
+    // Each rank passes on what is new to it.
+    tell_neighbours();
     if (!first) return;
     for (running_collective* at = running_.front(); at != nullptr; at = running_.next(*at)) at->revoked();
     links_->drop_stale();
@@ -112,7 +126,7 @@ RDMACORO_COLD void group_state::refuse(const std::string& why) {
     failure.why = make_error_code(errc::invalid_argument);
     failure.by = rank_;
     failure.text = why;
-    revoke(failure);
+    revoke(std::move(failure));
     throw error(errc::invalid_argument, "group: " + why);
 }
 
@@ -227,7 +241,7 @@ RDMACORO_COLD task<> group_state::find_failure(group_state* self) {
         why.why = make_error_code(group_errc::revoked);
         why.by = self->rank_;
         why.text = "another rank has canceled its message";
-        self->revoke(why);
+        self->revoke(std::move(why));
     }
 }
 
@@ -240,7 +254,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
         why.why = make_error_code(errc::canceled);
         why.by = self->rank_;
         why.text = "shrink";
-        self->revoke(why);
+        self->revoke(std::move(why));
     }
     self->ready_.resize(self->size());
     self->asked_by_.resize(self->size());

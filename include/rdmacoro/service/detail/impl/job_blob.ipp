@@ -13,7 +13,7 @@
 namespace rdmacoro::detail {
 
 inline constexpr std::uint32_t job_mark = 0x626f6a72;
-inline constexpr std::uint16_t job_version = 1;
+inline constexpr std::uint16_t job_version = 2;
 
 struct job_blob_head {
     std::uint32_t mark = job_mark;
@@ -23,12 +23,14 @@ struct job_blob_body {
     host_identity host{};
     std::string launched_on{};
     std::vector<std::vector<std::byte>> cards{};  // each as `encode_card` makes it
+    bool compares_calls = false;
 };
 
 RDMACORO_COLD std::vector<std::byte> encode_job_blob(const job_blob& from) {
     if (from.cards.size() > job_blob::most_cards || from.launched_on.size() > job_blob::most_host_bytes)
         throw_error(errc::invalid_argument, "a job carries eight cards a rank at most");
-    job_blob_body body{.host = from.host, .launched_on = from.launched_on};
+    job_blob_body body{
+        .host = from.host, .launched_on = from.launched_on, .compares_calls = from.compares_calls};
     for (const node_card& card : from.cards) body.cards.push_back(encode_card(card));
     encoder to;
     to.write(job_blob_head{});
@@ -46,7 +48,8 @@ RDMACORO_COLD result<job_blob> decode_job_blob(std::span<const std::byte> bytes)
     if (!from.read(body) || from.left() != 0 || body.cards.size() > job_blob::most_cards ||
         body.launched_on.size() > job_blob::most_host_bytes)
         return refused;
-    job_blob said{.host = body.host, .launched_on = std::move(body.launched_on)};
+    job_blob said{
+        .host = body.host, .launched_on = std::move(body.launched_on), .compares_calls = body.compares_calls};
     for (const std::vector<std::byte>& one : body.cards) {
         result<node_card> card = decode_card(one);
         if (!card) return refused;

@@ -69,6 +69,14 @@ RDMACORO_COLD void patience::sleep(duration pause) const {
 
 RDMACORO_COLD launcher::~launcher() = default;
 
+RDMACORO_COLD std::string launcher::absent_text() {
+    if (!arrivals_) return "; which are missing the launcher does not say";
+    const std::vector<std::uint32_t> unseen = arrivals_->unseen();
+    if (unseen.empty()) return "; all that are to be on this host have come";
+    return std::string("; of those on this host ") + (unseen.size() == 1 ? "rank " : "ranks ") +
+           list_of_ranks(unseen, unseen.size()) + (unseen.size() == 1 ? " was" : " were") + " not seen";
+}
+
 RDMACORO_COLD std::optional<std::uint32_t> launched_rank(const launch_environment& from) {
     for (const char* const name : {"RDMACORO_RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}) {
         if (const auto rank = from.number(name, launcher::most_ranks - 1)) return rank;

@@ -123,6 +123,11 @@ RDMACORO_COLD void pmi_launcher::see_mapping(const std::string* text) {
     on_one_host_ =
         std::all_of(nodes.begin(), nodes.end(), [&](std::uint32_t one) { return one == nodes[0]; });
     host_ = "node " + std::to_string(nodes[rank_]);
+    std::vector<std::uint32_t> here;
+    for (std::uint32_t other = 0; other < size_; ++other) {
+        if (nodes[other] == nodes[rank_]) here.push_back(other);
+    }
+    look_out(space_, std::move(here));
 }
 
 RDMACORO_COLD void pmi_launcher::put(const std::string& key, const std::string& value,
@@ -146,7 +151,7 @@ RDMACORO_COLD void pmi_launcher::fence(const patience& limit) {
         if (failed.code() != errc::timed_out) throw;
         throw error(errc::timed_out, name() + ": not all of the " + std::to_string(size_) +
                                          " ranks have come within the limit; rank " + std::to_string(rank_) +
-                                         " has; which are missing the launcher does not say");
+                                         " has" + absent_text());
     }
 }
 RDMACORO_COLD std::string pmi_launcher::get(const std::string& key, const patience& limit) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/sleep_for.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
+#include <cstdlib>
 #include <new>
 #include <optional>
 #include <utility>
@@ -48,6 +50,16 @@ RDMACORO_COLD rank_links::rank_links(scheduler& on, unsigned rank, unsigned size
 }
 
 RDMACORO_COLD rank_links::~rank_links() { stop(); }
+
+RDMACORO_COLD bool rank_links::wants_comparison() noexcept {
+    if (const char* const said = std::getenv("RDMACORO_CHECK_COLLECTIVES"))
+        return said[0] != '\0' && said[0] != '0';
+#if defined(NDEBUG)
+    return false;
+#else
+    return true;
+#endif
+}
 
 RDMACORO_COLD void rank_links::stop() noexcept {
     if (!work_) return;
@@ -95,7 +107,7 @@ RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (early != revoked_.end()) revoked_.erase(early);
     begun_ = true;
     drop_stale();
-    if (why) group.revoke(*why);
+    if (why) group.revoke(std::move(*why));
 }
 
 RDMACORO_COLD void rank_links::leave(group_state& group) noexcept {
@@ -148,14 +160,30 @@ RDMACORO_COLD void rank_links::send_word(unsigned to, group_word what) {
     if (!work_ || to == rank_ || peers_[to].lost) return;
     outgoing& queue = outgoing_[to];
     queue.words.push_back(std::move(what));
-    if (!std::exchange(queue.sending, true)) work_->spawn(send_words, this, to);
+    if (std::exchange(queue.sending, true)) return;
+    try {
+        work_->spawn(send_words, this, to);
+    } catch (...) {
+        outgoing_.erase(to);
+        throw;
+    }
 }
 
 RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
     while (!self->outgoing_[to].words.empty()) {
         std::vector<group_word> words = std::exchange(self->outgoing_[to].words, {});
         for (const group_word& word : words) {
-            const std::vector<std::byte> bytes = encode_word(word);
+            std::vector<std::byte> bytes;
+            while (bytes.empty()) {
+                try {
+                    bytes = encode_word(word);
+                } catch (const std::bad_alloc&) {
+                    bytes.clear();  // later, then
+                }
+                if (!bytes.empty()) break;
+                const result<void> slept = co_await as_result(sleep_for(std::chrono::milliseconds(1)));
+                if (!slept) co_return;  // the end of all
+            }
             rank_send out(self->peers_[to], self->owner_, bytes, word_tag);
             const result<void> sent = co_await as_result(out);
             if (!sent) break;

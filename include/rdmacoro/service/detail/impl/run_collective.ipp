@@ -28,13 +28,13 @@ struct collective_claim {
     std::uint64_t root;
     std::uint64_t bytes;
     std::uint64_t type;
-    std::uint64_t asked;  // the names of the algorithms for this call
+    std::uint64_t algorithm;  // the name of the one that was chosen, and of its steps
 };
 
-[[nodiscard]] inline std::uint64_t names_asked(const collective_call& call) noexcept {
+[[nodiscard]] inline std::uint64_t number_of(const algorithm& chosen) noexcept {
     std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const algorithm& one : call.asked) {
-        for (const char c : one.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    for (const std::string_view name : {chosen.name, chosen.steps[0], chosen.steps[1]}) {
+        for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
         hash = (hash ^ 1) * 0x100000001b3u;
     }
     return hash;
@@ -52,8 +52,9 @@ struct collective_claim {
     return {0, room};
 }
 
-/// Memory that the algorithm needs beside the caller's, and what of the caller's contribution is where it belongs from the beginning.
-inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch_pool& pool,
+/// Memory that the algorithm needs beside the caller's, and what of the caller's contribution is where it belongs from the beginning, unless the
+/// algorithm takes it `from_input`.
+inline void prepare(collective_call& call, unsigned rank, unsigned size, bool from_input, scratch_pool& pool,
                     std::optional<scratch>& offsets, std::optional<scratch>& work) {
     if (!call.in_counts.empty() || !call.out_counts.empty()) {
         offsets.emplace(pool, 2 * (std::size_t{size} + 1) * sizeof(std::size_t));
@@ -83,10 +84,13 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
             break;
         case collective_kind::alltoall:
             if (call.in == nullptr) {
-                work.emplace(pool, size * call.bytes);
-                into(work->data(), call.out, size * call.bytes);
+                // All of it goes: what comes takes its place.
+                const std::size_t whole = call.out_blocks.offset(size - 1) + call.out_blocks.bytes(size - 1);
+                work.emplace(pool, whole);
+                into(work->data(), call.out, whole);
                 call.in = work->data();
-            } else {
+                call.own_placed = true;
+            } else if (!from_input) {
                 into(call.out + call.out_blocks.offset(rank), call.in + call.in_blocks.offset(rank),
                      call.in_blocks.bytes(rank));
             }
@@ -94,19 +98,19 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
         case collective_kind::reduce:
             if (rank != call.root) {
                 work.emplace(pool, call.bytes);
-                into(work->data(), call.in, call.bytes);
+                if (!from_input) into(work->data(), call.in, call.bytes);
                 call.out = work->data();
-            } else if (call.in != nullptr) {
+            } else if (call.in != nullptr && !from_input) {
                 into(call.out, call.in, call.bytes);
             }
             break;
         case collective_kind::reduce_scatter:
-            into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
+            if (!from_input) into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
             break;
         case collective_kind::allreduce:
         case collective_kind::scan:
         case collective_kind::exscan:
-            if (call.in != nullptr) into(call.out, call.in, call.bytes);
+            if (call.in != nullptr && !from_input) into(call.out, call.in, call.bytes);
             break;
     }
 }
@@ -114,14 +118,15 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
 [[nodiscard]] inline collective_shape shape_of(const collective_call& call, const group_state& of) noexcept {
     collective_shape shape;
     shape.kind = call.kind;
-    shape.bytes = call.uneven ? 0 : call.bytes;
-    shape.elements = call.uneven ? 0 : call.bytes / call.element;
+    shape.bytes = call.bytes;
+    shape.elements = call.bytes / call.element;
     shape.ranks = of.size();
     shape.hosts = of.hosts();
+    shape.in_turn = of.hosts_in_turn();
     shape.uneven = call.uneven;
     shape.in_order = call.with.apply != nullptr && !call.with.commutative;
     shape.reproducible = call.reproducible;
-    return shape;
+    return shape.for_choice();
 }
 
 /// By the environment, the call's own choice, the group's, the default.
@@ -150,13 +155,17 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, scratch
 
 /// A collective has failed here: finds out what the others are to be told, tells them, and throws.
 RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr failed) {
-    if (c.was_canceled() && !of->failure()) {
+    bool unknown = c.has_failed() && !of->failure();
+    if (c.has_wrong_message()) {
+        if (unknown) c.tell_wrong_message();
+    } else if (c.was_canceled() && unknown) {
         group_failure why;
         why.why = make_error_code(errc::canceled);
         why.by = of->rank();
         why.absent = co_await without_stop(group_state::find_absent(of, c.number()));
         why.text = std::string(c.title()) + " number " + std::to_string(c.number());
-        of->revoke(why);
+        of->revoke(std::move(why));
+        unknown = false;
     } else if (!c.has_failed()) {
         // The algorithm has thrown by itself: memory is short, or it is the user's.
         group_failure why;
@@ -169,10 +178,10 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         } catch (...) {
             why.text = "an exception of an algorithm";
         }
-        of->revoke(why);
+        of->revoke(std::move(why));
     }
-    const bool unknown = c.has_failed() && !of->failure();
-    if (unknown) co_await without_stop(group_state::find_failure(of));
+    if (!of->failure()) co_await without_stop(group_state::find_failure(of));
+    of->tell_again();
     co_await without_stop(rank_links::words_are_out(&of->links()));
     if (unknown) c.check();
     std::rethrow_exception(failed);
@@ -187,13 +196,12 @@ RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
 }
 
 /// Every rank tells every other one what it was asked for. Throws where they differ.
-RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_stop_token around,
-                                   std::uint32_t number) {
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const algorithm* how,
+                                   local_stop_token around, std::uint32_t number) {
     const unsigned size = of->size();
     const bool total = call.kind != collective_kind::alltoall || !call.uneven;
     collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
-                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type,
-                          names_asked(call)};
+                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type, number_of(*how)};
     std::vector<collective_claim> all;
     std::exception_ptr failed;
     try {
@@ -218,12 +226,12 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     for (unsigned rank = 1; rank < size; ++rank) {
         const collective_claim& a = all[0];
         const collective_claim& b = all[rank];
-        const char* in = a.kind != b.kind     ? "the operation"
-                         : a.root != b.root   ? "the root"
-                         : a.type != b.type   ? "the types"
-                         : a.bytes != b.bytes ? "the length"
-                         : a.asked != b.asked ? "the algorithm"
-                                              : nullptr;
+        const char* in = a.kind != b.kind             ? "the operation"
+                         : a.root != b.root           ? "the root"
+                         : a.type != b.type           ? "the types"
+                         : a.bytes != b.bytes         ? "the length"
+                         : a.algorithm != b.algorithm ? "the algorithm"
+                                                      : nullptr;
         if (in == nullptr) continue;
         if (differs.size() > 1000) {
             differs += ", ...";
@@ -238,7 +246,7 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, local_
     why.why = make_error_code(group_errc::mismatch);
     why.by = of->rank();
     why.text = differs;
-    of->revoke(why);
+    of->revoke(std::move(why));
     throw error(group_errc::mismatch, "group: " + differs);
 }
 
@@ -309,7 +317,8 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
                    std::to_string(size) + " ranks");
     const std::uint32_t number = of->next_number();
     const local_stop_token around = co_await own_token{};
-    if (of->checks && size > 1) co_await compare_calls(of.get(), call, around, number);
+    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
+    if (of->checks && size > 1) co_await compare_calls(of.get(), call, how, around, number);
     call.bind_operation();
     std::optional<packed_rows> packed;
     std::optional<scratch> offsets;
@@ -317,11 +326,11 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     std::exception_ptr failed;
     try {
         packed.emplace(call, strides, of->rank(), of->links().scratch());
-        prepare(call, of->rank(), size, of->links().scratch(), offsets, work);
+        prepare(call, of->rank(), size, how != nullptr && how->from_input, of->links().scratch(), offsets,
+                work);
     } catch (...) {
         failed = std::current_exception();  // entered all the same: the other ranks are told
     }
-    const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
     collective c(*of, call, around, number, 0);
     try {
         c.check();
@@ -338,13 +347,14 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
 RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call call) {
     const std::uint32_t number = of->next_number();
     call.bind_operation();
-    if (call.in != nullptr && call.in != call.out && call.bytes != 0)
+    const algorithm* const how = choose_algorithm(call, *of);
+    if (!how->from_input && call.in != nullptr && call.in != call.out && call.bytes != 0)
         std::memmove(call.out, call.in, call.bytes);
     collective c(*of, call, co_await own_token{}, number, 0);
     std::exception_ptr failed;
     try {
         c.check();
-        co_await choose_algorithm(call, *of)->run(c);
+        co_await how->run(c);
     } catch (...) {
         failed = std::current_exception();
     }

@@ -11,17 +11,63 @@
 
 namespace rdmacoro::detail {
 
+// The items.
+
+RDMACORO_COLD caller_writer::caller_writer(upstream& of, std::uint64_t number)
+    : item_sender(of.over(), of.of(), call_tag(call_kind::caller_item, number)), of_(&of), number_(number) {}
+RDMACORO_COLD caller_writer::~caller_writer() {
+    if (end_) over().end_written(number_, *end_);
+}
+
+RDMACORO_DECL void caller_writer::end(outcome_kind outcome) noexcept {
+    refuse(make_error_code(errc::closed));
+    if (idle()) {
+        over().end_written(number_, outcome);
+    } else {
+        end_ = outcome;
+    }
+}
+RDMACORO_COLD void caller_writer::leave() noexcept {
+    of_ = nullptr;
+    if (end_) end_ = outcome_kind::call_error;
+    delete_later();
+}
+RDMACORO_COLD void caller_writer::broken(const std::error_code&) noexcept {
+    if (end_) {
+        end_ = outcome_kind::call_error;  // not all of it came
+    } else if (of_ != nullptr) {
+        of_->abandon();
+    }
+}
+RDMACORO_COLD void caller_writer::became_idle() noexcept {
+    if (!end_) return;
+    const outcome_kind outcome = *end_;
+    end_.reset();
+    over().end_written(number_, outcome);
+}
+
+// The call.
+
 RDMACORO_COLD upstream::upstream(calls_base& over, const method_facts& of, std::uint64_t number, bool items)
-    : over_(over), of_(of), number_(number), items_(items) {
-    lost_ = over_.enlist(*this);
+    : over_(over),
+      method_(of),
+      number_(number),
+      writer_(new caller_writer(*this, number)),
+      answers_with_items_(items) {
+    if (const std::error_code why = over_.enlist(*this)) writer_->refuse(why);
     over_.began();
 }
 
 RDMACORO_COLD upstream::~upstream() {
     abandon();
-    if (!items_ && !answered_) over_.leave_written(number_);
+    leave_answer();
+    writer_->leave();
     over_.forget(*this);
     over_.ended();
+}
+
+RDMACORO_COLD void upstream::leave_answer() noexcept {
+    if (!answers_with_items_ && !std::exchange(answered_, true)) over_.leave_written(number_);
 }
 
 RDMACORO_COLD void upstream::not_asked(bool perhaps) noexcept {
@@ -30,7 +76,7 @@ RDMACORO_COLD void upstream::not_asked(bool perhaps) noexcept {
         ended_ = true;  // the peer does not know of it
     } else {
         abandon();
-        if (items_) {
+        if (answers_with_items_) {
             over_.leave_stream(number_, true);
         } else {
             over_.tell_canceled(number_, true);
@@ -39,75 +85,40 @@ RDMACORO_COLD void upstream::not_asked(bool perhaps) noexcept {
     }
 }
 
-RDMACORO_DECL encoder& upstream::begin() {
-    item_.clear();
-    item_.write(answer_head{static_cast<std::uint32_t>(outcome_kind::value), 0});
-    return item_;
+RDMACORO_DECL void upstream::end() noexcept {
+    if (!std::exchange(ended_, true)) writer_->end(outcome_kind::end);
 }
-
-RDMACORO_DECL void upstream::check() const {
-    if (lost_) throw_call_failure(of_, lost_, {});
-    if (left_) {
-        throw error(make_error_code(call_errc::reader_left),
-                    "call of " + std::string(of_.name) +
-                        ": its handler has ended before the stream was; its result says why");
-    }
-    if (ended_) throw_error(errc::closed, "call of " + std::string(of_.name) + ": its stream has ended");
+RDMACORO_COLD void upstream::abandon() noexcept {
+    writer_->stop(make_error_code(errc::closed));
+    if (!std::exchange(ended_, true)) over_.end_written(number_, outcome_kind::call_error);
 }
-
-RDMACORO_DECL task<> upstream::send() {
-    check();
-    while (room_ == 0) {
-        const auto waited = co_await as_result(changed_.wait());
-        if (!waited) {
-            abandon();
-            throw_call_failure(of_, waited.error(), waited.facts());
-        }
-        check();
-    }
-    --room_;
-    const auto sent = co_await as_result(
-        over_.send(const_buffers(item_.pieces()), call_tag(call_kind::caller_item, number_)));
-    if (!sent) {
-        if (sent.error() == errc::canceled) abandon();  // the handler gets a part of the item, or none
-        throw_call_failure(of_, sent.error(), sent.facts());
-    }
+RDMACORO_COLD void upstream::was_left() noexcept {
+    left_ = true;
+    writer_->stop(make_error_code(call_errc::reader_left));
+    abandon();
 }
 
 RDMACORO_DECL task<message> upstream::finish() {
     end();
-    auto got = co_await as_result(over_.receive_or_drop(call_tag(call_kind::answer, number_)));
+    if (!writer_->idle()) {
+        const auto sent = co_await as_result(writer_->wait_until_idle());
+        if (!sent) {
+            writer_->stop(sent.error());
+            leave_answer();
+            throw_call_failure(method_, sent.error(), sent.facts());
+        }
+    }
+    if (const std::error_code why = writer_->failure(); why && !left_) {
+        leave_answer();
+        throw_call_failure(method_, why, writer_->facts());
+    }
+    auto got = co_await as_result(over_.receive(call_tag(call_kind::answer, number_), true));
     answered_ = true;
     if (!got) {
         if (got.error() == errc::canceled) over_.tell_canceled(number_, false);
-        throw_call_failure(of_, got.error(), got.facts());
+        throw_call_failure(method_, got.error(), got.facts());
     }
     co_return *std::move(got);
-}
-
-RDMACORO_COLD void upstream::abandon() noexcept {
-    end_with(outcome_kind::call_error);
-    wake();
-}
-RDMACORO_DECL void upstream::end_with(outcome_kind why) noexcept {
-    if (!std::exchange(ended_, true)) over_.end_written(number_, why);
-}
-
-RDMACORO_DECL void upstream::has_room(std::size_t items) noexcept {
-    room_ += std::min(items, stream_window - std::min(room_, stream_window));
-    wake();
-}
-RDMACORO_COLD void upstream::was_left() noexcept {
-    left_ = true;
-    abandon();
-}
-RDMACORO_COLD void upstream::lost(const std::error_code& why) noexcept {
-    lost_ = why;
-    wake();
-}
-RDMACORO_DECL void upstream::wake() noexcept {
-    changed_.set();
-    changed_.reset();
 }
 
 // The connection's part.
@@ -121,7 +132,7 @@ RDMACORO_DECL void calls_base::tell_writer(std::uint64_t number, const note_head
     const auto at = writers_.find(number);
     if (at == writers_.end()) return;  // it has ended by itself
     if (static_cast<note_kind>(note.kind) == note_kind::room) {
-        at->second->has_room(note.amount);
+        at->second->has_room(note.amount, note.method);
     } else {
         at->second->was_left();
     }

@@ -20,6 +20,10 @@ namespace rdmacoro::detail::fabric {
                    own;
         case verdict::other_host: return "the listener is on another host, which " + own + " does not reach";
         case verdict::bad_address: return "one side's address is none to the other's provider " + own;
+        case verdict::reused_address:
+            return "one side's address was a former endpoint's, which the other side's provider " + own +
+                   " still remembers: open the domain of the side that was started later once more, which "
+                   "gets it another address";
         case verdict::welcome:
         case verdict::other_version:
         case verdict::no_room:

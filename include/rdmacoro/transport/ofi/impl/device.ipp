@@ -4,6 +4,7 @@
 #include <rdmacoro/transport/ofi/device.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
+#include <sys/random.h>
 
 namespace rdmacoro::detail::fabric {
 
@@ -56,7 +58,8 @@ RDMACORO_DECL bool device::orders_send_after_write() const noexcept {
 }
 
 RDMACORO_DECL std::uint64_t device::longest() const noexcept {
-    constexpr std::uint64_t enough = std::uint64_t{1} << 30;
+    constexpr std::uint64_t enough = std::uint64_t{8}
+                                     << 20;  // for any speed, and over soon when it is given up
     return std::min<std::uint64_t>(info_->ep_attr->max_msg_size, enough) & ~std::uint64_t{63};
 }
 
@@ -77,28 +80,31 @@ RDMACORO_DECL connect_limits device::measure() const noexcept {
             .own_address_bytes = own_address_.size()};
 }
 
-RDMACORO_DECL bool device::insert(const std::byte* address, std::size_t bytes, fi_addr_t& number) noexcept {
+RDMACORO_DECL verdict device::insert(const std::byte* address, std::size_t bytes, std::uint32_t nonce,
+                                     fi_addr_t& number) noexcept {
     try {
         for (peer& known : peers_) {
             if (known.address.size() != bytes || std::memcmp(known.address.data(), address, bytes) != 0)
                 continue;
+            if (known.nonce != nonce && profile_.remembers_peers) return verdict::reused_address;
+            known.nonce = nonce;
             ++known.users;
             number = known.number;
-            return true;
+            return verdict::welcome;
         }
-        forget_one();
-        peers_.push_back({std::vector<std::byte>(address, address + bytes), FI_ADDR_UNSPEC, 1});
+        if (!forget_one()) return verdict::no_room;
+        peers_.push_back({std::vector<std::byte>(address, address + bytes), nonce, FI_ADDR_UNSPEC, 1});
     } catch (const std::bad_alloc&) {
-        return false;
+        return verdict::no_room;
     }
     peer& made = peers_.back();
     if (::fi_av_insert(addresses_.get(), made.address.data(), 1, &made.number, 0, nullptr) != 1 ||
         made.number == FI_ADDR_NOTAVAIL) {
         peers_.pop_back();
-        return false;
+        return verdict::bad_address;
     }
     number = made.number;
-    return true;
+    return verdict::welcome;
 }
 
 RDMACORO_DECL void device::release(fi_addr_t number) noexcept {
@@ -164,6 +170,8 @@ RDMACORO_DECL device::opened device::open_endpoint() noexcept {
     if (const int failed = ::fi_getname(&endpoint->fid, own_address_.data(), &bytes); failed != 0)
         return {"ask for the endpoint's address", failed};
     own_address_.resize(bytes);
+    if (::getrandom(&nonce_, sizeof nonce_, 0) != static_cast<ssize_t>(sizeof nonce_))
+        return {"draw a random number", -errno};
     return {"", 0};
 }
 
@@ -337,13 +345,15 @@ RDMACORO_DECL device::opened device::open_queue() noexcept {
     return {"", 0};
 }
 
-RDMACORO_DECL void device::forget_one() {
+RDMACORO_DECL bool device::forget_one() {
+    if (profile_.remembers_peers) return peers_.size() < most_remembered_peers;
     const auto unused = [](const peer& p) { return p.users == 0; };
     if (std::count_if(peers_.begin(), peers_.end(), unused) < static_cast<std::ptrdiff_t>(most_unused_peers))
-        return;
+        return true;
     const auto oldest = std::find_if(peers_.begin(), peers_.end(), unused);
     static_cast<void>(::fi_av_remove(addresses_.get(), &oldest->number, 1, 0));
     peers_.erase(oldest);
+    return true;
 }
 
 RDMACORO_DECL void device::forget_endpoint() noexcept {

@@ -35,6 +35,7 @@ RDMACORO_DECL engine::engine(scheduler& owner, const ofi_profile& profile, const
       receives_(slots_, options.spare_slots),
       scratch_(std::max(inject_limit_, frame_word_bytes)),
       rests_(&owner.time() == &monotonic_clock::instance()),
+      pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
       heartbeat_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->beat(); }) {
     check_options();
     receives_.limit_posted(device_.most_receives());
@@ -58,6 +59,8 @@ RDMACORO_DECL void engine::check_options() const {
           "slot_bytes must be 16384 at most with this version of libfabric");
     check(device_.profile().delivery_complete, "the provider does not report when a put has arrived");
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
+    check(options_.peer_timeout >= ofi_options::least_peer_timeout,
+          "peer_timeout must be 2 seconds at least");
 }
 
 /// False: `errno` is the reason.
@@ -89,10 +92,11 @@ RDMACORO_DECL engine::~engine() {
 
 RDMACORO_DECL void engine::read_out() noexcept {
     if (!device_.profile().reads_before_close || broken_) return;
+    // A poll of a domain that is to break ends the endpoint, and would begin here again.
     constexpr auto quiet = std::chrono::microseconds(500);
     constexpr auto most = std::chrono::milliseconds(20);  // peers that live may send on
     const auto began = std::chrono::steady_clock::now();
-    for (auto now = began, last = began; now - last < quiet && now - began < most;
+    for (auto now = began, last = began; !breaks_ && now - last < quiet && now - began < most;
          now = std::chrono::steady_clock::now()) {
         if (progress() != 0) last = now;
     }
@@ -118,6 +122,8 @@ RDMACORO_DECL bool engine::poll() noexcept {
     while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), now)) any |= watching_.look();
+    if (pending_.any_waiting()) [[unlikely]]
+        admit_waiting_clients();
     return any;
 }
 
@@ -169,7 +175,7 @@ RDMACORO_COLD void engine::note_failure(const char* step, long failed) noexcept 
 }
 
 RDMACORO_COLD void engine::inject_failed() noexcept {
-    ++table_.closed_totals().failed_injects;
+    count_failed_inject();
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) c->doubt();
 }
 
@@ -228,12 +234,10 @@ RDMACORO_DECL void engine::deregister(std::uint64_t key) noexcept {
 
 /// Waits for this side's transfers for peers in a region that is about to be closed.
 RDMACORO_DECL void engine::settle(std::uint64_t region_key) noexcept {
-    const auto limit = std::chrono::steady_clock::now() + patience;
-    while (touched(region_key) && std::chrono::steady_clock::now() < limit) progress();
-    if (touched(region_key)) reopen_endpoint();
+    if (wait_while([&]() noexcept { return touched(region_key); })) reopen_endpoint();
 }
 
-/// Refuses transfers of the region that are not with the provider. True: others are.
+/// Ends transfers of the region as soon as they are not with the provider. True: some still are.
 RDMACORO_DECL bool engine::touched(std::uint64_t region_key) noexcept {
     bool any = false;
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
@@ -243,34 +247,24 @@ RDMACORO_DECL bool engine::touched(std::uint64_t region_key) noexcept {
     return any;
 }
 
-RDMACORO_DECL void engine::cut_off(session& c, bool peer_lives) noexcept {
+RDMACORO_DECL void engine::cut_off(session& c) noexcept {
     if (serves_) return;  // this side moves the data, and has ended its transfers
     cache_.clear();       // so that a region ends together with its registration
-    if (c.to_ == FI_ADDR_UNSPEC) return;
-    const bool by_connection = device_.profile().access_ends_with == ofi_access::connection;
-    if (by_connection && !peer_lives && disconnected(c)) return;
-    // Gets of other links most likely end by themselves.
-    const auto limit = std::chrono::steady_clock::now() + patience;
-    while (!device_.closes_amid_gets() && gets() && std::chrono::steady_clock::now() < limit) progress();
+    if (c.to_ == FI_ADDR_UNSPEC || c.severed_) return;
+    if (!device_.closes_amid_gets()) {
+        // Gets of other links end by themselves, most likely, once they go no further.
+        for (session* other = table_.first(); other != nullptr; other = table_.next(*other))
+            other->fail(errc::peer_lost);
+        static_cast<void>(wait_while([this]() noexcept { return gets(); }));
+    }
     reopen_endpoint();
 }
 
-/// Whether the provider's connection to the peer ends soon, as that of a process that died does: no data arrives after that. Each
-/// frame that is sent then would begin another connection; until there is one, the provider answers that it is busy.
+/// The connection of a process that died ends soon: no data arrives after that. Each frame that is sent then would begin another
+/// connection; until there is one, the provider answers that it is busy.
 RDMACORO_DECL bool engine::disconnected(session& c) noexcept {
-    if (options_.counters) return false;  // ofi_rxm is busy for other reasons, too, when it counts
-    constexpr auto pause = std::chrono::milliseconds(2);
-    auto now = std::chrono::steady_clock::now();
-    const auto limit = now + patience;
-    for (auto next = now; now < limit; now = std::chrono::steady_clock::now()) {
-        if (now >= next) {
-            c.store_word(frame_kind::credit, scratch());
-            if (::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0) return true;
-            next = now + pause;
-        }
-        progress();
-    }
-    return false;
+    c.store_word(frame_kind::credit, scratch());
+    return ::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0;
 }
 
 /// Whether a get of any link is with the provider.
@@ -344,6 +338,27 @@ RDMACORO_DECL std::uint32_t engine::credits_for_one() const noexcept {
     if (left < connect_info::least_credits) return 0;
     return static_cast<std::uint32_t>(
         std::clamp<std::size_t>(left / part, connect_info::least_credits, most));
+}
+
+// ---- clients that have not finished connecting
+
+/// A provider that does not keep what finds no receive has receives for the credits of all; the others have memory.
+RDMACORO_COLD bool engine::has_room_for_client() const noexcept {
+    if (pending_.size() == 0) return true;  // the reason of a refusal is another then
+    if (pending_.size() >= std::max(1u, options_.most_waiting / pending_part)) return false;
+    if (device_.profile().keeps_unexpected) return true;
+    const std::size_t more = credits_for_one();
+    return more != 0 && pending_credits_ + more <= device_.most_receives() / pending_part;
+}
+RDMACORO_COLD bool engine::admit_pending(session& c) noexcept {
+    return pending_.admit(c, has_room_for_client(), owner_.now(), pending_grace());
+}
+RDMACORO_COLD void engine::admit_waiting_clients() noexcept {
+    const auto has_room = [this]() noexcept {
+        if (table_.any_leaving()) static_cast<void>(table_.reap());  // one that gave way leaves its room
+        return has_room_for_client();
+    };
+    pending_.admit_waiting(has_room, owner_.now(), pending_grace());
 }
 
 RDMACORO_DECL int engine::hold_resources(std::uint32_t credits) noexcept {

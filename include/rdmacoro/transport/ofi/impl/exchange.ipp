@@ -18,6 +18,7 @@ namespace rdmacoro::detail::fabric {
 
 RDMACORO_COLD void session::become_ready() noexcept {
     phase_ = phase::ready;
+    no_longer_pending();
     engine_.begin_heartbeat();
     timer_.cancel();
     awaited_.end();
@@ -42,21 +43,28 @@ RDMACORO_COLD connect_info session::own_connect_info() const noexcept {
     own.address_format = d.address_format();
     own.link = number_;
     own.host = engine_.host();
+    own.nonce = d.nonce();
     own.address_bytes = static_cast<std::uint32_t>(d.own_address().size());
     own.name_provider(d.profile().provider);
     std::memcpy(own.address.data(), d.own_address().data(), d.own_address().size());
     return own;
 }
 
-/// Inserts the peer into the address vector, or returns the reason of a refusal. Precondition: the connect_info is `good()`.
-RDMACORO_COLD verdict session::check_connect_info(const connect_info& theirs) noexcept {
+/// Whether the peer fits this side. Precondition: the connect_info is `good()`, or of another version.
+RDMACORO_COLD verdict session::judge_peer(const connect_info& theirs) noexcept {
     if (!engine_.has_endpoint()) return verdict::no_room;
-    device& d = engine_.device();
-    connect_limits own = d.measure();
+    connect_limits own = engine_.device().measure();
     own.served = engine_.serves();
     own.host = engine_.host();
-    if (const verdict how = fabric::judge(theirs, own); how != verdict::welcome) return how;
-    if (!d.insert(theirs.address.data(), theirs.address_bytes, to_)) return verdict::bad_address;
+    return fabric::judge(theirs, own);
+}
+
+/// Inserts a peer that fits into the address vector, or returns the reason of a refusal.
+RDMACORO_COLD verdict session::take_peer(const connect_info& theirs) noexcept {
+    device& d = engine_.device();
+    if (const verdict how = d.insert(theirs.address.data(), theirs.address_bytes, theirs.nonce, to_);
+        how != verdict::welcome)
+        return how;
     if (accepts_) {
         if (const verdict how = hold_resources(); how != verdict::welcome) {
             d.release(std::exchange(to_, FI_ADDR_UNSPEC));
@@ -76,6 +84,7 @@ RDMACORO_COLD verdict session::hold_resources() noexcept {
     if (given_ == 0) return verdict::no_receives;
     if (engine_.hold_resources(given_) != 0) return verdict::no_room;
     holds_resources_ = true;
+    if (pending_) engine_.pending_holds(given_);
     return verdict::welcome;
 }
 
@@ -164,7 +173,7 @@ RDMACORO_COLD void session::exchange_failed(const exchange_failure& how) noexcep
     fail_opening({how.code, how.system, how.step});
 }
 
-/// False: `fail_opening` was called.
+/// False: `fail_opening` was called, or an accepted client waits for its turn.
 RDMACORO_COLD bool session::take_connect_info() noexcept {
     connect_info theirs;
     theirs.load(socket_.exchange().connect_info());
@@ -173,7 +182,12 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
         fail_opening({errc::protocol_violation, 0, "greet"});
         return false;
     }
-    const verdict own = check_connect_info(theirs);
+    verdict own = judge_peer(theirs);
+    if (own == verdict::welcome && accepts_ && !engine_.admit_pending(*this)) {
+        socket_.unwatch();
+        return false;
+    }
+    if (own == verdict::welcome) own = take_peer(theirs);
     if (accepts_) own_connect_info().store(socket_.exchange().own_connect_info());
     if (!socket_.answer(static_cast<std::byte>(own))) {
         const exchange_failure how = socket_.exchange().failure();
@@ -182,6 +196,15 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
     }
     if (own != verdict::welcome) fail_opening(outcome_of(own));
     return own == verdict::welcome;
+}
+
+RDMACORO_COLD void session::pending_admitted() noexcept {
+    if (take_connect_info()) socket_.go_on(*this);
+}
+
+RDMACORO_COLD void session::no_longer_pending() noexcept {
+    static_cast<list_node<pending_tag>&>(*this).unlink();
+    if (std::exchange(pending_, false)) engine_.pending_over(*this, holds_resources_ ? given_ : 0);
 }
 
 RDMACORO_COLD void session::exchanged(std::byte answer) noexcept {

@@ -17,7 +17,7 @@ RDMACORO_DECL void connect_info::store(std::byte* to) const noexcept {
     store_number(to + 24, link);
     store_number(to + 32, host);
     store_number(to + 40, address_bytes);
-    store_number(to + 44, std::uint32_t{0});
+    store_number(to + 44, nonce);
     std::memcpy(to + 48, provider.data(), provider.size());
     std::memcpy(to + 48 + most_provider, address.data(), address.size());
 }
@@ -32,6 +32,7 @@ RDMACORO_DECL void connect_info::load(const std::byte* from) noexcept {
     link = load_number<std::uint64_t>(from + 24);
     host = load_number<std::uint64_t>(from + 32);
     address_bytes = load_number<std::uint32_t>(from + 40);
+    nonce = load_number<std::uint32_t>(from + 44);
     std::memcpy(provider.data(), from + 48, provider.size());
     std::memcpy(address.data(), from + 48 + most_provider, address.size());
 }

@@ -287,8 +287,9 @@ RDMACORO_DECL void matched_side::over(void* context, std::uint64_t tag, std::siz
                                       int error) noexcept {
     auto* const about = static_cast<operation*>(context);
     if (about == nullptr) {
-        if (error != 0) session_.fail(errc::peer_lost);
-        return;
+        if (error == 0) return;
+        engine_.count_failed_inject();
+        return session_.fail(errc::peer_lost);
     }
     if (about->what == operation::kind::slot) {
         engine_.slots().give(static_cast<slot&>(*about));

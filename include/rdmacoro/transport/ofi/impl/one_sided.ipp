@@ -228,9 +228,15 @@ RDMACORO_DECL void session::piece_over(transfer& t, int error) noexcept {
     --out_;
     engine_.taken_back();
     if (error != 0) {
-        if (!t.code) t.code = failure_ && error == FI_ECANCELED ? failure_.code() : status(errc_of(error));
-        // The provider does not guarantee that other transfers with this peer still work.
-        fail(static_cast<errc>(t.code.value));
+        const bool wanted = error == FI_ECANCELED && std::error_code(t.code) == errc::canceled;
+        const status why = failure_ && error == FI_ECANCELED ? failure_.code() : status(errc_of(error));
+        if (!t.code) t.code = why;
+        if (wanted) {
+            doubt();  // it may have ended because the peer is gone
+        } else {
+            // The provider does not guarantee that other transfers with this peer still work.
+            fail(static_cast<errc>(why.value));
+        }
     } else {
         if (t.is_atomic()) {
             if (t.result != nullptr)
@@ -323,7 +329,8 @@ RDMACORO_DECL void session::answered(const std::byte* answer) noexcept {
     if (t == nullptr || ended.outcome == errc::protocol_violation) return fail(errc::protocol_violation);
     --asked_count_;
     t->exact.reset();
-    t->code = ended.outcome;
+    const bool by_this_side = failure_ && ended.outcome == errc::canceled;  // withdrawn by `close`
+    t->code = by_this_side ? failure_.code() : status(ended.outcome);
     finish(*t);
     if (!asking_.empty()) mark_work();
 }
@@ -338,9 +345,26 @@ RDMACORO_DECL bool session::moving() const noexcept {
 RDMACORO_DECL void session::refuse(std::uint64_t region_key) noexcept {
     for (transfer* t = transfers_.moving().front(); t != nullptr;) {
         transfer* const after = transfers_.moving().next(*t);
-        if (!t->out && t->done == nullptr && t->region_key == region_key) end_early(*t, errc::bad_key);
+        if (t->done == nullptr && t->region_key == region_key) stop(*t, errc::bad_key);
         t = after;
     }
+}
+/// No more of `t` is posted: it ends with `code` when no piece of it is with the provider.
+RDMACORO_DECL void session::stop(transfer& t, errc code) noexcept {
+    if (!t.out) return end_early(t, code);
+    if (!t.code) t.code = code;
+}
+/// Asks the peer to go no further with `t`.
+RDMACORO_DECL void session::withdraw(const transfer& t) noexcept {
+    if (!can_send_control()) return;
+    std::array<std::byte, sizeof t.number> number;  // NOLINT: stored next
+    store_number(number.data(), t.number);
+    static_cast<void>(send_control(frame_kind::withdraw, number));
+}
+RDMACORO_DECL void session::withdrawn(std::uint32_t number) noexcept {
+    transfer* t = transfers_.moving().front();
+    while (t != nullptr && (t->done != nullptr || t->number != number)) t = transfers_.moving().next(*t);
+    if (t != nullptr) stop(*t, errc::canceled);  // else its answer is under way
 }
 RDMACORO_DECL bool session::touches(std::uint64_t region_key) noexcept {
     for (transfer* t = transfers_.moving().front(); t != nullptr; t = transfers_.moving().next(*t)) {
@@ -394,16 +418,21 @@ RDMACORO_DECL void session::deregister(std::uint64_t key) noexcept {
     engine_.deregister(key);
 }
 
-/// The memory belongs to its owner again at return. Where the provider and the peer do not end the transfer soon, the link ends.
+/// The memory belongs to its owner again at return: no further piece is posted, and this waits for the end of the one that the provider
+/// has, or for the peer's answer. Where neither comes soon, all links of the domain end.
 RDMACORO_DECL void session::revoke(completion& c) noexcept {
     auto* t = static_cast<transfer*>(c.transport_state);
-    const auto under_way = [&]() noexcept {
+    if (t->out) {
+        t->code = errc::canceled;
+        static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));
+    } else if (t->at == transfer::stage::asked) {
+        withdraw(*t);
+    }
+    const bool stays = engine_.wait_while([&]() noexcept {
+        if (t->at == transfer::stage::asked) engine_.watching().look();  // a peer that is gone moves nothing
         return t->out || (t->at == transfer::stage::asked && peer_may_move());
-    };
-    const auto limit = std::chrono::steady_clock::now() + engine::patience;
-    if (t->out) static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));
-    while (under_way() && std::chrono::steady_clock::now() < limit) engine_.progress();
-    if (under_way()) {
+    });
+    if (stays) {
         fail(errc::canceled);
         engine_.reopen_endpoint();
     }

@@ -30,6 +30,7 @@ RDMACORO_DECL session::~session() {
     static_cast<list_node<leaving_tag>&>(*this).unlink();
     static_cast<list_node<stalled_tag>&>(*this).unlink();
     static_cast<list_node<matched_tag>&>(*this).unlink();
+    static_cast<list_node<pending_tag>&>(*this).unlink();
 }
 
 RDMACORO_DECL std::string session::peer_name() const {
@@ -88,6 +89,7 @@ RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
         case frame_kind::get:
         case frame_kind::put: asked(f, rest); break;
         case frame_kind::status: answered(rest); break;
+        case frame_kind::withdraw: withdrawn(load_number<std::uint32_t>(rest)); break;
         case frame_kind::hello:
             if (std::exchange(got_hello_, true)) return fail(errc::protocol_violation);
             greet();
@@ -217,13 +219,41 @@ RDMACORO_DECL void session::fail(errc why) noexcept {
     mark_work();
 }
 
-/// Returns when neither the provider nor the peer touches memory of users any more.
-RDMACORO_DECL void session::quiesce() noexcept {
+RDMACORO_COLD void session::cancel_pieces() noexcept {
     for (transfer* t = transfers_.moving().front(); t != nullptr; t = transfers_.moving().next(*t)) {
         if (t->out) static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));
     }
-    const auto limit = std::chrono::steady_clock::now() + engine::patience;
-    while (moving() && std::chrono::steady_clock::now() < limit) {
+}
+
+/// Whether neither the provider nor the peer of a link that has failed touches memory of users any more, as far as waiting shows it.
+RDMACORO_COLD bool session::settled() noexcept {
+    if (moving()) return false;
+    if (exposed_ == 0 || got_bye_ || severed_ || to_ == FI_ADDR_UNSPEC ||
+        !engine_.access_ends_with_connection())
+        return true;
+    const auto now = patience::clock::now();
+    if (now - asked_at_ < patience::pause) return false;
+    asked_at_ = now;
+    severed_ = engine_.disconnected(*this);
+    return severed_;
+}
+
+/// Whether a link that has failed does not go down yet, so that its transfers end while other links, and this thread, go on.
+RDMACORO_COLD bool session::lingers() noexcept {
+    if (!engine_.has_endpoint()) return false;
+    if (!patience_.begun()) cancel_pieces();
+    const bool over = patience_.over(patience::clock::now(), engine_.pieces_over());
+    if (settled() || over) return false;
+    timer_.set(patience::pause);  // a scheduler that sleeps looks again
+    return true;
+}
+
+/// Returns when neither the provider nor the peer touches memory of users any more, but for memory that is exposed to a peer that
+/// lives. What patience does not end, the end of the endpoint does.
+RDMACORO_DECL void session::quiesce(bool gracefully) noexcept {
+    if (!patience_.begun()) cancel_pieces();
+    while ((gracefully ? moving() : !settled()) &&
+           !patience_.over(patience::clock::now(), engine_.pieces_over())) {
         engine_.progress();
         if (asked_count_ != 0) engine_.watching().look();
     }
@@ -233,10 +263,13 @@ RDMACORO_DECL void session::quiesce() noexcept {
 RDMACORO_DECL void session::close(std::error_code reason) noexcept {
     if (phase_ != phase::ready) return;
     const bool gracefully = !failure_;
+    if (gracefully) {
+        for (transfer* t = asked_.front(); t != nullptr; t = asked_.next(*t)) withdraw(*t);
+    }
     failure_.set(reason, engine_.empty_polls());  // nothing more begins
-    if (moving()) quiesce();
+    quiesce(gracefully);
     // A peer that has sent `bye` has ended its transfers.
-    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this, gracefully);
+    if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this);
     phase_ = phase::draining;
     session_listener* const listener = inbox_.detach();
     complete_all(reason);
@@ -267,6 +300,7 @@ RDMACORO_DECL void session::drop_inbound() noexcept {
 /// Releases the connection; the object remains until it can be destroyed. Gracefully: the last frames still go out.
 RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
     awaited_.end();
+    no_longer_pending();
     drop_inbound();
     static_cast<list_node<work_tag>&>(*this).unlink();
     static_cast<list_node<stalled_tag>&>(*this).unlink();

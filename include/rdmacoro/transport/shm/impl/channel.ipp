@@ -38,9 +38,18 @@ RDMACORO_COLD void channel::release() noexcept {
     if (--users == 0) delete this;
 }
 
+[[gnu::noinline]] RDMACORO_DECL void channel::announce_touch() noexcept {
+    const std::uint32_t wanted = out_words->touch_notice.load(std::memory_order_relaxed);
+    notice_board* const board = peer.touch_board();
+    if (board == nullptr || wanted == 0 || wanted > notice_board::most_links) return;
+    board->keep_marked(wanted - 1);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 [[gnu::noinline]] RDMACORO_DECL void channel::notify_peer() noexcept {
     const std::uint32_t wanted = out.notice_wanted();
     if (wanted == 0) return;  // meanwhile the peer polls the link
+    peer.use_pages();
     if (notice_board* board = peer.board(); board != nullptr && wanted <= notice_board::most_links) {
         board->mark(wanted - 1);
         std::atomic_thread_fence(std::memory_order_seq_cst);

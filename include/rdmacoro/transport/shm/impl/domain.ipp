@@ -4,9 +4,11 @@
 #include <rdmacoro/coro/detail/ticks.hpp>
 #include <rdmacoro/transport/shm/domain.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -28,11 +30,14 @@ RDMACORO_COLD domain_base::domain_base(scheduler& owner, const shm_options& opti
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       table_file_(make_table(options.max_regions)),
       table_memory_(map_table(table_file_.get(), options.max_regions)),
-      regions_(std::span<region_entry>(table_memory_, options.max_regions)),
+      regions_(std::span<region_entry>(table_memory_, options.max_regions), region_salt::random()),
       arena_(options.arena_bytes),
       membarrier_(options.use_membarrier && register_membarrier()),
       process_(::getpid()) {
     if (!epoll_) throw_errno("epoll for shared memory");
+    touch_timer_.self = tidy_timer_.self = this;
+    touch_timer_.expired = [](timer_node& t) noexcept { static_cast<own_timer&>(t).self->look_at_touched(); };
+    tidy_timer_.expired = [](timer_node& t) noexcept { static_cast<own_timer&>(t).self->tidy(); };
     owner_.add_source(*this);
 }
 
@@ -40,6 +45,8 @@ RDMACORO_COLD domain_base::~domain_base() {
     if (links_count_ != 0) fatal("a shared-memory domain, or its scheduler, was destroyed before its links");
     if (regions_.registered() != 0)
         fatal("a shared-memory domain, or its scheduler, was destroyed before a region of its memory");
+    owner_.remove_timer(touch_timer_);
+    owner_.remove_timer(tidy_timer_);
     ::munmap(table_memory_, table_bytes(options_.max_regions));
 }
 
@@ -58,15 +65,78 @@ RDMACORO_COLD void domain_base::deregister(std::uint64_t key) noexcept {
     const std::span<std::byte> range = regions_.memory_of(key);
     regions_.remove(key);
     // A peer marks the region it is touching, then checks the table; this empties the table, then looks for marks.
-    mark_wait wait = wait_for_marks();
     const std::size_t slot = key_source::slot_of(key);
-    const std::uint32_t told = slot < told_to_.size() ? std::exchange(told_to_[slot], 0) : 0;
-    if (told == 0) {
-        for_each_link([&](pollable& link) noexcept { link.wait_until_untouched(key, range, wait); });
-    } else if (pollable* link = numbered_[told - 1];
-               link != nullptr) {  // else it was closed, and has waited then
-        link->wait_until_untouched(key, range, wait);
+    if (const told only = slot < told_to_.size() ? std::exchange(told_to_[slot], {}) : told{};
+        only.serial != 0) {
+        pollable* const link = numbered_[only.number - 1];
+        // Else it was closed, and has waited then.
+        if (link == nullptr || link->serial_ != only.serial || !link->touched(key)) return;
+        link->await_untouched(key, range, deadline_after(owner_.now(), mark_patience::most));
+        if (set_timer(touch_timer_, between_touch_looks)) {
+            if (!link->list_node<touched_tag>::linked()) touched_.push_back(*link);
+            return;
+        }
+        mark_wait wait(patience_);
+        return link->wait_until_untouched(key, range, wait);
     }
+    mark_wait wait(patience_);
+    take_touchers();
+    for (pollable* link = touchers_.front(); link != nullptr; link = touchers_.next(*link))
+        link->wait_until_untouched(key, range, wait);
+    rest_touchers();
+}
+
+RDMACORO_COLD void domain_base::watch_touches(pollable& link) noexcept {
+    link.want_touch_notice(0);
+    if (!link.list_node<toucher_tag>::linked()) touchers_.push_back(link);
+}
+
+RDMACORO_COLD void domain_base::take_touchers() noexcept {
+    notice_board* const board = arena_.touch_board();
+    if (board == nullptr) return;
+    board->take_all([&](std::uint32_t marked) noexcept {
+        if (marked < numbered_.size() && numbered_[marked] != nullptr) watch_touches(*numbered_[marked]);
+    });
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+RDMACORO_COLD void domain_base::rest_touchers() noexcept {
+    intrusive_list<pollable, toucher_tag> busy;
+    intrusive_list<pollable, toucher_tag> resting;
+    while (pollable* link = touchers_.pop_front()) {
+        const bool stays = link->number_ > notice_board::most_links || link->touched(0);
+        (stays ? busy : resting).push_back(*link);
+    }
+    touchers_.splice_back(busy);
+    if (resting.empty()) return;
+    for (pollable* link = resting.front(); link != nullptr; link = resting.next(*link))
+        link->want_touch_notice(link->number_);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    while (pollable* link = resting.pop_front()) {
+        if (link->touched(0)) watch_touches(*link);
+    }
+}
+
+RDMACORO_COLD bool domain_base::set_timer(own_timer& timer, duration after) noexcept {
+    if (timer.queued()) return true;
+    try {
+        timer.deadline = deadline_after(owner_.now(), after);
+        owner_.add_timer(timer);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    return true;
+}
+
+RDMACORO_COLD void domain_base::look_at_touched() noexcept {
+    const time_point now = owner_.now();
+    for (pollable* link = touched_.front(); link != nullptr;) {
+        pollable* const after = touched_.next(*link);
+        if (!link->awaits_untouched(now)) link->list_node<touched_tag>::unlink();
+        link = after;
+    }
+    // Without memory for it: when the next region ends.
+    if (!touched_.empty()) set_timer(touch_timer_, between_touch_looks);
 }
 
 RDMACORO_DECL region domain_base::register_for(const pollable& link, std::span<std::byte> memory,
@@ -74,21 +144,17 @@ RDMACORO_DECL region domain_base::register_for(const pollable& link, std::span<s
     region made = try_register(memory, rights);
     if (!made || link.number_ > notice_board::most_links) return made;
     const std::size_t slot = key_source::slot_of(made.remote().key);
-    while (told_to_.size() <= slot && told_to_.try_push_back(0)) {}
-    if (slot < told_to_.size()) told_to_[slot] = link.number_;
+    while (told_to_.size() <= slot && told_to_.try_push_back({})) {}
+    if (slot < told_to_.size()) told_to_[slot] = {link.number_, link.serial_};
     return made;
 }
 
-template <class Call>
-void domain_base::for_each_link(Call call) noexcept {
-    for (intrusive_list<pollable>* list : {&cold_, &hot_}) {
-        for (pollable* link = list->front(); link != nullptr;) {
-            pollable* const after =
-                list->next(*link);  // the call may move a link from `cold_` to the front of `hot_`
-            call(*link);
-            link = after;
-        }
-    }
+RDMACORO_DECL errc domain_base::check_served(std::uint32_t serial, const remote_region& there,
+                                             access_rights wanted) const noexcept {
+    const std::size_t slot = key_source::slot_of(there.key);
+    const std::uint32_t only = slot < told_to_.size() ? told_to_[slot].serial : 0;
+    if (only != 0 && only != serial) return errc::bad_key;  // whether it is good is not this peer's business
+    return regions_.check(there.key, there.address, there.length, wanted);
 }
 
 RDMACORO_COLD void domain_base::add_link(pollable& link) noexcept {
@@ -100,14 +166,18 @@ RDMACORO_COLD void domain_base::add_link(pollable& link) noexcept {
                free_numbers_.try_reserve(numbered_.size() + 1) && numbered_.try_push_back(&link)) {
         link.number_ = static_cast<std::uint32_t>(numbered_.size());
     }  // else it has no number, and is always polled
+    if (++last_serial_ == 0) last_serial_ = 1;
+    link.serial_ = last_serial_;
     hot_.push_back(link);
     ++links_count_;
     if (arena_.board() != nullptr) marks_ = &arena_.board()->marked_groups;
     if (armed_) link.want_notice(link.number_);
+    touchers_.push_back(link);  // until memory is closed for the first time
 }
 
 RDMACORO_COLD void domain_base::remove_link(pollable& link) noexcept {
-    link.unlink();
+    link.leave_lists();
+    if (next_to_copy_ == &link) next_to_copy_ = nullptr;
     --links_count_;
     if (!link.hot_) --cold_count_;
     if (link.number_ > notice_board::most_links) return;
@@ -116,7 +186,7 @@ RDMACORO_COLD void domain_base::remove_link(pollable& link) noexcept {
 }
 
 [[gnu::noinline]] RDMACORO_DECL void domain_base::reheat(pollable& link) noexcept {
-    link.unlink();
+    link.list_node<pollable>::unlink();
     --cold_count_;
     link.hot_ = true;
     hot_.push_front(link);
@@ -135,7 +205,9 @@ RDMACORO_DECL void domain_base::cool() noexcept {
     intrusive_list<pollable> active;
     intrusive_list<pollable> cooling;
     while (pollable* link = hot_.pop_front()) {
-        const bool stays = !link->quiet() || link->number_ > notice_board::most_links;
+        const bool quiet = link->quiet();
+        if (quiet) note_memory(*link);
+        const bool stays = !quiet || link->number_ > notice_board::most_links;
         (stays ? active : cooling).push_back(*link);
     }
     hot_.splice_back(active);
@@ -240,11 +312,17 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
     constexpr std::uint64_t between_looks = 1u << 19;
     constexpr std::uint64_t between_coolings = 1u << 21;
     const std::uint64_t now = ticks_now();
-    // Reading the clock costs as much as polling a few links. A turn may take as long as its coroutines like: when the last
-    // ones were long it is read in each.
-    polls_to_clock_ = now - clock_read_ > long_poll ? 1 : polls_between_clocks;
+    // Reading the clock costs as much as polling a few links. A turn may take as long as its coroutines like: when one of the last
+    // was long it is read in each, and then ever less often, as a short one may come between two that are long.
+    if (now - clock_read_ > long_poll) {
+        polls_between_clocks_ = 1;
+    } else if (polls_between_clocks_ < most_between_clocks) {
+        polls_between_clocks_ *= 2;
+    }
+    polls_to_clock_ = polls_between_clocks_;
     clock_read_ = now;
     bool any = false;
+    if (copies_.used_up()) renew_copies();
     if (now - last_cooling_ > between_coolings && !armed_) {
         last_cooling_ = now;
         cool();
@@ -267,8 +345,10 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
 
 RDMACORO_DECL void domain_base::arm() noexcept {
     armed_ = true;
-    for (pollable* link = hot_.front(); link != nullptr; link = hot_.next(*link))
+    for (pollable* link = hot_.front(); link != nullptr; link = hot_.next(*link)) {
         link->want_notice(link->number_);
+        note_memory(*link);
+    }
     asleep().store(1, std::memory_order_relaxed);
     barrier();
     look_soon();
@@ -293,6 +373,36 @@ RDMACORO_DECL void domain_base::disarm() noexcept {
     }
     if (ready == static_cast<int>(most_due)) look_soon();
     return ready > 0;
+}
+
+RDMACORO_COLD void domain_base::renew_copies() noexcept {
+    copies_.renew();
+    pollable* const first = std::exchange(next_to_copy_, nullptr);
+    if (first == nullptr || !first->hot_) return;
+    while (hot_.front() != first) hot_.push_back(*hot_.pop_front());
+}
+
+RDMACORO_DECL void domain_base::note_memory(pollable& link) noexcept {
+    if (link.list_node<tidy_tag>::linked() || !link.holds_memory()) return;
+    if (!set_timer(tidy_timer_, between_tidyings)) return;
+    link.return_memory();  // takes note of what was sent up to now
+    to_tidy_.push_back(link);
+    ++to_tidy_count_;
+}
+
+RDMACORO_COLD void domain_base::tidy() noexcept {
+    if (tidy_in_round_ == 0) tidy_in_round_ = std::exchange(to_tidy_count_, 0);
+    for (std::size_t n = 0; n < links_in_a_tidying && tidy_in_round_ != 0; ++n) {
+        --tidy_in_round_;
+        pollable* const link = to_tidy_.pop_front();
+        if (link == nullptr) {  // some were removed
+            tidy_in_round_ = 0;
+        } else if (link->return_memory()) {
+            to_tidy_.push_back(*link);
+            ++to_tidy_count_;
+        }
+    }
+    if (!to_tidy_.empty()) set_timer(tidy_timer_, tidy_in_round_ != 0 ? soon : between_tidyings);
 }
 
 RDMACORO_COLD std::size_t domain_base::entries_bytes(std::size_t entries) noexcept {

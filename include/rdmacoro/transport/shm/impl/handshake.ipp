@@ -177,6 +177,7 @@ RDMACORO_COLD own_hello introduce(domain_base& domain, const geometry& shape, in
     own.contents.region_entries = domain.options().max_regions;
     own.contents.arena_base = reinterpret_cast<std::uint64_t>(domain.shared_arena().base());
     own.contents.arena_bytes = domain.shared_arena().bytes();
+    own.contents.salt = domain.regions().salt();
     own.descriptors[0] = domain.table_file();
     own.descriptors[1] = domain.shared_arena().file();
     own.descriptors[2] = segment_file;
@@ -186,7 +187,7 @@ RDMACORO_COLD own_hello introduce(domain_base& domain, const geometry& shape, in
 
 RDMACORO_COLD void adopt(channel& made, domain_base& domain, received_hello& peer, int socket) {
     if (peer.uid != ::geteuid()) throw error(errc::permission_denied);
-    made.peer.map_table(peer.descriptors[0].get(), peer.contents.region_entries);
+    made.peer.map_table(peer.descriptors[0].get(), peer.contents.region_entries, peer.contents.salt);
     made.peer.map_arena(peer.descriptors[1].get(), peer.contents.arena_base, peer.contents.arena_bytes);
     made.fence_before_doorbell = !(domain.uses_membarrier() && peer.contents.has_membarrier != 0);
     made.peer_pid = peer.pid;

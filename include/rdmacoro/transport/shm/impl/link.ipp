@@ -72,24 +72,66 @@ RDMACORO_DECL lent_buffer link_base::keep() noexcept {
         channel_.get(), static_cast<std::uint64_t>(current_->block));
 }
 
+RDMACORO_DECL bool link_base::touched(std::uint64_t key) noexcept {
+    const std::uint64_t marked = channel_->in.region_in_use();
+    return marked != 0 && (key == 0 || marked == key);
+}
+
 RDMACORO_COLD void link_base::wait_until_untouched(std::uint64_t key, std::span<std::byte> range,
                                                    mark_wait& wait) noexcept {
-    std::uint64_t marked = 0;
-    for (unsigned spins = 1;; ++spins) {
-        marked = channel_->in.region_in_use();
-        if (marked == 0 || (key != 0 && marked != key)) return;
-        if (hung_up_) break;
+    for (unsigned spins = 1; touched(key) && !hung_up_; ++spins) {
         if (spins % 64 == 0) ::sched_yield();
         if (spins % 4096 != 0) continue;
         if (!peer_alive()) return;
-        if (!wait.over()) continue;
-        protocol_violated_ = true;
-        lose_peer();
-        break;
+        if (wait.over()) break;
     }
+    if (touched(key)) give_up_mark(key, range);
+}
+
+RDMACORO_COLD void link_base::await_untouched(std::uint64_t key, std::span<std::byte> range,
+                                              time_point until) noexcept {
+    // Another piece of closed memory: the peer has left the first. A peer that lies gains no time by that.
+    if (!touches_closed_memory()) awaited_until_ = until;
+    awaited_key_ = key;
+    awaited_range_ = range;
+}
+
+RDMACORO_COLD bool link_base::awaits_untouched(time_point now) noexcept {
+    if (awaited_key_ == 0 || down_) return false;
+    if (touches_closed_memory() && peer_alive()) {
+        if (now < awaited_until_) return true;
+        give_up_mark(awaited_key_, awaited_range_);
+    }
+    awaited_key_ = 0;
+    wants_room_ = true;  // notifies the sink
+    channel_->domain->heat(*this);
+    return false;
+}
+
+RDMACORO_COLD void link_base::give_up_mark(std::uint64_t key, std::span<std::byte> range) noexcept {
+    const std::uint64_t marked = channel_->in.region_in_use();
     domain_base& domain = *channel_->domain;
-    channel_->standing.stand(domain.shared_arena(), key != 0 ? range : domain.regions().memory_of(marked),
-                             marked);
+    if (marked == awaited_key_) {
+        range = awaited_range_;
+    } else if (key == 0) {
+        range = domain.regions().memory_of(marked);
+    }
+    channel_->standing.stand(domain.shared_arena(), range, marked);
+    if (hung_up_) return;
+    protocol_violated_ = true;
+    lose_peer();
+}
+
+RDMACORO_DECL bool link_base::holds_memory() noexcept {
+    return !down_ && (channel_->out.holds_memory() || channel_->peer.uses_pages());
+}
+
+RDMACORO_COLD bool link_base::return_memory() noexcept {
+    const std::uint32_t sent = channel_->out.position();
+    const bool sent_some = std::exchange(sent_before_, sent) != sent;
+    if (channel_->peer.used_lately() || sent_some) return true;
+    channel_->peer.release_pages();
+    return !channel_->out.return_memory();
 }
 
 RDMACORO_COLD void link_base::hang_up() noexcept {
@@ -120,6 +162,7 @@ RDMACORO_COLD link_base::link_base(channel_ref connected, const rdmacoro::capabi
     };
     channel_->domain->watch(socket_, channel_->socket.get(), EPOLLIN | EPOLLRDHUP);
     channel_->domain->add_link(*this);
+    channel_->serial = serial();
 }
 
 RDMACORO_COLD link_base::~link_base() {
@@ -129,9 +172,12 @@ RDMACORO_COLD link_base::~link_base() {
 RDMACORO_COLD void link_base::shut(std::error_code reason) noexcept {
     channel_->in.set_closed();
     {
+        // No honest peer that broke the protocol has memory to go on with.
+        hung_up_ |= reason == errc::protocol_violation;
         mark_wait wait = channel_->domain->wait_for_marks();
         wait_until_untouched(0, {}, wait);
     }
+    awaited_key_ = 0;
     down_ = true;
     channel_->domain->remove_link(*this);
     channel_->in.want_notice(0);  // the number may soon be another link's
@@ -232,9 +278,7 @@ RDMACORO_DECL unsigned link_base::when_empty() noexcept {
             one_sided_.fail_all(make_error_code(errc::peer_lost));
             ++moved;
         } else {
-            moved += one_sided_.advance() ? 1u : 0u;
-            moved += copies_.advance() ? 1u : 0u;
-            if (copies_.violated()) close(make_error_code(errc::protocol_violation));
+            moved += do_transfers();
         }
         if (down_) return moved;
     }
@@ -250,6 +294,21 @@ RDMACORO_DECL unsigned link_base::when_empty() noexcept {
         }
     }
     return moved;
+}
+
+RDMACORO_DECL unsigned link_base::do_transfers() noexcept {
+    // In turn: neither takes all that may be copied each time.
+    copies_first_ = !copies_first_;
+    const bool copies_some = !channel_->domain->copies().used_up();
+    bool moved = copies_first_ && copies_.advance();
+    if (!down_) moved |= one_sided_.advance();
+    if (!down_ && !copies_first_) moved |= copies_.advance();
+    if (copies_.violated()) close(make_error_code(errc::protocol_violation));
+    if (!down_ && (one_sided_.waits() || copies_.waits())) {
+        channel_->domain->copies_wait(*this, copies_some);
+        moved = true;
+    }
+    return moved ? 1 : 0;
 }
 
 }  // namespace rdmacoro::detail::shm

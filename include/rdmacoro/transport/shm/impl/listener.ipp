@@ -99,13 +99,14 @@ RDMACORO_COLD void acceptor::accept_operation::fail(errc why) noexcept {
 
 RDMACORO_COLD void acceptor::accept_all() noexcept {
     unsigned taken = 0;
-    while (half_open_count_ < most_half_open && accepted_count_ < most_accepted) {
+    while (accepted_count_ < most_accepted && (half_open_count_ < most_half_open || drop_silent())) {
         // Clients may come, also those of another user that are refused, as fast as they are taken.
         if (taken++ == most_at_once) return;
         unique_fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
             if (errno == EAGAIN) return;
+            if (drop_silent()) continue;
             break;  // out of descriptors or memory: try again a little later
         }
         try {
@@ -156,7 +157,8 @@ RDMACORO_COLD void acceptor::admit(unique_fd socket) {
     ++half_open_count_;
     try {
         domain_.watch(*open, open->socket.get(), EPOLLIN | EPOLLRDHUP, true);
-        open->deadline = domain_.owner().now() + domain_.options().handshake_limit;
+        open->since = domain_.owner().now();
+        open->deadline = deadline_after(open->since, domain_.options().handshake_limit);
         domain_.owner().add_timer(*open);
     } catch (...) {
         drop(*open);
@@ -213,6 +215,14 @@ RDMACORO_COLD void acceptor::drop(half_open& open) noexcept {
     open.list_node<half_open>::unlink();
     --half_open_count_;
     delete &open;
+}
+
+RDMACORO_COLD bool acceptor::drop_silent() noexcept {
+    half_open* const oldest = half_open_.front();
+    const duration grace = domain_.options().handshake_limit / grace_part;
+    if (oldest == nullptr || domain_.owner().now() - oldest->since < grace) return false;
+    drop(*oldest);
+    return true;
 }
 
 RDMACORO_COLD connector::connector(domain_base& domain, const socket_name& name)

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/transport/shm/one_sided.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -11,6 +12,7 @@ namespace rdmacoro::detail::shm {
 RDMACORO_COLD one_sided_engine::~one_sided_engine() {
     free_.splice_back(active_);
     free_.splice_back(turn_);
+    free_.splice_back(late_);
     while (transfer* unused = free_.pop_front()) delete unused;
 }
 
@@ -18,7 +20,8 @@ RDMACORO_DECL post_result one_sided_engine::begin(bool read, const remote_region
                                                   completion& c) noexcept {
     transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
     if (link_.peer.reaches(there.address, there.length)) {
-        step_directly(job);
+        const std::size_t most = std::max(link_.domain->copies().piece(), copy_allowance::always);
+        if (most >= there.length || link_.domain->copies().piece() != 0) step_directly(job, most);
         if (job.status == errc::ok && job.moved == there.length) return post_result::done;
     } else {  // the whole range is allowed, or no request is sent
         job.status = link_.peer.check(there, read ? access_rights::remote_read : access_rights::remote_write);
@@ -49,15 +52,21 @@ RDMACORO_DECL bool one_sided_engine::advance() noexcept {
     // A completion called here may revoke another operation, begin one, or close the link.
     turn_.splice_back(active_);
     while (transfer* job = turn_.pop_front()) {
-        active_.push_back(*job);
-        any |= advance_one(*job);
+        const std::size_t most = link_.domain->copies().piece();
+        (most == 0 && copies_next(*job) ? late_ : active_).push_back(*job);
+        any |= advance_one(*job, most);
     }
+    waits_ = !late_.empty();
+    late_.splice_back(active_);
+    active_.splice_back(late_);
     return any;
 }
 
 RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
     active_.splice_back(turn_);
+    active_.splice_back(late_);
     while (transfer* job = active_.front()) finish(*job, reason);
+    waits_ = false;
     unsent_count_ = 0;
 }
 
@@ -88,26 +97,32 @@ RDMACORO_DECL void one_sided_engine::finish(transfer& job, std::error_code outco
     c->done(*c, outcome);
 }
 
-RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job) noexcept {
+RDMACORO_DECL bool one_sided_engine::copies_next(const transfer_fields& job) const noexcept {
+    return job.status == errc::ok && job.moved < job.there.length &&
+           link_.peer.reaches(job.there.address, job.there.length);
+}
+
+RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job, std::size_t most) noexcept {
     job.status =
         link_.touch(job.there, job.read ? access_rights::remote_read : access_rights::remote_write, [&] {
             const std::uint64_t left = job.there.length - job.moved;
-            const std::size_t now = left < direct_step ? static_cast<std::size_t>(left) : direct_step;
+            const std::size_t now = left < most ? static_cast<std::size_t>(left) : most;
             const errc outcome = now == 0 ? errc::ok
                                           : link_.peer.copy(job.read, job.there.address + job.moved,
                                                             job.local + job.moved, now);
             if (outcome == errc::ok) job.moved += now;
+            link_.domain->copies().copied(now);
             return outcome;
         });
     // The kernel withdrew its permission: from here on the peer serves.
     if (job.status == errc::unsupported) job.status = errc::ok;
 }
 
-RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job) noexcept {
+RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job, std::size_t most) noexcept {
     bool any = false;
-    if (job.status == errc::ok && job.moved < job.there.length &&
-        link_.peer.reaches(job.there.address, job.there.length)) {
-        step_directly(job);
+    if (copies_next(job)) {
+        if (most == 0) return false;
+        step_directly(job, most);
         any = true;
     } else if (job.status == errc::ok) {
         any = ask(job);
@@ -163,12 +178,16 @@ RDMACORO_DECL bool one_sided_engine::serve_put(std::span<const std::byte> payloa
     std::memcpy(&wanted, payload.data(), sizeof wanted);
     const std::span<const std::byte> data = payload.subspan(sizeof wanted);
     if (wanted.length != data.size()) return false;
-    const errc verdict =
-        link_.domain->regions().check(wanted.key, wanted.address, wanted.length, access_rights::remote_write);
+    const errc verdict = may_touch(wanted, access_rights::remote_write);
     if (verdict == errc::ok && !data.empty()) {
         std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
     }
     return answer_with({record_type::put_reply, verdict, wanted});
+}
+
+RDMACORO_DECL errc one_sided_engine::may_touch(const request_body& what,
+                                               access_rights wanted) const noexcept {
+    return link_.domain->check_served(link_.serial, {what.address, what.length, what.key}, wanted);
 }
 
 RDMACORO_DECL bool one_sided_engine::answer_with(const answer& what) noexcept {
@@ -196,8 +215,7 @@ RDMACORO_DECL bool one_sided_engine::send(const answer& what) noexcept {
     errc verdict = what.verdict;
     std::span<const std::byte> data;
     if (what.type == record_type::get_reply) {
-        verdict = link_.domain->regions().check(what.of.key, what.of.address, what.of.length,
-                                                access_rights::remote_read);
+        verdict = may_touch(what.of, access_rights::remote_read);
         if (verdict == errc::ok)
             data = {reinterpret_cast<const std::byte*>(what.of.address),
                     static_cast<std::size_t>(what.of.length)};

@@ -12,11 +12,11 @@ namespace rdmacoro::detail::shm {
 
 RDMACORO_COLD peer_memory::~peer_memory() {
     if (table_ != nullptr) ::munmap(table_, table_bytes_);
-    if (board_ != nullptr) ::munmap(board_, notice_board_bytes + (arena_ != nullptr ? arena_bytes_ : 0));
+    if (boards_ != nullptr) ::munmap(boards_, notice_board_bytes + (arena_ != nullptr ? arena_bytes_ : 0));
     arenas_mapped -= arena_bytes_;
 }
 
-RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries) {
+RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries, const region_salt& salt) {
     if (entries == 0 || entries > (1u << key_source::slot_bits))
         throw_named(errc::protocol_violation, "region table");
     const std::size_t asleep_at = (entries * sizeof(region_entry) + page_bytes - 1) / page_bytes * page_bytes;
@@ -29,6 +29,7 @@ RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries) {
     entries_ = {static_cast<const region_entry*>(mapped), entries};
     asleep_ = reinterpret_cast<const std::atomic<std::uint32_t>*>(static_cast<const std::byte*>(mapped) +
                                                                   asleep_at);
+    salt_ = salt;
 }
 
 RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::uint64_t bytes) {
@@ -38,7 +39,7 @@ RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::
     void* mapped =
         ::mmap(nullptr, notice_board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (mapped == MAP_FAILED) throw_errno("mmap of the peer's notice board");
-    board_ = static_cast<notice_board*>(mapped);
+    boards_ = static_cast<notice_boards*>(mapped);
     if (!reserve_arena(bytes)) return;
     arena_bytes_ = bytes;
     arena_base_ = peer_base;
@@ -47,15 +48,22 @@ RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::
 RDMACORO_COLD bool peer_memory::open_arena() noexcept {
     if (arena_ != nullptr) return true;
     // The file begins with the board: its mapping grows over the rest, and the descriptor is not needed again.
-    void* grown = ::mremap(board_, notice_board_bytes, notice_board_bytes + arena_bytes_, MREMAP_MAYMOVE);
+    void* grown = ::mremap(boards_, notice_board_bytes, notice_board_bytes + arena_bytes_, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) {
         arenas_mapped -= arena_bytes_;
         arena_bytes_ = 0;  // it is reached like the rest of the peer's memory
         return false;
     }
-    board_ = static_cast<notice_board*>(grown);
+    boards_ = static_cast<notice_boards*>(grown);
     arena_ = static_cast<std::byte*>(grown) + notice_board_bytes;
     return true;
+}
+
+RDMACORO_COLD void peer_memory::release_pages() noexcept {
+    if (!std::exchange(uses_pages_, false)) return;
+    if (table_ != nullptr) ::madvise(table_, table_bytes_, MADV_DONTNEED);
+    if (boards_ != nullptr)
+        ::madvise(boards_, notice_board_bytes + (arena_ != nullptr ? arena_bytes_ : 0), MADV_DONTNEED);
 }
 
 RDMACORO_COLD bool peer_memory::reserve_arena(std::uint64_t bytes) noexcept {

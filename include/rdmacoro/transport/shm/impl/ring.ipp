@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstring>
 
+#include <sys/mman.h>
+
 namespace rdmacoro::detail::shm {
 
 RDMACORO_DECL void ring_producer::attach(segment& shared, unsigned direction) {
@@ -80,6 +82,7 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
     if (violated_ || tail_ - freed_ + 2 > cells_ || free_count_ == 0) return false;
     const std::uint16_t block = free_blocks_[--free_count_];
     lent_[block] = true;
+    blocks_used_ = true;
     copy_out(payload, 0, blocks_ + std::size_t{block} * block_bytes_, bytes);
     std::byte* cell = next_cell();
     const std::uint32_t named = block | static_cast<std::uint32_t>(type) << 16;
@@ -87,6 +90,25 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
     std::memcpy(cell + record_prefix, &named, sizeof named);
     publish(cell, record_type::block, bytes, 1);
     return true;
+}
+
+RDMACORO_COLD bool ring_producer::return_memory() noexcept {
+    refresh();
+    if (violated_) return true;
+    // The consumer may look at any cell that it has not given back, and at the one behind the last.
+    constexpr std::uint32_t in_page = page_bytes / cell_bytes;
+    const std::uint32_t pages = cells_ / in_page;
+    const std::uint32_t first = (freed_ & (cells_ - 1)) / in_page;
+    const std::uint32_t kept = tail_ == freed_ ? 0 : (freed_ % in_page + (tail_ - freed_) - 1) / in_page + 1;
+    if (kept < pages)  // in one piece, as the ring is mapped twice in a row
+        ::madvise(ring_ + std::size_t{first + kept} * page_bytes, std::size_t{pages - kept} * page_bytes,
+                  MADV_REMOVE);
+    if (tail_ - freed_ <= cells_ / 8) returned_ = tail_;
+    if (free_count_ == block_count_) {
+        ::madvise(blocks_, block_bytes_ * block_count_, MADV_REMOVE);
+        blocks_used_ = false;
+    }
+    return !holds_memory();
 }
 
 [[gnu::noinline]] RDMACORO_DECL void ring_producer::clear(std::uint32_t position) noexcept {

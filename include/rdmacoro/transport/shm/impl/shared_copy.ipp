@@ -12,6 +12,7 @@ namespace rdmacoro::detail::shm {
 RDMACORO_COLD shared_copy_engine::~shared_copy_engine() {
     free_.splice_back(active_);
     free_.splice_back(turn_);
+    free_.splice_back(late_);
     while (job* unused = free_.pop_front()) delete unused;
 }
 
@@ -47,6 +48,7 @@ RDMACORO_DECL post_result shared_copy_engine::begin_back(shared_copy_id id, cons
 RDMACORO_COLD bool shared_copy_engine::revoke(const completion& c) noexcept {
     job* found = of(active_, c);
     if (found == nullptr) found = of(turn_, c);
+    if (found == nullptr) found = of(late_, c);
     if (found == nullptr) return false;
     give_back(*found);
     return true;
@@ -55,24 +57,30 @@ RDMACORO_COLD bool shared_copy_engine::revoke(const completion& c) noexcept {
 RDMACORO_DECL bool shared_copy_engine::advance() noexcept {
     bool any = false;
     // A completion that is called here may revoke another operation, begin one, or close the link.
+    waits_ = false;
     turn_.splice_back(active_);
     while (job* one = turn_.pop_front()) {
-        active_.push_back(*one);
+        (link_.domain->copies().used_up() ? late_ : active_).push_back(*one);
         any |= step(*one);
         if (violated_) {
-            active_.splice_back(turn_);
-            return true;
+            any = true;
+            break;
         }
         if (one->over) {
             finish(*one, make_error_code(one->status));
             any = true;
         }
     }
+    late_.splice_back(active_);
+    active_.splice_back(late_);
+    active_.splice_back(turn_);
     return any;
 }
 
 RDMACORO_COLD void shared_copy_engine::fail_all(std::error_code reason) noexcept {
     active_.splice_back(turn_);
+    active_.splice_back(late_);
+    waits_ = false;
     while (job* one = active_.front()) finish(*one, reason);
 }
 
@@ -120,19 +128,21 @@ RDMACORO_DECL post_result shared_copy_engine::begin(bool front, shared_copy_word
 
 RDMACORO_DECL bool shared_copy_engine::step(job& one) noexcept {
     bool any = false;
-    for (std::size_t moved = 0; !one.over && !violated_;) {
+    while (!one.over && !violated_) {
         if (one.fetching) return any;
         if (one.failure) {
             one.over = true;
             break;
         }
-        const std::uint64_t room = (bytes_a_step - std::min(moved, bytes_a_step)) / shared_pieces::piece;
-        const bool enough = room == 0;
+        const std::uint64_t room = link_.domain->copies().piece() / shared_pieces::piece;
         if (one.next < one.until) {
-            if (enough) return any;
+            if (room == 0) {
+                waits_ = true;
+                return any;
+            }
             const std::size_t now = copy_claimed(one, room);
             if (now == 0) return any || one.over || one.fetching;
-            moved += now;
+            link_.domain->copies().copied(now);
         } else if (!find_work(one, room)) {
             return any || one.over;
         }
@@ -194,7 +204,10 @@ RDMACORO_DECL bool shared_copy_engine::find_work(job& one, std::uint64_t room) n
             if (!plausible(one, seen)) return false;
             const std::uint64_t left = one.pieces.count - seen.both();
             if (left == 0) return one.front ? wait_for_back(one) : nothing_left(one);
-            if (room == 0) return false;
+            if (room == 0) {
+                waits_ = true;
+                return false;
+            }
             // Where the peer must serve the copy, sharing is no gain: the front claims all pieces, the back none.
             const bool all = !link_.peer.reaches(one.there.address, one.there.length);
             if (all && !one.front) return nothing_left(one);

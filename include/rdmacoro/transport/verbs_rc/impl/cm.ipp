@@ -39,10 +39,14 @@ RDMACORO_COLD errc session::take_greeting(const std::byte* from, std::size_t byt
     return errc::ok;
 }
 
-/// 0, or the number of an error.
-RDMACORO_COLD int session::create_queue_pair() noexcept {
-    if (const int failed = engine_.hold_resources(bank_, receives_); failed != 0) return failed;
+RDMACORO_COLD failed_step session::create_queue_pair() noexcept {
+    if (const failed_step held = engine_.hold_resources(bank_, receives_); held.system != 0) return held;
     holds_resources_ = true;
+    return {make_queue_pair(), "create a queue pair"};
+}
+
+/// With the resources that it holds. 0, or the number of an error.
+RDMACORO_COLD int session::make_queue_pair() noexcept {
     ibv_qp_init_attr wanted{};
     wanted.qp_context = this;
     wanted.send_cq = wanted.recv_cq = bank_->queue.get();
@@ -55,13 +59,29 @@ RDMACORO_COLD int session::create_queue_pair() noexcept {
     wanted.cap.max_send_sge = 1;
     wanted.cap.max_inline_data = engine_.device().inline_limit();
     wanted.qp_type = IBV_QPT_RC;
-    queue_pair_.reset(::ibv_create_qp(engine_.device().domain(), &wanted));
-    if (queue_pair_ == nullptr) return errno != 0 ? errno : ENOMEM;
-    if (!engine_.shares_receives()) receives_->open_own(queue_pair_.get());
+    unique_queue_pair made(::ibv_create_qp(engine_.device().domain(), &wanted));
+    if (made == nullptr) return errno != 0 ? errno : ENOMEM;
+    queue_pair_ = std::move(made);
+    if (wanted.srq == nullptr) receives_->open_own(queue_pair_.get());
     number_ = queue_pair_->qp_num;
     window_.open_receiving(engine_.options().credits);
     engine_.add_queue_pair(*this);
     return 0;
+}
+
+/// The new one is made before the old one, which nothing has come to, is destroyed: it has another number. 0, or the number of an
+/// error.
+RDMACORO_COLD int session::replace_queue_pair() noexcept {
+    engine_.remove_queue_pair(*this);
+    unique_queue_pair old = std::move(queue_pair_);
+    const int failed = make_queue_pair();
+    old.reset();
+    if (bank_->shared != nullptr || failed != 0) return failed;
+    // The slots that the old one had.
+    receives_->remove_wanted(engine_.options().credits);
+    engine_.empty_own(*bank_, *receives_);
+    receives_->open_own(queue_pair_.get());
+    return receives_->add_wanted(engine_.options().credits) ? 0 : ENOMEM;
 }
 
 RDMACORO_COLD int session::modify_by_cm(ibv_qp_state to) noexcept {
@@ -143,17 +163,15 @@ RDMACORO_COLD bool session::resolve_address() noexcept {
 
 /// The peer's host believes that the queue pair is still that of an earlier connection, as after a crash: another one is tried.
 RDMACORO_COLD void session::try_again() noexcept {
-    engine_.remove_queue_pair(*this);
-    queue_pair_.reset();
-    release_resources();
+    if (const int failed = replace_queue_pair(); failed != 0)
+        return fail_opening(errc::no_resources, failed, "create another queue pair");
     source_ = engine_.device().has_chosen_address() ? 0 : 1;
     if (!resolve_address()) fail_opening(errc::connection_refused, errno, "connect again");
 }
 
-/// What a peer is told when it is refused for this error of the system's.
-RDMACORO_COLD std::uint32_t session::refusal_of(int system) const noexcept {
-    const bool memory = system == ENOMEM || system == EAGAIN || system == EPERM;
-    return memory ? greeting::no_memory : greeting::no_room;
+/// What a peer is told when it is refused because this step failed.
+RDMACORO_COLD std::uint32_t session::refusal_of(const failed_step& how) noexcept {
+    return how.name == registering ? greeting::no_memory : greeting::no_room;
 }
 
 RDMACORO_COLD void session::fail_refused(std::uint32_t refusal) noexcept {
@@ -166,12 +184,13 @@ RDMACORO_COLD std::uint64_t session::empty_polls() const noexcept {
 
 /// Sends the request to connect. False: `fail_opening` was called.
 RDMACORO_COLD bool session::send_cm_request() noexcept {
-    int failed = create_queue_pair();
-    if (failed != 0) {
-        fail_opening(errc::no_resources, failed, "create a queue pair");
-        return false;
+    if (queue_pair_ == nullptr) {  // else it is the second one, of a stale connection
+        if (const failed_step made = create_queue_pair(); made.system != 0) {
+            fail_opening(errc::no_resources, made.system, made.name);
+            return false;
+        }
     }
-    failed = modify_by_cm(IBV_QPS_INIT);
+    int failed = modify_by_cm(IBV_QPS_INIT);
     const greeting::bytes own = engine_.own_greeting().store();
     rdma_conn_param with{};
     with.private_data = own.data();
@@ -183,7 +202,10 @@ RDMACORO_COLD bool session::send_cm_request() noexcept {
     with.srq = engine_.shares_receives() ? 1 : 0;
     with.qp_num = number_;
     if (failed == 0 && ::rdma_connect(id_, &with) != 0) failed = errno;
-    if (failed == 0) return true;
+    if (failed == 0) {
+        cm_owes_event_ = engine_.device().iwarp();
+        return true;
+    }
     fail_opening(errc::connection_refused, failed, "request a connection");
     return false;
 }
@@ -194,21 +216,29 @@ RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter)
     id_->context = static_cast<cm_party*>(this);
     accepting_ = true;
     peer_ = endpoint_of(::rdma_get_peer_addr(id_));
-    const auto refuse = [&](errc code, int system, const char* step) {
-        greeting said = engine_.own_greeting();
-        said.refusal = refusal_of(system);
-        const greeting::bytes own = said.store();
-        static_cast<void>(::rdma_reject(id_, own.data(), own.size()));
-        fail_opening(code, system, step);
-    };
+    responder_resources_ = std::min(request.responder_resources, engine_.device().read_depth());
+    initiator_depth_ = std::min(request.initiator_depth, engine_.device().read_depth());
     if (const errc verdict = take_greeting(request.data.data(), request.bytes); verdict != errc::ok)
-        return refuse(verdict, 0, "greet");
-    int failed = create_queue_pair();
-    if (failed == 0) failed = modify_by_cm(IBV_QPS_INIT);
+        return refuse_request(verdict, {0, "greet"});
+    if (engine_.admit_pending(*this)) accept_request();
+}
+
+RDMACORO_COLD void session::refuse_request(errc code, const failed_step& how) noexcept {
+    greeting said = engine_.own_greeting();
+    said.refusal = refusal_of(how);
+    const greeting::bytes own = said.store();
+    static_cast<void>(::rdma_reject(id_, own.data(), own.size()));
+    fail_opening(code, how.system, how.name);
+}
+
+/// Of a client that has asked by the connection manager, and has its turn.
+RDMACORO_COLD void session::accept_request() noexcept {
+    failed_step made = create_queue_pair();
+    if (made.system == 0) made = {modify_by_cm(IBV_QPS_INIT), "prepare a queue pair"};
     const bool by_hand = !engine_.device().iwarp();
-    if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTR);
-    if (failed == 0 && by_hand) failed = modify_by_cm(IBV_QPS_RTS);
-    if (failed != 0) return refuse(errc::no_resources, failed, "create a queue pair");
+    if (made.system == 0 && by_hand) made.system = modify_by_cm(IBV_QPS_RTR);
+    if (made.system == 0 && by_hand) made.system = modify_by_cm(IBV_QPS_RTS);
+    if (made.system != 0) return refuse_request(errc::no_resources, made);
     if (const int asked = engine_.options().traffic_class; asked >= 0) {
         auto tos = static_cast<std::uint8_t>(asked);
         static_cast<void>(::rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos));
@@ -218,17 +248,19 @@ RDMACORO_COLD void session::accept_by_cm(const cm_news& request, opener& waiter)
     rdma_conn_param with{};
     with.private_data = own.data();
     with.private_data_len = own.size();
-    with.responder_resources = std::min(request.responder_resources, engine_.device().read_depth());
-    with.initiator_depth = std::min(request.initiator_depth, engine_.device().read_depth());
+    with.responder_resources = responder_resources_;
+    with.initiator_depth = initiator_depth_;
     with.flow_control = 1;
     with.rnr_retry_count = receive_retries;
     with.srq = engine_.shares_receives() ? 1 : 0;
     with.qp_num = number_;
     if (::rdma_accept(id_, &with) != 0) return fail_opening(errc::peer_lost, errno, "accept");
     connected_ = by_hand;
+    cm_owes_event_ = !by_hand;
 }
 
 RDMACORO_COLD void session::cm_event(const cm_news& news) noexcept {
+    cm_owes_event_ = false;
     if (phase_ == phase::opening) return opening_event(news);
     switch (news.type) {
         case RDMA_CM_EVENT_DISCONNECTED:
@@ -245,8 +277,7 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
     constexpr int patience = 2000;  // milliseconds
     switch (news.type) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
-            if (id_->verbs == nullptr ||
-                engine_.device().name() != ::ibv_get_device_name(id_->verbs->device)) {
+            if (!engine_.device().has(*id_)) {
                 if (resolve_address()) return;
                 return fail_opening(errc::address_invalid, 0, "reach the address by the domain's device");
             }
@@ -278,11 +309,15 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
         case RDMA_CM_EVENT_ADDR_ERROR:
             if (resolve_address()) return;
             return fail_opening(errc::timed_out, -news.status, "find the address");
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:  // of another device, to which the address led at first
+            if (!accepting_ && resolve_address()) return;
+            return fail_opening(errc::peer_lost, -news.status, "connect");
         case RDMA_CM_EVENT_ROUTE_ERROR: return fail_opening(errc::timed_out, -news.status, "find a route");
         case RDMA_CM_EVENT_UNREACHABLE: return fail_opening(errc::timed_out, -news.status, "connect");
         case RDMA_CM_EVENT_REJECTED: {
             constexpr int stale_connection = 10;  // a reason of InfiniBand's connection manager
             constexpr unsigned most_stale = 3;
+            if (accepting_) return fail_opening(errc::peer_lost, 0, "accept");
             if (news.status == stale_connection && ++stale_ <= most_stale) return try_again();
             // A peer that rejects sends its greeting; a host without a listener sends nothing.
             greeting theirs;
@@ -292,8 +327,7 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
                                 news.status < 0 ? -news.status : 0, "connect");
         }
         case RDMA_CM_EVENT_CONNECT_ERROR:
-        case RDMA_CM_EVENT_DISCONNECTED:
-        case RDMA_CM_EVENT_DEVICE_REMOVAL: return fail_opening(errc::peer_lost, -news.status, "connect");
+        case RDMA_CM_EVENT_DISCONNECTED: return fail_opening(errc::peer_lost, -news.status, "connect");
         default: return;
     }
 }
@@ -304,13 +338,13 @@ RDMACORO_COLD void session::device_gone() noexcept {
     if (phase_ == phase::ready) fail(errc::peer_lost);
 }
 
-RDMACORO_COLD void session::no_guest() noexcept {
-    static_cast<list_node<guest_tag>&>(*this).unlink();
-    if (std::exchange(guest_, false)) engine_.guest_over();
+RDMACORO_COLD void session::no_longer_pending() noexcept {
+    static_cast<list_node<pending_tag>&>(*this).unlink();
+    if (std::exchange(pending_, false)) engine_.pending_over();
 }
 
 RDMACORO_COLD void session::become_ready() noexcept {
-    no_guest();
+    no_longer_pending();
     phase_ = phase::ready;
     if (engine_.options().keepalive > duration::zero()) {
         timer_.set(engine_.options().keepalive);
@@ -324,7 +358,7 @@ RDMACORO_COLD void session::become_ready() noexcept {
 
 RDMACORO_COLD void session::fail_opening(errc code, int system, const char* step) noexcept {
     opener* const waiter = std::exchange(opener_, nullptr);
-    no_guest();
+    no_longer_pending();
     let_go(false);
     owned_ = false;
     if (waiter != nullptr) waiter->opened(*this, {code, system, step});

@@ -51,7 +51,7 @@ namespace rdmacoro::detail::verbs {
                             where + "the peer's process may not lock the memory for one more link; raise "
                                     "RLIMIT_MEMLOCK there (`ulimit -l unlimited`), or give its domain fewer "
                                     "credits or smaller slots");
-            if (how.system == ENOMEM || how.system == EAGAIN || how.system == EPERM)
+            if (how.step == registering)
                 throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
             throw error(how.code, where + "could not " + how.step + system);
         default: throw error(how.code, where + "could not " + how.step + system);

@@ -156,6 +156,18 @@ RDMACORO_COLD void device::open(const std::string& name, const std::vector<devic
     if (::ibv_query_device(context_.get(), &attributes_) != 0) throw_system("verbs: query " + name, errno);
 }
 
+/// From how far peers reach an address: an IPv4 one from any network, a link-local one from its own alone, by the interface's name.
+[[nodiscard]] inline int reach_of(const inet_endpoint& at) noexcept {
+    if (at.address.ss_family == AF_INET) return 2;
+    return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr) ? 0 : 1;
+}
+
+RDMACORO_COLD bool device::port_is_active(unsigned port) const noexcept {
+    ibv_port_attr state{};
+    return ::ibv_query_port(context_.get(), static_cast<std::uint8_t>(port), &state) == 0 &&
+           state.state == IBV_PORT_ACTIVE;
+}
+
 RDMACORO_COLD void device::choose_port(const verbs_options& options,
                                        const std::vector<device_address>& addresses) {
     const std::string own = name();
@@ -169,16 +181,22 @@ RDMACORO_COLD void device::choose_port(const verbs_options& options,
     wanted.port = "0";
     const inet_resolved resolved =
         options.address.empty() ? inet_resolved{} : inet_resolved::ask(wanted, AI_NUMERICHOST);
+    const device_address* found = nullptr;
     for (const device_address& a : addresses) {
         if (a.device != own || (port_ != 0 && a.port != port_)) continue;
-        if (!resolved.endpoints.empty() && !same_address(a.address, resolved.endpoints.front())) continue;
-        if (address_.bytes != 0 && address_.address.ss_family == AF_INET) break;
-        address_ = a.address;
-        if (port_ == 0 && a.address.address.ss_family == AF_INET) port_ = static_cast<std::uint8_t>(a.port);
+        if (!resolved.endpoints.empty()) {
+            if (same_address(a.address, resolved.endpoints.front())) found = &a;
+            continue;
+        }
+        if (port_ == 0 && !port_is_active(a.port)) continue;
+        if (found == nullptr || reach_of(a.address) > reach_of(found->address)) found = &a;
+    }
+    if (found != nullptr) {
+        address_ = found->address;
+        port_ = static_cast<std::uint8_t>(found->port);
     }
     for (std::uint8_t at = 1; port_ == 0 && at <= attributes_.phys_port_cnt; ++at) {
-        ibv_port_attr state{};
-        if (::ibv_query_port(context_.get(), at, &state) == 0 && state.state == IBV_PORT_ACTIVE) port_ = at;
+        if (port_is_active(at)) port_ = at;
     }
     if (port_ == 0) port_ = 1;
     if (::ibv_query_port(context_.get(), port_, &port_attributes_) != 0)
@@ -191,12 +209,17 @@ RDMACORO_COLD void device::choose_port(const verbs_options& options,
 
 RDMACORO_COLD void device::look_for_address(int family) {
     inet_endpoint found;
+    int most = -1;
     for (const device_address& one : device_addresses()) {
         if (one.device != name() || one.port != port_) continue;
-        if (same_address(one.address, address_) && address_.address.ss_family == family)
-            return;  // still there
         const bool fits = one.address.address.ss_family == family;
-        if (found.bytes == 0 || (fits && found.address.ss_family != family)) found = one.address;
+        const bool current = same_address(one.address, address_);
+        if (fits && current && has_chosen_address()) return;  // still there
+        const int reach = reach_of(one.address);
+        const int worth = (fits ? 16 : 0) + (reach != 0 ? 8 : 0) + (current ? 4 : 0) + reach;
+        if (worth <= most) continue;
+        most = worth;
+        found = one.address;
     }
     if (found.bytes != 0) address_ = found;
 }

@@ -24,10 +24,9 @@ RDMACORO_COLD inet_endpoint source_towards(const inet_endpoint& to) noexcept {
 RDMACORO_COLD verbs_domain& domains::towards(std::string_view address) {
     const inet_address parsed = parse_address(address);
     const verbs_options options = verbs_options::from_environment();
-    const auto first = [this]() -> verbs_domain& { return owner_.service<verbs_domain>(); };
-    if (parsed.host.empty() || !options.device.empty() || !options.address.empty()) return first();
+    if (parsed.host.empty() || !options.device.empty() || !options.address.empty()) return standard();
     const inet_resolved resolved = inet_resolved::ask(parsed, AI_NUMERICHOST);
-    if (resolved.endpoints.empty()) return first();
+    if (resolved.endpoints.empty()) return standard();
     const inet_endpoint& asked = resolved.endpoints.front();
     // An address of this host is compared first: the routes do not know a link-local one without its interface.
     const inet_endpoint source = source_towards(asked);
@@ -44,15 +43,21 @@ RDMACORO_COLD verbs_domain& domains::towards(std::string_view address) {
         chosen_.push_back({one.address, &domain});
         return domain;
     }
-    return first();
+    return standard();
+}
+
+/// The domain without a choice by an address. Broken ones stay, as links and regions may refer to them.
+RDMACORO_COLD verbs_domain& domains::standard() {
+    if (standard_ == nullptr) standard_ = &owner_.service<verbs_domain>();
+    if (standard_->broken()) standard_ = made_.emplace_back(std::make_unique<verbs_domain>(owner_)).get();
+    return *standard_;
 }
 
 RDMACORO_COLD verbs_domain& domains::of_port(const device_address& at) {
     const auto fits = [&](verbs_domain& one) {
         return !one.broken() && one.device_name() == at.device && one.port() == at.port;
     };
-    verbs_domain& first = owner_.service<verbs_domain>();
-    if (fits(first)) return first;
+    if (verbs_domain& first = owner_.service<verbs_domain>(); fits(first)) return first;
     for (const auto& one : made_) {
         if (fits(*one)) return *one;
     }

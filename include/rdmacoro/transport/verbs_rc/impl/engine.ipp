@@ -23,8 +23,8 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       regions_(device_),
       slots_(device_.domain(), (options.slot_bytes + 63) / 64 * 64),
       receive_totals_{options.spare_slots, 0, 0, {}},
-      guests_timer_(owner, this,
-                    [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_guests(); }),
+      pending_timer_(owner, this,
+                     [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
       buckets_(256) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
@@ -163,8 +163,8 @@ RDMACORO_DECL bool engine::poll() noexcept {
     while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), owner_.coarse_now())) any |= watching_.look();
-    if (!guests_waiting_.empty()) [[unlikely]]
-        admit_waiting_guests();
+    if (!pending_waiting_.empty()) [[unlikely]]
+        admit_waiting_clients();
     ring();
     return any;
 }
@@ -194,7 +194,7 @@ RDMACORO_DECL void engine::read_cm_events() noexcept {
         rdma_cm_event* event = nullptr;
         if (::rdma_get_cm_event(cm_channel_.get(), &event) != 0) return;
         const cm_news news(*event);
-        if (news.type == RDMA_CM_EVENT_DEVICE_REMOVAL) device_gone();
+        if (news.type == RDMA_CM_EVENT_DEVICE_REMOVAL && device_.has(*event->id)) device_gone();
         // A request has an identifier of its own, and concerns its listener.
         auto* party = static_cast<cm_party*>(
             event->event == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id->context : event->id->context);
@@ -275,53 +275,64 @@ RDMACORO_DECL bank* engine::bank_with_room() noexcept {
     return nullptr;
 }
 
-/// Nullptr: there is no memory.
+/// One without messages of its last link that were not read yet: they would keep slots from the next. Nullptr: there is no memory.
 RDMACORO_DECL receive_queue* engine::own_receives() noexcept {
+    const auto idle = std::find_if(free_receives_.begin(), free_receives_.end(),
+                                   [](const receive_queue* one) { return one->pool().held() == 0; });
+    if (idle != free_receives_.end()) {
+        receive_queue* const taken = *idle;
+        free_receives_.erase(idle);
+        return taken;
+    }
     try {
-        if (free_receives_.empty()) {
-            free_receives_.reserve(own_receives_.size() + 1);
-            own_receives_.push_back(std::make_unique<receive_queue>(slots_, receive_totals_));
-            free_receives_.push_back(own_receives_.back().get());
-        }
+        free_receives_.reserve(own_receives_.size() + 1);
+        return own_receives_.emplace_back(std::make_unique<receive_queue>(slots_, receive_totals_)).get();
     } catch (const std::exception&) {
         return nullptr;
     }
-    receive_queue* const taken = free_receives_.back();
-    free_receives_.pop_back();
-    return taken;
 }
 
-RDMACORO_DECL int engine::hold_resources(bank*& from, receive_queue*& receives) noexcept {
-    if (broken_) return ENODEV;
-    if (links_ >= options_.most_links) return ENOSPC;
+RDMACORO_DECL failed_step engine::hold_resources(bank*& from, receive_queue*& receives) noexcept {
+    constexpr const char* making_room = "make room for one more link";
+    if (broken_) return {ENODEV, making_room};
+    if (links_ >= options_.most_links) return {ENOSPC, making_room};
     bank* const found = bank_with_room();
-    if (found == nullptr) return errno;
+    if (found == nullptr) return {errno, making_room};
     if (const int failed = slots_.reserve(options_.credits + session::most_staged); failed != 0)
-        return -failed;
+        return {-failed, registering};
     receives = shares_receives_ ? &found->receives : own_receives();
     if (receives == nullptr || !receives->add_wanted(options_.credits)) {
         if (receives != nullptr && !shares_receives_) free_receives_.push_back(receives);
         slots_.unreserve(options_.credits + session::most_staged);
-        return ENOMEM;
+        return {ENOMEM, making_room};
     }
     found->entries_held += options_.send_depth + options_.credits;
     ++links_;
     receives->post();
     from = found;
-    return 0;
+    return {};
 }
-RDMACORO_DECL void engine::release_resources(bank& from, receive_queue& receives) noexcept {
+RDMACORO_DECL void engine::release_resources(bank& from, receive_queue& receives, bool loses) noexcept {
     from.entries_held -= options_.send_depth + options_.credits;
     --links_;
+    if (loses) {
+        lost_receives_ += options_.credits;
+        slots_.unreserve(session::most_staged);
+        return;
+    }
     receives.remove_wanted(options_.credits);
     if (!shares_receives_) {
-        receives.close_own();
-        // Completions of its slots may still be in the queue, where the device did not remove them.
-        empty(from);
-        receives.withdraw();
+        empty_own(from, receives);
         free_receives_.push_back(&receives);
     }
     slots_.unreserve(options_.credits + session::most_staged);
+}
+
+RDMACORO_DECL void engine::empty_own(const bank& of, receive_queue& receives) noexcept {
+    receives.close_own();
+    // Completions of its slots may still be in the queue, where the device did not remove them.
+    empty(of);
+    receives.withdraw();
 }
 
 RDMACORO_DECL void engine::empty(const bank& which) noexcept {
@@ -333,33 +344,34 @@ RDMACORO_DECL void engine::empty(const bank& which) noexcept {
 
 // ---- clients that have not finished connecting
 
-RDMACORO_DECL bool engine::admit_guest(session& c) noexcept {
-    list_node<guest_tag>& node = c;
+RDMACORO_DECL bool engine::admit_pending(session& c) noexcept {
+    list_node<pending_tag>& node = c;
     node.unlink();
-    if (guests_ < std::max(1u, options_.most_links / guests_part)) {
-        ++guests_;
-        guests_held_.push_back(c);
+    if (pending_ < std::max(1u, options_.most_links / pending_part)) {
+        ++pending_;
+        pending_held_.push_back(c);
+        c.pending_begins(owner_.now());
         return true;
     }
-    guests_waiting_.push_front(c);
-    if (!guests_timer_.queued()) guests_timer_.set(options_.handshake_timeout / grace_part);
+    pending_waiting_.push_front(c);
+    if (!pending_timer_.queued()) pending_timer_.set(options_.handshake_timeout / grace_part);
     return false;
 }
 
 /// The newest of those that wait comes first: it is the least likely to have been given up. When none finishes, the oldest of those
 /// that hold a queue pair loses it.
-RDMACORO_DECL void engine::admit_waiting_guests() noexcept {
+RDMACORO_DECL void engine::admit_waiting_clients() noexcept {
     const duration grace = options_.handshake_timeout / grace_part;
-    while (!guests_waiting_.empty()) {
-        session* const oldest = guests_held_.front();
-        if (guests_ >= std::max(1u, options_.most_links / guests_part)) {
-            if (oldest == nullptr || owner_.now() - oldest->guest_since() < grace) break;
-            oldest->guest_expired();
+    while (!pending_waiting_.empty()) {
+        session* const oldest = pending_held_.front();
+        if (pending_ >= std::max(1u, options_.most_links / pending_part)) {
+            if (oldest == nullptr || owner_.now() - oldest->pending_since() < grace) break;
+            oldest->pending_expired();
             continue;
         }
-        guests_waiting_.front()->guest_admitted();
+        pending_waiting_.front()->pending_admitted();
     }
-    if (!guests_waiting_.empty() && !guests_timer_.queued()) guests_timer_.set(grace);
+    if (!pending_waiting_.empty() && !pending_timer_.queued()) pending_timer_.set(grace);
 }
 
 RDMACORO_DECL void engine::add_queue_pair(session& c) noexcept {
@@ -377,6 +389,7 @@ RDMACORO_DECL verbs_counts engine::counts() noexcept {
     verbs_counts sum = table_.counts();
     sum.receive_posts = receive_totals_.posts;
     sum.polls = epoch_ - 1;
+    sum.lost_receives = lost_receives_;
     return sum;
 }
 

@@ -54,9 +54,9 @@ RDMACORO_COLD port_state session::look_at_port(const ibv_gid* peer) noexcept {
     return now;
 }
 
-/// The queue pair in its first state. 0, or the number of an error.
-RDMACORO_COLD int session::initialize_queue_pair(const port_state& now) noexcept {
-    if (const int failed = create_queue_pair(); failed != 0) return failed;
+/// The queue pair in its first state.
+RDMACORO_COLD failed_step session::initialize_queue_pair(const port_state& now) noexcept {
+    if (const failed_step made = create_queue_pair(); made.system != 0) return made;
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_INIT;
     wanted.port_num = engine_.device().port();
@@ -64,15 +64,15 @@ RDMACORO_COLD int session::initialize_queue_pair(const port_state& now) noexcept
     wanted.qp_access_flags = static_cast<unsigned>(engine_.device().access_flags(access_rights::all));
     if (::ibv_modify_qp(queue_pair_.get(), &wanted,
                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) != 0)
-        return errno != 0 ? errno : EIO;
+        return {errno != 0 ? errno : EIO, "prepare a queue pair"};
     receives_->post();
-    return 0;
+    return {};
 }
 /// False: `fail_opening` was called.
 RDMACORO_COLD bool session::prepare_queue_pair(const port_state& now) noexcept {
-    const int failed = initialize_queue_pair(now);
-    if (failed != 0) fail_opening(errc::no_resources, failed, "create a queue pair");
-    return failed == 0;
+    const failed_step made = initialize_queue_pair(now);
+    if (made.system != 0) fail_opening(errc::no_resources, made.system, made.name);
+    return made.system == 0;
 }
 
 /// This side's connect_info, which is sent by the next step of the exchange.
@@ -158,7 +158,7 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
         static_cast<void>(said.load(theirs.hello.data(), theirs.hello.size()));
         fail_refused(said.refusal);
         return false;
-    } else if (accepting_ && !engine_.admit_guest(*this)) {
+    } else if (accepting_ && !engine_.admit_pending(*this)) {
         socket_.unwatch();
         return false;
     } else {
@@ -178,24 +178,26 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
 
 /// Of an accepted client, which has sent its connect_info. False: `fail_opening` was called, and the client is told why.
 RDMACORO_COLD bool session::make_queue_pair_for(const port_state& now) noexcept {
-    guest_ = true;
-    guest_since_ = engine_.owner().now();
-    const int failed = initialize_queue_pair(now);
+    const failed_step made = initialize_queue_pair(now);
     store_own_info(now);
     socket_.exchange().release();
-    if (failed == 0) return true;
+    if (made.system == 0) return true;
     queue_pair_info own;
     greeting said = engine_.own_greeting();
-    said.refusal = refusal_of(failed);
+    said.refusal = refusal_of(made);
     own.hello = said.store();
     own.store(socket_.exchange().own_connect_info());
     static_cast<void>(socket_.answer(std::byte{1}));
-    fail_opening(errc::no_resources, failed, "create a queue pair");
+    fail_opening(errc::no_resources, made.system, made.name);
     return false;
 }
 
-RDMACORO_COLD void session::guest_admitted() noexcept {
-    if (take_connect_info()) socket_.go_on(*this);
+RDMACORO_COLD void session::pending_admitted() noexcept {
+    if (id_ == nullptr) {
+        if (take_connect_info()) socket_.go_on(*this);
+    } else if (engine_.admit_pending(*this)) {
+        accept_request();
+    }
 }
 
 }  // namespace rdmacoro::detail::verbs

@@ -157,6 +157,7 @@ RDMACORO_DECL void session::post_pieces(transfer& t) noexcept {
             }
         }
         chain(e, flags, nullptr, &t, true);
+        if (request.opcode == IBV_WR_RDMA_READ && engine_.device().iwarp()) awaits_own_completion();
         if (last) break;
     }
     flush();  // its requests together, and at once
@@ -180,6 +181,36 @@ RDMACORO_DECL void session::pump() noexcept {
         transfer* const after = transfers_.moving().next(*t);
         if (t->partial) post_pieces(*t);
         t = after;
+    }
+}
+
+/// The read that was chained last. siw completes a later message, or a write, before it: the completion of that one counts for all
+/// work requests but reads.
+RDMACORO_DECL void session::awaits_own_completion() noexcept {
+    const std::uint64_t sequence = posted_ - 1;
+    reads_.push_back({sequence, std::exchange(ring_[sequence & (ring_.size() - 1)], holding{})});
+}
+
+RDMACORO_DECL void session::read_over(std::uint32_t sequence, ibv_wc_status outcome) noexcept {
+    const auto found = std::find_if(reads_.begin(), reads_.end(), [&](const pending_read& one) {
+        return static_cast<std::uint32_t>(one.sequence) == sequence;
+    });
+    if (found == reads_.end()) return;
+    const holding ended = found->held;
+    reads_.erase(found);
+    if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR)
+        fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
+    if (failure_ && outcome == IBV_WC_SUCCESS) outcome = IBV_WC_WR_FLUSH_ERR;  // as in `sent`
+    piece_over(ended, outcome);
+    if (transfers_.partial() != 0) pump();
+}
+
+/// Those from this work request on are over without having begun.
+RDMACORO_DECL void session::reads_unposted(std::uint64_t from) noexcept {
+    while (!reads_.empty() && reads_.back().sequence >= from) {
+        const holding ended = reads_.back().held;
+        reads_.pop_back();
+        piece_over(ended, IBV_WC_WR_FLUSH_ERR);
     }
 }
 

@@ -20,6 +20,7 @@ RDMACORO_DECL session::session(engine& of, std::uint32_t place, std::uint32_t ge
       awaited_(of.watching()),
       socket_(of.watching(), *this) {
     const std::size_t each = std::max<std::size_t>(of.device().inline_limit(), 64);
+    if (of.device().iwarp()) reads_.reserve(of.options().send_depth + std::size_t{of.device().read_depth()});
     for (std::size_t i = 0; i < most_chained; ++i) chain_[i].bytes = chain_bytes_.get() + i * each;
     fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
         static_cast<session&>(self).on_socket();
@@ -31,7 +32,7 @@ RDMACORO_DECL session::~session() {
     static_cast<list_node<dirty_tag>&>(*this).unlink();
     static_cast<list_node<work_tag>&>(*this).unlink();
     static_cast<list_node<leaving_tag>&>(*this).unlink();
-    static_cast<list_node<guest_tag>&>(*this).unlink();
+    static_cast<list_node<pending_tag>&>(*this).unlink();
 }
 
 RDMACORO_DECL std::string session::peer_name() const {
@@ -61,9 +62,8 @@ RDMACORO_DECL void session::timer_expired() noexcept {
 }
 
 /// Posts a write of no bytes after a time without progress: the peer's device answers it without a slot, a credit or the peer's
-/// scheduler.
+/// scheduler. Over iWARP a write is over when TCP has taken it, so there it is a read of no bytes.
 RDMACORO_DECL void session::watch_silence() noexcept {
-    if (engine_.device().iwarp()) return;
     if (completed_ != seen_completed_ || counts_.received != seen_received_) {
         seen_completed_ = completed_;
         seen_received_ = counts_.received;
@@ -72,15 +72,17 @@ RDMACORO_DECL void session::watch_silence() noexcept {
     }
     if (asked_ > completed_) {
         constexpr unsigned most_silent = 3;
-        if (++silent_ == most_silent && engine_.device().retries_for_ever()) fail(errc::peer_lost);
+        if (++silent_ == most_silent && engine_.device().retries_for_long()) fail(errc::peer_lost);
         return;
     }
-    if (room(0)) {
+    if (room(0) && may_send_) {
         entry& e = next_entry();
+        const bool reads = engine_.device().iwarp();
         e.piece = {};
-        e.request.opcode = IBV_WR_RDMA_WRITE;
+        e.request.opcode = reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
         e.request.wr.rdma = {};
         chain(e, 0, nullptr, nullptr, true);
+        if (reads) e.request.num_sge = 1;  // siw refuses a read without one
         flush();
     }
     asked_ = posted_;  // without room, a signalled work request is under way
@@ -123,6 +125,7 @@ RDMACORO_DECL post_result session::no_room() noexcept {
 
 /// The device did not take the work requests from this one on: they are over.
 RDMACORO_DECL void session::release_unposted(std::uint64_t from) noexcept {
+    reads_unposted(from);
     while (posted_ > from) {
         holding& held = ring_[--posted_ & (ring_.size() - 1)];
         if (held.staged != nullptr) {
@@ -172,6 +175,8 @@ RDMACORO_DECL void session::to_error_state() noexcept {
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_ERR;
     static_cast<void>(::ibv_modify_qp(queue_pair_.get(), &wanted, IBV_QP_STATE));
+    // What is posted to it now would be flushed, and posted again, without end.
+    if (bank_->shared == nullptr) receives_->close_own();
 }
 
 RDMACORO_DECL void session::fail(errc why) noexcept {
@@ -186,14 +191,18 @@ RDMACORO_DECL void session::peer_gone() noexcept {
     fail(errc::peer_lost);
 }
 
-/// Returns when the device no longer touches memory of users.
+/// Returns when the device no longer touches memory of users: it has flushed the requests, or the queue pair is destroyed. A shared
+/// receive queue may lose slots by that, so the device has its time.
 RDMACORO_DECL void session::quiesce() noexcept {
     to_error_state();
     flush();
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
+    const auto patience = std::chrono::milliseconds(bank_->shared != nullptr ? 250 : 0);
+    const auto limit = std::chrono::steady_clock::now() + patience;
     while (transfer_requests_ != 0 && std::chrono::steady_clock::now() < limit) engine_.progress();
     if (transfer_requests_ == 0) return;
     engine_.empty(*bank_);
+    if (transfer_requests_ == 0) return;
+    if (bank_->shared != nullptr) ++counts_.late_closes;
     destroy_queue_pair();
 }
 
@@ -228,7 +237,7 @@ RDMACORO_DECL void session::drop_inbound() noexcept {
 /// Releases the connection; the object remains until it can be destroyed. Gracefully: the last frames still go out.
 RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
     awaited_.end();
-    no_guest();
+    no_longer_pending();
     drop_inbound();
     static_cast<list_node<work_tag>&>(*this).unlink();
     want_hello_ = want_flush_ = want_flushed_ = want_writable_ = false;
@@ -290,6 +299,7 @@ RDMACORO_DECL void session::destroy_queue_pair() noexcept {
     engine_.remove_queue_pair(*this);
     queue_pair_.reset();
     chained_ = 0;
+    reads_unposted(0);
     for (; completed_ < posted_; ++completed_) {
         holding& held = ring_[completed_ & (ring_.size() - 1)];
         if (held.staged != nullptr) engine_.slots().give(*held.staged);
@@ -305,7 +315,19 @@ RDMACORO_DECL void session::destroy_queue_pair() noexcept {
 }
 
 RDMACORO_DECL void session::release_resources() noexcept {
-    if (std::exchange(holds_resources_, false)) engine_.release_resources(*bank_, *receives_);
+    if (!std::exchange(holds_resources_, false)) return;
+    engine_.release_resources(*bank_, *receives_, bank_->shared != nullptr && !receives_over());
+}
+
+RDMACORO_DECL bool session::sends_over() const noexcept {
+    return completed_ == posted_ || engine_.device().iwarp();
+}
+
+/// The device has completed, or will never take, all receives of the queue pair. It reports the end of those that it took from a
+/// shared queue; those of the queue pair's own are flushed one by one.
+RDMACORO_DECL bool session::receives_over() const noexcept {
+    if (!connected_ || !engine_.device().tells_last_receive()) return true;
+    return bank_->shared != nullptr ? last_receive_over_ : !receives_->any_posted();
 }
 
 RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
@@ -314,14 +336,19 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
         start_leaving();
     }
     if (phase_ != phase::leaving) return false;
-    const bool receives_over = last_receive_over_ || !engine_.device().tells_last_receive() || !connected_;
-    const bool sends_over = completed_ == posted_ || engine_.device().iwarp();
-    // Adapters remove the completions of a queue pair that is destroyed, and the slots of its receives would be lost with them: all
-    // must have been polled that came before the device was done.
-    const bool done = queue_pair_ != nullptr && (late_ || (sends_over && receives_over));
-    if (done && settled_ == 0) settled_ = empty_polls() + 1;
-    if (in_a_hurry || engine_.broken() || (done && empty_polls() >= settled_)) destroy_queue_pair();
-    if (queue_pair_ != nullptr) return false;
+    // Both wait in the kernel for the peer's answer to a request: for ten seconds where there is none, and for ever where the peer
+    // is on this thread.
+    if (cm_owes_event_ && !in_a_hurry && !engine_.broken()) return false;
+    if (queue_pair_ != nullptr) {
+        // Adapters remove the completions of a queue pair that is destroyed, and the slots of its receives would be lost with them:
+        // all must have been polled that came before the device was done.
+        const bool over = sends_over() && receives_over();
+        const bool done = late_ || over;
+        if (done && settled_ == 0) settled_ = empty_polls() + 1;
+        if (!in_a_hurry && !engine_.broken() && (!done || empty_polls() < settled_)) return false;
+        if (late_ && !over) ++counts_.late_closes;
+        destroy_queue_pair();
+    }
     release_resources();
     if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {
         ::rdma_destroy_id(std::exchange(id_, nullptr));

@@ -111,11 +111,12 @@ public:
             }
             if (now() >= next_look) {
                 look();
+                most_open_ = std::max(most_open_, open_sessions());
                 next_look = now() + 1;
             }
             if (now() >= next_word) {
                 say_how_far();
-                next_word = now() + 10;
+                next_word = now() + (now() < 59 ? 10 : 60);
             }
         }
         finish();
@@ -313,19 +314,33 @@ private:
         return all;
     }
 
+    /// Ends of links, of the processes that run.
+    [[nodiscard]] std::uint64_t open_sessions() const {
+        std::uint64_t open = 0;
+        for (const worker_state& w : workers_) {
+            if (w.process > 0) open += w.life.sessions - w.life.ended;
+        }
+        return open;
+    }
+
     void say_how_far() const {
         const totals all = sums();
-        std::uint64_t kilobytes = 0;
+        holdings most;
         for (const worker_state& w : workers_) {
-            if (w.process > 0) kilobytes = std::max(kilobytes, look_at(w.process, 0).kilobytes);
+            if (w.process <= 0) continue;
+            const holdings held = look_at(w.process, 0);
+            most.kilobytes = std::max(most.kilobytes, held.kilobytes);
+            most.descriptors = std::max(most.descriptors, held.descriptors);
         }
-        std::fprintf(stderr,
-                     "%7.0f s: %llu rounds, %llu messages, %.1f GB, %llu gets and puts; %u killed, %u "
-                     "stopped; largest %llu MB; %zu faults\n",
-                     now(), static_cast<unsigned long long>(all.rounds),
-                     static_cast<unsigned long long>(all.messages), static_cast<double>(all.bytes) / 1e9,
-                     static_cast<unsigned long long>(all.transfers), kills_, stops_,
-                     static_cast<unsigned long long>(kilobytes / 1024), faults_.size());
+        std::fprintf(
+            stderr,
+            "%7.0f s: %llu sessions open, %llu rounds, %llu messages, %.1f GB, %llu gets and puts; %u "
+            "killed, %u stopped; largest %llu MB, %llu descriptors; %zu faults\n",
+            now(), static_cast<unsigned long long>(open_sessions()),
+            static_cast<unsigned long long>(all.rounds), static_cast<unsigned long long>(all.messages),
+            static_cast<double>(all.bytes) / 1e9, static_cast<unsigned long long>(all.transfers), kills_,
+            stops_, static_cast<unsigned long long>(most.kilobytes / 1024),
+            static_cast<unsigned long long>(most.descriptors), faults_.size());
     }
 
     /// The workers end by themselves.
@@ -351,13 +366,12 @@ private:
 
     int summarize() {
         const totals all = sums();
-        nlohmann::ordered_json summary{{"seconds", now()},         {"seed", asked_.seed},
-                                       {"rounds", all.rounds},     {"messages", all.messages},
-                                       {"bytes", all.bytes},       {"gets_and_puts", all.transfers},
-                                       {"sessions", all.sessions}, {"withdrawn", all.withdrawn},
-                                       {"refused", all.refused},   {"lost", all.lost},
-                                       {"kills", kills_},          {"stops", stops_},
-                                       {"restarts", restarts_},    {"faults", faults_}};
+        nlohmann::ordered_json summary{
+            {"seconds", now()},         {"seed", asked_.seed},     {"rounds", all.rounds},
+            {"messages", all.messages}, {"bytes", all.bytes},      {"gets_and_puts", all.transfers},
+            {"sessions", all.sessions}, {"most_open", most_open_}, {"withdrawn", all.withdrawn},
+            {"refused", all.refused},   {"lost", all.lost},        {"kills", kills_},
+            {"stops", stops_},          {"restarts", restarts_},   {"faults", faults_}};
         for (const growth& g : lives_judged_) {
             const holdings was = g.early();
             const holdings is = g.late();
@@ -383,6 +397,7 @@ private:
             std::printf("%-34s %llu\n", what, static_cast<unsigned long long>(value));
         };
         number("sessions", all.sessions);
+        number("open at a time, at most", most_open_);
         number("rounds", all.rounds);
         number("messages, each byte checked", all.messages);
         number("bytes", all.bytes);
@@ -416,6 +431,7 @@ private:
     totals done_;
     std::vector<growth> lives_judged_;
     std::vector<std::string> faults_;
+    std::uint64_t most_open_ = 0;
     unsigned kills_ = 0;
     unsigned stops_ = 0;
     unsigned restarts_ = 0;

@@ -14,7 +14,7 @@ enum status : int { status_well = 0, status_fault = 1, status_usage = 2 };
 struct options {
     double minutes = 1;
     unsigned workers = 4;                 ///< processes
-    unsigned links = 6;                   ///< that each worker keeps open towards others
+    unsigned links = 50;                  ///< that each worker keeps open towards others
     std::vector<std::string> transports;  ///< shm, tcp, ofi: all of this build where empty
     double kill_every = 5;                ///< mean seconds between two kills; 0: none
     double stop_every = 2;                ///< mean seconds between two stops

@@ -5,6 +5,7 @@
 #include "options.hpp"
 #include "plan.hpp"
 
+#include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/rdmacoro.hpp>
 
 #include <algorithm>
@@ -202,12 +203,13 @@ private:
         namespace rc = rdmacoro;
         std::vector<std::byte> into(m.bytes + own_.below(64));
         const rc::tag_match wanted = plan_.any_tag ? rc::tag_match(0, aside) : rc::tag_match(m.tag);
-        // What is withdrawn while its message arrives loses it: long ones are waited for with a probe, which takes nothing.
-        constexpr std::size_t whole = 4096;
+        // What is withdrawn while its message arrives loses it: those that may come in parts are waited for with a probe, which takes
+        // nothing.
+        const bool whole = comes_whole(m);
         while (may_withdraw && own_.once_in(6)) {
             const auto limit = std::chrono::microseconds(own_.below(3000));
             std::error_code how{};
-            if (m.bytes <= whole) {
+            if (whole) {
                 auto answer = co_await rc::as_result(
                     rc::timeout(peer_.recv(std::span<std::byte>(into), wanted), limit));
                 if (answer) {
@@ -225,6 +227,21 @@ private:
         }
         const rc::received got = co_await peer_.recv(std::span<std::byte>(into), wanted);
         check(m, got, into);
+    }
+
+    /// Whether a message is surely sent at once, all of it: it is short, and its sender has credit for it and for what goes before. Without
+    /// credit it is offered to its receive, and comes when that has been accepted. With hundreds of links each is granted little.
+    [[nodiscard]] bool comes_whole(const planned_message& m) const noexcept {
+        namespace inner = rdmacoro::detail;
+        constexpr std::size_t longest = 4096;
+        if (m.bytes > longest) return false;
+        std::size_t stored = 2 * inner::least_storage;  // about gets and puts
+        for (const planned_message& before : plan_.messages) {
+            if (!is_mine(before)) stored += inner::storage_bytes(before.bytes);
+            if (&before == &m) break;
+        }
+        // As much again may be given back late.
+        return stored <= std::size_t{inner::least_grant} * inner::credit_bytes / 2;
     }
 
     void check(const planned_message& m, const rdmacoro::received& got, std::span<const std::byte> into) {

@@ -40,7 +40,10 @@ totals& totals::operator+=(const totals& other) noexcept {
 
 std::string totals::line() const {
     std::string text;
-    each(*this, [&](std::uint64_t number) { text += (text.empty() ? "" : " ") + std::to_string(number); });
+    each(*this, [&](std::uint64_t number) {
+        if (!text.empty()) text += ' ';
+        text += std::to_string(number);
+    });
     return text;
 }
 

@@ -5,8 +5,8 @@
 
 namespace soak {
 
-/// Runs the soak, with a line of progress every ten seconds on standard error and a summary at the end on standard output; returns the
-/// program's status.
+/// Runs the soak, with a line of progress each minute, in the first one every ten seconds, on standard error and a summary at the end
+/// on standard output; returns the program's status.
 [[nodiscard]] int oversee(const options& asked);
 
 }  // namespace soak

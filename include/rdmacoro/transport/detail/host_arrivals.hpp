@@ -1,0 +1,45 @@
+// host_arrivals: which of the numbered processes of a job have come on this host, for launchers that do not say it.
+#pragma once
+
+#include <rdmacoro/coro/detail/config.hpp>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// A rank's mark on its host: a listening socket of Unix with a name of the job's and the rank's. A rank that comes knocks at those of the others: it
+/// finds those that were there before it, and they find its knock in their queues when they want to know. A rank that came and ended before
+/// this one came is not seen. Nothing waits here; what fails, for want of descriptors or in a network namespace of its own, leaves ranks unseen.
+class host_arrivals {
+public:
+    /// `job`: a name that no other job of the host has. `ranks`: those on this host, as the launcher says; sorted.
+    host_arrivals(std::string_view job, std::uint32_t rank, std::vector<std::uint32_t> ranks);
+    host_arrivals(const host_arrivals&) = delete;
+    host_arrivals& operator=(const host_arrivals&) = delete;
+    RDMACORO_DECL ~host_arrivals();
+
+    /// The ranks of the host that were not seen until now. From any thread: one that waits for the launcher may be left to itself.
+    [[nodiscard]] RDMACORO_DECL std::vector<std::uint32_t> unseen();
+    [[nodiscard]] const std::vector<std::uint32_t>& ranks() const noexcept { return ranks_; }
+
+private:
+    /// Whether that rank is there; it hears of this one.
+    [[nodiscard]] bool knock(std::string_view job, std::uint32_t rank) const noexcept;
+    void saw(std::uint32_t rank);
+
+    std::uint32_t rank_;
+    std::vector<std::uint32_t> ranks_;
+    std::mutex lock_;
+    std::vector<bool> seen_;  // by place in `ranks_`
+    int listening_ = -1;
+};
+
+}  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/detail/impl/host_arrivals.ipp>
+#endif

@@ -1,0 +1,76 @@
+#include <rdmacoro/service/detail/item_sender.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
+
+#include <type_traits>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+static_assert(detail::hot_startable<item_write>);
+static_assert(!std::is_copy_constructible_v<item_write>);
+static_assert(std::is_move_constructible_v<kept_item_write<std::string>>);
+
+namespace {
+struct item_methods {
+    static constexpr method<"items.numbers", stream<std::uint64_t>(std::uint64_t)> numbers{};
+    static constexpr method<"items.texts", stream<std::string>()> texts{};
+};
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("writing and reading items of fixed length allocates nothing", "",
+                        every_real_transport) {
+    if constexpr (counts_allocations) {
+        run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+            service store;
+            std::uint64_t written = 0;
+            store.on(item_methods::numbers,
+                     [&](call_context&, std::uint64_t n, stream_writer<std::uint64_t>& out) -> task<> {
+                         for (; written < n; ++written) co_await out.write(written);
+                     });
+            server.serve(store);
+            auto numbers = co_await client.open(item_methods::numbers, 10000U);
+            // A whole window is stored here: there are never more.
+            while (written < detail::stream_window) co_await yield();
+            for (int n = 0; n < 100; ++n) co_await yield();
+            for (int n = 0; n < 5000; ++n) static_cast<void>(co_await numbers.next());
+            const std::size_t before = allocations();
+            for (int n = 0; n < 4000; ++n) static_cast<void>(co_await numbers.next());
+            const std::size_t made = allocations() - before;
+            CHECK(made == 0);
+            while (co_await numbers.next()) {}
+        });
+    } else {
+        SKIP_TEST("allocations are not counted here");
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("a second write at a time is refused, and what is written may be a temporary", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        service store;
+        std::size_t refused = 0;
+        store.on(item_methods::texts, [&](call_context&, stream_writer<std::string>& out) -> task<> {
+            co_await out.write(std::string(5000, 'a'));
+            co_await out.write("literal");
+            const std::string short_one = "short";
+            for (std::uint64_t n = 0; n < detail::stream_window - 2; ++n) co_await out.write(short_one);
+            auto first = start(out.write(short_one));  // the window is used up
+            CHECK_FALSE(first.done());
+            const auto second = co_await as_result(out.write(short_one));
+            if (second.error() == errc::invalid_argument) ++refused;
+            co_await first;
+        });
+        server.serve(store);
+        auto texts = co_await client.open(item_methods::texts);
+        while (store.running() == 0) co_await yield();
+        while (refused == 0) co_await yield();
+        std::vector<std::string> all;
+        while (auto one = co_await texts.next()) all.push_back(std::move(*one));
+        REQUIRE(all.size() == detail::stream_window + 1);
+        CHECK(all[0] == std::string(5000, 'a'));
+        CHECK(all[1] == "literal");
+        CHECK(all.back() == "short");
+    });
+}

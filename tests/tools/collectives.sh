@@ -1,0 +1,56 @@
+#!/bin/sh
+# collectives measures every operation among processes over each transport, other libraries' programs take its turns with the ranks and the
+# transport that they are for, and wrong options are refused.
+# Usage: collectives.sh PATH. Ends with 77 (skipped) where there are not two CPUs.
+. "$(dirname "$0")/../support/program.sh" "$@"
+needs_two_cpus
+
+moved=allreduce,started,broadcast,reduce,gather,allgather,reduce_scatter,alltoall,scan,scatter,exscan,scatterv,gatherv,allgatherv,reduce_scatterv,alltoallv
+succeeds --op exchange,barrier,turns,$moved --sizes 8,32K --ranks 2,3 --rounds 2 --seconds 0.0002 --json "$work/all.json"
+grep -q '2 ranks over shm' "$work/out"
+MOVED=$moved python3 - "$work/all.json" <<'PYTHON'
+import json, os, sys
+
+rows = json.load(open(sys.argv[1]))["results"]
+transports = ["shm"] + (["tcp"] if os.environ.get("RDMACORO_WITH_TCP") == "1" else [])
+wanted = {(op, n, p, t) for op in os.environ["MOVED"].split(",") for n in (8, 32 << 10) for p in (2, 3) for t in transports}
+wanted |= {(op, 0, p, t) for op in ("barrier", "turns") for p in (2, 3) for t in transports}
+wanted |= {("exchange", n, 2, t) for n in (8, 32 << 10) for t in transports}
+assert {(r["op"], r["bytes"], r["ranks"], r["transport"]) for r in rows} == wanted
+assert len(rows) == len(wanted)
+for r in rows:
+    assert r["library"] == "rdmacoro" and 0 < r["min_ns"] <= r["median_ns"] <= r["max_ns"], r
+PYTHON
+
+# A peer that says what it was asked for.
+cat >"$work/peer" <<'PEER'
+#!/bin/sh
+echo "$*" >>"$0.asked"
+case "$1-$2" in
+2-shm) echo barrier 8 100.0 200.0 300.0 ;;
+3-shm) echo barrier 8 1000.0 2000.0 3000.0 ;;
+*) exit 9 ;;
+esac
+PEER
+chmod +x "$work/peer"
+succeeds --op barrier --ranks 2,3 --transport shm --rounds 1 --seconds 0.0002 --peer "other=$work/peer {ranks} {transport}" --json "$work/peer.json"
+grep -q -- '--op barrier' "$work/peer.asked"
+python3 - "$work/peer.json" <<'PYTHON'
+import json, sys
+
+rows = [r for r in json.load(open(sys.argv[1]))["results"] if r["library"] == "other"]
+assert {(r["ranks"], r["transport"], r["median_ns"]) for r in rows} == {(2, "shm", 200), (3, "shm", 2000)}, rows
+PYTHON
+
+succeeds --help
+for option in op sizes ranks transport rounds seconds cpus peer spin json; do
+    grep -q -e "--$option" "$work/out"
+done
+refuses 2 '--help' --no-such-option
+refuses 2 'needs {ranks}' --ranks 2,3 --transport shm --peer 'other=true'
+refuses 2 'needs {transport}' --transport shm,tcp --peer 'other=true {ranks}'
+refuses 2 'LIBRARY=COMMAND' --transport shm --peer 'other'
+refuses 2 'no transport here is called' --transport carrier-pigeon
+refuses 2 'from 1 to 1024 ranks' --ranks 0
+refuses 2 'no size' --sizes 8q
+refuses 1 'failed: false' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=false {ranks}'

@@ -1,0 +1,67 @@
+#include <rdmacoro/transport/detail/host_arrivals.hpp>
+
+#include "support/catch.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+using rdmacoro::detail::host_arrivals;
+
+namespace {
+
+using numbers = std::vector<std::uint32_t>;
+
+/// No other job of this machine has it.
+std::string fresh_job() {
+    static std::atomic<int> jobs{0};
+    return "test-" + std::to_string(::getpid()) + '-' + std::to_string(++jobs);
+}
+
+}  // namespace
+
+TEST_CASE("a rank sees those that came before it, and those that came after, and no others") {
+    const std::string job = fresh_job();
+    const numbers here{1, 2, 5, 9};
+    host_arrivals first(job, 2, here);
+    CHECK(first.unseen() == numbers{1, 5, 9});
+    host_arrivals second(job, 9, here);
+    CHECK(second.unseen() == numbers{1, 5});
+    CHECK(first.unseen() == numbers{1, 5});
+    {
+        // One that comes and goes was there.
+        const host_arrivals third(job, 1, here);
+    }
+    CHECK(first.unseen() == numbers{5});
+    CHECK(second.unseen() == numbers{5});
+    host_arrivals last(job, 5, here);
+    CHECK(last.unseen() == numbers{1});  // it had gone
+    CHECK(first.unseen().empty());
+}
+
+TEST_CASE("ranks of another job, and of other hosts, are not seen") {
+    const std::string job = fresh_job();
+    const numbers here{0, 1};
+    host_arrivals one(job, 0, here);
+    const host_arrivals stranger(fresh_job(), 1, here);
+    const host_arrivals elsewhere(job, 7, {6, 7});
+    CHECK(one.unseen() == numbers{1});
+    // A second process of one rank has no mark, and hides none.
+    const host_arrivals twice(job, 0, here);
+    const host_arrivals other(job, 1, here);
+    CHECK(one.unseen().empty());
+}
+
+TEST_CASE("names of jobs may be of any length, and many ranks may be on a host") {
+    const std::string job = fresh_job() + std::string(300, 'x') + fresh_job();
+    numbers here;
+    for (std::uint32_t rank = 0; rank < 100; ++rank) here.push_back(rank);
+    std::vector<std::unique_ptr<host_arrivals>> all;
+    for (const std::uint32_t rank : here) all.push_back(std::make_unique<host_arrivals>(job, rank, here));
+    for (const auto& one : all) CHECK(one->unseen().empty());
+}

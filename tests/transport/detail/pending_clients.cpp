@@ -1,0 +1,142 @@
+#include <rdmacoro/transport/detail/pending_clients.hpp>
+
+#include "support/catch.hpp"
+#include "support/run.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+
+#include <memory>
+#include <vector>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+struct two_places;
+
+struct waiting_client : detail::list_node<detail::pending_tag> {
+    waiting_client(two_places& in, int number) noexcept : of(in), name(number) {}
+    waiting_client(const waiting_client&) = delete;
+    waiting_client& operator=(const waiting_client&) = delete;
+    ~waiting_client() { leave(); }
+
+    void ask() noexcept;
+    void leave() noexcept;
+    [[nodiscard]] time_point pending_since() const noexcept { return since; }
+    void pending_admitted() noexcept { ask(); }
+    void pending_begins(time_point now) noexcept {
+        admitted = true;
+        since = now;
+    }
+    void pending_expired() noexcept {
+        expired = true;
+        leave();
+    }
+
+    two_places& of;
+    int name;
+    bool admitted = false;
+    bool expired = false;
+    time_point since{};
+};
+
+/// With room for two.
+struct two_places {
+    static constexpr duration grace = 1s;
+
+    void admit_waiting() noexcept {
+        pending.admit_waiting([this]() noexcept { return has_room(); }, in.on.now(), grace);
+    }
+    [[nodiscard]] bool has_room() const noexcept { return pending.size() < 2; }
+    void pass(duration time) {
+        in.on.run([](duration how_long) -> task<> { co_await sleep_for(how_long); }(time));
+    }
+
+    virtual_time in;
+    detail::pending_clients<waiting_client> pending{
+        in.on, this, [](void* self) noexcept { static_cast<two_places*>(self)->admit_waiting(); }};
+    std::vector<int> order;  // of admission
+};
+
+void waiting_client::ask() noexcept {
+    if (of.pending.admit(*this, of.has_room(), of.in.on.now(), two_places::grace)) of.order.push_back(name);
+}
+void waiting_client::leave() noexcept {
+    if (admitted) {
+        of.pending.leave(*this);
+    } else {
+        static_cast<detail::list_node<detail::pending_tag>&>(*this).unlink();
+    }
+    admitted = false;
+}
+
+std::vector<std::unique_ptr<waiting_client>> ask_all(two_places& of, int count) {
+    std::vector<std::unique_ptr<waiting_client>> all;
+    for (int n = 0; n < count; ++n) {
+        all.push_back(std::make_unique<waiting_client>(of, n));
+        all.back()->ask();
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("clients are admitted while there is room, and the others wait") {
+    two_places d;
+    const auto all = ask_all(d, 4);
+    CHECK(d.order == std::vector{0, 1});
+    CHECK(d.pending.size() == 2);
+    CHECK(d.pending.any_waiting());
+    d.admit_waiting();  // before their time is over
+    CHECK(d.pending.size() == 2);
+    CHECK_FALSE(all[0]->expired);
+}
+
+TEST_CASE("a client that has finished leaves its place to the newest that waits") {
+    two_places d;
+    const auto all = ask_all(d, 4);
+    all[1]->leave();
+    d.admit_waiting();
+    CHECK(d.order == std::vector{0, 1, 3});
+    CHECK_FALSE(all[0]->expired);
+    all[2]->leave();  // gave up waiting
+    CHECK_FALSE(d.pending.any_waiting());
+    all[3]->leave();
+    all[0]->leave();
+    CHECK(d.pending.size() == 0);
+}
+
+TEST_CASE("clients that go no further give way after their time, oldest first, while others wait") {
+    two_places d;
+    auto all = ask_all(d, 1);
+    d.pass(300ms);
+    for (int n = 1; n < 4; ++n) {
+        all.push_back(std::make_unique<waiting_client>(d, n));
+        all.back()->ask();
+    }
+    d.pass(900ms);
+    CHECK_FALSE(all[0]->expired);  // the list looks when those that wait have waited for as long
+    d.pass(200ms);
+    CHECK(all[0]->expired);
+    CHECK(all[1]->expired);
+    CHECK(d.order == std::vector{0, 1, 3, 2});
+    CHECK_FALSE(d.pending.any_waiting());
+}
+
+TEST_CASE("clients are left alone while none waits") {
+    two_places d;
+    const auto all = ask_all(d, 2);
+    d.pass(1h);
+    d.admit_waiting();
+    CHECK(d.pending.size() == 2);
+    CHECK_FALSE(all[0]->expired);
+    // One that comes now waits no longer than it takes to look.
+    waiting_client late(d, 2);
+    late.ask();
+    d.admit_waiting();
+    CHECK(all[0]->expired);
+    CHECK_FALSE(all[1]->expired);
+    CHECK(late.admitted);
+}

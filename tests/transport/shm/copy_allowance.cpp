@@ -1,0 +1,25 @@
+#include <rdmacoro/transport/shm/copy_allowance.hpp>
+
+#include "support/catch.hpp"
+
+using rdmacoro::detail::shm::copy_allowance;
+
+TEST_CASE(
+    "an account of copies gives pieces until it is used up, none too short to be worth it, and none more") {
+    copy_allowance account;
+    std::size_t all = 0;
+    for (std::size_t piece = account.piece(); piece != 0; piece = account.piece()) {
+        CHECK(piece >= copy_allowance::least_piece);
+        CHECK(piece <= copy_allowance::in_a_poll);
+        const std::size_t used = std::min<std::size_t>(piece, 100'000);
+        account.copied(used);
+        all += used;
+    }
+    CHECK(account.used_up());
+    CHECK(all >= copy_allowance::in_a_poll);
+    CHECK(all < copy_allowance::in_a_poll + copy_allowance::least_piece);
+    account.copied(1u << 20);  // what was copied in spite of it
+    CHECK(account.used_up());
+    account.renew();
+    CHECK(account.piece() == copy_allowance::in_a_poll);
+}

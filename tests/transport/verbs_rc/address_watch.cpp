@@ -1,0 +1,31 @@
+#include <rdmacoro/transport/verbs_rc/address_watch.hpp>
+
+#include "verbs/spare_device.hpp"
+
+#include "support/catch.hpp"
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using rdmacoro::detail::polled_watcher;
+using rdmacoro::detail::verbs::address_watch;
+
+TEST_CASE("addresses that come and go are reported, once for all that there is to report") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    polled_watcher watching;
+    int calls = 0;
+    address_watch watch(watching, &calls, [](void* owner) noexcept { ++*static_cast<int*>(owner); });
+    REQUIRE(watch.open());
+    static_cast<void>(watching.look());
+    CHECK(calls == 0);
+    spare_device::run("ip addr add 10.97.8.1/24 dev " + device.interface);
+    static_cast<void>(watching.look());
+    CHECK(calls == 1);
+    spare_device::run("ip addr add 10.97.9.1/24 dev " + device.interface +
+                      " && ip addr del 10.97.8.1/24 dev " + device.interface +
+                      " && ip addr add fd97::7/64 dev " + device.interface + " nodad");
+    static_cast<void>(watching.look());
+    CHECK(calls == 2);
+    static_cast<void>(watching.look());
+    CHECK(calls == 2);
+}
