@@ -1,7 +1,7 @@
 // gate: how many messages several threads send through one connection.
 //
 // A child process on another CPU receives. In turns: threads that put their messages into a gate, and threads that take a mutex
-// around the endpoint.
+// around the endpoint. The gate's thread and the receiver have a CPU each; the threads that send run where the system lets them.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include <sched.h>
 #include <unistd.h>
 
 namespace {
@@ -39,6 +40,16 @@ constexpr std::size_t message_bytes = 64;
 constexpr rc::tag_type message_tag = 1;
 constexpr rc::tag_type end_tag = 2;
 constexpr std::size_t receives = 64;
+
+/// The CPUs of the gate's thread and of the receiver, and those of the other threads.
+struct placement {
+    int gate = 0;
+    int receiver = 0;
+    cpu_set_t all{};
+};
+placement places;
+/// This thread may run on all CPUs again.
+void run_anywhere() { static_cast<void>(::sched_setaffinity(0, sizeof places.all, &places.all)); }
 
 /// Receives messages until it is told how many there are, answers when it has them all, and begins again.
 template <class T>
@@ -83,6 +94,7 @@ rc::task<double> rate(rc::endpoint<T>& peer, std::size_t threads, std::uint64_t 
     std::vector<std::jthread> senders;
     for (std::size_t n = 0; n < threads; ++n) {
         senders.emplace_back([&here, &running, &ended, each, send = sender()]() mutable {
+            run_anywhere();
             std::array<std::byte, message_bytes> message{};
             for (std::uint64_t i = 0; i < each; ++i) send(std::span<const std::byte>(message));
             send(std::span<const std::byte>());
@@ -113,6 +125,7 @@ double rate_by_mutex(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t threa
         std::vector<std::jthread> senders;
         for (std::size_t n = 0; n < threads; ++n) {
             senders.emplace_back([&] {
+                run_anywhere();
                 const std::array<std::byte, message_bytes> message{};
                 for (std::uint64_t i = 0; i < each; ++i) {
                     const std::lock_guard locked(lock);
@@ -187,10 +200,13 @@ void measure(const std::string& url, std::uint64_t count, int rounds, std::size_
 template <class T>
 void run_over(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
     child receiving([&] {
+        pingpong::pin_to(places.receiver);
         rc::scheduler on;
         on.run(receive_all<T>(url));
     });
+    pingpong::pin_to(places.gate);
     measure<T>(url, count, rounds, room, out);
+    run_anywhere();
     if (receiving.end(false) != 0) throw run_error("the other process failed");
 }
 
@@ -215,6 +231,9 @@ void run(int argc, char** argv) {
     app.add_option("--room", room, "messages that each thread may have in the gate")
         ->check(CLI::Range(4U, 1000000U))
         ->capture_default_str();
+    std::string cpus;
+    app.add_option("--cpus", cpus,
+                   "of the gate's thread and of the receiver, such as 0,1; by default the first two");
     app.add_option("--json", asked.json, "a file for the results; - for standard output");
     try {
         app.parse(argc, argv);
@@ -224,7 +243,10 @@ void run(int argc, char** argv) {
     } catch (const CLI::Error& wrong) {
         throw usage_error(std::string(wrong.what()) + "; --help lists the options");
     }
-    asked.cpus = pingpong::usable_cpus();
+    asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
+    places.gate = asked.cpus.front();
+    places.receiver = asked.cpus.size() > 1 ? asked.cpus[1] : asked.cpus.front();
+    if (::sched_getaffinity(0, sizeof places.all, &places.all) != 0) throw run_error("sched_getaffinity");
     asked.idle = idle_kind::adaptive;
     report out(asked, {{"by", 18}, {"", 12}, {"", 8}});
     for (const std::string& url : urls) {

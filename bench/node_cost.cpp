@@ -1,8 +1,10 @@
-// node_cost: what nodes cost. `node_cost connect N` connects one node to N others at once, over shared memory and TCP; `node_cost memory N` adds N
-// cards to an address book; `node_cost messages N` and `node_cost endpoints N` send and receive N messages of 8 bytes over shared memory, between
-// nodes of two transports and over the endpoints of the same connection, for counting under callgrind.
+// node_cost: what nodes cost. `node_cost connect N` connects one node to N others at once, over shared memory and TCP, with calls and without; `node_cost
+// memory N` adds N cards to an address book; `node_cost messages N` and `node_cost endpoints N` send and receive N messages of 8 bytes over shared
+// memory, between nodes of two transports and over the endpoints of the same connection, and `node_cost calls N` and `node_cost link_calls N` make
+// N calls of 8 bytes, to a node by its id and over the endpoints of a connection, for counting under callgrind.
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/node.hpp>
+#include <rdmacoro/service/node_calls.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
@@ -26,8 +28,10 @@ namespace {
 
 #if RDMACORO_WITH_TCP
 using measured_node = rc::node<rc::shm, rc::tcp>;
+using measured_calls = rc::node_calls<rc::shm, rc::tcp>;
 #else
 using measured_node = rc::node<rc::shm>;
+using measured_calls = rc::node_calls<rc::shm>;
 #endif
 
 template <class T>
@@ -42,17 +46,44 @@ rc::task<> greet(Peer to) {
     co_await to.send(rc::bytes_of(number), 1);
 }
 
+struct kv {
+    static constexpr rc::method<"kv.twice", std::uint64_t(std::uint64_t)> twice{};
+};
+void offer_twice(rc::service& to) {
+    to.on(kv::twice, [](rc::call_context&, std::uint64_t n) -> rc::task<std::uint64_t> { co_return 2 * n; });
+}
+
+/// A node, and what makes calls over its connections if it has that; the node ends first.
 template <class T>
-rc::task<> connect_at_once(long count) {
+struct participant {
+    participant(rc::node_id id, const rc::node_options& options, rc::service* offered) {
+        here = std::make_unique<rc::node<T>>(id, options);
+        if (offered == nullptr) return;
+        peers = std::make_unique<rc::node_calls<T>>(*here);
+        peers->serve(*offered);
+    }
+    participant(const participant&) = delete;
+    participant& operator=(const participant&) = delete;
+    ~participant() { here.reset(); }
+    std::unique_ptr<rc::node_calls<T>> peers;
+    std::unique_ptr<rc::node<T>> here;
+};
+
+template <class T>
+rc::task<> connect_at_once(long count, bool with_calls) {
+    rc::service doubles;
+    offer_twice(doubles);
+    rc::service* const offered = with_calls ? &doubles : nullptr;
     rc::node_options many;
     many.connections = static_cast<std::size_t>(count) + 1;
     many.connect_limit = many.attempt_limit = many.hello_limit = 60s;
-    rc::node<T> hub(1, many);
-    std::vector<std::unique_ptr<rc::node<T>>> others;
+    participant<T> center(1, many, offered);
+    rc::node<T>& hub = *center.here;
+    std::vector<std::unique_ptr<participant<T>>> others;
     for (long n = 0; n < count; ++n) {
-        others.push_back(std::make_unique<rc::node<T>>(static_cast<rc::node_id>(n + 2), many));
-        co_await others.back()->listen(fresh_url<T>(n));
-        hub.add(others.back()->card());
+        others.push_back(std::make_unique<participant<T>>(static_cast<rc::node_id>(n + 2), many, offered));
+        co_await others.back()->here->listen(fresh_url<T>(n));
+        hub.add(others.back()->here->card());
     }
     const std::size_t before = ::mallinfo2().uordblks;
     const auto begin = std::chrono::steady_clock::now();
@@ -64,20 +95,31 @@ rc::task<> connect_at_once(long count) {
     }
     for (auto& each : others) {
         std::uint64_t got = 0;
-        co_await each->peer(1).recv(rc::bytes_of(got), 1);
+        co_await each->here->peer(1).recv(rc::bytes_of(got), 1);
     }
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    if (with_calls) {
+        for (long n = 0; n < count; ++n) {
+            const auto id = static_cast<rc::node_id>(n + 2);
+            const std::uint64_t twice = co_await center.peers->call(id, kv::twice, std::uint64_t{id});
+            if (twice != 2 * std::uint64_t{id})
+                throw rc::error(rc::errc::protocol_violation, "node_cost: wrong sum");
+        }
+    }
     std::printf(
-        "%s: %zu nodes connected and greeted at once in %.1f ms; %.1f KiB of heap for both ends of one\n",
-        std::string(std::string_view(T::name)).c_str(), hub.connections(), took.count(),
+        "%s%s: %zu nodes connected and greeted at once in %.1f ms; %.1f KiB of heap for both ends of one\n",
+        std::string(std::string_view(T::name)).c_str(), with_calls ? " with calls" : "", hub.connections(),
+        took.count(),
         static_cast<double>(::mallinfo2().uordblks - before) / 1024 / static_cast<double>(count));
 }
 
 rc::task<> connect_all(long count) {
-    co_await connect_at_once<rc::shm>(count);
+    for (const bool with_calls : {false, true}) {
+        co_await connect_at_once<rc::shm>(count, with_calls);
 #if RDMACORO_WITH_TCP
-    co_await connect_at_once<rc::tcp>(count);
+        co_await connect_at_once<rc::tcp>(count, with_calls);
 #endif
+    }
 }
 
 rc::task<> known_nodes(long count) {
@@ -135,6 +177,43 @@ rc::task<> count_messages(long messages, bool by_endpoints) {
     }
 }
 
+template <class Call>
+rc::task<> call_often(long calls, Call call) {
+    for (long i = 0; i < calls; ++i) {
+        const auto n = static_cast<std::uint64_t>(i);
+        const std::uint64_t twice = co_await call(n);
+        if (twice != 2 * n) throw rc::error(rc::errc::protocol_violation, "node_cost: wrong answer");
+    }
+}
+rc::task<> count_node_calls(long calls) {
+    rc::service doubles;
+    offer_twice(doubles);
+    auto one = std::make_unique<measured_node>(1);
+    auto two = std::make_unique<measured_node>(2);
+    measured_calls from_one(*one);
+    measured_calls from_two(*two);
+    from_two.serve(doubles);
+    co_await two->listen(fresh_url<rc::shm>(0));
+    one->add(two->card());
+    co_await call_often(calls, [&](const std::uint64_t& n) { return from_one.call(2, kv::twice, n); });
+    one.reset();
+    two.reset();
+}
+rc::task<> count_link_calls(long calls) {
+    rc::service doubles;
+    offer_twice(doubles);
+    auto listening = co_await rc::listen<rc::shm>(fresh_url<rc::shm>(0));
+    auto accepting = rc::start(listening.accept());
+    auto near = co_await rc::connect<rc::shm>(listening.address());
+    auto far = co_await accepting;
+    {
+        rc::calls<rc::shm> from_near(near);
+        rc::calls<rc::shm> at_far(far, doubles);
+        co_await call_often(calls, [&](const std::uint64_t& n) { return from_near.call(kv::twice, n); });
+    }
+    near.abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,8 +227,12 @@ int main(int argc, char** argv) {
             on.run(known_nodes(count));
         } else if ((what == "messages" || what == "endpoints") && count >= 0) {
             on.run(count_messages(count, what == "endpoints"));
+        } else if (what == "calls" && count >= 0) {
+            on.run(count_node_calls(count));
+        } else if (what == "link_calls" && count >= 0) {
+            on.run(count_link_calls(count));
         } else {
-            std::fprintf(stderr, "usage: node_cost connect|memory|messages|endpoints N\n");
+            std::fprintf(stderr, "usage: node_cost connect|memory|messages|endpoints|calls|link_calls N\n");
             return 2;
         }
     } catch (const std::exception& failure) {

@@ -5,6 +5,7 @@
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -24,6 +25,11 @@ node_options quick() {
     o.first_pause = 1ms;
     o.longest_pause = 10ms;
     return o;
+}
+
+template <class Endpoint>
+task<> say_directly(Endpoint& end) {
+    co_await end.send(std::string_view("directly"), 1);
 }
 
 }  // namespace
@@ -395,6 +401,57 @@ TEMPLATE_LIST_TEST_CASE("with a limit of one connection a node speaks with three
                 CHECK(hub.connections() <= 1);
             }
         }
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "of several idle connections the one is closed that was not used for the longest time", "",
+    node_transports) {
+    run_nodes([]() -> task<> {
+        node_options narrow;
+        narrow.connections = 3;
+        node<TestType> hub(1, narrow);
+        std::vector<std::unique_ptr<node<TestType>>> leaves;
+        for (node_id id = 2; id <= 5; ++id) {
+            leaves.push_back(std::make_unique<node<TestType>>(id));
+            co_await leaves.back()->listen(fresh_url<TestType>());
+            hub.add(leaves.back()->card());
+        }
+        const auto leaf = [&](node_id id) -> node<TestType>& { return *leaves[id - 2]; };
+        const auto open = [&] {
+            std::string ids;
+            for (node_id id = 2; id <= 5; ++id) {
+                if (leaf(id).connections() != 0) ids += static_cast<char>('0' + id);
+            }
+            return ids;
+        };
+        const auto speak = [&](node_id id) -> task<> {
+            co_await say(hub.peer(id), "hello");
+            static_cast<void>(co_await hear(leaf(id).peer(1)));
+        };
+        for (const node_id id : {2U, 3U, 4U, 3U, 2U, 4U}) co_await speak(id);
+        CHECK(open() == "234");
+        co_await speak(5);  // for 3, which is neither the first that was made nor the last that was used
+        co_await until([&] { return leaf(3).connections() == 0; });
+        CHECK(open() == "245");
+        // What is received is a use as well.
+        co_await say(leaf(4).peer(1), "hello");
+        static_cast<void>(co_await hear(hub.peer(4)));
+        co_await speak(3);
+        co_await until([&] { return leaf(2).connections() == 0; });
+        CHECK(open() == "345");
+        // And what goes over the endpoint itself, seen when a connection is looked for: it is later than all before it.
+        {
+            auto five = hub.peer(5);
+            const node_hold held = five.hold();
+            task<> direct = five.visit([](auto& end) -> task<> { return say_directly(end); });
+            co_await std::move(direct);
+            static_cast<void>(co_await hear(leaf(5).peer(1)));
+        }
+        co_await speak(2);  // for 4
+        co_await until([&] { return leaf(4).connections() == 0; });
+        CHECK(open() == "235");
+        co_await hub.close();
     });
 }
 

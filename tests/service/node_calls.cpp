@@ -1,16 +1,21 @@
 #include <rdmacoro/service/node_calls.hpp>
 
 #include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
 #include "support/nodes.hpp"
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
 constexpr method<"kv.load", std::uint64_t(stream<row>)> load{};
+constexpr method<"kv.ten", std::array<float, 10>()> ten{};
 
 /// A node with calls, and a service for others.
 template <class T>
@@ -22,6 +27,8 @@ struct participant {
             while (co_await in.next()) ++loaded;
             co_return loaded;
         });
+        there.store.on(
+            ten, [](call_context&) -> task<std::array<float, 10>> { co_return std::array<float, 10>{1.0F}; });
         peers->serve(there.store);
     }
     /// The node first: its connections end then, and with them what `peers` has.
@@ -51,6 +58,12 @@ TEMPLATE_LIST_TEST_CASE("nodes call each other by their ids, over one connection
         CHECK(sum == 3);
         co_await one.peers->cast(9, kv::note, "a note");
         while (nine.there.notes.empty()) co_await yield();
+        std::vector<float> place(200);
+        const std::size_t length = co_await one.peers->call_into(9, std::span(place), kv::fill, 150U);
+        CHECK(length == 150);
+        CHECK(place[149] == 149.0F);
+        const auto refused = co_await as_result(one.peers->call_into(9, std::span(place), kv::fill, 201U));
+        CHECK(refused.error() == errc::truncated);
         {
             auto rows = co_await nine.peers->open(1, kv::scan, 100U);
             std::size_t read = 0;
@@ -142,5 +155,54 @@ TEMPLATE_LIST_TEST_CASE("a limit of one connection is enough for calls to three 
             }
         }
         co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "once warm, calls between nodes allocate nothing, also with a deadline and many at a time", "",
+    node_transports) {
+    if (!counts_allocations) {
+        SUCCEED("allocations are not counted here");
+        return;
+    }
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        participant<TestType> nine(9);
+        const std::string url = co_await nine.here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        auto& peers = *one.peers;
+        std::uint64_t sum = 0;
+        std::size_t made = 1;
+        std::vector<float> place(64 * 10);
+        using pending = decltype(peers.call(9, kv::add, 1U, 2U));
+        window<decltype(timeout(std::declval<pending>(), 20s))> many(64);
+        window<decltype(peers.call_into(9, std::span(place), ten))> rows(64);
+        // Warm when there is room for as much as was under way at a time.
+        int rounds = 0;
+        for (; rounds < 10 && made != 0; ++rounds) {
+            const std::size_t before = allocations();
+            for (unsigned i = 0; i < 300; ++i) {
+                sum += co_await peers.call(9, kv::add, i, 1U);
+                sum += co_await timeout(peers.call(9, kv::add, i, 1U), 20s);
+                sum += co_await peers.call_into(9, std::span(place), ten);
+            }
+            for (unsigned i = 0; i < 600; ++i) {
+                if (many.full()) sum += co_await many.next();
+                many.start(timeout(peers.call(9, kv::add, unsigned{i}, 1U), 20s));
+            }
+            while (!many.empty()) sum += co_await many.next();
+            for (std::size_t i = 0; i < 600; ++i) {
+                if (rows.full()) sum += co_await rows.next();
+                rows.start(peers.call_into(9, std::span(place).subspan(i % 64 * 10, 10), ten));
+            }
+            while (!rows.empty()) sum += co_await rows.next();
+            made = allocations() - before;
+        }
+        CHECK(made == 0);
+        const std::uint64_t of_300 = 299 * 300 / 2 + 300;
+        const std::uint64_t of_600 = 599 * 600 / 2 + 600;
+        CHECK(sum == static_cast<unsigned>(rounds) * (2 * of_300 + 10 * 300 + of_600 + 10 * 600));
+        co_await one.here->close();
+        co_await nine.here->close();
     });
 }

@@ -13,7 +13,7 @@ using namespace rdmacoro;
 
 namespace {
 
-struct kv {
+struct explored_kv {
     static constexpr method<"kv.twice", std::uint64_t(std::uint64_t)> twice{};
 };
 
@@ -26,7 +26,7 @@ node_options of_life(std::uint64_t number) {
 task<> calls_other(node_calls<sim>& peers, sim::domain& at, node_id other, exploration& x) {
     sim_actor actor(at);
     co_await actor.step();
-    const std::uint64_t got = co_await peers.call(other, kv::twice, std::uint64_t{other});
+    const std::uint64_t got = co_await peers.call(other, explored_kv::twice, std::uint64_t{other});
     x.check(got == 2 * std::uint64_t{other}, "another answer");
 }
 
@@ -36,7 +36,8 @@ task<> both_call(exploration& x) {
     scheduler& on = *scheduler::current();
     sim::domain left(on, of_node), right(on, of_node);
     service doubles;
-    doubles.on(kv::twice, [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
+    doubles.on(explored_kv::twice,
+               [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
     std::optional<node_calls<sim>> from_one, from_two;
     node<sim> one(1, of_life(11), left);
     node<sim> two(2, of_life(22), right);

@@ -6,8 +6,11 @@
 
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
+#include "support/death.hpp"
 #include "support/nodes.hpp"
 
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -271,8 +274,8 @@ TEMPLATE_LIST_TEST_CASE(
     }
 }
 
-TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its own node's end", "",
-                        node_transports) {
+TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its own node's end, which says so",
+                        "", node_transports) {
     run_nodes([]() -> task<> {
         event go;
         bool began = false;
@@ -292,16 +295,137 @@ TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its o
         one.add(nine->card());
         auto calling = start(ended(peers.call(9, far::deaf)));
         co_await until([&] { return began; });
-        auto closing = start(nine->close());
+        auto closing = start(ended(nine->close()));
         const ending seen = co_await calling;  // does not wait for the handler
         CHECK((seen.code == errc::closed || seen.code == errc::peer_lost || seen.code == call_errc::stopped));
         CHECK(methods.running() == 1);
+        // Nor does the close, though the handler ends never.
+        const ending closed = co_await timeout(closing, 20s);
+        CHECK(closed.code == errc::timed_out);
+        CHECK_THAT(closed.text, Catch::Contains("node 9: close") && Catch::Contains("far.deaf") &&
+                                    Catch::Contains("node 1 (generation"));
+        CHECK(methods.running() == 1);
+        CHECK(nine->connections() == 0);
+        const ending again = co_await timeout(ended(nine->close()), 20s);
+        CHECK(again.code == errc::timed_out);
         go.set();
-        co_await closing;
+        const ending last = co_await timeout(ended(nine->close()), 20s);
+        CHECK(!last.code);
         CHECK(methods.running() == 0);
         nine.reset();
         served.reset();
         co_await one.close();
+    });
+}
+
+TEST_CASE("a node that is destroyed while a handler hears no stop says which, and waits for it") {
+    const death seen = dies([] {
+        scheduler on;
+        on.run([]() -> task<> {
+            service methods;
+            bool began = false;
+            methods.on(far::deaf, [&](call_context&) -> task<> {
+                began = true;
+                co_await as_result(sleep_for(1h));  // until it is asked to stop, and longer
+                for (int n = 0; n < 20; ++n) co_await without_stop(sleep_for(10ms));
+                began = false;
+            });
+            node_options hasty;
+            hasty.close_limit = 20ms;
+            std::optional<node<shm>> nine(std::in_place, 9, hasty);
+            node_calls<shm> served(*nine);
+            served.serve(methods);
+            node<shm> one(1);
+            node_calls<shm> peers(one);
+            co_await nine->listen(fresh_url<shm>());
+            one.add(nine->card());
+            auto calling = start(ended(peers.call(9, far::deaf)));
+            co_await until([&] { return began; });
+            nine.reset();
+            if (began) std::abort();  // it was not waited for
+            co_await calling;
+            co_await one.close();
+        }());
+    });
+    CHECK(!seen.aborted);
+    CHECK(seen.status == 0);
+    CHECK_THAT(seen.said, Catch::Contains("node 9 is destroyed, and waits") && Catch::Contains("far.deaf") &&
+                              Catch::Contains("node 1 (generation"));
+}
+
+TEMPLATE_LIST_TEST_CASE("where services cannot be offered over a connection, calls over it say why", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        shop there;
+        service same;  // with the prefix of another one
+        same.on(kv::get, [](call_context&, std::string) -> task<std::string> { co_return "another"; });
+        node<TestType> one(1);
+        node<TestType> nine(9);
+        node_calls<TestType> peers(one);
+        node_calls<TestType> at_nine(nine);
+        peers.serve(there.store);
+        peers.serve(same);
+        at_nine.serve(there.store);
+        co_await nine.listen(fresh_url<TestType>());
+        one.add(nine.card());
+        const ending seen = co_await timeout(ended(peers.call(9, kv::add, 1U, 2U)), 20s);
+        CHECK(seen.code == errc::invalid_argument);
+        CHECK_THAT(seen.text, Catch::Contains("node 9 (generation") && Catch::Contains("prefix of kv.get"));
+        co_await one.close();
+        co_await nine.close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a node that is drained answers what it began, over each connection, and serves no more", "",
+    node_transports) {
+    run_nodes([]() -> task<> {
+        event go;
+        std::size_t began = 0;
+        service methods;
+        methods.on(far::deaf, [&](call_context&) -> task<> {
+            ++began;
+            co_await go.wait();
+        });
+        std::optional<node<TestType>> nine(std::in_place, 9);
+        std::optional<node_calls<TestType>> served(std::in_place, *nine);
+        served->serve(methods);
+        const std::string url = co_await nine->listen(fresh_url<TestType>());
+        std::vector<std::unique_ptr<node<TestType>>> nodes;
+        std::vector<std::unique_ptr<node_calls<TestType>>> callers;
+        std::vector<std::error_code> codes(4);
+        task_group calling;
+        for (node_id id = 1; id <= 4; ++id) {
+            nodes.push_back(std::make_unique<node<TestType>>(id));
+            callers.push_back(std::make_unique<node_calls<TestType>>(*nodes.back()));
+            nodes.back()->add({.id = 9, .urls = {url}});
+            if (id == 4) break;  // it calls when there is no service any more
+            calling.spawn([&, id]() -> task<> {
+                const auto got = co_await as_result(callers[id - 1]->call(9, far::deaf));
+                codes[id - 1] = got.error();
+            });
+        }
+        co_await until([&] { return began == 3; });
+        auto draining = start(served->drain());
+        for (int n = 0; n < 100; ++n) co_await yield();
+        CHECK_FALSE(draining.done());
+        nodes[2].reset();  // a connection that ends meanwhile
+        co_await until([&] { return methods.running() == 2; });
+        const auto late = co_await as_result(timeout(callers[3]->call(9, far::deaf), 20s));
+        CHECK(late.error() == call_errc::unknown_method);
+        go.set();
+        co_await timeout(draining, 20s);
+        co_await calling.join();
+        CHECK(!codes[0]);
+        CHECK(!codes[1]);
+        CHECK((codes[2] == errc::closed || codes[2] == errc::peer_lost));
+        CHECK(began == 3);
+        // Its own calls go on, until it is closed.
+        co_await nine->close();
+        nine.reset();
+        served.reset();
+        nodes.clear();
+        callers.clear();
     });
 }
 

@@ -32,11 +32,12 @@ node_options quick() {
 
 }  // namespace
 
-TEST_CASE("nodes that know a host find the card of the node there, and the other way round") {
+TEMPLATE_LIST_TEST_CASE("nodes that know a host find the card of the node there, and the other way round", "",
+                        node_transports) {
     run_nodes([]() -> task<> {
-        node<shm> one(1), two(2);
-        co_await one.listen(fresh_url<shm>());
-        co_await two.listen(fresh_url<shm>());
+        node<TestType> one(1), two(2);
+        co_await one.listen(fresh_url<TestType>());
+        co_await two.listen(fresh_url<TestType>());
         node_discovery at_one(one, anywhere, often());
         node_discovery at_two(two, anywhere, often());
         at_one.add_host(at_two.address());
@@ -52,11 +53,12 @@ TEST_CASE("nodes that know a host find the card of the node there, and the other
     });
 }
 
-TEST_CASE("the list of hosts changes at run time, and names may be wrong") {
+TEMPLATE_LIST_TEST_CASE("the list of hosts changes at run time, and names may be wrong", "",
+                        node_transports) {
     run_nodes([]() -> task<> {
-        node<shm> one(1), two(2), three(3);
-        co_await two.listen(fresh_url<shm>());
-        co_await three.listen(fresh_url<shm>());
+        node<TestType> one(1), two(2), three(3);
+        co_await two.listen(fresh_url<TestType>());
+        co_await three.listen(fresh_url<TestType>());
         node_discovery at_one(one, anywhere, often());
         node_discovery at_two(two, anywhere, often());
         node_discovery at_three(three, anywhere, often());
@@ -73,11 +75,12 @@ TEST_CASE("the list of hosts changes at run time, and names may be wrong") {
     });
 }
 
-TEST_CASE("a node that is lost goes back to the list, and its next life is found") {
+TEMPLATE_LIST_TEST_CASE("a node that is lost goes back to the list, and its next life is found", "",
+                        node_transports) {
     run_nodes([]() -> task<> {
-        node<shm> one(1, quick());
-        std::optional<node<shm>> two(std::in_place, 2);
-        co_await two->listen(fresh_url<shm>());
+        node<TestType> one(1, quick());
+        std::optional<node<TestType>> two(std::in_place, 2);
+        co_await two->listen(fresh_url<TestType>());
         node_discovery at_one(one, anywhere, often());
         std::optional<node_discovery> at_two(std::in_place, *two, anywhere, often());
         const std::string where = at_two->address();
@@ -89,7 +92,7 @@ TEST_CASE("a node that is lost goes back to the list, and its next life is found
         two.reset();
         co_await until([&] { return at_one.missing() == 1; });
         two.emplace(2);
-        co_await two->listen(fresh_url<shm>());  // elsewhere
+        co_await two->listen(fresh_url<TestType>());  // elsewhere
         at_two.emplace(*two, where, often());
         co_await until([&] { return at_one.missing() == 0; });
         co_await say(one.peer(2), "second life");

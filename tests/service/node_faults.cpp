@@ -5,6 +5,7 @@
 #include "support/nodes.hpp"
 
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -14,6 +15,45 @@
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
+
+namespace rdmacoro::test {
+
+/// Shared memory with listeners that can fail for good, as those of devices do that are taken away.
+struct brittle : shm {
+    /// As of shared memory, until all are broken.
+    class listener {
+    public:
+        explicit listener(shm::listener of) : of_(std::make_unique<shm::listener>(std::move(of))) {}
+        [[nodiscard]] task<connection> accept() { return accept_from(*of_); }
+        [[nodiscard]] std::string address() const { return of_->address(); }
+        static inline local_stop_source* breaks = nullptr;
+
+    private:
+        static task<connection> accept_from(shm::listener& from) {
+            try {
+                co_return co_await with_stop(from.accept(), breaks->get_token());
+            } catch (const error&) {
+                if (!breaks->stop_requested()) throw;
+            }
+            throw error(errc::no_resources, "its device was taken away");
+        }
+        std::unique_ptr<shm::listener> of_;
+    };
+    class domain : public shm::domain {
+    public:
+        using shm::domain::domain;
+        [[nodiscard]] task<listener> listen(std::string_view address) {
+            return listening(shm::domain::listen(address));
+        }
+
+    private:
+        static task<listener> listening(task<shm::listener> made) {
+            co_return listener(co_await std::move(made));
+        }
+    };
+};
+
+}  // namespace rdmacoro::test
 
 namespace {
 
@@ -240,12 +280,24 @@ TEST_CASE("a node whose closing is cut short ends like any other") {
         co_await two.listen(fresh_url<shm>());
         one->add(two.card());
         two.add({.id = 1, .urls = {fresh_url<shm>()}});
-        two.on_connection([](auto&, node_id, generation) -> task<> { co_await sleep_for(60s); });
+        event goes_on;
+        bool asked = false;
+        one->on_connection([&](auto&, node_id, generation) -> task<> {
+            co_await as_result(sleep_for(1h));  // until it is asked to stop
+            asked = true;
+            co_await without_stop(goes_on.wait());
+        });
         co_await say(one->peer(2), "never received");
-        const auto cut = co_await as_result(timeout(one->close(), 0ms));
-        CHECK((cut || cut.error() == errc::timed_out));
+        local_stop_source cut;
+        auto closing = start(with_stop(one->close(), cut.get_token()));
+        co_await until([&] { return asked; });
+        CHECK_FALSE(closing.done());
+        cut.request_stop();
+        const auto ended = co_await as_result(closing);
+        CHECK(ended.error() == errc::canceled);
         const failure after = co_await failing(say(one->peer(2), "after it"));
         CHECK(after.code == errc::closed);
+        goes_on.set();
         one.reset();
     });
 }
@@ -328,5 +380,34 @@ TEST_CASE("strangers that come and go leave no memory of themselves") {
             while (one.explain(id).find("never met") == std::string::npos) co_await yield();
         }
         CHECK(one.connections() == 0);
+    });
+}
+
+TEST_CASE("a node that accepts no more connections tells its watchers, and says why") {
+    run_nodes([]() -> task<> {
+        local_stop_source breaks;
+        brittle::listener::breaks = &breaks;
+        node<brittle> one(1), two(2), three(3);
+        auto changes = one.watch();
+        const std::string url = co_await one.listen(fresh_url<shm>());
+        CHECK(one.card().urls == std::vector<std::string>{url});
+        CHECK_THAT(one.explain(1), contains(url));
+        two.add(one.card());
+        three.add(one.card());
+        co_await say(two.peer(1), "hello");
+        const node_event came = co_await changes.next();
+        CHECK(came.what == node_change::came);
+        breaks.request_stop();
+        const node_event change = co_await changes.next();
+        CHECK(change.what == node_change::deaf);
+        CHECK(change.id == 1);
+        CHECK(change.born == one.card().born);
+        CHECK(change.why == errc::no_resources);
+        CHECK(one.card().urls.empty());
+        CHECK_THAT(one.explain(1), contains(url + ": accepts no more connections"));
+        // It goes on otherwise.
+        const std::string got = co_await hear(one.peer(2));
+        CHECK(got == "hello");
+        brittle::listener::breaks = nullptr;
     });
 }

@@ -1,6 +1,7 @@
 #include <rdmacoro/service/scheduler_pool.hpp>
 
 #include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
 #include "support/death.hpp"
 #include "support/nodes.hpp"
 
@@ -20,7 +21,7 @@ using namespace rdmacoro::test;
 
 namespace {
 
-struct slow {
+struct on_pool {
     static constexpr method<"slow.thread", std::string(std::string)> thread{};
     static constexpr method<"slow.here", std::string()> here{};
     static constexpr method<"slow.sum", double(std::vector<double>)> sum{};
@@ -28,6 +29,7 @@ struct slow {
     static constexpr method<"slow.wait", void()> wait{};
     static constexpr method<"slow.note", one_way(int)> note{};
     static constexpr method<"slow.limit", bool()> limit{};
+    static constexpr method<"slow.taken", std::uint64_t(std::uint64_t)> taken{};
 };
 
 struct killer {
@@ -46,31 +48,34 @@ struct seen {
 };
 
 void offer(service& offered, scheduler_pool& pool, seen& by) {
-    offered.on(slow::thread, pool, [](pool_context&, std::string text) -> task<std::string> {
+    offered.on(on_pool::thread, pool, [](pool_context&, std::string text) -> task<std::string> {
         co_await yield();
         co_return text + this_thread_text();
     });
-    offered.on(slow::here, [](call_context&) -> task<std::string> { co_return this_thread_text(); });
-    offered.on(slow::sum, pool, [](pool_context&, std::vector<double> all) -> task<double> {
+    offered.on(on_pool::here, [](call_context&) -> task<std::string> { co_return this_thread_text(); });
+    offered.on(on_pool::sum, pool, [](pool_context&, std::vector<double> all) -> task<double> {
         co_return std::accumulate(all.begin(), all.end(), 0.0);
     });
-    offered.on(slow::fail, pool, [](pool_context&, int how) -> task<> {
+    offered.on(on_pool::fail, pool, [](pool_context&, int how) -> task<> {
         co_await yield();
         if (how == 0) throw error(errc::access_denied, "not you");
         throw std::out_of_range("no such thing");
     });
-    offered.on(slow::wait, pool, [&by](pool_context& of) -> task<> {
+    offered.on(on_pool::wait, pool, [&by](pool_context& of) -> task<> {
         ++by.waiting;
         const auto slept = co_await as_result(sleep_for(1h));
         --by.waiting;
         if (of.canceled() && slept.error() == errc::canceled) ++by.stopped;
         slept.value();
     });
-    offered.on(slow::note, pool, [&by](pool_context&, int n) -> task<> {
+    offered.on(on_pool::note, pool, [&by](pool_context&, int n) -> task<> {
         by.noted += n;
         co_return;
     });
-    offered.on(slow::limit, pool, [](pool_context& of) -> task<bool> {
+    // What its thread has taken from the heap.
+    offered.on(on_pool::taken, pool,
+               [](pool_context&, std::uint64_t) -> task<std::uint64_t> { co_return allocations(); });
+    offered.on(on_pool::limit, pool, [](pool_context& of) -> task<bool> {
         const auto left = of.remaining();
         co_return left && *left > duration::zero() && *left <= 10s && of.bytes() >= 16;
     });
@@ -104,13 +109,13 @@ void run_pool(Body body) {
 TEMPLATE_LIST_TEST_CASE("handlers run on a pool's threads, others stay", "", node_transports) {
     run_pool<TestType>([](auto& client, auto& pool, seen& by) -> task<> {
         const std::string mine = this_thread_text();
-        const std::string here = co_await client.call(slow::here);
+        const std::string here = co_await client.call(on_pool::here);
         CHECK(here == mine);
         std::set<std::string> others;
         task_group some;
         for (int n = 0; n < 64; ++n) {
             some.spawn([&]() -> task<> {
-                std::string got = co_await client.call(slow::thread, "");
+                std::string got = co_await client.call(on_pool::thread, "");
                 others.insert(std::move(got));
             });
         }
@@ -118,26 +123,63 @@ TEMPLATE_LIST_TEST_CASE("handlers run on a pool's threads, others stay", "", nod
         CHECK(others.size() == 2);
         CHECK(!others.contains(mine));
         const std::vector<double> many(100000, 0.5);
-        const double sum = co_await client.call(slow::sum, many);
+        const double sum = co_await client.call(on_pool::sum, many);
         CHECK(sum == 50000);
-        for (int n = 0; n < 10; ++n) co_await client.cast(slow::note, n);
+        for (int n = 0; n < 10; ++n) co_await client.cast(on_pool::note, n);
         while (by.noted != 45) co_await yield();
-        const bool in_time = co_await timeout(client.call(slow::limit), 10s);
+        const bool in_time = co_await timeout(client.call(on_pool::limit), 10s);
         CHECK(in_time);
         CHECK(pool->size() == 2);
         while (pool->running() != 0) co_await yield();
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("calls of values of fixed length to a pool allocate nothing, on no thread", "",
+                        node_transports) {
+    if (!counts_allocations) {
+        SUCCEED("allocations are not counted here");
+        return;
+    }
+    scheduler on;
+    on.run([]() -> task<> {
+        auto listening = co_await listen<TestType>(fresh_url<TestType>());
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<TestType>(listening.address());
+        auto b = co_await accepting;
+        seen by;
+        scheduler_pool pool(1);
+        service offered;
+        offer(offered, pool, by);
+        {
+            calls<TestType> server(b, offered);
+            calls<TestType> client(a);
+            std::uint64_t there = 0;
+            std::size_t here = 1;
+            for (int round = 0; round < 3; ++round) {
+                const std::size_t before = allocations();
+                const std::uint64_t first = co_await client.call(on_pool::taken, 0U);
+                std::uint64_t last = 0;
+                for (unsigned n = 0; n < 500; ++n)
+                    last = co_await timeout(client.call(on_pool::taken, n), 20s);
+                here = allocations() - before;
+                there = last - first;
+            }
+            CHECK(here == 0);
+            CHECK(there == 0);
+        }
+        a.abort();
+    }());
+}
+
 TEMPLATE_LIST_TEST_CASE("what a handler on a pool throws reaches the caller", "", node_transports) {
     run_pool<TestType>([](auto& client, auto&, seen&) -> task<> {
         for (int n = 0; n < 100; ++n) {
-            const auto denied = co_await as_result(client.call(slow::fail, 0));
+            const auto denied = co_await as_result(client.call(on_pool::fail, 0));
             if (denied.error() != errc::access_denied) FAIL("another error");
         }
         std::string text;
         try {
-            co_await client.call(slow::fail, 1);
+            co_await client.call(on_pool::fail, 1);
         } catch (const error& failed) {
             CHECK(failed.code() == call_errc::handler_failed);
             text = failed.what();
@@ -148,7 +190,7 @@ TEMPLATE_LIST_TEST_CASE("what a handler on a pool throws reaches the caller", ""
 
 TEMPLATE_LIST_TEST_CASE("cancellation and deadline reach a handler on its own thread", "", node_transports) {
     run_pool<TestType>([](auto& client, auto&, seen& by) -> task<> {
-        const auto late = co_await as_result(timeout(client.call(slow::wait), 20ms));
+        const auto late = co_await as_result(timeout(client.call(on_pool::wait), 20ms));
         CHECK((late.error() == errc::timed_out || late.error() == call_errc::expired));
         while (by.waiting != 0) co_await yield();
         std::vector<std::unique_ptr<local_stop_source>> stops;
@@ -157,7 +199,8 @@ TEMPLATE_LIST_TEST_CASE("cancellation and deadline reach a handler on its own th
         for (int n = 0; n < 100; ++n) {
             stops.push_back(std::make_unique<local_stop_source>());
             some.spawn([&, &stop = *stops.back()]() -> task<> {
-                const auto ended = co_await as_result(with_stop(client.call(slow::wait), stop.get_token()));
+                const auto ended =
+                    co_await as_result(with_stop(client.call(on_pool::wait), stop.get_token()));
                 if (ended.error() == errc::canceled) ++canceled;
             });
         }
@@ -177,13 +220,14 @@ TEMPLATE_LIST_TEST_CASE("calls that are canceled at any moment leave nothing on 
         for (int worker = 0; worker < 8; ++worker) {
             some.spawn([&client, worker]() -> task<> {
                 for (int n = 0; n < 100; ++n) {
-                    static_cast<void>(co_await as_result(timeout(
-                        client.call(slow::thread, "x"), std::chrono::microseconds((n * 7 + worker) % 90))));
+                    static_cast<void>(
+                        co_await as_result(timeout(client.call(on_pool::thread, "x"),
+                                                   std::chrono::microseconds((n * 7 + worker) % 90))));
                 }
             });
         }
         co_await some.join();
-        const std::string after = co_await client.call(slow::thread, "x");
+        const std::string after = co_await client.call(on_pool::thread, "x");
         CHECK(after.size() > 1);
         while (pool->running() != 0) co_await yield();
     });
@@ -196,7 +240,7 @@ TEMPLATE_LIST_TEST_CASE("a pool that ends while handlers run asks them to stop, 
         int stopped = 0;
         for (int n = 0; n < 50; ++n) {
             some.spawn([&]() -> task<> {
-                const auto ended = co_await as_result(client.call(slow::wait));
+                const auto ended = co_await as_result(client.call(on_pool::wait));
                 if (ended.error() == call_errc::stopped) ++stopped;
             });
         }
@@ -207,9 +251,9 @@ TEMPLATE_LIST_TEST_CASE("a pool that ends while handlers run asks them to stop, 
         co_await some.join();
         CHECK(stopped == 50);
         // Later calls are refused; methods without a pool are not.
-        const auto refused = co_await as_result(client.call(slow::thread, ""));
+        const auto refused = co_await as_result(client.call(on_pool::thread, ""));
         CHECK(refused.error() == call_errc::stopped);
-        const std::string here = co_await client.call(slow::here);
+        const std::string here = co_await client.call(on_pool::here);
         CHECK(here == this_thread_text());
     });
 }
@@ -227,7 +271,7 @@ TEST_CASE("the end of the connection stops the handlers on a pool") {
         offer(offered, pool, of);
         calls<shm> server(b, offered);
         calls<shm> client(a);
-        auto waiting = start(client.call(slow::wait));
+        auto waiting = start(client.call(on_pool::wait));
         while (of.waiting != 1) co_await yield();
         a.abort();
         const auto ended = co_await as_result(waiting);
@@ -248,7 +292,7 @@ TEST_CASE("a pool has a thread at least, and is not destroyed by its own handler
                 its->reset();
                 co_return;
             });
-            static_cast<void>(co_await as_result(client.call(slow::here)));
+            static_cast<void>(co_await as_result(client.call(on_pool::here)));
             auto listening = co_await listen<shm>(fresh_url<shm>());
             auto accepting = start(listening.accept());
             auto a = co_await connect<shm>(listening.address());

@@ -21,6 +21,7 @@ class calls_base;
 class call_failure;
 class handler_writer;
 class stream_reader_base;
+struct method_facts;
 }  // namespace detail
 
 /// A call that a handler serves: first argument of every handler. Lives until the handler has ended, on its scheduler's thread.
@@ -74,8 +75,9 @@ private:
     std::uint64_t number_;
     std::size_t bytes_;
     time_point due_;
-    local_stop_source stop_;                    // of all that the handler does
-    detail::handler_writer* writer_ = nullptr;  // of the stream that it answers with
+    const detail::method_facts* method_ = nullptr;  // once its handler was found
+    local_stop_source stop_;                        // of all that the handler does
+    detail::handler_writer* writer_ = nullptr;      // of the stream that it answers with
     bool canceled_ = false;
     bool written_over_ = false;  // the end of the stream that the caller writes was read
 };

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -31,30 +32,32 @@ struct unchanged {
 };
 }  // namespace detail
 
-/// The operation of `calls::call`, `call_into`, `cast` and `open`, where it is not a `fixed_call`. Described at `calls::call`. `make(time)` gives the
-/// task that does it, and `end` makes the result of the task's.
+/// The operation of `calls::call`, `call_into`, `cast` and `open`, where it is not a `fixed_call`. Described at `calls::call`. `make(until)` gives
+/// the task that does it, with the time until which the call may take, by the scheduler's clock, or its zero: no limit; `end` makes the result
+/// of the task's.
 template <class R, class Make, class End = detail::unchanged>
 class [[nodiscard]] call_operation {
-    using made = std::invoke_result_t<Make&, std::uint32_t>;
+    using made = std::invoke_result_t<Make&, time_point>;
 
 public:
     using value_type = R;
 
-    explicit call_operation(Make&& make, End end = {}) : make_(std::move(make)), end_(end) {}
+    /// `until`: where its limit was set before.
+    explicit call_operation(Make&& make, End end = {}, time_point until = {})
+        : make_(std::move(make)), end_(end), until_(until) {}
     call_operation(call_operation&& other) noexcept(std::is_nothrow_move_constructible_v<Make>)
         : make_(std::move(other.make_)),
           end_(other.end_),
+          until_(other.until_),
           limit_(other.limit_) {}  // only before it is awaited
 
     /// For `timeout`: the peer is told that the call has so much time.
-    void set_limit(duration limit) noexcept { limit_ = detail::time_to_send(limit); }
-    /// The same, as it travels.
-    void set_time(std::uint32_t time) noexcept { limit_ = time; }
+    void set_limit(duration limit) noexcept { limit_ = limit; }
 
     void bind(const environment& env) noexcept { env_ = env; }
     /// Makes the call; only once.
     bool await_ready() {
-        run_ = make_(limit_);
+        run_ = make_(limit_ ? detail::deadline_after(env_.owner->now(), *limit_) : until_);
         run_.bind(env_);
         return false;
     }
@@ -72,7 +75,8 @@ public:
 private:
     Make make_;
     [[no_unique_address]] End end_;
-    std::uint32_t limit_ = 0;
+    time_point until_;
+    std::optional<duration> limit_{};
     environment env_{};
     made run_;
 };

@@ -60,6 +60,8 @@ protected:
 /// call: the handler is asked to stop, and its reads end. Movable between two operations.
 template <class T, class R>
 class call_writer : public detail::item_writer<T> {
+    static_assert((detail::must_not_have_views<R>(), true));
+
 public:
     /// Made by `calls::open`.
     explicit call_writer(std::unique_ptr<detail::upstream> made) noexcept

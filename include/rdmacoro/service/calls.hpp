@@ -33,34 +33,34 @@ struct call_maker {
     const method_facts* of;
     Kept arguments;
 
-    [[nodiscard]] call_request request(std::uint32_t time) const noexcept {
-        return {*of, &write_arguments<std::remove_cvref_t<Kept>>, std::addressof(arguments), time};
+    [[nodiscard]] call_request request(time_point until) const noexcept {
+        return {*of, &write_arguments<std::remove_cvref_t<Kept>>, std::addressof(arguments), until};
     }
 };
 template <class Kept>
 struct asks : call_maker<Kept> {
-    task<message> operator()(std::uint32_t time) { return this->over->ask(this->request(time)); }
+    task<message> operator()(time_point until) { return this->over->ask(this->request(until)); }
 };
 template <class Kept>
 struct asks_into : call_maker<Kept> {
     std::span<std::byte> place;
-    task<std::size_t> operator()(std::uint32_t time) {
-        return this->over->ask_into(this->request(time), place);
+    task<std::size_t> operator()(time_point until) {
+        return this->over->ask_into(this->request(until), place);
     }
 };
 template <class Kept>
 struct tells : call_maker<Kept> {
-    task<> operator()(std::uint32_t time) { return this->over->tell(this->request(time)); }
+    task<> operator()(time_point until) { return this->over->tell(this->request(until)); }
 };
 template <class Kept>
 struct opens_reader : call_maker<Kept> {
-    task<tag_type> operator()(std::uint32_t time) { return this->over->open_reader(this->request(time)); }
+    task<tag_type> operator()(time_point until) { return this->over->open_reader(this->request(until)); }
 };
 template <class Kept>
 struct opens_writer : call_maker<Kept> {
     bool items;
-    task<std::unique_ptr<upstream>> operator()(std::uint32_t time) {
-        return this->over->open_writer(this->request(time), items);
+    task<std::unique_ptr<upstream>> operator()(time_point until) {
+        return this->over->open_writer(this->request(until), items);
     }
 };
 
@@ -89,30 +89,33 @@ struct to_writer {
     type operator()(std::unique_ptr<upstream> made) const { return type(std::move(made)); }
 };
 
+// The operations. `until`: when their time is over; the clock's zero: no limit, or one that `timeout` sets.
 template <class M, class Kept>
-[[nodiscard]] auto make_call(calls_base& over, Kept&& kept) {
+[[nodiscard]] auto make_call(calls_base& over, Kept&& kept, time_point until = {}) {
     return call_operation<typename M::result_type, asks<Kept>, to_value<M>>(
-        asks<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {});
+        asks<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {}, until);
 }
 template <class M, class E, class Kept>
-[[nodiscard]] auto make_call_into(calls_base& over, std::span<E> place, Kept&& kept) {
+[[nodiscard]] auto make_call_into(calls_base& over, std::span<E> place, Kept&& kept, time_point until = {}) {
     return call_operation<std::size_t, asks_into<Kept>, to_length<M, E>>(
-        asks_into<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}, std::as_writable_bytes(place)}, {});
+        asks_into<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}, std::as_writable_bytes(place)}, {},
+        until);
 }
 template <class M, class Kept>
-[[nodiscard]] auto make_cast(calls_base& over, Kept&& kept) {
-    return call_operation<void, tells<Kept>>(tells<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}});
+[[nodiscard]] auto make_cast(calls_base& over, Kept&& kept, time_point until = {}) {
+    return call_operation<void, tells<Kept>>(tells<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {},
+                                             until);
 }
 template <class M, class E, class Kept>
-[[nodiscard]] auto make_reader(calls_base& over, Kept&& kept) {
+[[nodiscard]] auto make_reader(calls_base& over, Kept&& kept, time_point until = {}) {
     return call_operation<stream_reader<E>, opens_reader<Kept>, to_reader<M, E>>(
-        opens_reader<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {&over});
+        opens_reader<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}}, {&over}, until);
 }
 template <class M, class Kept>
-[[nodiscard]] auto make_writer(calls_base& over, Kept&& kept) {
+[[nodiscard]] auto make_writer(calls_base& over, Kept&& kept, time_point until = {}) {
     return call_operation<typename to_writer<M>::type, opens_writer<Kept>, to_writer<M>>(
         opens_writer<Kept>{{&over, &M::facts, static_cast<Kept&&>(kept)}, is_stream<typename M::result_type>},
-        {});
+        {}, until);
 }
 
 }  // namespace detail
@@ -150,6 +153,7 @@ public:
         requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call(const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
+        detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         if constexpr (arguments::fixed) {
@@ -257,30 +261,8 @@ private:
 
     [[nodiscard]] detail::calls_base& base() noexcept { return *this; }
 
-    // For `node_calls`, which keeps the arguments.
-    template <class M, class Arguments>
-    static auto run_call(calls& self, typename Arguments::type& kept, std::uint32_t time) {
-        return with_time(detail::make_call<M, typename Arguments::type&>(self, kept), time);
-    }
-    template <class M, class Arguments>
-    static auto run_cast(calls& self, typename Arguments::type& kept, std::uint32_t time) {
-        return with_time(detail::make_cast<M, typename Arguments::type&>(self, kept), time);
-    }
-    template <class M, class E, class Arguments>
-    static auto run_open(calls& self, typename Arguments::type& kept, std::uint32_t time) {
-        return with_time(detail::make_reader<M, E, typename Arguments::type&>(self, kept), time);
-    }
-    template <class M, class Arguments>
-    static auto run_write(calls& self, typename Arguments::type& kept, std::uint32_t time) {
-        return with_time(detail::make_writer<M, typename Arguments::type&>(self, kept), time);
-    }
-    template <class Call>
-    static Call with_time(Call made, std::uint32_t time) {
-        made.set_time(time);
-        return made;
-    }
-
     task<> arrival(tag_match wanted) override { static_cast<void>(co_await over_.probe(wanted)); }
+    void abort_link() noexcept override { over_.abort(); }
     task<> get(const remote_region& there, std::span<std::byte> into) override {
         if constexpr (requires { over_.rdma_get(there, into); }) {
             co_await over_.rdma_get(there, into);

@@ -1,98 +1,26 @@
 // gate: any thread sends and calls through the connections of one thread.
 #pragma once
 
-#include <rdmacoro/coro/as_result.hpp>
-#include <rdmacoro/coro/task_group.hpp>
-#include <rdmacoro/coro/window.hpp>
 #include <rdmacoro/service/detail/gate_core.hpp>
+#include <rdmacoro/service/detail/gate_entry.hpp>
+#include <rdmacoro/service/detail/gate_put.hpp>
+#include <rdmacoro/service/detail/gate_sender.hpp>
 #include <rdmacoro/service/detail/gate_way.hpp>
 #include <rdmacoro/service/detail/remote_task.hpp>
+#include <rdmacoro/service/gate_call.hpp>
 
-#include <chrono>
+#include <array>
+#include <coroutine>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <new>
-#include <span>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
-#include <vector>
+#include <variant>
 
 namespace rdmacoro {
-
-/// A call through a gate: the operation of `gate_pass::call` and its like. Described at `gate_pass::call`.
-template <class R, class Make>
-class [[nodiscard]] gate_call : public detail::remote_task<R, Make> {
-    using base = detail::remote_task<R, Make>;
-
-public:
-    /// For `gate_pass`.
-    gate_call(detail::task_port& at, Make&& make)
-        : base(at, make_error_code(errc::closed), std::move(make)) {}
-
-    /// For `timeout`: the peer is told that the call has so much time.
-    void set_limit(duration limit) noexcept { this->limit_ = limit; }
-
-    /// For a thread without a scheduler. Begins the call unless it has begun, and sleeps until it has ended. Returns its value or throws its
-    /// error. Throws `errc::invalid_argument` on the gate's own thread, which would wait for itself.
-    R get() {
-        wait("gate_call::get");
-        return this->await_resume();
-    }
-    /// The same with a limit, of which the peer is told: `errc::timed_out` after it. The call must not have begun.
-    R get(duration limit) {
-        if (!this->begun()) set_limit(limit);
-        return get();
-    }
-    /// As `get`, and returns the error instead of throwing it.
-    [[nodiscard]] result<R> get_result() {
-        wait("gate_call::get_result");
-        return this->take_result();
-    }
-    /// Begins the call unless it has begun, and sleeps until it has ended, or `limit` has passed: then it returns false, and the call goes on.
-    [[nodiscard]] bool wait_for(duration limit) {
-        check("gate_call::wait_for");
-        const time_point until = detail::monotonic_now() + limit;
-        this->begin();
-        return this->done() || this->wait_until(until);
-    }
-    /// For a thread without a scheduler: the call is to end soon, with `errc::canceled` unless it has ended; `get` waits for that.
-    void stop() noexcept {
-        if (this->begun() && !this->done()) this->ask_to_stop();
-    }
-
-private:
-    void check(const char* what) const {
-        if (scheduler::current() != nullptr && scheduler::current()->running_thread() != 0 &&
-            &this->at_->owner() == scheduler::current())
-            detail::throw_error(errc::invalid_argument,
-                                std::string(what) + ": on the gate's own thread; co_await the call there");
-        if (this->has_owner())
-            detail::throw_error(errc::invalid_argument,
-                                std::string(what) + ": a coroutine awaits the call already");
-    }
-    void wait(const char* what) {
-        check(what);
-        this->begin();
-        if (!this->done()) static_cast<void>(this->wait_until(time_point::max()));
-    }
-};
-
-/// As `timeout` for any operation, and the peer is told the limit.
-///
-/// Awaitable.
-/// Completes: when the call does, which is canceled when `limit` has passed since it began.
-/// Buffers: as for the call.
-/// Concurrency: as for the call.
-/// Errors: `errc::timed_out`; else those of the call.
-/// Cancellation: passed on to the call.
-/// Example:
-///     auto value = co_await timeout(pass.call(9, kv::get, key), 2ms);
-template <class R, class Make>
-[[nodiscard]] auto timeout(gate_call<R, Make>&& op, duration limit) {
-    op.set_limit(limit);
-    return timeout_operation<gate_call<R, Make>>(std::move(op), limit);
-}
 
 /// One thread's way through a gate. Made by `gate::pass`, on any thread, and used by one thread at a time. May outlive the gate: then
 /// everything ends with `errc::closed`. Outlives its own calls.
@@ -102,6 +30,14 @@ template <class R, class Make>
 template <class Over>
 class gate_pass {
     using way = detail::gate_way<Over>;
+    struct long_message {
+        Over* over;
+        std::uint32_t to;
+        const_buffers from;
+        tag_type tag;
+        auto operator()() { return way::peer(*over, to).send(std::as_const(from), tag); }
+    };
+    using put_long = detail::remote_task<void, long_message, detail::gate_entry>;
 
 public:
     /// For `gate`.
@@ -122,9 +58,10 @@ public:
     ~gate_pass() { leave(); }
 
     /// Puts a message into the gate, by a copy, and returns: it is sent in its turn, behind what this pass has put for the same peer. Where that
-    /// peer has more than half of what is left of the thread's room, it sleeps until some of it was sent. A message that is longer than
-    /// `gate_options::message_bytes` is not copied: it returns when the message has been sent. Throws `errc::closed` where the gate has
-    /// ended, and `errc::invalid_argument` where it would have to sleep on the gate's own thread. Errors of sending come with `flush`.
+    /// peer has its share of the thread's room, it sleeps until some of it was sent. A message that is longer than
+    /// `gate_options::message_bytes` is not copied: it returns when the message has been sent, or throws why it was not. Throws `errc::closed`
+    /// where the gate has ended, and `errc::invalid_argument` where it would have to sleep on the gate's own thread. Other errors of
+    /// sending come with `flush`.
     template <class Buffers = const_buffers>
         requires(way::by_id && detail::sendable<Buffers>)
     void send(node_id to, Buffers&& from, tag_type tag = 0) {
@@ -150,6 +87,91 @@ public:
         return try_put(0, detail::as_buffers<const_buffers>(static_cast<Buffers&&>(from)), tag);
     }
 
+    /// The operation of `put`. Described at `put`.
+    class [[nodiscard]] put_operation {
+    public:
+        using value_type = void;
+
+        /// For `gate_pass`.
+        put_operation(Over& over, detail::gate_lane& in, std::uint32_t to, const const_buffers& from,
+                      tag_type tag) {
+            if (from.size() <= in.message_bytes()) {
+                way_.template emplace<detail::gate_put>(in, to, from, tag);
+            } else {
+                way_.template emplace<put_long>(in.port(), make_error_code(errc::closed),
+                                                long_message{&over, to, from, tag},
+                                                detail::gate_entry(in, to));
+            }
+        }
+        void bind(const environment& env) noexcept {
+            visit([&](auto& one) { one.bind(env); });
+        }
+        bool await_ready() noexcept {
+            return visit([](auto& one) { return one.await_ready(); });
+        }
+        void await_suspend(std::coroutine_handle<> awaiting) noexcept {
+            visit([&](auto& one) { one.await_suspend(awaiting); });
+        }
+        [[nodiscard]] bool ended_at_once() const noexcept {
+            return visit_of(*this, [](const auto& one) { return one.ended_at_once(); });
+        }
+        void await_resume() {
+            visit([](auto& one) { one.await_resume(); });
+        }
+        [[nodiscard]] result<void> take_result() noexcept {
+            return visit([](auto& one) { return one.take_result(); });
+        }
+
+    private:
+        template <class Self, class F>
+        static decltype(auto) visit_of(Self& self, F&& f) {
+            if (self.way_.index() == 1) return f(*std::get_if<1>(&self.way_));
+            return f(*std::get_if<2>(&self.way_));
+        }
+        template <class F>
+        decltype(auto) visit(F&& f) {
+            return visit_of(*this, static_cast<F&&>(f));
+        }
+
+        std::variant<std::monostate, detail::gate_put, put_long> way_;
+    };
+
+    /// Awaitable. For coroutines of this thread's scheduler: as `send`, and the thread goes on where that sleeps.
+    /// Completes: when the message is in the gate, copied; one that is longer than `gate_options::message_bytes`: when it has been sent.
+    /// Buffers: borrowed until then.
+    /// Concurrency: any number at a time; those for one peer go into the gate in the order in which they begin.
+    /// Errors: `errc::closed` where the gate has ended, or ends; of a long message those of `endpoint::send` and `node_peer::send`. Others come
+    ///     with `flushed` or `flush`.
+    /// Cancellation: at any time; a message that was copied is sent.
+    /// Example:
+    ///     co_await pass.put(9, rc::bytes_of(number), 7);
+    template <class Buffers = const_buffers>
+        requires(way::by_id && detail::sendable<Buffers>)
+    [[nodiscard]] detail::operation_on<put_operation, Buffers> put(node_id to, Buffers&& from,
+                                                                   tag_type tag = 0) {
+        return {*over_, lane(), to, detail::as_buffers<const_buffers>(static_cast<Buffers&&>(from)), tag};
+    }
+    /// The same to the one peer of the gate.
+    template <class Buffers = const_buffers>
+        requires(!way::by_id && detail::sendable<Buffers>)
+    [[nodiscard]] detail::operation_on<put_operation, Buffers> put(Buffers&& from, tag_type tag = 0) {
+        return {*over_, lane(), 0, detail::as_buffers<const_buffers>(static_cast<Buffers&&>(from)), tag};
+    }
+
+    /// Awaitable. For coroutines of this thread's scheduler: as `flush`, and the thread goes on where that sleeps.
+    /// Completes: when everything that this pass has put was sent.
+    /// Buffers: none.
+    /// Concurrency: any number at a time.
+    /// Errors: the first error since the last `flushed` or `flush`, with the peer in its text; `errc::closed` where the gate has ended before.
+    /// Cancellation: at any time.
+    /// Example:
+    ///     co_await pass.flushed();
+    [[nodiscard]] task<> flushed() {
+        detail::gate_lane& over = lane();
+        co_await detail::gate_flush(over);
+        throw_failed(over);
+    }
+
     /// Sleeps until everything that this pass has put was sent, as `endpoint::send` completes. Throws the first error since the last
     /// time, with the peer in its text: the messages that failed are lost, others were sent. Throws `errc::closed` where the gate has ended before,
     /// and `errc::invalid_argument` on the gate's own thread.
@@ -168,7 +190,7 @@ public:
     /// scheduler, which is resumed there; a thread without one uses `get`.
     /// Completes: when the peer has answered.
     /// Buffers: as `calls::call`: variables among the arguments are borrowed until then, temporaries moved in.
-    /// Concurrency: any number at a time; what a pass has put before a call begins is sent before it.
+    /// Concurrency: any number at a time; what a pass has put before a call begins is sent before it. A call that finds no room in the gate waits for it.
     /// Errors: as `calls::call`; `errc::closed` where the gate has ended, or ends.
     /// Cancellation: as `calls::call`; it ends when the gate's thread knows of it. Destroying one that a thread without a
     ///     scheduler has begun cancels it, and waits for that.
@@ -178,14 +200,14 @@ public:
         requires(!way::by_id &&
                  requires(Over& over, Args&&... args) { over.call(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call(Args&&... args) {
-        return through(over_->call(static_cast<Args&&>(args)...));
+        return through(0, over_->call(static_cast<Args&&>(args)...));
     }
     /// The same to one of many peers.
     template <class... Args>
         requires(way::by_id && requires(Over& over, node_id to,
                                         Args&&... args) { over.call(to, static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call(node_id to, Args&&... args) {
-        return through(over_->call(to, static_cast<Args&&>(args)...));
+        return through(to, over_->call(to, static_cast<Args&&>(args)...));
     }
     /// Awaitable.
     /// Ends with a number of elements: as `calls::call_into`, with its arguments.
@@ -200,14 +222,14 @@ public:
         requires(!way::by_id &&
                  requires(Over& over, Args&&... args) { over.call_into(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call_into(Args&&... args) {
-        return through(over_->call_into(static_cast<Args&&>(args)...));
+        return through(0, over_->call_into(static_cast<Args&&>(args)...));
     }
     /// The same to one of many peers.
     template <class... Args>
         requires(way::by_id && requires(Over& over, node_id to,
                                         Args&&... args) { over.call_into(to, static_cast<Args&&>(args)...); })
     [[nodiscard]] auto call_into(node_id to, Args&&... args) {
-        return through(over_->call_into(to, static_cast<Args&&>(args)...));
+        return through(to, over_->call_into(to, static_cast<Args&&>(args)...));
     }
     /// Awaitable.
     /// Completes: when the request has been sent: as `calls::cast`, with its arguments.
@@ -221,14 +243,14 @@ public:
         requires(!way::by_id &&
                  requires(Over& over, Args&&... args) { over.cast(static_cast<Args&&>(args)...); })
     [[nodiscard]] auto cast(Args&&... args) {
-        return through(over_->cast(static_cast<Args&&>(args)...));
+        return through(0, over_->cast(static_cast<Args&&>(args)...));
     }
     /// The same to one of many peers.
     template <class... Args>
         requires(way::by_id && requires(Over& over, node_id to,
                                         Args&&... args) { over.cast(to, static_cast<Args&&>(args)...); })
     [[nodiscard]] auto cast(node_id to, Args&&... args) {
-        return through(over_->cast(to, static_cast<Args&&>(args)...));
+        return through(to, over_->cast(to, static_cast<Args&&>(args)...));
     }
 
     /// Whether the gate has ended.
@@ -238,9 +260,9 @@ private:
     using put_result = detail::gate_lane::put_result;
 
     template <class Op>
-    [[nodiscard]] auto through(Op&& op) {
+    [[nodiscard]] auto through(std::uint32_t to, Op&& op) {
         auto make = [op = std::move(op)]() mutable { return std::move(op); };
-        return gate_call<typename Op::value_type, decltype(make)>(lane().port(), std::move(make));
+        return gate_call<typename Op::value_type, decltype(make)>(lane(), to, std::move(make));
     }
     [[nodiscard]] detail::gate_lane& lane() const {
         if (lane_ == nullptr) detail::throw_error(errc::invalid_argument, "gate_pass: it was moved from");
@@ -258,38 +280,62 @@ private:
         if (from.size() > over.message_bytes()) [[unlikely]]
             detail::throw_error(errc::message_too_long,
                                 "gate_pass::try_send: longer than gate_options::message_bytes");
-        const put_result got = over.put(over.flow(to), from, tag, false);
+        const put_result got = over.put(over.flow(to), from, tag);
         if (got == put_result::closed) [[unlikely]]
             detail::throw_error(errc::closed, "gate_pass::try_send: the gate has ended");
         return got == put_result::done;
     }
     void put_or_wait(std::uint32_t to, const const_buffers& from, tag_type tag) {
         detail::gate_lane& over = lane();
-        const bool borrow = from.size() > over.message_bytes();
+        if (from.size() > over.message_bytes()) [[unlikely]]
+            return lend_and_wait(to, from, tag);
         detail::gate_flow& flow = over.flow(to);
-        if (borrow) check_thread("gate_pass::send");
         for (;;) {
-            const put_result got = over.put(flow, from, tag, borrow);
+            const put_result got = over.put(flow, from, tag);
             if (got == put_result::done) [[likely]]
-                break;
-            if (got == put_result::full) check_thread("gate_pass::send");
-            if (got == put_result::closed || (!over.wait_for_room(flow, time_point::max()) && closed()))
-                detail::throw_error(errc::closed, "gate_pass::send: the gate has ended");
+                return;
+            wait_for_room(got, flow);
         }
-        if (borrow && !over.wait_until_back(&flow, time_point::max()))
+    }
+    [[gnu::noinline]] void lend_and_wait(std::uint32_t to, const const_buffers& from, tag_type tag) {
+        check_thread("gate_pass::send");
+        detail::gate_lane& over = lane();
+        detail::gate_flow& flow = over.flow(to);
+        detail::gate_loan loan(from);
+        for (;;) {
+            const put_result got = over.lend(flow, loan, tag);
+            if (got == put_result::done) break;
+            wait_for_room(got, flow);
+        }
+        if (!over.wait_until_back(loan))
+            detail::throw_error(errc::closed, "gate_pass::send: the gate has ended");
+        if (loan.failed) throw_failure("gate_pass::send", std::error_code(loan.failed), to);
+    }
+    [[gnu::noinline]] void wait_for_room(put_result why, detail::gate_flow& flow) {
+        if (why == put_result::full) check_thread("gate_pass::send");
+        if (why == put_result::closed || (!lane().wait_for_room(flow, time_point::max()) && closed()))
             detail::throw_error(errc::closed, "gate_pass::send: the gate has ended");
     }
     bool flush_for(time_point until) {
         detail::gate_lane& over = lane();
         if (!over.all_back()) {
             check_thread("gate_pass::flush");
-            if (!over.wait_until_back(nullptr, until)) return false;
+            if (!over.wait_until_back(until)) return false;
         }
-        std::uint32_t peer = 0;
-        if (const std::error_code failed = over.take_error(peer))
-            throw error(failed, way::by_id ? "gate_pass::flush: a message to node " + std::to_string(peer)
-                                           : std::string("gate_pass::flush: a message"));
+        throw_failed(over);
         return true;
+    }
+    static void throw_failed(detail::gate_lane& of) {
+        std::uint32_t peer = 0;
+        if (const std::error_code failed = of.take_error(peer))
+            throw_failure("gate_pass::flush", failed, peer);
+    }
+    [[noreturn, gnu::cold]] static void throw_failure(const char* where, const std::error_code& why,
+                                                      std::uint32_t peer) {
+        std::string text(where);
+        text += ": a message";
+        if constexpr (way::by_id) text += " to node " + std::to_string(peer);
+        throw error(why, text);
     }
     void leave() noexcept {
         if (lane_ != nullptr) core_->leave(*std::exchange(lane_, nullptr));
@@ -328,6 +374,8 @@ public:
         : over_(over), core_(std::make_shared<core>(over, options)) {
         if (options.messages == 0 || options.message_bytes == 0)
             detail::throw_error(errc::invalid_argument, "gate: a limit of 0 lets no message through");
+        if (options.message_bytes > 0xffffffff)
+            detail::throw_error(errc::invalid_argument, "gate: messages of 4 GiB are not copied");
     }
     gate(const gate&) = delete;
     gate& operator=(const gate&) = delete;
@@ -343,62 +391,55 @@ public:
     [[nodiscard]] std::size_t lanes() { return core_->lanes(); }
 
 private:
-    /// Sends the messages of each peer, one after the other, by a task of its own.
+    /// Begins the sends of messages and the calls, in the order of each lane.
     class core final : public detail::gate_core {
     public:
-        core(Over& over, const gate_options& options) : gate_core(way::owner(over), options), over_(over) {}
+        core(Over& over, const gate_options& options)
+            : gate_core(way::owner(over), options, way::by_id), over_(over), senders_(*this) {}
 
     private:
-        detail::gate_target* make_target(std::uint32_t peer) noexcept override {
-            try {
-                targets_.push_back(std::make_unique<detail::gate_target>());
-                detail::gate_target& made = *targets_.back();
-                port.begin(send_all(port, *this, made, peer), port.stop().get_token());
-                return &made;
-            } catch (const std::bad_alloc&) {
-                return nullptr;
-            }
-        }
-        static detail::child send_all(detail::child_owner&, core& self, detail::gate_target& from,
-                                      std::uint32_t peer) {
-            detail::status why{errc::closed};
-            try {
-                auto&& to = way::peer(self.over_, peer);
-                window<decltype(to.send(std::declval<const const_buffers&>()))> sends(at_a_time);
-                detail::gate_slot* under_way[at_a_time];
-                std::size_t begun = 0;
-                for (std::size_t ended = 0;;) {
-                    // All that is there, so that the transport may send it together.
-                    while (!sends.full()) {
-                        detail::gate_slot* const slot = from.pop();
-                        if (slot == nullptr) break;
-                        under_way[begun++ % at_a_time] = slot;
-                        const const_buffers inside(std::span<const std::byte>(slot->inside(), slot->bytes));
-                        const const_buffers& bytes = slot->borrowed != nullptr ? *slot->borrowed : inside;
-                        sends.start(to.send(bytes, slot->tag));
-                    }
-                    if (sends.empty()) {
-                        co_await from.news.wait();
-                        continue;
-                    }
-                    const auto sent = co_await as_result(sends.next());
-                    detail::status failed(sent.error());
-                    if (failed && self.port.stop().stop_requested()) failed = errc::closed;
-                    detail::gate_slot& slot = *under_way[ended++ % at_a_time];
-                    slot.lane->give_back(slot, failed);
+        using peer_type = decltype(way::peer(std::declval<Over&>(), 0));
+        using operation =
+            decltype(std::declval<peer_type>().send(std::declval<const const_buffers&>(), tag_type{}));
+
+        unsigned serve(detail::gate_lane& lane, unsigned most) noexcept override {
+            for (unsigned count = 0; count != most; ++count) {
+                detail::gate_slot* const slot = lane.take();
+                if (slot == nullptr) return count;
+                if (slot->kind == detail::gate_slot::content::call) {
+                    detail::remote_base& asked = *slot->call;
+                    lane.give_back(*slot, {});
+                    asked.begin_there();
+                } else if (this->port.closed()) {
+                    lane.give_back(*slot, errc::closed);
+                } else {
+                    send(*slot);
                 }
-            } catch (const std::system_error& failed) {
-                if (failed.code() != errc::canceled) why = failed.code();
             }
-            from.over = why;
-            from.give_all_back(why);
+            return most;
+        }
+        void send(detail::gate_slot& slot) noexcept {
+            try {
+                if constexpr (way::by_id) {
+                    // Those that were sent to last are kept: finding one takes longer than a send.
+                    const std::uint32_t id = slot.flow->peer;
+                    peer_type& to = known_[id % known_.size()];
+                    if (to.id() != id) to = way::peer(over_, id);
+                    senders_.send(to, slot);
+                } else {
+                    senders_.send(way::peer(over_, 0), slot);
+                }
+            } catch (const std::system_error& why) {
+                slot.lane->give_back(slot, why.code());
+            } catch (...) {
+                slot.lane->give_back(slot, errc::no_resources);
+            }
         }
 
-        /// Of one peer's.
-        static constexpr std::size_t at_a_time = 64;
-
+        struct nothing {};
         Over& over_;
-        std::vector<std::unique_ptr<detail::gate_target>> targets_;
+        std::conditional_t<way::by_id, std::array<std::remove_reference_t<peer_type>, 64>, nothing> known_;
+        detail::gate_senders<operation> senders_;
     };
 
     Over& over_;

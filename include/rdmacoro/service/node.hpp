@@ -18,6 +18,8 @@ namespace rdmacoro {
 
 template <transport... Ts>
 class node;
+template <transport... Ts>
+class node_calls;
 class node_discovery;
 namespace detail {
 class node_joining;
@@ -152,6 +154,12 @@ public:
     [[nodiscard]] generation born() const noexcept { return peer_ ? peer_->last_born : generation{}; }
 
 private:
+    friend class node_calls<Ts...>;
+
+    /// The open connection; nullptr: there is none, or sends wait for it, which go first.
+    [[nodiscard]] detail::node_record* ready() const noexcept {
+        return peer_->sends.empty() ? peer_->open() : nullptr;
+    }
     [[nodiscard]] detail::node_record& connection() const {
         if (!peer_)
             detail::throw_error(errc::invalid_argument,
@@ -183,8 +191,9 @@ private:
 /// node ends the attempt with an error that names what differs. A node that was restarted has another generation: what was
 /// pending ends with an error, and the next message connects to the new one.
 ///
-/// Destroying it ends its connections and all that is pending with `errc::closed`; `close` first to be sure that sent messages arrive.
-/// Neither copied nor moved. Only for its scheduler's thread.
+/// Destroying it ends its connections and all that is pending with `errc::closed`; `close` first to be sure that sent messages arrive. It waits until
+/// the functions of its connections have ended, and handlers of their calls, which are asked to stop: one that does not end holds it up, and after
+/// `node_options::close_limit` a line on stderr says which. Neither copied nor moved. Only for its scheduler's thread.
 template <transport... Ts>
 class node {
     static_assert(sizeof...(Ts) >= 1, "a node needs a transport");
@@ -251,7 +260,8 @@ public:
     /// Tells of nodes that come, leave and fail, from now on. At most `most` changes wait to be read; of more the oldest are dropped and counted.
     [[nodiscard]] node_watch watch(std::size_t most = 256) { return node_watch(*state_, most); }
 
-    /// How the node of that id is connected, and what became of each URL when it was last tried: a line each.
+    /// How the node of that id is connected, and what became of each URL when it was last tried: a line each. Of this node's own id: where it
+    /// accepts connections, and where no longer.
     [[nodiscard]] std::string explain(node_id id) const { return state_->explain(id); }
 
     /// Open connections.
@@ -263,13 +273,15 @@ public:
     /// Completes: when what was sent has arrived, and all connections are closed; the other nodes know that this one has left.
     /// Buffers: none.
     /// Concurrency: once. Everything that waits for a connection ends with `errc::closed` at its beginning.
-    /// Errors: none. It takes `node_options::close_limit` twice at most.
+    /// Errors: `errc::timed_out` where functions of connections, or handlers of their calls, do not end, though they were asked to stop, with their
+    ///     names; the connections are closed all the same, and it may be called again. It takes `node_options::close_limit` three times at most.
     /// Cancellation: closes at once; sent messages may be lost.
     /// Example:
     ///     co_await here.close();
     [[nodiscard]] task<> close() { return state::close(state_); }
 
 private:
+    friend class node_calls<Ts...>;
     friend class node_discovery;
     friend class detail::node_joining;
 

@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/calls.hpp>
 #include <rdmacoro/service/node.hpp>
+#include <rdmacoro/service/node_call_operation.hpp>
 #include <rdmacoro/service/several_nodes.hpp>
 
 #include <cstddef>
@@ -16,9 +17,9 @@
 #include <string>
 #include <system_error>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace rdmacoro {
@@ -30,15 +31,19 @@ namespace rdmacoro {
 /// It takes the node's `on_connection`. Made after the node and destroyed after it, or after the node was closed: its calls end with the
 /// node. For the node's scheduler.
 template <transport... Ts>
-class node_calls {
+class node_calls final : private detail::node_work {
 public:
     /// Over a node that has no connections yet.
-    explicit node_calls(node<Ts...>& over) : over_(over) { over.on_connection(connection{this}); }
+    explicit node_calls(node<Ts...>& over) : over_(over), state_(over.state_) {
+        over.on_connection(connection{this});
+        state_->work_names = this;
+    }
     node_calls(const node_calls&) = delete;
     node_calls& operator=(const node_calls&) = delete;
     ~node_calls() {
         if (!links_.empty())
             detail::fatal("a node_calls object was destroyed before the connections of its node had ended");
+        state_->work_names = nullptr;
     }
 
     /// Offers a service over the connections that are made from now on. It outlives the node.
@@ -58,13 +63,38 @@ public:
         requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call(node_id to, const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
+        detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<R, arguments>(
             to,
-            [](auto& over, auto& kept, std::uint32_t time) {
-                return std::remove_reference_t<decltype(over)>::template run_call<M, arguments>(over, kept,
-                                                                                                time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call<M, decltype(kept)>(over, kept, until);
+            },
+            static_cast<Args&&>(args)...);
+    }
+
+    /// Awaitable.
+    /// Ends with the number of elements that were received into `place`, as `calls::call_into`.
+    /// Completes: when node `to` has answered.
+    /// Buffers: as `calls::call_into`.
+    /// Concurrency: as `calls::call`.
+    /// Errors: as `calls::call_into`, and as `call`.
+    /// Cancellation: as `calls::call_into`.
+    /// Example:
+    ///     std::vector<float> row(1 << 20);
+    ///     std::size_t length = co_await peers.call_into(9, std::span(row), kv::column, "temperature");
+    template <class E, method_name Name, class R, class... Q, class... Args>
+        requires(detail::row_of_values<const R&> && std::is_same_v<E, std::ranges::range_value_t<R>>)
+    [[nodiscard]] auto call_into(node_id to, std::span<E> place, const method<Name, R(Q...)>& what,
+                                 Args&&... args) {
+        static_cast<void>(what);
+        using M = method<Name, R(Q...)>;
+        using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
+        return by_node<std::size_t, arguments>(
+            to,
+            [place](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call_into<M, E, decltype(kept)>(over, place, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -84,9 +114,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<void, arguments>(
             to,
-            [](auto& over, auto& kept, std::uint32_t time) {
-                return std::remove_reference_t<decltype(over)>::template run_cast<M, arguments>(over, kept,
-                                                                                                time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_cast<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -108,9 +137,8 @@ public:
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
         return by_node<stream_reader<E>, arguments>(
             to,
-            [](auto& over, auto& kept, std::uint32_t time) {
-                return std::remove_reference_t<decltype(over)>::template run_open<M, E, arguments>(over, kept,
-                                                                                                   time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_reader<M, E, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -132,9 +160,8 @@ public:
         using arguments = detail::call_arguments<typename M::parameters, Args...>;
         return by_node<call_writer<typename M::written_type, R>, arguments>(
             to,
-            [](auto& over, auto& kept, std::uint32_t time) {
-                return std::remove_reference_t<decltype(over)>::template run_write<M, arguments>(over, kept,
-                                                                                                 time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_writer<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -154,12 +181,12 @@ public:
         requires(!detail::is_stream<R> && !detail::takes_stream<Q...> && !std::is_same_v<R, one_way>)
     [[nodiscard]] auto call_all(std::vector<node_id> to, const method<Name, R(Q...)>& what, Args&&... args) {
         static_cast<void>(what);
+        detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         return by_nodes<R, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
-            [](auto& over, auto& kept, std::uint32_t time) {
-                using link_calls = std::remove_reference_t<decltype(over)>;
-                return link_calls::template run_call<M, detail::encoded_arguments>(over, kept, time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_call<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
     }
@@ -182,27 +209,71 @@ public:
         using M = method<Name, one_way(Q...)>;
         return by_nodes<void, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
-            [](auto& over, auto& kept, std::uint32_t time) {
-                using link_calls = std::remove_reference_t<decltype(over)>;
-                return link_calls::template run_cast<M, detail::encoded_arguments>(over, kept, time);
+            [](detail::calls_base& over, auto& kept, time_point until) {
+                return detail::make_cast<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
+    }
+
+    /// Awaitable.
+    /// Completes: when the handlers that run have ended and their answers are sent; no further request is received, over no connection. Then the node
+    /// may be closed.
+    /// Buffers: none.
+    /// Concurrency: once.
+    /// Errors: none.
+    /// Cancellation: at any time; the requests that have come stay.
+    /// Example:
+    ///     co_await timeout(peers.drain(), 5s);
+    ///     co_await here.close();
+    [[nodiscard]] task<> drain() {
+        drained_ = true;  // connections that are made from now on serve nothing
+        std::vector<task<>> all;
+        for (link* one = all_.front(); one != nullptr; one = all_.next(*one))
+            all.push_back(drain_link(link_use(*one)));
+        co_await when_all(std::move(all));
     }
 
     /// The node that it was made with.
     [[nodiscard]] node<Ts...>& over() noexcept { return over_; }
 
 private:
-    using any_calls = std::variant<calls<Ts>*...>;
-
     /// The calls over one connection, as long as its function runs.
-    struct link {
+    struct link : detail::list_node<link> {
+        link(generation life, detail::calls_base& calls, const void* over, node_peer<Ts...> to)
+            : born(life), at(calls), end(over), peer(std::move(to)) {}
+        link(const link&) = delete;
+        link& operator=(const link&) = delete;
+        ~link() { this->unlink(); }
+
         generation born;
-        any_calls at;
-        event rested;
+        detail::calls_base& at;
+        const void* end;  // the endpoint
         node_peer<Ts...> peer;
-        node_hold held;  // while calls are under way
+        event rested{};
+        node_hold held{};         // while calls are under way
+        std::size_t drained = 0;  // coroutines of `drain` that use it
+
+        [[nodiscard]] bool in_use() const noexcept { return drained != 0 || at.active(); }
+        void rest() noexcept {
+            rested.set();
+            rested.reset();
+        }
     };
+    struct link_use {
+        explicit link_use(link& of) noexcept : used(&of) { ++used->drained; }
+        link_use(link_use&& other) noexcept : used(std::exchange(other.used, nullptr)) {}
+        link_use& operator=(link_use&&) = delete;
+        ~link_use() {
+            if (used == nullptr) return;
+            --used->drained;
+            used->rest();
+        }
+        link* used;
+    };
+    static task<> drain_link(link_use of) {
+        const link_use here(std::move(of));
+        co_await here.used->at.drained();
+    }
 
     /// While it exists, a node that is destroyed by a coroutine lets coroutines go on that are not its own: those that made the calls.
     struct others_go_on {
@@ -220,10 +291,19 @@ private:
         template <class T>
         task<> operator()(endpoint<T>& end, node_id id, generation born) const {
             node_calls& of = *self;  // the function may be moved
+            of.failed_.erase(id);
             calls<T> mine(end);
             co_await detail::calls_base::part_of_current{mine, true};
-            for (service* const one : of.services_) mine.serve(*one);
-            link here{born, &mine, event(), of.over_.peer(id), node_hold()};
+            try {
+                for (service* const one : of.services_) {
+                    if (!of.drained_) mine.serve(*one);
+                }
+            } catch (const error& why) {
+                of.failed_.insert_or_assign(id, why);
+                throw;
+            }
+            link here(born, mine.base(), &end, of.over_.peer(id));
+            of.all_.push_back(here);
             mine.on_activity(
                 [](void* context, bool active) noexcept {
                     auto& changed = *static_cast<link*>(context);
@@ -231,8 +311,7 @@ private:
                         if (changed.peer.is_open()) changed.held = changed.peer.hold();
                     } else {
                         changed.held = node_hold();
-                        changed.rested.set();
-                        changed.rested.reset();
+                        changed.rest();
                     }
                 },
                 &here);
@@ -246,34 +325,72 @@ private:
                 of.links_.erase(at);
             if (ended == errc::canceled) end.abort();  // the node stops: calls of this side end
             mine.stop_handlers();
-            const others_go_on calls_of_this_side(of.over_.owner());
-            while (mine.active()) co_await without_stop(here.rested.wait());
+            const others_go_on calls_of_this_side(of.state_->owner);
+            while (here.in_use()) co_await without_stop(here.rested.wait());
         }
     };
+
+    /// The calls over the connection that carries what is sent to that node now; nullptr: there is none, or what waits for it goes first.
+    [[nodiscard]] link* ready_link(node_id to) const noexcept {
+        const auto at = links_.find(to);
+        if (at == links_.end()) return nullptr;
+        detail::node_record* const open = at->second->peer.ready();
+        return open != nullptr && is_over(*at->second, *open) ? at->second : nullptr;
+    }
+    [[nodiscard]] static bool is_over(const link& one, detail::node_record& open) noexcept {
+        return detail::node_state<Ts...>::with_endpoint(
+            open, [&](auto& end) { return static_cast<const void*>(&end) == one.end; });
+    }
 
     template <class R, class Arguments, class Run, class... Args>
     [[nodiscard]] auto by_node(node_id to, Run run, Args&&... args) {
         auto make = [this, to, run, kept = typename Arguments::type(static_cast<Args&&>(args)...)](
-                        std::uint32_t time) mutable { return through<R>(*this, to, run, kept, time); };
-        return call_operation<R, decltype(make)>(std::move(make));
+                        time_point until) mutable { return call_of<R>(to, run, kept, until); };
+        return node_call_operation<R, decltype(make)>(std::move(make));
     }
     template <class R, class Run, class Kept>
-    static task<R> through(node_calls& self, node_id to, Run run, Kept& kept, std::uint32_t time) {
-        node_peer<Ts...> peer = self.over_.peer(to);
-        for (;;) {
-            const node_hold hold = co_await peer.connect();
-            const auto at = self.links_.find(to);
-            if (at == self.links_.end() || at->second->born != hold.born()) {
-                co_await yield();  // the connection's function begins
+    [[nodiscard]] auto call_of(node_id to, Run& run, Kept& kept, time_point until) {
+        using call = std::invoke_result_t<Run&, detail::calls_base&, Kept&, time_point>;
+        if (link* const now = ready_link(to)) [[likely]]
+            return detail::node_call<R, call>{to, now->born, run(now->at, kept, until), {}};
+        return detail::node_call<R, call>{to, generation(), {}, through<R>(*this, to, run, kept, until)};
+    }
+    /// Of a node to which there is no connection yet.
+    template <class R, class Run, class Kept>
+    static task<R> through(node_calls& self, node_id to, Run run, Kept& kept, time_point until) {
+        const detail::counted_ptr<detail::node_peer> peer = self.state_->peer(to);
+        std::optional<detail::node_turn> turn;
+        for (unsigned lost = 0;;) {
+            const detail::counted_ptr<detail::node_record> open =
+                co_await detail::node_core::connected_in_turn(peer, turn);
+            const detail::node_use held(open);
+            // The connection's function has to begin.
+            link* found = nullptr;
+            while (found == nullptr && peer->open() == open.get()) {
+                const auto at = self.links_.find(to);
+                if (at != self.links_.end() && is_over(*at->second, *open)) {
+                    found = at->second;
+                } else {
+                    co_await yield();
+                }
+            }
+            if (found == nullptr) {
+                // Both may have connected at once, and one of the two connections is gone.
+                if (const auto why = self.failed_.find(to); why != self.failed_.end())
+                    detail::throw_of_node(to, open->born, why->second);
+                if (++lost == 4)
+                    detail::throw_of_node(
+                        to, open->born,
+                        error(errc::peer_lost, "its connections ended before its calls could begin"));
                 continue;
             }
+            turn.reset();  // what waits behind it begins after it
             try {
-                co_return co_await std::visit([&](auto* over) { return run(*over, kept, time); },
-                                              at->second->at);
-            } catch (const error& failed) {
-                if (failed.code() == errc::canceled) throw;
-                throw error(failed.code(), detail::node_text(to, hold.born()) + ": " + failed.context(),
-                            failed.facts());
+                auto call = run(found->at, kept, until);
+                co_return co_await std::move(call);
+            } catch (const error& why) {
+                if (why.code() == errc::canceled) throw;
+                detail::throw_of_node(to, open->born, why);
             }
         }
     }
@@ -295,15 +412,18 @@ private:
         detail::encoded_arguments::type sent(encoded);
         std::vector<task<node_outcome<R>>> each;
         each.reserve(to.size());
-        for (const node_id one : to) each.push_back(to_one<R>(self, one, run, sent, limit));
+        const time_point until =
+            limit ? detail::deadline_after(self.state_->owner.now(), *limit) : time_point();
+        for (const node_id one : to) each.push_back(to_one<R>(self, one, run, sent, limit, until));
         co_return co_await when_all(std::move(each));
     }
     template <class R, class Run>
     static task<node_outcome<R>> to_one(node_calls& self, node_id to, Run run,
-                                        detail::encoded_arguments::type& sent,
-                                        std::optional<duration> limit) {
+                                        detail::encoded_arguments::type& sent, std::optional<duration> limit,
+                                        time_point until) {
         try {
-            auto called = through<R>(self, to, run, sent, limit ? detail::time_to_send(*limit) : 0);
+            auto make = [&](time_point) { return self.template call_of<R>(to, run, sent, until); };
+            node_call_operation<R, decltype(make)> called(std::move(make));
             if constexpr (std::is_void_v<R>) {
                 if (limit) {
                     co_await rdmacoro::timeout(std::move(called), *limit);
@@ -324,9 +444,21 @@ private:
         }
     }
 
+    std::string running_for(node_id id) override {
+        std::string text;
+        for (link* one = all_.front(); one != nullptr && text.empty(); one = all_.next(*one)) {
+            if (one->peer.id() == id) text = one->at.running_methods();
+        }
+        return text;
+    }
+
     node<Ts...>& over_;
+    detail::counted_ptr<detail::node_state<Ts...>> state_;
     std::vector<service*> services_;
-    std::unordered_map<node_id, link*> links_;
+    std::unordered_map<node_id, link*> links_;   // that carry calls of this side
+    detail::intrusive_list<link> all_;           // and those that have ended, while handlers run
+    std::unordered_map<node_id, error> failed_;  // why the calls of a connection could not begin
+    bool drained_ = false;
 };
 
 }  // namespace rdmacoro

@@ -28,7 +28,7 @@ struct node_options {
     duration first_pause = std::chrono::milliseconds(5);
     /// The longest such pause.
     duration longest_pause = std::chrono::seconds(1);
-    /// How long closing in good order may take.
+    /// How long closing in good order may take, and how long functions of connections and handlers have to end after they were asked to stop.
     duration close_limit = std::chrono::seconds(2);
     /// Whether nodes that are not in the address book may connect.
     bool admits_strangers = true;
@@ -45,6 +45,7 @@ enum class node_change : std::uint8_t {
     came,    ///< a connection with this node, in this generation, is open
     left,    ///< the node has closed it, and stops
     failed,  ///< the connection was lost, or could not be made
+    deaf,  ///< this node itself accepts no more connections at one of its URLs: `id` is its own, and `explain` of that tells more
 };
 
 /// A change of another node.
@@ -52,7 +53,7 @@ struct node_event {
     node_change what = node_change::came;  ///< which change
     node_id id = 0;                        ///< of which node
     generation born{};                     ///< zero where it is not known
-    std::error_code why{};                 ///< of `failed`
+    std::error_code why{};                 ///< of `failed` and `deaf`
     std::uint64_t missed = 0;              ///< changes before this one that the watcher had no room for
 };
 

@@ -20,7 +20,9 @@
 #include <rdmacoro/service/detail/impl/calls_served.ipp>
 #include <rdmacoro/service/detail/impl/fixed_call.ipp>
 #include <rdmacoro/service/detail/impl/gate_core.ipp>
+#include <rdmacoro/service/detail/impl/gate_entry.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
+#include <rdmacoro/service/detail/impl/gate_put.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
 #include <rdmacoro/service/detail/impl/helper_call.ipp>
@@ -51,6 +53,7 @@
 #include <rdmacoro/service/impl/group.ipp>
 #include <rdmacoro/service/impl/group_failure.ipp>
 #include <rdmacoro/service/impl/job.ipp>
+#include <rdmacoro/service/impl/node_call_operation.ipp>
 #include <rdmacoro/service/impl/node_card.ipp>
 #include <rdmacoro/service/impl/node_discovery.ipp>
 #include <rdmacoro/service/impl/node_watch.ipp>

@@ -158,6 +158,8 @@ private:
 /// keep it.
 template <class T>
 class stream_reader : private detail::stream_reader_base {
+    static_assert((detail::must_not_have_views<T>(), true));
+
 public:
     /// Made by `calls::open`.
     stream_reader(detail::calls_base& over, const detail::method_facts& of, std::uint64_t number) noexcept

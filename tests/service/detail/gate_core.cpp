@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 using namespace rdmacoro;
@@ -11,15 +12,29 @@ using namespace rdmacoro::detail;
 namespace {
 /// Keeps what comes.
 struct keeping final : gate_core {
-    using gate_core::gate_core;
-    gate_target* make_target(std::uint32_t peer) noexcept override {
-        made.push_back(peer);
-        return &target;
+    explicit keeping(scheduler& on, const gate_options& limits) : gate_core(on, limits, true) {}
+    unsigned serve(gate_lane& lane, unsigned most) noexcept override {
+        ++served;
+        for (unsigned n = 0; n < most; ++n) {
+            gate_slot* const one = lane.take();
+            if (one == nullptr) return n;
+            kept.push_back(one);
+        }
+        return most;
     }
-    gate_target target;
-    std::vector<std::uint32_t> made;
+    /// As a send that waited and has ended.
+    void give_back(gate_slot& slot, const status& failed = {}) {
+        began();
+        slot.lane->give_back(slot, failed);
+        ended(*slot.lane);
+    }
+    std::vector<gate_slot*> kept;
+    std::size_t served = 0;
 };
 const const_buffers nothing{};
+bool put_tag(gate_lane& in, std::uint32_t to, tag_type tag) {
+    return in.put(in.flow(to), nothing, tag) == gate_lane::put_result::done;
+}
 }  // namespace
 
 TEST_CASE("lanes of threads that have left are taken again once they are empty") {
@@ -28,16 +43,16 @@ TEST_CASE("lanes of threads that have left are taken again once they are empty")
     gate_lane& one = core.enter();
     gate_lane& two = core.enter();
     CHECK(core.lanes() == 2);
-    CHECK(one.put(one.flow(1), nothing, 0, false) == gate_lane::put_result::done);
+    CHECK(put_tag(one, 1, 0));
     core.leave(one);
     core.leave(two);
     CHECK(&core.enter() == &two);  // the other is not empty
     gate_lane& third = core.enter();
     CHECK(core.lanes() == 3);
     on.turn();
-    gate_slot* const left = core.target.pop();
-    REQUIRE(left != nullptr);
-    one.give_back(*left, errc::peer_lost);
+    REQUIRE(core.kept.size() == 1);
+    core.give_back(*core.kept[0], errc::peer_lost);
+    on.turn();
     CHECK(&core.enter() == &one);
     std::uint32_t peer = 0;
     CHECK(!one.take_error(peer));  // it was the former thread's
@@ -46,29 +61,66 @@ TEST_CASE("lanes of threads that have left are taken again once they are empty")
     CHECK_THROWS_AS(core.enter(), error);
 }
 
-TEST_CASE("messages of lanes come in turns, a target is made once, and none is left at one that has ended") {
+TEST_CASE("lanes come in turns, so many of each, and of all so many in one turn of the scheduler") {
     scheduler on;
     keeping core(on, {.messages = 2048});
-    gate_lane& one = core.enter();
-    gate_lane& two = core.enter();
-    for (int n = 0; n < 400; ++n) static_cast<void>(one.put(one.flow(1), nothing, 1, false));
-    for (int n = 0; n < 10; ++n) static_cast<void>(two.put(two.flow(1), nothing, 2, false));
+    std::vector<gate_lane*> lanes;
+    for (int n = 0; n < 3; ++n) lanes.push_back(&core.enter());
+    for (std::uint32_t n = 0; n < 400; ++n) REQUIRE(put_tag(*lanes[0], n % 10, 0));
+    for (std::uint32_t n = 0; n < 400; ++n) REQUIRE(put_tag(*lanes[1], n % 10, 1));
+    for (std::uint32_t n = 0; n < 10; ++n) REQUIRE(put_tag(*lanes[2], n % 10, 2));
+    on.turn();
+    CHECK(core.kept.size() <= 256);
+    CHECK(core.kept.size() >= 64);
     while (on.turn()) {}
-    std::vector<tag_type> order;
-    while (gate_slot* const slot = core.target.pop()) {
-        order.push_back(slot->tag);
-        slot->lane->give_back(*slot, {});
+    REQUIRE(core.kept.size() == 810);
+    std::vector<tag_type> runs;
+    std::size_t last_of_third = 0;
+    for (std::size_t n = 0; n < core.kept.size(); ++n) {
+        if (runs.empty() || runs.back() != core.kept[n]->tag) runs.push_back(core.kept[n]->tag);
+        if (core.kept[n]->tag == 2) last_of_third = n;
     }
-    CHECK(order.size() == 410);
-    CHECK(order[255] == 1);
-    CHECK(order[256] == 2);
-    CHECK(order[266] == 1);
-    CHECK(core.made == std::vector<std::uint32_t>{1});
-    core.target.over = errc::peer_lost;
-    CHECK(one.put(one.flow(1), nothing, 1, false) == gate_lane::put_result::done);
+    CHECK(runs.size() > 15);     // 32 at a time
+    CHECK(last_of_third < 400);  // two that have much leave it its turn
+    for (gate_slot* const one : std::exchange(core.kept, {})) core.give_back(*one);
+    CHECK(!lanes[0]->all_back());
     while (on.turn()) {}
-    std::uint32_t peer = 0;
-    CHECK(one.all_back());
-    CHECK(one.take_error(peer) == errc::peer_lost);
+    CHECK(lanes[0]->all_back());
+    CHECK(lanes[1]->all_back());
+    CHECK(lanes[2]->all_back());
     core.end();
+}
+
+TEST_CASE("a lane that was emptied is looked at once more, and then its thread says that there is news") {
+    scheduler on;
+    keeping core(on, {});
+    gate_lane& one = core.enter();
+    CHECK(put_tag(one, 1, 1));
+    on.turn();
+    CHECK(core.kept.size() == 1);
+    CHECK(put_tag(one, 1, 2));  // without a word
+    on.turn();
+    CHECK(core.kept.size() == 2);
+    while (on.turn()) {}
+    const std::size_t looks = core.served;
+    CHECK(!on.turn());  // it rests, and costs nothing
+    CHECK(core.served == looks);
+    CHECK(put_tag(one, 1, 3));
+    on.turn();
+    CHECK(core.kept.size() == 3);
+    for (gate_slot* const slot : core.kept) core.give_back(*slot);
+    core.end();
+    CHECK(one.all_back());
+    while (on.turn()) {}
+}
+
+TEST_CASE("the end of a gate takes what threads have put until then, and refuses the rest") {
+    scheduler on;
+    keeping core(on, {.messages = 1024});
+    gate_lane& one = core.enter();
+    for (std::uint32_t n = 0; n < 700; ++n) REQUIRE(put_tag(one, n, 0));
+    core.end();
+    CHECK(core.kept.size() == 700);
+    CHECK(!put_tag(one, 1, 0));
+    CHECK(one.put(one.flow(1), nothing, 0) == gate_lane::put_result::closed);
 }

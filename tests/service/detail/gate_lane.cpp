@@ -18,28 +18,37 @@ std::string_view text_of(gate_slot& slot) {
     return {reinterpret_cast<const char*>(slot.inside()), slot.bytes};
 }
 
-struct world {
+struct lane_world {
     scheduler on;
     task_port port{on};
     gate_lane lane;
-    explicit world(std::size_t messages) : lane(port, {.messages = messages, .message_bytes = 32}) {
+    explicit lane_world(std::size_t messages, bool shared = true)
+        : lane(port, {.messages = messages, .message_bytes = 32}, shared) {
         lane.news.call = [](posted_node&) noexcept {};  // the test takes
+    }
+    void give_back(gate_slot& slot, const status& failed = {}) {
+        lane.give_back(slot, failed);
+        lane.publish_back();
+    }
+    bool put(std::uint32_t peer) {
+        return lane.put(lane.flow(peer), bytes("x"), 0) == gate_lane::put_result::done;
     }
 };
 
 }  // namespace
 
 TEST_CASE("what a thread puts into a lane comes out in order, whatever is given back first") {
-    world w(16);
+    lane_world w(16);
     gate_flow& to = w.lane.flow(5);
     CHECK(&w.lane.flow(5) == &to);
-    CHECK(w.lane.put(to, bytes("one"), 1, false) == gate_lane::put_result::done);
+    CHECK(w.lane.put(to, bytes("one"), 1) == gate_lane::put_result::done);
     const std::string_view two = "tw";
     const std::span<const std::byte> pieces[] = {
         std::as_bytes(std::span(two)), {}, std::as_bytes(std::span(two))};
     const const_buffers gathered{std::span<const std::span<const std::byte>>(pieces)};
-    CHECK(w.lane.put(to, gathered, 2, false) == gate_lane::put_result::done);
-    CHECK(w.lane.put(to, gathered, 3, true) == gate_lane::put_result::done);
+    CHECK(w.lane.put(to, gathered, 2) == gate_lane::put_result::done);
+    gate_loan loan(gathered);
+    CHECK(w.lane.lend(to, loan, 3) == gate_lane::put_result::done);
     gate_slot* const first = w.lane.take();
     gate_slot* const second = w.lane.take();
     gate_slot* const third = w.lane.take();
@@ -49,61 +58,98 @@ TEST_CASE("what a thread puts into a lane comes out in order, whatever is given 
     CHECK(w.lane.rest());
     CHECK(text_of(*first) == "one");
     CHECK(text_of(*second) == "twtw");
-    CHECK(third->borrowed == &gathered);
+    CHECK(third->kind == gate_slot::content::lent);
+    CHECK(&third->loan->from == &gathered);
     CHECK(second->tag == 2);
+    CHECK(third->tag == 3);
     CHECK(first->flow->peer == 5);
-    w.lane.give_back(*third, {});
-    w.lane.give_back(*first, errc::peer_lost);
+    w.give_back(*third, errc::truncated);
+    CHECK(loan.back);
+    CHECK(loan.failed.value == static_cast<int>(errc::truncated));
+    w.give_back(*first, errc::peer_lost);
     CHECK(!w.lane.all_back());
     w.lane.give_back(*second, errc::closed);
+    CHECK(!w.lane.all_back());  // not published
+    w.lane.publish_back();
     CHECK(w.lane.all_back());
     std::uint32_t peer = 0;
-    CHECK(w.lane.take_error(peer) == errc::peer_lost);  // the first
+    CHECK(w.lane.take_error(peer) == errc::peer_lost);  // the first; that of a loan is its owner's
     CHECK(peer == 5);
     CHECK(!w.lane.take_error(peer));
 }
 
 TEST_CASE("a peer that takes nothing leaves room for others in a lane") {
-    world w(64);
+    lane_world w(64);
     std::vector<std::size_t> room;
-    std::vector<gate_slot*> taken;
-    for (std::uint32_t peer = 1; peer <= 6; ++peer) {
-        gate_flow& to = w.lane.flow(peer);
+    std::size_t all = 0;
+    // None takes anything, and each gets something until the lane is full.
+    for (std::uint32_t peer = 1; all != 64; ++peer) {
         std::size_t put = 0;
-        while (w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done) ++put;
+        while (w.put(peer)) ++put;
+        REQUIRE(put != 0);
         room.push_back(put);
-        while (gate_slot* const one = w.lane.take()) taken.push_back(one);
+        all += put;
     }
-    CHECK(room == std::vector<std::size_t>{22, 14, 10, 6, 4, 3});
-    w.lane.give_back(*taken[0], {});
-    w.lane.give_back(*taken[1], {});
-    CHECK(w.lane.put(w.lane.flow(9), bytes("x"), 0, false) == gate_lane::put_result::done);
+    CHECK(std::vector<std::size_t>(room.begin(), room.begin() + 6) ==
+          std::vector<std::size_t>{16, 11, 7, 5, 3, 2});
+    CHECK(room.size() == 25);
+    CHECK(room.back() == 1);
+    CHECK(!w.put(99));
+    gate_slot* const one = w.lane.take();
+    REQUIRE(one != nullptr);
+    CHECK(one->flow->peer == 1);
+    w.give_back(*one);
+    CHECK(!w.put(1));  // what is kept is for peers that have none
+    CHECK(w.put(99));
+    CHECK(!w.put(99));
+}
+
+TEST_CASE("one peer has all of a lane that no other shares") {
+    lane_world w(64, false);
+    std::size_t put = 0;
+    while (w.put(0)) ++put;
+    CHECK(put == 64);
+}
+
+TEST_CASE("a lane remembers the peers that have something in it, and drops others") {
+    lane_world w(64);
+    for (std::uint32_t peer = 1; peer <= 10000; ++peer) {
+        REQUIRE(w.put(peer));
+        gate_slot* const one = w.lane.take();
+        REQUIRE(one->flow->peer == peer);
+        if (peer % 1000 != 0) w.give_back(*one);  // ten are not given back
+        REQUIRE(w.lane.flows() <= 64);
+    }
+    gate_flow& kept = w.lane.flow(3000);
+    CHECK(kept.put == 1);
+    CHECK(kept.back == 0);
 }
 
 TEST_CASE("a thread whose messages all came back before it sleeps for room does not sleep") {
-    world w(8);
+    lane_world w(8);
     gate_flow& to = w.lane.flow(1);
-    while (w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done) {}
-    while (gate_slot* const one = w.lane.take()) w.lane.give_back(*one, {});
+    while (w.put(1)) {}
+    while (gate_slot* const one = w.lane.take()) w.give_back(*one);
     CHECK(w.lane.wait_for_room(to, monotonic_now() + std::chrono::seconds(10)));
-    CHECK(w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done);
+    CHECK(w.put(1));
 }
 
 TEST_CASE("a thread sleeps until there is room, until all is back, or until its time is over") {
-    world w(8);
+    const bool shared = GENERATE(false, true);
+    lane_world w(8, shared);
     gate_flow& to = w.lane.flow(1);
     constexpr std::uint32_t count = 20000;
     std::size_t wrong = 0;
     std::jthread puts([&] {
         for (std::uint32_t n = 0; n < count;) {
             const const_buffers one{std::as_bytes(std::span(&n, 1))};
-            if (w.lane.put(to, one, n, false) == gate_lane::put_result::done) {
+            if (w.lane.put(to, one, n) == gate_lane::put_result::done) {
                 ++n;
             } else {
                 static_cast<void>(w.lane.wait_for_room(to, time_point::max()));
             }
         }
-        static_cast<void>(w.lane.wait_until_back(nullptr, time_point::max()));
+        static_cast<void>(w.lane.wait_until_back(time_point::max()));
     });
     for (std::uint32_t n = 0; n < count;) {
         gate_slot* const one = w.lane.take();
@@ -115,14 +161,55 @@ TEST_CASE("a thread sleeps until there is room, until all is back, or until its 
         std::memcpy(&number, one->inside(), sizeof number);
         if (number != n || one->tag != n) ++wrong;
         ++n;
-        w.lane.give_back(*one, {});
+        w.give_back(*one);
     }
     puts.join();
     CHECK(wrong == 0);
     CHECK(w.lane.all_back());
-    while (w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::done) {}
+    while (w.put(1)) {}
     CHECK(!w.lane.wait_for_room(to, monotonic_now() + std::chrono::milliseconds(1)));
+    CHECK(!w.lane.wait_until_back(monotonic_now() + std::chrono::milliseconds(1)));
     w.port.close();
-    CHECK(!w.lane.wait_until_back(&to, time_point::max()));
-    CHECK(w.lane.put(to, bytes("x"), 0, false) == gate_lane::put_result::closed);
+    const const_buffers nothing;
+    const gate_loan loan(nothing);
+    CHECK(!w.lane.wait_until_back(loan));
+    while (gate_slot* const one = w.lane.take()) w.give_back(*one);
+    CHECK(w.lane.rest());
+    CHECK(w.lane.put(to, bytes("x"), 0) == gate_lane::put_result::closed);
+}
+
+TEST_CASE("a thread that lends its memory is woken when that is back, whatever else is") {
+    lane_world w(64);
+    constexpr int rounds = 2000;
+    std::size_t early = 0;
+    std::jthread lends([&] {
+        gate_flow& to = w.lane.flow(1);
+        for (int round = 0; round < rounds; ++round) {
+            while (w.lane.put(w.lane.flow(2), bytes("beside"), 0) != gate_lane::put_result::done)
+                static_cast<void>(w.lane.wait_for_room(w.lane.flow(2), time_point::max()));
+            const const_buffers memory = bytes("long");
+            gate_loan loan(memory);
+            while (w.lane.lend(to, loan, 0) != gate_lane::put_result::done)
+                static_cast<void>(w.lane.wait_for_room(to, time_point::max()));
+            if (!w.lane.wait_until_back(loan) || !loan.back) ++early;
+        }
+    });
+    std::vector<gate_slot*> beside;
+    for (int lent = 0; lent < rounds;) {
+        gate_slot* const one = w.lane.take();
+        if (one == nullptr) {
+            std::this_thread::yield();
+        } else if (one->kind == gate_slot::content::lent) {
+            ++lent;
+            w.give_back(*one);
+        } else {
+            beside.push_back(one);
+            if (beside.size() == 4) {  // in the reverse order
+                for (; !beside.empty(); beside.pop_back()) w.lane.give_back(*beside.back(), {});
+                w.lane.publish_back();
+            }
+        }
+    }
+    lends.join();
+    CHECK(early == 0);
 }

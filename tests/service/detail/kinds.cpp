@@ -116,6 +116,10 @@ struct pair_like {
 struct tree {
     std::vector<tree> kids;
 };
+struct labelled {
+    int number;
+    std::optional<std::string_view> label;
+};
 
 }  // namespace
 
@@ -214,4 +218,18 @@ TEST_CASE("bytes are the value where no pattern is none and there is no padding"
     STATIC_REQUIRE(row_of_values<std::vector<point>&>);
     STATIC_REQUIRE_FALSE(row_of_values<std::list<int>&>);
     STATIC_REQUIRE(least_bytes<std::tuple<int, std::string, padded>>() == 4 + 1 + 5);
+}
+
+TEST_CASE("views are found wherever they are a part") {
+    STATIC_REQUIRE(has_views<std::string_view>());
+    STATIC_REQUIRE(has_views<std::span<const std::byte>>());
+    STATIC_REQUIRE(has_views<labelled>());
+    STATIC_REQUIRE(has_views<std::map<int, std::vector<std::string_view>>>());
+    STATIC_REQUIRE(has_views<std::variant<int, std::tuple<std::array<std::string_view, 2>>>>());
+    STATIC_REQUIRE_FALSE(has_views<std::string>());
+    STATIC_REQUIRE_FALSE(has_views<tree>());
+    STATIC_REQUIRE_FALSE(
+        has_views<std::map<std::string, std::variant<std::monostate, std::optional<point>>>>());
+    must_not_have_views<void>();
+    must_not_have_views<std::vector<std::byte>>();
 }

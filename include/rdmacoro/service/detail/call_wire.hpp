@@ -5,6 +5,8 @@
 //   stream
 #pragma once
 
+#include <rdmacoro/coro/clock.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 
 #include <chrono>
@@ -48,10 +50,9 @@ inline constexpr tag_type kind_bits = tag_type{7} << 60;
 inline constexpr tag_type request_bits = tag_type{4} << 60;  // 0 in all kinds of requests
 inline constexpr tag_type service_bits = tag_type{0x7fff} << call_number_bits;
 
-/// Requests of all kinds to a service that the peer knows to be here.
+/// Requests of all kinds to a service, first ones included.
 [[nodiscard]] constexpr tag_match requests_to(std::uint16_t service) noexcept {
-    return {call_tag(call_kind::request, 0, service),
-            calls_bit | request_bits | first_call_bit | service_bits};
+    return {call_tag(call_kind::request, 0, service), calls_bit | request_bits | service_bits};
 }
 /// Requests to services of which the peer does not know yet whether they are here.
 inline constexpr tag_match first_requests{call_tag(call_kind::request, 0) | first_call_bit,
@@ -124,6 +125,10 @@ inline constexpr std::uint64_t stream_window_bytes = std::uint64_t{1} << 20;
 [[nodiscard]] constexpr std::uint32_t time_to_send(std::chrono::nanoseconds left) noexcept {
     const auto micros = left.count() <= 0 ? 1 : left.count() / 1000 + (left.count() % 1000 != 0 ? 1 : 0);
     return micros > 0xffffffff ? 0 : static_cast<std::uint32_t>(micros);
+}
+/// The same for what may take until then, by the clock of the scheduler that runs; its zero: no limit.
+[[nodiscard]] inline std::uint32_t time_to_send(time_point until) noexcept {
+    return until == time_point() ? 0 : time_to_send(until - scheduler::current()->now());
 }
 
 }  // namespace rdmacoro::detail

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <rdmacoro/coro/event.hpp>
-#include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
 #include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/detail/answer.hpp>
+#include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/detail/short_answers.hpp>
 #include <rdmacoro/service/service.hpp>
@@ -74,7 +74,7 @@ struct call_request {
     const method_facts& of;
     void (*write)(encoder& to, const void* arguments);
     const void* arguments;
-    std::uint32_t time;  ///< what is left of its time, as it travels
+    time_point until;  ///< its time is over; the clock's zero: never
 };
 
 /// See the head of the file. For one connection.
@@ -101,6 +101,11 @@ public:
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
     /// Completes when such a message is there that no receive has taken.
     virtual task<> arrival(tag_match wanted) = 0;
+    /// Ends the link now.
+    virtual void abort_link() noexcept = 0;
+
+    /// A short answer could not be sent: its caller is told so, or the link ends.
+    void short_not_sent(tag_type answer, const std::error_code& why) noexcept;
 
     // Calls of this side.
     /// Ends with the answer, which has a value. Throws what the handler did, and else as `calls::call` says.
@@ -177,12 +182,13 @@ public:
     struct part_of_current {
         calls_base& of;
         bool stops;
+        local_stop_token former{};  // what it was a part of
 
         void bind(const environment& env) noexcept {
             if (stops) {
                 of.stop_.follow(env.stop);
             } else {
-                static_cast<void>(of.stop_.belong_to(env.stop));
+                former = of.stop_.belong_to(env.stop);
             }
         }
         static bool await_ready() noexcept { return true; }
@@ -191,17 +197,22 @@ public:
     };
     /// Undoes `part_of_current` that does not stop, at its end.
     struct apart_again {
-        explicit apart_again(local_stop_source& of) noexcept : source(of) {}
+        apart_again(local_stop_source& of, local_stop_token before) noexcept : source(of), former(before) {}
         apart_again(const apart_again&) = delete;
         apart_again& operator=(const apart_again&) = delete;
-        ~apart_again() { static_cast<void>(source.belong_to({})); }
+        ~apart_again() { static_cast<void>(source.belong_to(former)); }
         local_stop_source& source;
+        local_stop_token former;
     };
     /// Whether all handlers were asked to stop.
     [[nodiscard]] bool stopping() const noexcept { return stop_.stop_requested(); }
     /// Asks all handlers to stop, also later ones.
     void stop_handlers() noexcept { stop_.request_stop(); }
     [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
+    /// The methods of the handlers that run, for texts.
+    [[nodiscard]] std::string running_methods();
+    /// No request is received any more; ends when all handlers have.
+    [[nodiscard]] task<> drained();
 
     /// An encoder of those that keep their memory between their uses; to be given back.
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
@@ -236,8 +247,6 @@ protected:
     /// To be called first by the destructor of the derived class: handlers are asked to stop, and the scheduler runs until all have
     /// ended.
     void end() noexcept;
-    /// No request is received any more; ends when all handlers have.
-    [[nodiscard]] task<> drained();
 
     /// Of a call that runs here, before its answer is sent: where its caller writes more than the handler has read, that is dropped.
     void end_reading(const call_context& of) noexcept {
@@ -247,27 +256,6 @@ protected:
     [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept {
         return is_known(service) ? 0 : first_call_bit;
     }
-    /// Waits until no other call is the first of its service: the peer takes few of these at a time.
-    [[nodiscard]] task<> until_asked(std::uint16_t service);
-    /// A call to a service that is not known yet, while it lives.
-    class asking {
-    public:
-        asking(calls_base& of, std::uint16_t service)
-            : of_(of), first_(!of.is_known(service)), service_(service) {
-            if (first_) of.asking_.push_back(service);
-        }
-        asking(const asking&) = delete;
-        asking& operator=(const asking&) = delete;
-        ~asking() {
-            if (first_) of_.has_asked(service_);
-        }
-
-    private:
-        calls_base& of_;
-        bool first_;
-        std::uint16_t service_;
-    };
-
     /// From now on its methods are called here.
     void offer(service& what);
     /// Of a request with a head: when its time is over.
@@ -275,10 +263,8 @@ protected:
     /// Whether a service of that number is offered here.
     [[nodiscard]] bool offers(std::uint16_t service) const noexcept;
     /// Finds the handler of a request; nullptr: `failed` says why.
-    [[nodiscard]] handler_base* find_handler(service* of, const message& request,
+    [[nodiscard]] handler_base* find_handler(const service& of, const message& request,
                                              call_failure& failed) noexcept;
-    /// The service that a first request is for; nullptr: none.
-    [[nodiscard]] service* find_service(const message& request) const noexcept;
 
     // The limits of a service.
     [[nodiscard]] static bool try_admit(service& of, std::size_t bytes) noexcept;
@@ -296,18 +282,11 @@ protected:
     };
     /// A request that waits for the limits of its service.
     struct waiting {
-        waiting(calls_base& in, event* set_then) noexcept : of(in), then(set_then) {}
+        explicit waiting(event& set_then) noexcept : then(set_then) {}
         waiting(const waiting&) = delete;
         waiting& operator=(const waiting&) = delete;
-        ~waiting() {
-            if (then != nullptr) {
-                then->set();
-            } else {
-                of.first_ones_.release();
-            }
-        }
-        calls_base& of;
-        event* then;  // nullptr: it is a first request
+        ~waiting() { then.set(); }
+        event& then;
     };
 
     /// A handler's call is there to be canceled by its peer, while this lives.
@@ -349,23 +328,25 @@ protected:
         call_context& of;
     };
 
-    /// For task groups.
-    struct serving {
+    // For task groups.
+    struct serving_notes {
         calls_base* of;
-        task<> (calls_base::*what)();
-        task<> operator()() const { return (of->*what)(); }
+        task<> operator()() const { return of->serve_notes(); }
+    };
+    struct serving_unserved {
+        calls_base* of;
+        tag_match among;
+        task<> operator()() const { return of->serve_unserved(among); }
     };
     struct serving_one {
         calls_base* of;
         service* what;
         task<> operator()() const { return of->serve_requests(*what); }
     };
-    /// Receives the requests to a service of which the peer knows, as its limits allow.
+    /// Receives the requests to a service as its limits allow: where they are reached, the next one waits here, and the others at their callers.
     [[nodiscard]] task<> serve_requests(service& of);
     [[nodiscard]] task<> receive_requests(service& of, short_answers& answers);
     static child send_long(child_owner&, calls_base& self, service& of, message request, long_answer out);
-    /// Receives the first requests to any service. Those that have to wait for their service do not hold others up, up to a number.
-    [[nodiscard]] task<> serve_first();
     /// What becomes of a request at once.
     enum class served : std::uint8_t {
         later,        ///< nothing: it takes the long way
@@ -386,9 +367,10 @@ protected:
         calls_base& of;
     };
     [[nodiscard]] task<> answer_failure(tag_type request, const call_failure& failed);
+    static child send_failure(child_owner&, calls_base& self, tag_type answer, call_failure failed);
     /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
     /// and sets `then` when it waits no longer.
-    static child serve_one(child_owner&, calls_base& self, service* of, message request, time_point until,
+    static child serve_one(child_owner&, calls_base& self, service& of, message request, time_point until,
                            bool admitted, event* then);
 
     /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
@@ -399,24 +381,18 @@ protected:
 
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
-    enum class early : std::uint8_t {
-        none,
-        canceled,  ///< before it was received
-        answered,  ///< and its cancellation was answered
-    };
-    /// What the peer has said of a request before it was received; forgets it.
-    [[nodiscard]] early was_canceled(std::uint64_t number) noexcept {
-        return early_.empty() ? early::none : take_early(number);
-    }
-    [[nodiscard]] early take_early(std::uint64_t number) noexcept;
-    [[nodiscard]] static std::uint16_t of_number(const service& which) noexcept { return which.number_; }
-    /// A service that the peer's first request has found: tells it so.
-    [[nodiscard]] task<> tell_known(std::uint16_t service);
+    using fate = call_history::fate;
+    /// What the peer has said of a request before it was received.
+    [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }
+    /// A service that the peer's first request has found: tells it so, in the background.
+    void tell_known(std::uint16_t service);
     [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
     /// A request was not received, as it is too long: says so to its caller.
     [[nodiscard]] task<> refuse_long(const error_facts& of);
-    /// Answers the requests to services that the caller takes to be known, and that are not offered here, until the link ends.
-    [[nodiscard]] task<> serve_unserved();
+    /// Answers the requests, of those that `among` accepts, to services that are not offered here, until the link ends.
+    [[nodiscard]] task<> serve_unserved(tag_match among);
+    /// Called when sending the answer has thrown: what is answered instead. Throws again where the link, or this side, has ended.
+    static void answer_not_sent(call_failure& failed);
 
     void begin_handler(child made) noexcept {
         begin_activity();
@@ -457,12 +433,13 @@ private:
     /// nullptr: no such call runs here.
     [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
     [[nodiscard]] bool knows(std::uint16_t service) noexcept;
-    void find_unserved(std::vector<tag_type>& into);
-    void has_asked(std::uint16_t service) noexcept;
+    /// Adds the tags of messages that no receive has taken: requests that `among` accepts, to services that are not offered here. Some of them.
+    void find_unserved(std::vector<tag_type>& into, tag_match among);
+    /// Whether such a message is there that no receive has taken.
+    [[nodiscard]] bool is_stored(tag_match wanted);
     [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
-    void remember_early(std::uint64_t canceled);
     /// The request was answered, or needs no answer.
-    void has_ended(std::uint64_t number) noexcept { ended_calls_[next_ended_++ % most_ended] = number; }
+    void has_ended(std::uint64_t number) noexcept { history_.set(number, fate::ended); }
     void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
     struct telling_canceled {
         explicit telling_canceled(calls_base& by) noexcept : of(by) {}
@@ -475,7 +452,7 @@ private:
         calls_base& of;
     };
     [[nodiscard]] static child send_canceled(child_owner&, calls_base& self);
-    [[nodiscard]] static child tell_offered(child_owner&, calls_base& self, std::uint16_t service);
+    [[nodiscard]] static child send_known(child_owner&, calls_base& self, std::uint16_t service);
     [[nodiscard]] static child drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                            bool perhaps);
     [[nodiscard]] static child send_end(child_owner&, calls_base& self, std::uint64_t number,
@@ -487,10 +464,6 @@ private:
     void tell_writer(std::uint64_t number, const note_head& note) noexcept;
     void end_writers(const std::error_code& why) noexcept;
 
-    static constexpr std::size_t most_early = 16;
-    static constexpr std::uint64_t answered_bit = std::uint64_t{1} << 63;
-    // A call that has ended is known for so many more: its cancellation, which was under way, is not answered again.
-    static constexpr std::size_t most_ended = 128;
     static constexpr std::size_t most_canceled = 512;  // notes in a message
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
@@ -513,22 +486,18 @@ private:
     std::uint64_t last_number_;
     std::uint32_t known_ = 0x10000;  // the service that the last call was to, where it is known
     std::vector<std::uint16_t> known_services_;
-    std::vector<std::uint16_t> asking_;
-    event asked_;
     std::vector<note_head> refused_;
+    std::vector<std::uint16_t> telling_known_;
     std::vector<std::uint16_t> refused_here_;  // services of one-way calls that were refused
     std::vector<note_head> canceled_;          // that the peer was not told of yet
     bool telling_canceled_ = false;
-    std::vector<std::uint64_t> early_;  // canceled before they were received; with `answered_bit`
-    std::uint64_t ended_calls_[most_ended] = {};
-    std::size_t next_ended_ = 0;
+    call_history history_;
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
     std::error_code notes_end_;                             // why no note comes any more
     std::size_t dropping_ = 0;  // streams of the peer's that are dropped until they end
     std::uint64_t copied_ = 0;
-    semaphore first_ones_{64, false};  // first requests that wait for their services' limits
 };
 
 }  // namespace rdmacoro::detail

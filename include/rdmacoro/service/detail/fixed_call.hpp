@@ -56,7 +56,6 @@ private:
     void receive();
     void end_operation() noexcept;
     void wait_for(task<message> what);
-    [[nodiscard]] task<message> ask_first(const method_facts& of, std::span<const std::byte> request);
     std::span<const std::byte> end_unusually(const method_facts& of);
 
     calls_base* over_;
@@ -65,7 +64,6 @@ private:
     bool counted_ = false;
     tag_type asked_;
     environment env_{};
-    std::span<const std::byte> rest_;
     union {
         any_send send_;
         any_lent_receive receive_;

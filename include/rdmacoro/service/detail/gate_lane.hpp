@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/error.hpp>
+#include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 #include <rdmacoro/service/detail/task_port.hpp>
@@ -11,49 +12,82 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <vector>
+#include <unordered_map>
 
 namespace rdmacoro {
 
 /// What each thread may have in a gate.
 struct gate_options {
     std::size_t messages =
-        512;  ///< of one thread, in the gate at a time; rounded up to a power of two, 4 at least
+        512;  ///< of one thread, in the gate at a time, with the calls that have not begun; rounded up to a power of two, 4 at least
     std::size_t message_bytes = 216;  ///< of a message that the gate copies; longer ones are borrowed
 };
 
 namespace detail {
 
 class gate_lane;
-struct gate_target;
 
-/// What one thread has sent to one peer. In the numbers of messages; they only grow.
-struct gate_flow {
+/// A coroutine of the lane's thread waits for room for what it puts, or until all that was put is back. In one list at a time.
+class gate_wait : public list_node<gate_wait> {
+public:
+    using function = bool (*)(gate_wait&) noexcept;
+
+    /// Looks again. True: it waits no longer.
+    [[nodiscard]] bool looks() noexcept { return look_(*this); }
+
+protected:
+    explicit gate_wait(function look) noexcept : look_(look) {}
+    gate_wait(gate_wait&& other) noexcept : list_node(), look_(other.look_) {}  // before it waits
+    ~gate_wait() { unlink(); }
+
+private:
+    function look_;
+};
+
+/// What one thread has put for one peer. In the numbers of messages and calls; they only grow.
+struct gate_flow : list_node<gate_flow> {
+    explicit gate_flow(std::uint32_t to) noexcept : peer(to) {}
+
     std::uint32_t peer;
-    std::uint64_t put = 0;          // the thread's
-    std::uint64_t seen_back = 0;    // the thread's: `back`, when it looked last
-    gate_target* target = nullptr;  // the scheduler's
+    std::uint64_t put = 0;        // the thread's
+    std::uint64_t seen_back = 0;  // the thread's: `back`, when it looked last
+    intrusive_list<gate_wait> waiting;
     alignas(64) std::atomic<std::uint64_t> back{0};
 };
 
-/// A message on its way through the gate: its bytes are `inside`, or in memory of a thread that waits.
+/// The memory of a message that is not copied, while its thread or coroutine waits.
+struct gate_loan {
+    explicit gate_loan(const const_buffers& memory) noexcept : from(memory) {}
+
+    const const_buffers& from;
+    status failed{};
+    std::atomic<bool> back{false};
+};
+
+/// A message on its way through the gate, or a call that is to begin. A message's bytes are `inside`, or in memory of a thread that waits.
 struct gate_slot {
-    gate_slot* next;
+    enum class content : std::uint32_t { inside, lent, call };
+
     gate_flow* flow;
     gate_lane* lane;
-    const const_buffers* borrowed;  // nullptr: it is inside
-    std::size_t bytes;
+    union {
+        gate_loan* loan;
+        remote_base* call;
+    };
+    std::uint32_t bytes;
+    content kind;
     tag_type tag;
     [[nodiscard]] std::byte* inside() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };
 
 /// Slots go round: the thread takes a free one, fills it, and publishes it by one store; the scheduler's thread gives it back when it has
-/// been sent, in any order. What a thread has not published does not exist for the other side.
-class gate_lane {
+/// been sent or has begun, in any order. What a thread has not published does not exist for the other side.
+class gate_lane : public list_node<gate_lane> {
 public:
     enum class put_result : std::uint8_t { done, full, closed };
 
-    gate_lane(task_port& port, const gate_options& options);
+    /// `shared`: there are several peers, each of which has its share.
+    gate_lane(task_port& port, const gate_options& options, bool shared);
     gate_lane(const gate_lane&) = delete;
     gate_lane& operator=(const gate_lane&) = delete;
 
@@ -64,42 +98,54 @@ public:
             return *last_;
         return find_flow(peer);
     }
-    /// `borrow`: `from` and its memory stay until the flow is back at what it is now.
-    [[nodiscard]] put_result put(gate_flow& to, const const_buffers& from, tag_type tag,
-                                 bool borrow) noexcept {
-        if (!has_room(to)) [[unlikely]]
-            return port_.closed() ? put_result::closed : put_result::full;
-        gate_slot& slot = *free_[put_ & mask_];
-        slot.flow = &to;
-        slot.tag = tag;
-        slot.bytes = from.size();
-        slot.borrowed = borrow ? &from : nullptr;
-        if (!borrow) {
-            std::byte* at = slot.inside();
-            for (std::size_t i = 0; i < from.pieces(); ++i) {
-                if (from[i].empty()) continue;
-                std::memcpy(at, from[i].data(), from[i].size());
-                at += from[i].size();
-            }
+    /// By a copy.
+    [[nodiscard]] put_result put(gate_flow& to, const const_buffers& from, tag_type tag) noexcept {
+        gate_slot* const slot = claim(to);
+        if (slot == nullptr) [[unlikely]]
+            return why_not();
+        slot->tag = tag;
+        slot->bytes = static_cast<std::uint32_t>(from.size());
+        slot->kind = gate_slot::content::inside;
+        std::byte* at = slot->inside();
+        for (std::size_t i = 0; i < from.pieces(); ++i) {
+            if (from[i].empty()) continue;
+            std::memcpy(at, from[i].data(), from[i].size());
+            at += from[i].size();
         }
-        ready_[put_ & mask_] = &slot;
-        ++to.put;
-        ++put_;
-        // Pairs with `rest`: the tail is published, and then the flag read; there the flag is cleared, and then the tail read.
-        tail_.store(put_, std::memory_order_seq_cst);
-        if (!interested_.load(std::memory_order_seq_cst)) [[unlikely]]
-            return wake();
-        return put_result::done;
+        return publish(*slot, to);
     }
-    /// The thread sleeps until some of what it has sent to that peer is back. False: the gate has ended, or `until` has passed.
+    /// From where it is: `loan` stays until it is back.
+    [[nodiscard]] put_result lend(gate_flow& to, gate_loan& loan, tag_type tag) noexcept;
+    /// A call, which is to begin in its turn.
+    [[nodiscard]] put_result call(gate_flow& to, remote_base& what) noexcept;
+    /// For one more to that peer.
+    [[nodiscard]] bool has_room(gate_flow& to) noexcept {
+        if (fits(to)) [[likely]]
+            return true;
+        to.seen_back = to.back.load(std::memory_order_acquire);
+        seen_back_ = back_.load(std::memory_order_acquire);
+        return fits(to);
+    }
+    /// The thread sleeps until some of what it has put for that peer is back, or, where nothing of it was there, some of the rest. False: the gate
+    /// has ended, or `until` has passed.
     [[nodiscard]] bool wait_for_room(gate_flow& to, time_point until) noexcept;
-    /// Until all that it has sent to that peer is back, or, for nullptr, to any.
-    [[nodiscard]] bool wait_until_back(const gate_flow* of, time_point until) noexcept;
+    /// Until all that it has put is back.
+    [[nodiscard]] bool wait_until_back(time_point until) noexcept;
+    /// Until that is.
+    [[nodiscard]] bool wait_until_back(const gate_loan& loan) noexcept;
     [[nodiscard]] bool all_back() const noexcept { return back_.load(std::memory_order_acquire) == put_; }
+    /// `one` looks again when there may be room for that peer, behind others that wait for it.
+    void enlist(gate_flow& to, gate_wait& one) noexcept;
+    /// `one` looks again when more is back; it waits for all.
+    void enlist(gate_wait& one) noexcept;
+    /// It waits no longer, and is in no list any more. `to`: the peer for which it waited for room.
+    void forget(gate_wait& one, gate_flow* to = nullptr) noexcept;
     /// The first error since the last time; nothing: none.
     [[nodiscard]] std::error_code take_error(std::uint32_t& peer) noexcept;
     [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
     [[nodiscard]] task_port& port() const noexcept { return port_; }
+    /// Peers for which something is there, or was a while ago.
+    [[nodiscard]] std::size_t flows() const noexcept { return flows_.size(); }
 
     // The scheduler's thread.
 
@@ -117,49 +163,95 @@ public:
         if (tail_.load(std::memory_order_seq_cst) == taken_) return true;
         return interested_.exchange(true, std::memory_order_seq_cst);
     }
+    /// The thread sees it with the next `publish_back`.
     void give_back(gate_slot& slot, const status& failed) noexcept {
-        if (failed) [[unlikely]]
+        if (slot.kind == gate_slot::content::lent) {
+            give_loan_back(*slot.loan, failed);
+        } else if (failed) [[unlikely]] {
             fail(failed, slot.flow->peer);
+        }
         std::atomic<std::uint64_t>& of_flow = slot.flow->back;
+        free_[given_++ & mask_] = &slot;
+        // The thread may drop the flow after this.
         of_flow.store(of_flow.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-        const std::uint64_t count = back_.load(std::memory_order_relaxed);
-        free_[count & mask_] = &slot;
-        back_.store(count + 1, std::memory_order_seq_cst);  // pairs with `sleep`
+    }
+    void publish_back() noexcept {
+        back_.store(given_, std::memory_order_seq_cst);  // pairs with the waits
         if (waits_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
             wake_thread(false);
+        loan_back_ = false;
     }
     void wake_thread(bool in_any_case) noexcept;
 
     /// Whether a thread has it; changed by its `gate_pass` alone, under the lock of the gate.
     bool taken = true;
+    // Of the scheduler's thread: `publish_back` is due.
+    bool due = false;
+    gate_lane* next_due = nullptr;
     struct news_node : posted_node {
         gate_lane* lane = nullptr;
         void* gate = nullptr;
     } news;  // posted while `interested_`
 
 private:
-    [[nodiscard]] bool has_room(gate_flow& to) noexcept {
-        if (fits(to)) [[likely]]
-            return true;
-        to.seen_back = to.back.load(std::memory_order_acquire);
-        seen_back_ = back_.load(std::memory_order_acquire);
-        return fits(to);
+    /// A free slot for that peer; nullptr: there is none.
+    [[nodiscard]] gate_slot* claim(gate_flow& to) noexcept {
+        if (refused_ || !has_room(to)) [[unlikely]]
+            return nullptr;
+        gate_slot* const slot = free_[put_ & mask_];
+        slot->flow = &to;
+        return slot;
     }
-    /// A peer may have as many slots as half of those that are free: one that takes nothing leaves room for all others.
+    [[nodiscard]] put_result publish(gate_slot& slot, gate_flow& to) noexcept {
+        ready_[put_ & mask_] = &slot;
+        ++to.put;
+        ++put_;
+        // Pairs with `rest`: the tail is published, and then the flag read; there the flag is cleared, and then the tail read.
+        tail_.store(put_, std::memory_order_seq_cst);
+        if (!interested_.load(std::memory_order_seq_cst)) [[unlikely]]
+            return wake();
+        return put_result::done;
+    }
+    [[nodiscard]] put_result why_not() const noexcept {
+        return port_.closed() ? put_result::closed : put_result::full;
+    }
+    /// A peer that takes nothing leaves room for others: it has half as many slots as are free at most, a quarter of all not counted, which are
+    /// kept for peers that have none.
     [[nodiscard]] bool fits(const gate_flow& to) const noexcept {
         const std::uint64_t free = mask_ + 1 - (put_ - seen_back_);
-        const std::uint64_t most = free / 2 + free % 2;
-        return to.put - to.seen_back < most;
+        if (!shared_) return free != 0;
+        const std::uint64_t has = to.put - to.seen_back;
+        return has == 0 ? free != 0 : 2 * has + kept_ < free;
     }
     [[nodiscard]] gate_flow& find_flow(std::uint32_t peer);
+    void drop_flows() noexcept;
     [[nodiscard]] put_result wake() noexcept;
-    /// Until `of`, or the whole lane for nullptr, is back at `target`.
-    [[nodiscard]] bool sleep(const std::atomic<std::uint64_t>& of, std::uint64_t target,
-                             time_point until) noexcept;
     void fail(const status& with, std::uint32_t peer) noexcept;
+    void give_loan_back(gate_loan& loan, const status& failed) noexcept;
+
+    /// The thread sleeps until `met()`, which is looked at when so many are back in all, and when a loan is.
+    template <class Met>
+    [[nodiscard]] bool sleep(std::uint64_t look_at, time_point until, Met met) noexcept;
+    [[nodiscard]] std::uint64_t outstanding(const gate_flow& of) const noexcept {
+        return of.put - of.back.load(std::memory_order_seq_cst);
+    }
+    // Coroutines that wait: this thread's scheduler is told when so many are back.
+    void serve_waits() noexcept;
+    void await_back() noexcept;
+    [[nodiscard]] bool disarm() noexcept;
+    static void look_here(posted_node& at) noexcept;
+
+    // What a thread of the lane's waits by, in `waits_`.
+    static constexpr std::uint32_t sleeps = 1;
+    static constexpr std::uint32_t awaits = 2;
+    struct here_node : posted_node {
+        gate_lane* lane = nullptr;
+    };
 
     task_port& port_;
     std::size_t mask_;
+    std::size_t kept_;
+    bool shared_;
     std::size_t message_bytes_;
     std::unique_ptr<std::byte[]> memory_;
     std::unique_ptr<gate_slot*[]> free_;   // by the number of the message that takes it
@@ -169,21 +261,30 @@ private:
     alignas(64) std::uint64_t put_ = 0;
     std::uint64_t seen_back_ = 0;
     gate_flow* last_ = nullptr;
-    std::vector<std::unique_ptr<gate_flow>> flows_;
+    bool refused_ = false;  // the gate has ended, and what was put last is not taken
+    std::unordered_map<std::uint32_t, gate_flow> flows_;
+    std::size_t most_flows_;  // before those are dropped of which all is back
+    intrusive_list<gate_flow> waiting_flows_;
+    intrusive_list<gate_wait> flushes_;
+    bool armed_ = false;  // `waits_` is or was `awaits`, and `here_` has not been called since
     std::atomic<std::uint64_t> tail_{0};
 
     // The scheduler's.
     alignas(64) std::uint64_t taken_ = 0;
     std::uint64_t seen_tail_ = 0;
-    std::atomic<std::uint64_t> back_{0};
+    std::uint64_t given_ = 0;
+    bool loan_back_ = false;
     std::error_code error_;
     std::uint32_t error_peer_ = 0;
     std::atomic<bool> failed_{false};
+    std::atomic<std::uint64_t> back_{0};
 
     alignas(64) std::atomic<bool> interested_{false};  // `news` is posted, or the scheduler takes messages
-    std::atomic<std::uint32_t> waits_{0};              // the thread sleeps on it
-    std::atomic<const std::atomic<std::uint64_t>*> wait_of_{nullptr};
-    std::atomic<std::uint64_t> wait_target_{0};
+    std::atomic<std::uint32_t> waits_{0};
+    std::atomic<std::uint64_t> look_at_{0};
+    scheduler* waiter_ = nullptr;  // set before `waits_` is `awaits`
+    here_node here_;
+    std::atomic<bool> told_{false};  // the post of `here_` has returned
 };
 
 }  // namespace detail

@@ -292,6 +292,41 @@ template <class E>
 inline constexpr bool is_view<std::span<const E>> =
     alignof(E) <= alignof(std::max_align_t) && bytes_are_value<E>();
 
+/// Whether a value of `T` is read as a view of the message that it came in: `std::string_view`, `std::span<const E>`, and what has one as a part.
+template <class T, class... Above>
+constexpr bool has_views() noexcept {
+    constexpr encoding_kind kind = kind_of<T>();
+    if constexpr (is_view<T>) {
+        return true;
+    } else if constexpr ((... || std::is_same_v<T, Above>)) {
+        return false;
+    } else if constexpr (kind == encoding_kind::optional) {
+        return has_views<typename T::value_type, T, Above...>();
+    } else if constexpr (kind == encoding_kind::array) {
+        return has_views<array_element<T>, T, Above...>();
+    } else if constexpr (kind == encoding_kind::range) {
+        return has_views<element_of<T>, T, Above...>();
+    } else if constexpr (kind == encoding_kind::tuple || kind == encoding_kind::aggregate ||
+                         kind == encoding_kind::variant) {
+        bool any = false;
+        for_each_part<T>(
+            [&](auto part) { any = has_views<typename decltype(part)::type, T, Above...>() || any; });
+        return any;
+    } else {
+        return false;
+    }
+}
+/// For what is given out when its message is gone.
+template <class T>
+constexpr void must_not_have_views() noexcept {
+    if constexpr (!std::is_void_v<T>) {
+        static_assert(!has_views<T>(),
+                      "this result or item is, or has, a std::string_view or std::span<const T>, and the "
+                      "message that it would refer to is gone when the caller gets it: use "
+                      "std::string or std::vector<T>");
+    }
+}
+
 /// At a multiple of so many bytes from the message's beginning an element of this type lies that is the first of a range: where it is made of
 /// numbers alone, and is of a type of the same signature that may be read in place. 0: of other things.
 template <class T>

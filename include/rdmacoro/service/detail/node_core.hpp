@@ -39,6 +39,16 @@ public:
         return link->counts().messages_sent + link->counts().messages_received;
     }
     [[nodiscard]] std::size_t unread() const noexcept { return link->mailbox().matching().unexpected(); }
+    /// It is used now.
+    void touch() noexcept;
+    /// Whether there was traffic beside the operations of `peer()` since it was last looked at.
+    [[nodiscard]] bool used_directly() noexcept {
+        const std::uint64_t messages = traffic() - seen;
+        const std::uint64_t told_of = operations - seen_operations;
+        seen += messages;
+        seen_operations = operations;
+        return messages > told_of;
+    }
     /// Whether it was closed for being idle, by either side: nothing was lost.
     [[nodiscard]] bool closed_idle() const noexcept {
         return closing == leave_reason::idle || left == leave_reason::idle;
@@ -50,7 +60,10 @@ public:
     std::uint32_t uses = 0;    // operations that wait, and holds
     std::uint64_t number = 0;  // in the order in which connections were made
     std::uint64_t stamp = 0;   // of its last use
-    std::uint64_t seen = 0;    // traffic when it was last looked at
+    // Operations of `peer()` say when they use it. What was sent and received beside them is seen by the traffic, when the next one looks.
+    std::uint64_t operations = 0;
+    std::uint64_t seen = 0;             // traffic when it was last looked at
+    std::uint64_t seen_operations = 0;  // and those
     generation born;
     std::uint64_t theirs;  // attempts of the other node that began before this connection was agreed on
     bool retired = false;
@@ -154,6 +167,29 @@ private:
     std::vector<node_event> ring_;
 };
 
+/// What a node's user runs over its connections, for texts.
+class node_work {
+public:
+    node_work(const node_work&) = delete;
+    node_work& operator=(const node_work&) = delete;
+    /// What runs for that node, by names; empty: no more than the function of its connection.
+    [[nodiscard]] virtual std::string running_for(node_id id) = 0;
+
+protected:
+    node_work() noexcept = default;
+    ~node_work() = default;
+};
+
+/// A connection, and the function of `on_connection` for it, while they are attended to.
+struct node_attendance : list_node<node_attendance> {
+    node_attendance(node_core& in, const node_record& of) noexcept;
+    node_attendance(const node_attendance&) = delete;
+    node_attendance& operator=(const node_attendance&) = delete;
+    RDMACORO_DECL ~node_attendance();
+    node_core& at;
+    const node_record& record;
+};
+
 /// The state of a node.
 class node_core : public counted {
 public:
@@ -205,12 +241,19 @@ public:
     /// `after`: it has messages.
     [[nodiscard]] static task<counted_ptr<node_record>> connected(counted_ptr<node_peer> to, bool receives,
                                                                   std::uint64_t after);
+    /// The same for a send, behind those that wait already. `turn` is its place among them until it begins.
+    [[nodiscard]] static task<counted_ptr<node_record>> connected_in_turn(counted_ptr<node_peer> to,
+                                                                          std::optional<node_turn>& turn);
     /// Until the next attempt: twice as long each time, and a random part of that less.
     [[nodiscard]] duration pause_after(unsigned tries) noexcept;
     [[noreturn]] void throw_stopped() const;
 
     void tell(node_change what, node_id id, generation born, std::error_code why) noexcept;
     void end_waits() noexcept;
+    /// The functions of connections that have not ended, and what of them runs.
+    [[nodiscard]] std::string unfinished();
+    /// One of its URLs is of no use any more.
+    void hears_no_more(const std::string& url, const std::system_error& why);
     void check_thread(const char* what) const;
     [[nodiscard]] std::size_t open_connections() noexcept;
 
@@ -225,11 +268,29 @@ public:
     event place_free;
     intrusive_list<node_record> records;
     intrusive_list<node_watcher> watchers;
+    intrusive_list<node_attendance> attended;
+    event attended_less;  // set when one has ended
+    node_work* work_names = nullptr;
+    std::string deaf;  // why it accepts no more connections at some of its URLs, a line each
     std::unordered_map<node_id, counted_ptr<node_peer>> peers;
 
 private:
     bool expects_cards_ = false;
     std::uint64_t random_;
+};
+
+/// While a node waits for the functions of its connections to end: says on stderr, once, which take longer than `close_limit`.
+class node_patience : timer_node {
+public:
+    explicit node_patience(node_core& of) noexcept;
+    node_patience(const node_patience&) = delete;
+    node_patience& operator=(const node_patience&) = delete;
+    RDMACORO_DECL ~node_patience();
+
+private:
+    static void is_over(timer_node& at) noexcept;
+
+    node_core& of_;
 };
 
 /// While it lives, the connection is in use.
@@ -244,7 +305,9 @@ public:
         return *this;
     }
     ~node_use() {
-        if (of_) --of_->uses;
+        if (!of_) return;
+        --of_->uses;
+        of_->touch();
     }
     [[nodiscard]] node_record* get() const noexcept { return of_.get(); }
 

@@ -96,6 +96,7 @@ public:
             [[unlikely]]
             return wait_for_connection();
         open->stamp = ++peer_->core->uses;
+        ++open->operations;
         return state::with_endpoint(*open, [this, open](auto& over) { return this->begin(*open, over); });
     }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) {
@@ -230,6 +231,7 @@ private:
         }
         turn.reset();  // the next one is resumed after this one has begun
         over->stamp = ++self->peer_->core->uses;
+        ++over->operations;
         task<value_type> rest = state::with_endpoint(*over, [self, &over](auto& with) {
             self->make(with);
             return rest_over(self, with, over);

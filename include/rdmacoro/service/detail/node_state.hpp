@@ -10,8 +10,10 @@
 #include <rdmacoro/service/detail/node_core.hpp>
 #include <rdmacoro/service/detail/node_record_over.hpp>
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,11 +57,13 @@ public:
     }
     ~node_state() override { stop(); }
 
-    /// Ends all connections now, and everything that waits.
+    /// Ends all connections now, and everything that waits; then waits until the functions of connections have ended. Says on stderr, once, which
+    /// take longer than a connection may take to close.
     void stop() noexcept {
         if (!work_) return;
         stopped = true;
         end_waits();
+        const node_patience told_late(*this);
         work_.reset();
         for (auto& [id, of] : peers) of->leftovers.clear();  // which refer to their peer
     }
@@ -91,7 +95,7 @@ public:
         std::string where;
         bool known = false;
         // One of them is awaited; a fold over co_await is more than g++ 12 does well.
-        static_cast<void>(co_await listen_by<0>(self, url, where, known));
+        static_cast<void>(co_await listen_by<0>(self, url, as, where, known));
         if (!known)
             throw error(errc::address_invalid, "node: no transport of this node has the scheme of " + url);
         if (!as.empty()) where = as;
@@ -106,16 +110,28 @@ public:
     /// Closes all connections in good order.
     [[gnu::cold]] static task<> close(counted_ptr<node_state> self) {
         self->check_thread("node: close: the node is of another scheduler");
-        if (self->stopped) co_return;
+        if (!self->work_) co_return;
         self->stopped = true;  // no connection is made any more
         self->end_waits();
         {
             task_group closing;
             for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at)) {
+                if (at->closing == leave_reason::stopping) continue;
                 at->closing = leave_reason::stopping;
                 closing.spawn(close_record, self.get(), counted_ptr<node_record>(at));
             }
             co_await closing.join();
+        }
+        self->work_->request_stop();
+        const time_point until = deadline_after(self->owner.now(), self->options.close_limit);
+        while (!self->attended.empty()) {
+            const duration left = std::max(until - self->owner.now(), duration::zero());
+            const result<void> less = co_await as_result(timeout(self->attended_less.wait(), left));
+            if (less || self->attended.empty()) continue;
+            if (less.error() != errc::timed_out) throw error(less.error());
+            throw error(errc::timed_out, "node " + std::to_string(self->self.id) +
+                                             ": close: these do not end, though they were asked to stop: " +
+                                             self->unfinished());
         }
         self->stop();
     }
@@ -139,11 +155,11 @@ private:
         return url.substr(0, scheme.size()) == scheme && url.substr(scheme.size(), 3) == "://";
     }
     template <std::size_t I>
-    [[gnu::cold]] static task<int> listen_by(counted_ptr<node_state> self, std::string url,
+    [[gnu::cold]] static task<int> listen_by(counted_ptr<node_state> self, std::string url, std::string as,
                                              std::string& where, bool& known) {
         if constexpr (I < sizeof...(Ts)) {
             using T = std::tuple_element_t<I, std::tuple<Ts...>>;
-            if (!has_scheme<T>(url)) co_return co_await listen_by<I + 1>(self, url, where, known);
+            if (!has_scheme<T>(url)) co_return co_await listen_by<I + 1>(self, url, as, where, known);
             known = true;
             mailbox_options box = self->options.mailbox;
             typename T::domain* const in = std::get<I>(self->in_);
@@ -152,7 +168,7 @@ private:
             if (where.find("://") == std::string::npos)
                 where = std::string(std::string_view(T::name)) + "://" + where;
             if (self->stopped) self->throw_stopped();
-            self->work_->spawn(accept_all<T>, self.get(), std::move(made));
+            self->work_->spawn(accept_all<T>, self.get(), std::move(made), as.empty() ? where : as);
         }
         co_return 0;
     }
@@ -160,12 +176,23 @@ private:
     // ---- accepting
 
     template <class T>
-    [[gnu::cold]] static task<> accept_all(node_state* self, listener<T> from) {
-        for (;;) {
-            while (self->strangers >= self->options.unnamed_connections) co_await self->stranger_gone_.wait();
-            endpoint<T> made = co_await from.accept();
-            ++self->strangers;
-            self->work_->spawn(admit<T>, self, std::move(made));
+    [[gnu::cold]] static task<> accept_all(node_state* self, listener<T> from, std::string told) {
+        try {
+            for (;;) {
+                while (self->strangers >= self->options.unnamed_connections)
+                    co_await self->stranger_gone_.wait();
+                endpoint<T> made = co_await from.accept();
+                ++self->strangers;
+                try {
+                    self->work_->spawn(admit<T>, self, std::move(made));
+                } catch (const std::bad_alloc&) {  // without this one
+                    --self->strangers;
+                }
+            }
+        } catch (const std::system_error& failed) {
+            if (!self->stopped) self->hears_no_more(told, failed);
+        } catch (const std::bad_alloc&) {
+            self->hears_no_more(told, error(errc::no_resources));
         }
     }
     struct stranger {
@@ -427,6 +454,7 @@ private:
     [[gnu::cold]] static task<> attend(node_state* self, counted_ptr<node_record_over<T>> record) {
         const node_id id = record->peer->id;
         {
+            const node_attendance attended(*self, *record);
             task_group users;
             users.on_error([of = record.get()](std::exception_ptr) { of->abort(); });
             if (self->handles_)

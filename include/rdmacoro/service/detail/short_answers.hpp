@@ -14,12 +14,14 @@
 
 namespace rdmacoro::detail {
 
+class calls_base;
+
 /// Answers that the transport has, and is not done with: it may copy them, or send several together, at the end of a turn. All must have ended
 /// before it is destroyed.
 class short_answers {
 public:
-    /// Sent over `to`; when that token is stopped, those that still wait are withdrawn.
-    short_answers(const any_connection& to, local_stop_token until) noexcept : to_(to), until_(until) {}
+    /// Of calls that `of` serves; when that token is stopped, those that still wait are withdrawn.
+    short_answers(calls_base& of, local_stop_token until) noexcept;
     short_answers(const short_answers&) = delete;
     short_answers& operator=(const short_answers&) = delete;
     ~short_answers() = default;
@@ -34,21 +36,8 @@ public:
             if (used_) std::destroy_at(&send_);
         }
 
-        /// Whether it has no send, or one that has ended.
-        [[nodiscard]] bool is_free() noexcept {
-            if (!used_) return true;
-            if (!send_.done()) return false;
-            end();
-            return true;
-        }
-
     private:
         friend class short_answers;
-        void end() noexcept {
-            std::destroy_at(&send_);
-            used_ = false;
-        }
-
         bool used_ = false;
         union {
             any_send send_;
@@ -57,7 +46,7 @@ public:
 
     /// A place for the next one; nullptr: there are as many as may be.
     [[nodiscard]] place* next() noexcept {
-        if (here_.is_free()) [[likely]]
+        if (is_free(here_)) [[likely]]
             return &here_;
         return one_more();
     }
@@ -67,28 +56,32 @@ public:
         at.used_ = true;
         at.send_.bind({&to_.owner(), until_});
         at.send_.begin();
-        return at.send_.done() || at.send_.in_flight_;
+        if (at.send_.done()) {
+            end(at);
+            return true;
+        }
+        return at.send_.in_flight_;
     }
 
     /// Awaitable. Completes when the answer at a place was sent, or cannot be.
     class [[nodiscard]] sent {
     public:
-        sent(place& at, local_stop_token until) noexcept : at_(at), until_(until) {}
+        sent(short_answers& of, place& at) noexcept : of_(of), at_(at) {}
 
         void bind(const environment& env) noexcept {
-            if (at_.used_) at_.send_.bind({env.owner, until_});
+            if (at_.used_) at_.send_.bind({env.owner, of_.until_});
         }
         bool await_ready() noexcept { return !at_.used_ || at_.send_.await_ready(); }
         void await_suspend(std::coroutine_handle<> awaiting) noexcept { at_.send_.await_suspend(awaiting); }
         void await_resume() noexcept {
-            if (at_.used_) at_.end();
+            if (at_.used_) of_.end(at_);
         }
 
     private:
+        short_answers& of_;
         place& at_;
-        local_stop_token until_;
     };
-    [[nodiscard]] sent until_sent(place& at) noexcept { return {at, until_}; }
+    [[nodiscard]] sent until_sent(place& at) noexcept { return {*this, at}; }
     /// Of the oldest, after `next` has answered that there is no place.
     [[nodiscard]] sent until_one_is_free() noexcept { return until_sent(more_ ? more_[turn_] : here_); }
     /// Of all.
@@ -97,8 +90,23 @@ public:
 private:
     static constexpr std::size_t most = 32;  // beside the first
 
+    /// Whether it has no send, or one that has ended.
+    [[nodiscard]] bool is_free(place& at) noexcept {
+        if (!at.used_) return true;
+        if (!at.send_.done()) return false;
+        end(at);
+        return true;
+    }
+    void end(place& at) noexcept {
+        if (at.send_.code_) [[unlikely]]
+            not_sent(at.send_);
+        std::destroy_at(&at.send_);
+        at.used_ = false;
+    }
+    void not_sent(const any_send& failed) noexcept;
     [[nodiscard]] place* one_more() noexcept;
 
+    calls_base& of_;
     any_connection to_;
     local_stop_token until_;
     place here_;

@@ -75,6 +75,23 @@ public:
     /// The thread waits until it has ended. False: `until` has passed.
     RDMACORO_DECL bool wait_until(time_point until) noexcept;
 
+    // For its way to the port's thread.
+
+    /// By a post, at once.
+    RDMACORO_DECL void post() noexcept;
+    /// It is about to be, on another way, on which `begin_there` will be called.
+    void is_asked() noexcept {
+        if (owner_ != nullptr) park(*this, remote_task_facts);
+    }
+    /// It does not begin there, and ends here.
+    void end_unbegun(const status& why) noexcept {
+        code_ = why;
+        complete();
+    }
+    [[nodiscard]] status when_stopped() const noexcept { return when_stopped_; }
+    /// On the port's thread.
+    RDMACORO_DECL void begin_there() noexcept;
+
 protected:
     /// `when_stopped`: its error where the port ends before it.
     remote_base(task_port& at, std::error_code when_stopped) noexcept
@@ -96,7 +113,9 @@ protected:
     using maker = child (*)(child_owner& first, remote_base& self);
 
     // The asking thread.
-    RDMACORO_DECL void ask(maker make) noexcept;
+
+    /// Before it goes there.
+    RDMACORO_DECL void prepare(maker make) noexcept;
     RDMACORO_DECL void ask_to_stop() noexcept;
     /// Throws what the task ended with, with its type.
     [[noreturn]] RDMACORO_DECL void rethrow() const;
@@ -134,7 +153,7 @@ private:
     struct node : posted_node {
         remote_base* self = nullptr;
     };
-    RDMACORO_DECL static void begin_there(posted_node& at) noexcept;
+    RDMACORO_DECL static void begin_posted(posted_node& at) noexcept;
     RDMACORO_DECL static void cancel_there(posted_node& at) noexcept;
     RDMACORO_DECL static void end_here(posted_node& at) noexcept;
     RDMACORO_DECL void tell() noexcept;

@@ -74,7 +74,7 @@ public:
     static task<> watch(discovery_state* self) {
         for (;;) {
             const node_event change = co_await self->changes.next();
-            if (change.what != node_change::came) self->lost(change.id);
+            if (change.what == node_change::left || change.what == node_change::failed) self->lost(change.id);
         }
     }
     void lost(node_id id) noexcept {

@@ -18,7 +18,7 @@ namespace rdmacoro::detail {
 
 RDMACORO_DECL task<> calls_base::send_request(tag_type tag, const call_request& what) {
     encoder_loan request(*this);
-    request->write(request_head{what.of.number, what.of.signature, what.time});
+    request->write(request_head{what.of.number, what.of.signature, time_to_send(what.until)});
     what.write(*request, what.arguments);
     co_await send(const_buffers(request->pieces()), tag);
 }
@@ -55,14 +55,11 @@ RDMACORO_DECL task<message> calls_base::take_answer(const method_facts& of, tag_
 
 RDMACORO_DECL task<message> calls_base::ask(call_request what) {
     const pending counted(*this);
-    if (!is_known(what.of.service)) [[unlikely]]
-        co_await until_asked(what.of.service);
-    const asking unless_known(*this, what.of.service);
     const tag_type asked = request_tag(call_kind::request, next_number(), what.of.service);
     result<> sent;
     {
         encoder_loan request(*this);
-        request->write(request_head{what.of.number, what.of.signature, what.time});
+        request->write(request_head{what.of.number, what.of.signature, time_to_send(what.until)});
         what.write(*request, what.arguments);
         sent = co_await as_result(send(const_buffers(request->pieces()), asked));
     }
@@ -84,8 +81,6 @@ RDMACORO_DECL task<message> calls_base::ask_further(any_send& sending, tag_type 
 
 RDMACORO_DECL task<std::size_t> calls_base::ask_into(call_request what, std::span<std::byte> place) {
     const pending counted(*this);
-    if (!is_known(what.of.service)) co_await until_asked(what.of.service);
-    const asking unless_known(*this, what.of.service);
     const tag_type asked = request_tag(call_kind::request, next_number(), what.of.service);
     const auto sent = co_await as_result(send_request(asked, what));
     if (!sent) co_await not_sent(what.of, asked, sent);

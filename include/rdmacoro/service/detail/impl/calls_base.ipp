@@ -114,8 +114,9 @@ RDMACORO_COLD void calls_base::end() noexcept {
 }
 
 RDMACORO_COLD task<> calls_base::drained() {
-    co_await part_of_current{*this, false};
-    const apart_again at_the_end{stop_};
+    part_of_current here{*this, false};
+    co_await here;
+    const apart_again at_the_end(stop_, here.former);
     loops_.request_stop();
     co_await loops_.join();
     draining_ = true;
@@ -124,8 +125,13 @@ RDMACORO_COLD task<> calls_base::drained() {
     co_await notes_.join();
 }
 
-RDMACORO_COLD void calls_base::child_failed(std::exception_ptr) noexcept {
-    // The link has ended, or the handler's end could not be told: its caller's link ends, too.
+RDMACORO_COLD void calls_base::child_failed(std::exception_ptr failure) noexcept {
+    try {
+        std::rethrow_exception(std::move(failure));
+    } catch (const std::system_error& why) {
+        if (ends_link(why.code())) return;  // it ends anyway, or this side does
+    } catch (...) {}
+    abort_link();  // the handler's end could not be told: its caller would wait for ever
 }
 RDMACORO_DECL std::coroutine_handle<> calls_base::child_ended() noexcept {
     end_activity();
@@ -133,22 +139,27 @@ RDMACORO_DECL std::coroutine_handle<> calls_base::child_ended() noexcept {
 }
 
 RDMACORO_COLD void calls_base::begin() {
-    loops_.on_error([](const std::exception_ptr&) {});  // the link has ended, as all operations say
-    notes_.on_error([](const std::exception_ptr&) {});
-    notes_.spawn(serving{this, &calls_base::serve_notes});
-    loops_.spawn(serving{this, &calls_base::serve_first});
-    loops_.spawn(serving{this, &calls_base::serve_unserved});
+    // The link has ended, as all operations say; or there is no memory, and callers would wait for ever.
+    loops_.on_error([this](const std::exception_ptr&) { abort_link(); });
+    notes_.on_error([this](const std::exception_ptr&) { abort_link(); });
+    notes_.spawn(serving_notes{this});
+    loops_.spawn(serving_unserved{this, first_requests});
+    loops_.spawn(serving_unserved{this, later_requests});
 }
 RDMACORO_COLD std::size_t calls_base::discard(tag_match wanted) {
     return link_.base().mailbox().discard(link_.base().source(), wanted);
 }
-RDMACORO_COLD void calls_base::find_unserved(std::vector<tag_type>& into) {
+RDMACORO_COLD void calls_base::find_unserved(std::vector<tag_type>& into, tag_match among) {
     into.reserve(256);
     connection_base& link = link_.base();
     link.mailbox().matching().each_stored(link.source(), [&](unexpected_message& m) noexcept {
-        if (into.size() != into.capacity() && later_requests.accepts(m.tag) && !offers(service_of(m.tag)))
+        if (into.size() != into.capacity() && among.accepts(m.tag) && !offers(service_of(m.tag)))
             into.push_back(m.tag);
     });
+}
+RDMACORO_COLD bool calls_base::is_stored(tag_match wanted) {
+    connection_base& link = link_.base();
+    return link.mailbox().matching().find(link.source(), wanted) != nullptr;
 }
 
 RDMACORO_DECL std::unique_ptr<encoder> calls_base::take_encoder() {
@@ -182,10 +193,26 @@ RDMACORO_COLD void calls_base::offer(service& what) {
     const auto refused = std::ranges::find(refused_here_, what.number_);
     if (refused == refused_here_.end()) return;
     refused_here_.erase(refused);
-    begin_handler(tell_offered(*this, *this, what.number_));
+    tell_known(what.number_);
 }
 RDMACORO_COLD bool calls_base::offers(std::uint16_t service) const noexcept {
     return std::ranges::any_of(offered_, [&](const auto* one) { return one->number_ == service; });
+}
+
+RDMACORO_COLD std::string calls_base::running_methods() {
+    std::vector<std::string_view> names;
+    for (bucket_list& among : running_) {
+        for (call_context* one = among.front(); one != nullptr; one = among.next(*one)) {
+            if (one->method_ != nullptr && std::ranges::find(names, one->method_->name) == names.end())
+                names.push_back(one->method_->name);
+        }
+    }
+    std::string text;
+    for (const std::string_view name : names) {
+        if (!text.empty()) text += " and ";
+        text += name;
+    }
+    return text;
 }
 
 RDMACORO_COLD task<> calls_base::serve_notes() {
@@ -218,8 +245,6 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
                 if (head.amount <= 0x7fff && known_services_.size() < most_known &&
                     !knows(static_cast<std::uint16_t>(head.amount))) {
                     known_services_.push_back(static_cast<std::uint16_t>(head.amount));
-                    asked_.set();
-                    asked_.reset();
                 }
                 break;
             case note_kind::refused:
@@ -240,10 +265,6 @@ RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
     return one;
 }
 
-RDMACORO_COLD void calls_base::remember_early(std::uint64_t canceled) {
-    if (early_.size() == most_early) early_.erase(early_.begin());
-    early_.push_back(canceled);
-}
 RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32_t expected) {
     const std::uint64_t number = call_number(number_or_tag);
     if (call_context* const one = running(number)) {
@@ -251,12 +272,16 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32
         one->stop_.request_stop();
         co_return;
     }
-    if (std::ranges::find(ended_calls_, number) != std::end(ended_calls_)) co_return;
+    const fate before = history_.of(number);
+    if (before == fate::ended || before == fate::answered) co_return;
     const bool perhaps = (expected & perhaps_bit) != 0;
     if (discard(request_of(number_or_tag)) == 0) {
+        if (before == fate::old) co_return;
         // It may be being received: its end comes later than this.
-        remember_early(perhaps ? number | answered_bit : number);
+        history_.set(number, perhaps ? fate::answered : fate::canceled);
         if (!perhaps) co_return;
+    } else {
+        has_ended(number);
     }
     if (perhaps) {
         discard(call_tag(call_kind::caller_item, number));  // its end, which was sent before this
@@ -269,26 +294,16 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32
     co_await send(failed.bytes(), call_tag(items ? call_kind::item : call_kind::answer, number));
 }
 
-RDMACORO_COLD task<> calls_base::until_asked(std::uint16_t service) {
-    while (!is_known(service) && std::ranges::find(asking_, service) != asking_.end()) co_await asked_.wait();
+RDMACORO_COLD void calls_base::tell_known(std::uint16_t service) {
+    if (std::ranges::find(telling_known_, service) != telling_known_.end()) return;  // soon
+    telling_known_.push_back(service);
+    begin_handler(send_known(*this, *this, service));
 }
-RDMACORO_COLD void calls_base::has_asked(std::uint16_t service) noexcept {
-    asking_.erase(std::ranges::find(asking_, service));
-    asked_.set();
-    asked_.reset();
-}
-
-RDMACORO_COLD calls_base::early calls_base::take_early(std::uint64_t number) noexcept {
-    const auto at = std::ranges::find(early_, number, [](std::uint64_t one) { return one & ~answered_bit; });
-    if (at == early_.end()) return early::none;
-    const early was = (*at & answered_bit) != 0 ? early::answered : early::canceled;
-    early_.erase(at);
-    return was;
-}
-
-RDMACORO_COLD task<> calls_base::tell_known(std::uint16_t service) {
+RDMACORO_COLD child calls_base::send_known(child_owner&, calls_base& self, std::uint16_t service) {
     const note_head known{static_cast<std::uint32_t>(note_kind::known), service, 0};
-    co_await send(std::as_bytes(std::span(&known, 1)), call_tag(call_kind::note, 0));
+    static_cast<void>(
+        co_await as_result(self.send(std::as_bytes(std::span(&known, 1)), call_tag(call_kind::note, 0))));
+    std::erase(self.telling_known_, service);
 }
 
 RDMACORO_COLD task<> calls_base::tell_refused(const message& request, call_failure failed) {
@@ -312,34 +327,51 @@ RDMACORO_COLD task<> calls_base::refuse_long(const error_facts& of) {
     call_failure failed;
     failed.set(errc::message_too_long, "a request of " + std::to_string(of.info) +
                                            " bytes, more than mailbox_options::lent_bytes there");
+    const bool answered = was_canceled(call_number(of.tag)) == fate::answered;
     has_ended(call_number(of.tag));
     if ((of.tag & caller_writes_bit) != 0) drop_written(call_number(of.tag));
-    co_await send(failed.bytes(), call_tag(kind_of_answer(asked), of.tag));
+    if (!answered) co_await send(failed.bytes(), call_tag(kind_of_answer(asked), of.tag));
 }
 
-RDMACORO_COLD task<> calls_base::serve_unserved() {
-    constexpr std::chrono::milliseconds pause{
-        100};  // to look through what waits for a busy service takes its time
-    call_failure failed;
-    failed.set(call_errc::unknown_method);
-    for (;;) {
-        co_await arrival(later_requests);
-        co_await sleep_for(pause);
-        std::vector<tag_type> found;
-        for (find_unserved(found); !found.empty(); found.pop_back()) {
-            const tag_type tag = found.back();
-            if (discard(tag) == 0) continue;  // canceled meanwhile
-            const call_kind asked = kind_of_call(tag);
-            if (asked != call_kind::request && asked != call_kind::open) continue;
-            has_ended(call_number(tag));
-            if ((tag & caller_writes_bit) != 0) drop_written(call_number(tag));
-            co_await send(failed.bytes(), call_tag(kind_of_answer(asked), tag));
-        }
+RDMACORO_COLD void calls_base::answer_not_sent(call_failure& failed) {
+    try {
+        throw;
+    } catch (const std::system_error& why) {
+        if (ends_link(why.code())) throw;
+        failed.set(errc::no_resources, "its answer could not be sent");
+    } catch (const std::bad_alloc&) {
+        failed.set(errc::no_resources, "no memory for its answer");
     }
 }
 
-RDMACORO_COLD child calls_base::tell_offered(child_owner&, calls_base& self, std::uint16_t service) {
-    co_await self.tell_known(service);
+RDMACORO_COLD task<> calls_base::serve_unserved(tag_match among) {
+    call_failure failed;
+    failed.set(call_errc::unknown_method);
+    for (;;) {
+        co_await arrival(among);
+        std::vector<tag_type> found;
+        find_unserved(found, among);
+        // All are for services that take no more at the moment: to look through them takes its time.
+        if (found.empty()) co_await sleep_for(std::chrono::milliseconds(100));
+        for (; !found.empty(); found.pop_back()) {
+            const tag_type tag = found.back();
+            const std::uint64_t number = call_number(tag);
+            if (!is_stored(tag)) continue;  // canceled meanwhile, or its service is here now
+            const call_kind asked = kind_of_call(tag);
+            if (asked == call_kind::one_way && (tag & first_call_bit) != 0) {
+                const result<message> request = co_await as_result(receive(tag));
+                if (request) co_await tell_refused(*request, failed);
+                if (!request && ends_link(request.error())) co_return;
+                continue;
+            }
+            discard(tag);
+            if (asked != call_kind::request && asked != call_kind::open) continue;
+            const bool answered = was_canceled(number) == fate::answered;
+            has_ended(number);
+            if ((tag & caller_writes_bit) != 0) drop_written(number);
+            if (!answered) co_await send(failed.bytes(), call_tag(kind_of_answer(asked), tag));
+        }
+    }
 }
 
 RDMACORO_COLD void calls_base::queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept {

@@ -29,7 +29,7 @@ RDMACORO_DECL time_point calls_base::due(const message& request) const noexcept 
     return owner_.now() + std::chrono::microseconds(head.time);
 }
 
-RDMACORO_DECL handler_base* calls_base::find_handler(service* of, const message& request,
+RDMACORO_DECL handler_base* calls_base::find_handler(const service& of, const message& request,
                                                      call_failure& failed) noexcept {
     request_head head{};
     if (request.size() < sizeof head) {
@@ -37,21 +37,13 @@ RDMACORO_DECL handler_base* calls_base::find_handler(service* of, const message&
         return nullptr;
     }
     std::memcpy(&head, request.bytes().data(), sizeof head);
-    handler_base* const found = of != nullptr ? of->find(head.method) : nullptr;
+    handler_base* const found = of.find(head.method);
     if (found == nullptr) {
         failed.set(call_errc::unknown_method);
     } else if (found->facts.signature != head.signature) {
         failed.set(call_errc::signature_mismatch, found->facts.name);
     } else {
         return found;
-    }
-    return nullptr;
-}
-
-RDMACORO_COLD service* calls_base::find_service(const message& request) const noexcept {
-    const std::uint16_t number = service_of(request.tag());
-    for (service* one : offered_) {
-        if (one->number_ == number) return one;
     }
     return nullptr;
 }
@@ -103,13 +95,14 @@ RDMACORO_DECL calls_base::served calls_base::serve_now(service& of, const messag
                                                        call_failure& failed) noexcept {
     const std::span<const std::byte> bytes = request.bytes();
     request_head head;
-    if (bytes.size() < sizeof head || !early_.empty()) return served::later;
+    if (bytes.size() < sizeof head) return served::later;
     std::memcpy(&head, bytes.data(), sizeof head);
     const call_kind asked = kind_of_call(request.tag());
     const std::uint64_t number = call_number(request.tag());
     handler_base* const handler = of.find(head.method);
     if (handler == nullptr || !handler->at_once || handler->facts.signature != head.signature ||
-        asked == call_kind::open || (number & caller_writes_bit) != 0 || !try_admit(of, bytes.size()))
+        asked == call_kind::open || (number & caller_writes_bit) != 0 ||
+        history_.of(number) != fate::unknown || !try_admit(of, bytes.size()))
         return served::later;
     time_point until{};
     if (head.time != 0) until = owner_.now() + std::chrono::microseconds(head.time);
@@ -117,9 +110,15 @@ RDMACORO_DECL calls_base::served calls_base::serve_now(service& of, const messag
     try {
         static_cast<void>(
             handler->begin(context, {bytes.subspan(sizeof head), of.options_.arguments, *this}, out));
-        static_cast<void>(out.bytes());  // what takes memory is done here
     } catch (...) {
         failed.set_current(context);
+    }
+    if (!failed && out.is_long()) {
+        try {
+            static_cast<void>(out.bytes());  // what takes memory is done here
+        } catch (...) {
+            failed.set(errc::no_resources, "no memory for its answer");
+        }
     }
     has_ended(number);
     if (out.is_long() && !failed && asked != call_kind::one_way) return served::long_answer;
@@ -129,7 +128,7 @@ RDMACORO_DECL calls_base::served calls_base::serve_now(service& of, const messag
 }
 
 RDMACORO_DECL task<> calls_base::serve_requests(service& of) {
-    short_answers answers(link_, stop_.get_token());
+    short_answers answers(*this, stop_.get_token());
     std::exception_ptr failure;
     try {
         co_await receive_requests(of, answers);
@@ -157,6 +156,8 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
             if (request.error() == errc::truncated) co_await refuse_long(request.facts());
             continue;
         }
+        if ((request->tag() & first_call_bit) != 0) [[unlikely]]
+            tell_known(of.number_);
         {
             answer out(*this, *place);
             const served how = serve_now(of, *request, out, failed);
@@ -172,8 +173,9 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
                 begin_handler(send_long(*this, *this, of, *std::move(request), out.take_long()));
             if (how == served::failure) {
                 const busy until_sent(*this);
-                static_cast<void>(co_await as_result(
-                    without_stop(answer_failure(request->tag(), failed), std::chrono::seconds(1))));
+                const auto told = co_await as_result(
+                    without_stop(answer_failure(request->tag(), failed), std::chrono::seconds(1)));
+                if (!told && !ends_link(told.error())) abort_link();  // its caller would wait for ever
             }
             if (how != served::later) {
                 if (failed) failed = call_failure();
@@ -183,10 +185,10 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
         const std::size_t bytes = request->size();
         const time_point until = due(*request);
         if (try_admit(of, bytes)) {
-            begin_handler(serve_one(*this, *this, &of, *std::move(request), until, true, nullptr));
+            begin_handler(serve_one(*this, *this, of, *std::move(request), until, true, nullptr));
         } else {
             event admitted;
-            begin_handler(serve_one(*this, *this, &of, *std::move(request), until, false, &admitted));
+            begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, &admitted));
             co_await without_stop(admitted.wait());
         }
     }
@@ -196,14 +198,39 @@ RDMACORO_DECL child calls_base::send_long(child_owner&, calls_base& self, servic
                                           long_answer out) {
     const admission held(&of, request.size());
     const tag_type answered = call_tag(call_kind::answer, call_number(request.tag()));
-    const auto sent = co_await as_result(self.send(const_buffers(out.bytes->pieces()), answered));
+    call_failure failed;
+    try {
+        co_await self.send(const_buffers(out.bytes->pieces()), answered);
+    } catch (...) {
+        answer_not_sent(failed);
+    }
     self.give_encoder(std::move(out.bytes));
-    if (!sent) throw_error(sent.error(), sent.facts());
+    if (failed) co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
 }
 
+RDMACORO_COLD void calls_base::short_not_sent(tag_type answer, const std::error_code& why) noexcept {
+    if (ends_link(why)) return;
+    try {
+        call_failure failed;
+        failed.set(errc::no_resources, "its answer could not be sent");
+        begin_handler(send_failure(*this, *this, answer, failed));
+    } catch (...) {
+        abort_link();
+    }
+}
+RDMACORO_COLD child calls_base::send_failure(child_owner&, calls_base& self, tag_type answer,
+                                             call_failure failed) {
+    co_await without_stop(self.send(failed.bytes(), answer), std::chrono::seconds(1));
+}
+
+RDMACORO_DECL short_answers::short_answers(calls_base& of, local_stop_token until) noexcept
+    : of_(of), to_(of.link()), until_(until) {}
+RDMACORO_COLD void short_answers::not_sent(const any_send& failed) noexcept {
+    of_.short_not_sent(failed.tag_, failed.code_);
+}
 RDMACORO_DECL short_answers::place* short_answers::one_more() noexcept {
     if (!more_) more_.reset(new (std::nothrow) place[most]);
-    if (!more_ || !more_[turn_].is_free()) return nullptr;
+    if (!more_ || !is_free(more_[turn_])) return nullptr;
     return &more_[std::exchange(turn_, (turn_ + 1) % most)];
 }
 RDMACORO_COLD task<> short_answers::until_all_are_sent() {
@@ -213,23 +240,7 @@ RDMACORO_COLD task<> short_answers::until_all_are_sent() {
     co_await until_sent(here_);
 }
 
-RDMACORO_COLD task<> calls_base::serve_first() {
-    for (;;) {
-        auto request = co_await as_result(receive(first_requests));
-        if (!request) {
-            if (ends_link(request.error())) co_return;
-            if (request.error() == errc::truncated) co_await refuse_long(request.facts());
-            continue;
-        }
-        service* const of = find_service(*request);
-        if (of != nullptr) co_await tell_known(of->number_);
-        const time_point until = due(*request);
-        co_await first_ones_.acquire();
-        begin_handler(serve_one(*this, *this, of, *std::move(request), until, false, nullptr));
-    }
-}
-
-RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, service* of, message request,
+RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, service& of, message request,
                                           time_point until, bool admitted, event* then) {
     const std::uint64_t number = call_number(request.tag());
     const std::size_t bytes = request.size();
@@ -238,44 +249,49 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
     const running_call cancelable(self, context);
     const call_timer expires(self.owner_, context);
     if (!admitted) {
-        const waiting counted(self, then);
-        if (of != nullptr) {
-            const auto let_in = co_await as_result(with_stop(self.admit(*of, bytes), token(context)));
-            admitted = let_in.has_value();
-            if (!admitted) failed.set(call_errc::stopped);
-        }
+        const waiting until_let_in(*then);
+        const auto let_in = co_await as_result(with_stop(self.admit(of, bytes), token(context)));
+        admitted = let_in.has_value();
+        if (!admitted) failed.set(call_errc::stopped);
     }
-    const admission held(admitted ? of : nullptr, bytes);
+    const admission held(admitted ? &of : nullptr, bytes);
     short_answer here;
     answer out(self, here);
-    const early said = self.was_canceled(number);
-    if (said == early::answered) co_return;
-    const bool canceled = failed || said == early::canceled;
+    const fate said = self.was_canceled(number);
+    if (said == fate::answered) co_return;
+    const bool canceled = failed || said == fate::canceled;
     handler_base* const handler = self.find_handler(of, request, failed);
     if (until != time_point{} && context.remaining() == duration::zero()) {
         failed.set(call_errc::expired);
     } else if (canceled) {
         failed.set(call_errc::stopped);
     } else if (handler != nullptr) {
+        context.method_ = &handler->facts;
         try {
             handler_run running = handler->begin(
-                context, {request.bytes().subspan(sizeof(request_head)), of->options_.arguments, self}, out);
+                context, {request.bytes().subspan(sizeof(request_head)), of.options_.arguments, self}, out);
             if (!running.has_ended()) co_await running.under(token(context));
-            static_cast<void>(out.bytes());  // what takes memory is done here
         } catch (...) {
             failed.set_current(context);
         }
     }
     const call_kind asked = kind_of_call(request.tag());
     self.end_reading(context);
+    if (!failed) {
+        try {
+            if (asked == call_kind::open) {
+                const answer_head end{static_cast<std::uint32_t>(outcome_kind::end), 0};
+                co_await self.send(std::as_bytes(std::span(&end, 1)), call_tag(call_kind::item, number));
+            } else if (asked == call_kind::request) {
+                co_await self.send(out.bytes(), call_tag(call_kind::answer, number));
+            }
+        } catch (...) {
+            answer_not_sent(failed);
+        }
+    }
     if (failed) {
         if (asked == call_kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
         co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
-    } else if (asked == call_kind::open) {
-        const answer_head end{static_cast<std::uint32_t>(outcome_kind::end), 0};
-        co_await self.send(std::as_bytes(std::span(&end, 1)), call_tag(call_kind::item, number));
-    } else if (asked == call_kind::request) {
-        co_await self.send(out.bytes(), call_tag(call_kind::answer, number));
     }
 }
 

@@ -4,7 +4,6 @@
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/detail/fixed_call.hpp>
 
-#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -39,10 +38,6 @@ RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<cons
     stage_ = stage::over;
     if (env_.stop.stop_requested()) [[unlikely]]
         return true;  // nothing is sent
-    if (!over_->is_known(of.service)) [[unlikely]] {
-        wait_for(ask_first(of, request));
-        return false;
-    }
     over_->began();
     counted_ = true;
     asked_ = over_->request_tag(call_kind::request, over_->next_number(), of.service);
@@ -63,16 +58,6 @@ RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<cons
 RDMACORO_COLD void fixed_call_base::wait_for(task<message> what) {
     further_ = std::move(what);
     further_.bind(env_);
-}
-RDMACORO_COLD task<message> fixed_call_base::ask_first(const method_facts& of,
-                                                       std::span<const std::byte> request) {
-    rest_ = request.subspan(sizeof(request_head));
-    request_head head;
-    std::memcpy(&head, request.data(), sizeof head);
-    return over_->ask(
-        {of,
-         [](encoder& to, const void* rest) { to.row(*static_cast<const std::span<const std::byte>*>(rest)); },
-         &rest_, head.time});
 }
 
 RDMACORO_DECL std::coroutine_handle<> fixed_call_base::suspend(std::coroutine_handle<> awaiting) noexcept {

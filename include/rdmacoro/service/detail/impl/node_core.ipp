@@ -7,6 +7,9 @@
 #include <rdmacoro/service/detail/node_core.hpp>
 
 #include <algorithm>
+#include <cstdio>
+#include <new>
+#include <optional>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -15,7 +18,23 @@ RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation li
                                        std::uint64_t attempts) noexcept
     : peer(&to), index(by), born(life), theirs(attempts) {}
 RDMACORO_COLD node_record::~node_record() { unlink(); }
+RDMACORO_DECL void node_record::touch() noexcept {
+    node_core* const core = peer->core;
+    if (core == nullptr || retired) return;
+    stamp = ++core->uses;
+    static_cast<void>(used_directly());
+}
 RDMACORO_COLD node_peer::~node_peer() = default;
+
+RDMACORO_COLD node_attendance::node_attendance(node_core& in, const node_record& of) noexcept
+    : at(in), record(of) {
+    at.attended.push_back(*this);
+}
+RDMACORO_COLD node_attendance::~node_attendance() {
+    unlink();
+    at.attended_less.set();
+    at.attended_less.reset();
+}
 
 RDMACORO_COLD node_turn::~node_turn() {
     const bool first = is_first();
@@ -115,6 +134,12 @@ RDMACORO_COLD void node_core::forget_if_unused(node_id id) noexcept {
 }
 
 RDMACORO_COLD std::string node_core::explain(node_id id) const {
+    if (id == self.id) {
+        std::string text = node_text(id, self.born) + ": this node";
+        for (const std::string& url : self.urls)
+            text += (&url == &self.urls.front() ? ", at " : " and ") + url;
+        return text + '\n' + deaf;
+    }
     const counted_ptr<node_peer> of = find(id);
     if (!of) return "node " + std::to_string(id) + ": not in the address book, and never met\n";
     std::string text = node_text(id, of->last_born);
@@ -231,11 +256,7 @@ RDMACORO_COLD node_record* node_core::longest_unused() noexcept {
     node_record* oldest = nullptr;
     for (node_record* at = records.front(); at != nullptr; at = records.next(*at)) {
         node_record& one = *at;
-        const std::uint64_t traffic = one.traffic();
-        if (traffic != one.seen) {
-            one.seen = traffic;
-            one.stamp = std::max(one.stamp, uses);
-        }
+        if (one.used_directly()) one.stamp = std::max(one.stamp, uses);
         const bool idle =
             one.uses == 0 && !one.closing && !one.left && one.unread() == 0 && one.link->is_open();
         if (idle && (oldest == nullptr || one.stamp < oldest->stamp)) oldest = &one;
@@ -335,6 +356,56 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
             throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);
         }
     }
+}
+
+RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected_in_turn(counted_ptr<node_peer> to,
+                                                                          std::optional<node_turn>& turn) {
+    turn.emplace(to->sends);
+    for (;;) {
+        counted_ptr<node_record> over = co_await connected(to, false, 0);
+        if (turn->is_first()) co_return over;
+        co_await turn->comes.wait();
+    }
+}
+
+RDMACORO_COLD std::string node_core::unfinished() {
+    std::string text;
+    for (node_attendance* one = attended.front(); one != nullptr; one = attended.next(*one)) {
+        const node_id id = one->record.peer->id;
+        const std::string names = work_names != nullptr ? work_names->running_for(id) : std::string();
+        if (!text.empty()) text += "; ";
+        text += names.empty() ? "the function of the connection with " : names + ", for ";
+        text += node_text(id, one->record.born);
+    }
+    return text;
+}
+
+RDMACORO_COLD void node_core::hears_no_more(const std::string& url, const std::system_error& why) {
+    std::erase(self.urls, url);
+    deaf += "  " + url + ": accepts no more connections: " + why.what() + '\n';
+    tell(node_change::deaf, self.id, self.born, why.code());
+}
+
+RDMACORO_COLD node_patience::node_patience(node_core& of) noexcept : of_(of) {
+    if (of.attended.empty()) return;
+    deadline = deadline_after(of.owner.now(), of.options.close_limit);
+    expired = &is_over;
+    try {
+        of.owner.add_timer(*this);
+    } catch (const std::bad_alloc&) {  // then it says nothing
+    }
+}
+RDMACORO_COLD node_patience::~node_patience() {
+    if (queued()) of_.owner.remove_timer(*this);
+}
+RDMACORO_COLD void node_patience::is_over(timer_node& at) noexcept {
+    node_core& of = static_cast<node_patience&>(at).of_;
+    try {
+        std::fprintf(stderr,
+                     "rdmacoro: node %u is destroyed, and waits for what does not end, though it was asked "
+                     "to stop: %s\n",
+                     of.self.id, of.unfinished().c_str());
+    } catch (const std::bad_alloc&) {}
 }
 
 RDMACORO_COLD void node_core::tell(node_change what, node_id id, generation born,

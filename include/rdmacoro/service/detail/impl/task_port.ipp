@@ -35,34 +35,37 @@ RDMACORO_COLD void remote_base::cancel_and_wait() noexcept {
     static_cast<void>(wait_until(time_point::max()));
 }
 
-RDMACORO_DECL void remote_base::ask(maker make) noexcept {
+RDMACORO_DECL void remote_base::prepare(maker make) noexcept {
     make_ = make;
     asked_at_ = monotonic_now();
     begin_node_.self = cancel_node_.self = end_node_.self = this;
-    begin_node_.call = &begin_there;
+    begin_node_.call = &begin_posted;
     cancel_node_.call = &cancel_there;
     end_node_.call = &end_here;
-    if (!at_->post(begin_node_)) {
-        code_ = when_stopped_;
-        complete();
-    } else if (owner_ != nullptr) {
-        park(*this, remote_task_facts);
+}
+RDMACORO_DECL void remote_base::post() noexcept {
+    if (at_->post(begin_node_)) {
+        is_asked();
+    } else {
+        end_unbegun(when_stopped());
     }
 }
 
-RDMACORO_COLD void remote_base::begin_there(posted_node& at) noexcept {
-    remote_base& self = *static_cast<node&>(at).self;
-    if (self.at_->closed()) {
-        self.code_ = self.when_stopped_;
-        self.ended();
+RDMACORO_COLD void remote_base::begin_posted(posted_node& at) noexcept {
+    static_cast<node&>(at).self->begin_there();
+}
+RDMACORO_COLD void remote_base::begin_there() noexcept {
+    if (at_->closed()) {
+        code_ = when_stopped_;
+        ended();
         return;
     }
-    self.stop_.follow(self.at_->stop_.get_token());
+    stop_.follow(at_->stop_.get_token());
     try {
-        self.at_->begin(self.make_(*self.at_, self), self.stop_.get_token());
+        at_->begin(make_(*at_, *this), stop_.get_token());
     } catch (const std::bad_alloc&) {
-        self.code_ = errc::no_resources;
-        self.ended();
+        code_ = errc::no_resources;
+        ended();
     }
 }
 

@@ -1,0 +1,232 @@
+// Many calls that are canceled at random moments: what both ends have of memory, credit and pending operations is as before.
+#include <rdmacoro/service/calls.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
+#include "support/nodes.hpp"
+#include "support/run.hpp"
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <malloc.h>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+/// What both ends of a connection have, in numbers that are to stay the same.
+template <class T>
+struct holdings {
+    std::size_t stored = 0;      // messages that were not received
+    std::size_t blocks = 0;      // of memory that they lie in
+    std::size_t discarding = 0;  // receives that wait for what was canceled
+    std::uint32_t credit_in_use = 0;
+    std::size_t heap = 0;
+    bool operator==(const holdings&) const = default;
+
+    static holdings of(connected_pair<T>& link) {
+        holdings now;
+        for (endpoint<T>* const end : {&link.a, &link.b}) {
+            auto& other = end == &link.a ? link.b : link.a;
+            auto& box = end->connection().mailbox();
+            now.stored += box.matching().unexpected();
+            now.blocks += box.store().live();
+            now.discarding += box.discarding().posted();
+            // Of what this end may send: what is neither available nor owed by the other one, nor withheld there.
+            auto& mine = end->connection().credits();
+            auto& theirs = other.connection().credits();
+            now.credit_in_use += mine.peer_budget() - mine.available() - theirs.payable() - theirs.withheld();
+        }
+        return now;
+    }
+    /// The same with the bytes of the heap, where they can be counted.
+    static holdings with_heap(connected_pair<T>& link) {
+        holdings now = of(link);
+        const auto all = ::mallinfo2();
+        if (counts_allocations) now.heap = all.uordblks + all.hblkhd;
+        return now;
+    }
+};
+
+struct calls_seen {
+    std::size_t good = 0;
+    std::size_t canceled = 0;
+    std::size_t wrong = 0;
+};
+
+/// One call, of one of several kinds, which may be canceled after some turns.
+template <class Calls>
+task<> call_once(Calls& client, unsigned kind, std::optional<unsigned> cancel_after, calls_seen& seen) {
+    local_stop_source stop;
+    const auto one = [&](auto op, auto right) -> task<> {
+        auto pending = start(with_stop(std::move(op), stop.get_token()));
+        if (cancel_after) {
+            for (unsigned n = 0; n < *cancel_after; ++n) co_await yield();
+            stop.request_stop();
+        }
+        const auto got = co_await as_result(pending);
+        if (got) {
+            ++(right(*got) ? seen.good : seen.wrong);
+        } else {
+            ++(got.error() == errc::canceled ? seen.canceled : seen.wrong);
+        }
+    };
+    switch (kind) {
+        case 0: {
+            std::array<float, 3000> place;
+            co_await one(client.call_into(std::span<float>(place), kv::fill, 2000U),
+                         [](std::size_t length) { return length == 2000; });
+            break;
+        }
+        case 1: {
+            const std::vector<float> row(2000, 1.0F);
+            co_await one(client.call(kv::sum, row), [](double sum) { return sum == 2000.0; });
+            break;
+        }
+        case 2:
+            co_await one(client.call(kv::get, "colour"),
+                         [](const std::string& said) { return said == "red"; });
+            break;
+        default:
+            co_await one(client.call(kv::add, std::uint64_t{kind}, 1U),
+                         [kind](std::uint64_t sum) { return sum == kind + 1; });
+    }
+}
+
+template <class T>
+void cancel_half_of(std::size_t calls_in_all) {
+    scheduler on;
+    on.run([](std::size_t count) -> task<> {
+        connected_pair<T> link =
+            co_await connected_ends<T>(scheduler::current()->service<typename T::domain>(), fresh_url<T>());
+        {
+            shop there;
+            calls<T> server(link.b, there.store);
+            calls<T> client(link.a);
+            std::mt19937 random(seed());
+            calls_seen seen;
+            std::optional<holdings<T>> before;
+            const auto at_rest = [&]() -> task<> {
+                const std::uint64_t last = co_await client.call(kv::add, 1U, 2U);
+                CHECK(last == 3);
+                co_await until([&] {
+                    const auto now = holdings<T>::of(link);
+                    return there.store.running() == 0 && now.discarding == 0 && now.stored == 0;
+                });
+            };
+            for (std::size_t made = 0; made < count; made += 100) {
+                task_group some;
+                for (unsigned n = 0; n < 100; ++n) {
+                    std::optional<unsigned> after;
+                    if (n % 2 == 0) after = static_cast<unsigned>(random() % 12);
+                    some.spawn([&client, &seen, kind = static_cast<unsigned>(random() % 64),
+                                after]() -> task<> { return call_once(client, kind, after, seen); });
+                }
+                co_await some.join();
+                if (!before && made >= count / 4) {
+                    co_await at_rest();
+                    before = holdings<T>::with_heap(link);
+                }
+            }
+            co_await at_rest();
+            const auto after = holdings<T>::with_heap(link);
+            REQUIRE(before);
+            CHECK(seen.wrong == 0);
+            CHECK(seen.good + seen.canceled == count);
+            CHECK(seen.good >= count / 2);
+            CHECK(seen.canceled > count / 100);
+            CHECK(after.stored == 0);
+            CHECK(after.discarding == 0);
+            CHECK(after.credit_in_use == 0);
+            CHECK(before->credit_in_use == 0);
+            CHECK(after.blocks == before->blocks);
+            // The heap's own bookkeeping, and lists that grow to what was the most at a time.
+            CHECK(after.heap <= before->heap + (64 << 10));
+            CHECK(there.store.bytes() == 0);
+        }
+        link.a.abort();
+    }(calls_in_all));
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a hundred thousand calls, half of them canceled, leave memory and credit as before",
+                        "", node_transports) {
+    cancel_half_of<TestType>(100'000);
+}
+
+TEMPLATE_LIST_TEST_CASE("a million calls, half of them canceled, leave memory and credit as before",
+                        "[nightly]", node_transports) {
+    cancel_half_of<TestType>(1'000'000);
+}
+
+namespace {
+struct asked_back {
+    static constexpr method<"back.twice", std::uint64_t(std::uint64_t)> twice{};
+};
+struct asked_forth {
+    static constexpr method<"forth.ask", std::uint64_t(std::uint64_t, std::array<std::byte, 100>)> ask{};
+};
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("answers come though requests have used up all credit", "", every_kind) {
+    using T = typename TestType::transport_type;
+    scheduler on;
+    const auto domain = TestType::open(on);
+    on.run([](typename T::domain& here, std::string address) -> task<> {
+        const mailbox_options small{.unexpected_bytes = 256 << 10};
+        auto listening = co_await listen<T>(here, address, small);
+        auto accepting = start(listening.accept());
+        connected_pair<T> link;
+        link.a = co_await connect<T>(here, listening.address(), {.mailbox = small});
+        link.b = co_await accepting;
+        {
+            service at_a;
+            at_a.on(asked_back::twice,
+                    [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
+            calls<T> a(link.a, at_a);
+            std::optional<calls<T>> b(std::in_place, link.b);
+            // One handler at a time, which calls back before it ends.
+            service at_b({.running = 1});
+            std::size_t short_of_credit = 0;
+            std::size_t called_back = 0;
+            bool all_asked = false;
+            at_b.on(asked_forth::ask,
+                    [&](call_context&, std::uint64_t n,
+                        const std::array<std::byte, 100>&) -> task<std::uint64_t> {
+                        while (!all_asked) co_await yield();
+                        auto& credits = link.a.connection().credits();
+                        if (!credits.covers(sizeof(detail::request_head) + 108)) ++short_of_credit;
+                        const std::uint64_t twice = co_await b->call(asked_back::twice, n);
+                        ++called_back;
+                        co_return twice + 1;
+                    });
+            b->serve(at_b);
+            constexpr std::uint64_t count = 4000;
+            std::uint64_t right = 0;
+            task_group asking;
+            for (std::uint64_t n = 0; n < count; ++n) {
+                asking.spawn([&, n]() -> task<> {
+                    const std::uint64_t got =
+                        co_await a.call(asked_forth::ask, n, std::array<std::byte, 100>{});
+                    if (got == 2 * n + 1) ++right;
+                });
+            }
+            // The first ends the wait of the others, which wait to hear that its service is there.
+            while (link.a.connection().credits().covers(sizeof(detail::request_head) + 108)) co_await yield();
+            all_asked = true;
+            co_await timeout(asking.join(), 60s);
+            CHECK(right == count);
+            CHECK(called_back == count);
+            CHECK(short_of_credit > 100);
+            b.reset();
+        }
+        link.a.abort();
+    }(*domain, TestType::address()));
+}

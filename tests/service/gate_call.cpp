@@ -1,0 +1,66 @@
+#include <rdmacoro/service/gate_call.hpp>
+
+#include "support/gates.hpp"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+TEMPLATE_LIST_TEST_CASE("a thread's call has a limit, of which the peer is told", "", node_transports) {
+    run_gate<TestType>([](auto& through, auto&, shop& there) -> task<> {
+        auto work = [pass = through.pass()]() mutable {
+            const std::error_code late = code_of([&] { pass.call(kv::wait).get(10ms); });
+            auto slow = pass.call(kv::wait);
+            const bool ended = slow.wait_for(1ms);
+            slow.stop();
+            return std::pair(late, std::pair(ended, slow.get_result().error()));
+        };
+        const auto got = co_await on_thread(std::move(work));
+        CHECK((got.first == errc::timed_out || got.first == call_errc::expired));
+        CHECK(!got.second.first);
+        CHECK(got.second.second == errc::canceled);
+        while (there.waiting != 0) co_await yield();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a call through a gate is for a thread, or for a coroutine, and not for both", "",
+                        node_transports) {
+    run_gate<TestType>([](auto& through, auto&, shop& there) -> task<> {
+        auto pass = through.pass();
+        // On the gate's own thread a coroutine may await it.
+        const std::string colour = co_await pass.call(kv::get, "colour");
+        CHECK(colour == "red");
+        auto waiting = pass.call(kv::wait);
+        CHECK(code_of([&] { static_cast<void>(waiting.wait_for(1ms)); }) == errc::invalid_argument);
+        CHECK(!waiting.begun());
+        const auto late = co_await as_result(timeout(std::move(waiting), 5ms));
+        CHECK(late.error() == errc::timed_out);
+        while (there.waiting != 0) co_await yield();
+        // One that a coroutine awaits is no thread's.
+        auto work = [&pass] {
+            scheduler mine;
+            return mine.run([](auto& by) -> task<std::error_code> {
+                auto one = by.call(kv::wait);
+                task_group some;
+                local_stop_source stop;
+                some.spawn([&]() -> task<> { co_await as_result(with_stop(one, stop.get_token())); });
+                co_await yield();
+                std::error_code refused;
+                try {
+                    one.get();
+                } catch (const error& thrown) {
+                    refused = thrown.code();
+                }
+                stop.request_stop();
+                co_await some.join();
+                co_return refused;
+            }(pass));
+        };
+        const std::error_code refused = co_await on_thread(std::move(work));
+        CHECK(refused == errc::invalid_argument);
+        while (there.waiting != 0) co_await yield();
+    });
+}
