@@ -258,7 +258,7 @@ private:
     bool closed_ = false;
 };
 
-/// What a handler gets for a `T`: Asio's coroutines need a value also beside an exception.
+/// The value that a handler gets for a `T`: Asio's coroutines need a value also beside an exception.
 template <class T>
 struct asio_value {
     using type = std::optional<T>;

@@ -116,7 +116,7 @@ public:
     }
 
 private:
-    /// What the size that comes next counts.
+    /// The element that the next size counts.
     struct element {
         std::size_t bytes = 1;  // each takes in memory, at least
         bool empty = false;     // and in the message perhaps none
@@ -180,7 +180,7 @@ struct codec<T> {
         cereal_output archive(to);
         archive(value);
     }
-    /// By `serialize` or `load`. What they throw refuses the value, but for `std::bad_alloc`.
+    /// By `serialize` or `load`. An exception refuses the value, but for `std::bad_alloc`.
     static bool read(decoder& from, T& into) {
         try {
             cereal_input archive(from);

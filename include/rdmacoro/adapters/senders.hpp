@@ -22,7 +22,7 @@ class execution_scheduler;
 
 namespace detail {
 
-/// What a sender tells of itself: where it completes.
+/// The environment of a sender: where it completes.
 struct sender_attributes {
     scheduler* on;
 

@@ -40,7 +40,7 @@ struct pending_operation {
 };
 
 namespace detail {
-/// What the toolkit says of an operation, without memory of its own: a `pending_operation` is made of it only by code that is compiled
+/// The toolkit's description of an operation, without memory of its own: a `pending_operation` is made of it only by code that is compiled
 /// where a program describes.
 struct operation_sketch {
     const char* what = "";

@@ -51,7 +51,7 @@ namespace rdmacoro {
 /// One sentence for a person, without the code's own name.
 [[nodiscard]] RDMACORO_DECL const char* describe(errc code) noexcept;
 
-/// What an error is about, in numbers, as far as they are known: of sends, receives and probes, and of `timeout` around them.
+/// The subject of an error in numbers, as far as they are known: of sends, receives and probes, and of `timeout` around them.
 struct error_facts {
     static constexpr std::uint32_t no_peer = 0xffffffff;  ///< `peer`: none, or any
 
@@ -92,7 +92,7 @@ public:
 
     /// A number that belongs to the code, or 0. For `errc::truncated`: the message's true length in bytes.
     [[nodiscard]] std::uint64_t info() const noexcept { return facts_.info; }
-    /// What it is about, in numbers.
+    /// The subject in numbers.
     [[nodiscard]] const error_facts& facts() const noexcept { return facts_; }
     /// The part of `what()` before the code's own text: the operation, its peer, tag and lengths, or an address.
     [[nodiscard]] std::string context() const;

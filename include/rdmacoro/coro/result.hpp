@@ -35,7 +35,7 @@ public:
     [[nodiscard, gnu::always_inline]] std::error_code error() const noexcept { return code_; }
     /// A number that belongs to the error, as `rdmacoro::error::info`.
     [[nodiscard, gnu::always_inline]] std::uint64_t info() const noexcept { return facts_.info; }
-    /// What the error is about, in numbers, as `rdmacoro::error::facts`.
+    /// The error's subject in numbers, as `rdmacoro::error::facts`.
     [[nodiscard, gnu::always_inline]] const error_facts& facts() const noexcept { return facts_; }
     /// For operations: an error that was made without them gets its numbers.
     void set_facts(const error_facts& facts) noexcept { facts_ = facts; }
@@ -102,7 +102,7 @@ public:
     [[nodiscard, gnu::always_inline]] std::error_code error() const noexcept { return code_; }
     /// A number that belongs to the error, as `rdmacoro::error::info`.
     [[nodiscard, gnu::always_inline]] std::uint64_t info() const noexcept { return facts_.info; }
-    /// What the error is about, in numbers, as `rdmacoro::error::facts`.
+    /// The error's subject in numbers, as `rdmacoro::error::facts`.
     [[nodiscard, gnu::always_inline]] const error_facts& facts() const noexcept { return facts_; }
     /// For operations: an error that was made without them gets its numbers.
     void set_facts(const error_facts& facts) noexcept { facts_ = facts; }

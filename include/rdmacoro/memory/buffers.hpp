@@ -313,14 +313,14 @@ using mutable_buffers = basic_buffers<std::byte>;
 
 namespace detail {
 
-/// What can be sent: buffers, or a contiguous range of trivially copyable elements.
+/// A payload to be sent: buffers, or a contiguous range of trivially copyable elements.
 template <class T>
 inline constexpr bool sendable = std::is_convertible_v<T, const_buffers> || plain_range<T>;
-/// What can be received into: buffers, or such a range that may be written to.
+/// A place to receive into: buffers, or such a range that may be written to.
 template <class T>
 inline constexpr bool receivable = std::is_convertible_v<T, mutable_buffers> || writable_range<T>;
 
-/// What a put reads, and what a get writes to: as above, in one piece.
+/// The source of a put, and the place of a get: as above, in one piece.
 template <class T>
 inline constexpr bool one_piece_to_read =
     std::is_convertible_v<T, std::span<const std::byte>> || plain_range<T>;
@@ -348,7 +348,7 @@ struct temporary_buffers : Buffers {
     static constexpr bool borrows_temporary = true;
 };
 
-/// What `gather` gives for arguments that were deduced as `Args&&...`.
+/// The result of `gather` for arguments that were deduced as `Args&&...`.
 template <class Buffers, class... Args>
 using gathered = std::conditional_t<(... || owning_temporary<Args>), temporary_buffers<Buffers>, Buffers>;
 

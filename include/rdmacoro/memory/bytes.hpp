@@ -43,7 +43,7 @@ concept plain_range = !is_literal<std::remove_reference_t<T>> && requires(std::r
     requires is_its_bytes<typename decltype(std::span(x))::element_type>;
 };
 
-/// What refers to elements that outlive it, as `std::span` and `std::string_view` do.
+/// A type that refers to elements that outlive it, as `std::span` and `std::string_view` do.
 template <class T>
 concept plain_view = plain_range<T> && std::is_trivially_copyable_v<std::remove_cvref_t<T>> &&
                      !is_its_bytes<std::remove_cvref_t<T>> && !std::is_array_v<std::remove_cvref_t<T>>;
@@ -71,7 +71,7 @@ template <class Range>
     return raw_bytes(all.data(), all.size());
 }
 
-/// What `bytes_of` takes: as named by a forwarding reference.
+/// An argument of `bytes_of`: as named by a forwarding reference.
 template <class T>
 inline constexpr bool has_bytes =
     plain_view<T> ||

@@ -56,7 +56,7 @@ struct mailbox_takes_text_vectors_and_spans {
 
 namespace detail {
 
-/// What an operation goes to, and the scheduler that runs it: a connection, a link or a mailbox's state. Without one it is an
+/// The target of an operation, and the scheduler that runs it: a connection, a link or a mailbox's state. Without one it is an
 /// operation of nothing.
 template <class Target>
 class way {

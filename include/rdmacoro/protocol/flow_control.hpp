@@ -74,7 +74,7 @@ public:
     [[nodiscard]] std::uint32_t peer_budget() const noexcept { return peer_budget_; }
     /// The budget.
     [[nodiscard]] std::uint32_t granted() const noexcept { return granted_; }
-    /// What the peer may use of it at present.
+    /// The part that the peer may use at present.
     [[nodiscard]] std::uint32_t grant() const noexcept { return granted_ - withheld_; }
     [[nodiscard]] std::uint32_t withheld() const noexcept { return withheld_; }
 
@@ -161,7 +161,7 @@ public:
     void take_time() noexcept { overdue_ = grant() / 2; }
     [[nodiscard]] bool hurried() const noexcept { return overdue_ != grant() / 2; }
     [[nodiscard]] bool owes() const noexcept { return owed_ != 0; }
-    /// What stored messages take: it may be owed later.
+    /// Memory of stored messages: it may be owed later.
     [[nodiscard]] std::uint32_t stored() const noexcept { return charged_ - owed_ - withheld_; }
 
 private:

@@ -31,7 +31,7 @@ struct pool_holder : list_node<pool_holder> {
     void* self;
 };
 
-/// What the copies of a pool share. Counted: links and mailboxes may outlive the pool that they were given.
+/// The state that the copies of a pool share. Counted: links and mailboxes may outlive the pool that they were given.
 class pool_state {
 public:
     /// `grows`: as `allow` says.
@@ -101,9 +101,9 @@ public:
 
     /// In bytes.
     [[nodiscard]] std::size_t total() const noexcept;
-    /// What links hold of it, used or not, in bytes.
+    /// The links' grants of it, used or not, in bytes.
     [[nodiscard]] std::size_t granted() const noexcept;
-    /// What stored messages take, those that were lent and released blocks included, in bytes.
+    /// Memory of stored messages, those that were lent and released blocks included, in bytes.
     [[nodiscard]] std::size_t footprint() const noexcept { return state_->store().footprint(); }
 
     /// Of the usual total, or more where its links' budgets are larger.

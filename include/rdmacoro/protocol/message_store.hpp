@@ -10,7 +10,7 @@
 
 namespace rdmacoro::detail {
 
-/// What a stored message takes besides its record and its payload: the allocator's word, and its part of the matcher's two tables.
+/// Memory of a stored message besides its record and its payload: the allocator's word, and its part of the matcher's two tables.
 inline constexpr std::size_t stored_beside = 16 + 2 * 16;
 static_assert(sizeof(unexpected_message) + stored_beside <= kept_message_overhead);
 static_assert(sizeof(unexpected_message) % 16 == 0, "payload is aligned as memory from the heap is");

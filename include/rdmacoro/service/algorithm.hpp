@@ -37,7 +37,7 @@ inline constexpr std::size_t collective_kinds = 11;  ///< how many there are
     return names[static_cast<std::size_t>(kind)];
 }
 
-/// What an algorithm is chosen by. All ranks see the same.
+/// The properties by which an algorithm is chosen. All ranks see the same.
 struct collective_shape {
     collective_kind kind{};  ///< which collective
     /// Of one rank's block; of `broadcast`, `reduce`, `allreduce`, scans: of the whole. 0 where the length must not decide: where blocks

@@ -149,7 +149,7 @@ struct byte_stream_state {
         if (left.empty()) lent.release();
         return some;
     }
-    /// What came: bytes, or the end.
+    /// The bytes that came, or the end.
     void came(const received& what) {
         if (what.tag == stream_bytes_tag) return;
         if (what.tag == stream_end_tag && what.bytes == 0) {
@@ -215,7 +215,7 @@ class byte_stream {
     using state = detail::byte_stream_state<T, P>;
 
 public:
-    /// What it runs over.
+    /// The endpoint that it runs over.
     using endpoint_type = endpoint<T, P>;
 
     byte_stream() noexcept = default;

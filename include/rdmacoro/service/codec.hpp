@@ -25,7 +25,7 @@
 
 namespace rdmacoro {
 
-/// What a decoder accepts at most.
+/// The limits of a decoder.
 struct decode_limits {
     /// Bytes that the decoded value may take, with the elements of all its ranges.
     std::size_t bytes = std::size_t{64} << 20;

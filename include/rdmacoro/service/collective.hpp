@@ -46,7 +46,7 @@ struct alignas(16) operation_room {
     std::byte bytes[32];
 };
 
-/// What a rank has asked for, without types.
+/// A rank's request, without types.
 struct collective_call {
     collective_kind kind{};
     unsigned root = 0;
@@ -113,7 +113,7 @@ public:
     [[nodiscard]] unsigned size() const noexcept { return size_; }
     /// Of `broadcast`, `scatter`, `gather` and `reduce`.
     [[nodiscard]] unsigned root() const noexcept { return call_.root; }
-    /// What it is.
+    /// The kind of collective.
     [[nodiscard]] collective_kind kind() const noexcept { return call_.kind; }
     /// The length of an element, in bytes: parts of `data()` begin at multiples of it.
     [[nodiscard]] std::size_t element() const noexcept { return call_.element; }

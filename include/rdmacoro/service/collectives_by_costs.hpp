@@ -31,7 +31,7 @@ struct costed_algorithm {
     [[nodiscard]] constexpr bool is_substitute() const noexcept { return !first.algorithm.empty(); }
 };
 
-/// What a call costs by the cheapest algorithm.
+/// The cost of a call by the cheapest algorithm.
 struct cheapest {
     static constexpr double none =
         std::numeric_limits<double>::infinity();  ///< the cost where none admits it
@@ -241,7 +241,7 @@ struct costed_table<collective_kind::exscan> {
     return {};
 }
 
-/// What a call costs by that algorithm, in nanoseconds. `within`: between ranks on a host; `between`: between hosts.
+/// The cost of a call by that algorithm, in nanoseconds. `within`: between ranks on a host; `between`: between hosts.
 [[nodiscard]] constexpr double cost_of(const costed_algorithm& by, const collective_shape& shape,
                                        const link_costs& within, const link_costs& between) {
     return shape.ranks < 2
@@ -278,7 +278,7 @@ concept has_link_costs = requires {
     { L::between } -> std::convertible_to<const link_costs&>;
 };
 
-/// For `group::use`: the choice of each algorithm by costs that the compiler knows. What it does not know goes by the default.
+/// For `group::use`: the choice of each algorithm by costs that the compiler knows. Calls without known costs go by the default.
 template <has_link_costs Costs>
 struct collectives_by_costs {
     /// As `collectives::choose`.

@@ -54,7 +54,7 @@ public:
         }
         return *this;
     }
-    /// What it has put is sent all the same.
+    /// Its puts are sent all the same.
     ~gate_pass() { leave(); }
 
     /// Puts a message into the gate, by a copy, and returns: it is sent in its turn, behind what this pass has put for the same peer. Where that
@@ -366,7 +366,7 @@ class gate {
     using way = detail::gate_way<Over>;
 
 public:
-    /// What a thread uses.
+    /// The part of a thread.
     using pass_type = gate_pass<Over>;
 
     /// Throws `errc::invalid_argument` for limits of 0.

@@ -450,7 +450,7 @@ public:
     [[nodiscard]] task<> scan(in_place_t, X&& x, Op op, Options... options) const {
         return prefix<collective_kind::scan>(in_place, x, op, options...);
     }
-    /// As `scan`, itself not included. What rank 0 has in `x` is not specified.
+    /// As `scan`, itself not included. The content of rank 0's `x` is not specified.
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> exscan(Mine&& mine, X&& x, Op op, Options... options) const {

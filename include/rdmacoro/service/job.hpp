@@ -70,7 +70,7 @@ public:
     /// is not.
     [[nodiscard]] std::span<const node_card> cards(std::uint32_t rank) const { return cards_[checked(rank)]; }
 
-    /// What started it, for people: "PMI-1", "PMI-2", "PMIx", "tcp://127.0.0.1:7470", "alone".
+    /// The launcher, for people: "PMI-1", "PMI-2", "PMIx", "tcp://127.0.0.1:7470", "alone".
     [[nodiscard]] std::string_view launcher() const noexcept { return launcher_; }
     /// A line for each rank: its host, its node, where that listens; and what of this process's transports does not listen. For people.
     [[nodiscard]] std::string explain() const;
@@ -115,7 +115,7 @@ private:
 
 namespace detail {
 
-/// What `join_job` does, but for the node, the transports of which are types.
+/// The part of `join_job` that does not depend on the node's transports, which are types.
 class job_join {
 public:
     job_join(job_options options, const launch_environment& from);

@@ -21,7 +21,7 @@ struct linear_cost {
     }
 };
 
-/// What the choice of an algorithm has to know of a link. `tools/tune` measures it.
+/// The costs of a link, by which an algorithm is chosen. `tools/tune` measures it.
 struct link_costs {
     linear_cost message{};         ///< from a rank to another, until it is there
     linear_cost exchange{};        ///< each of two ranks sends to the other, until both have it

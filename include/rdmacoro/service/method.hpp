@@ -73,7 +73,7 @@ constexpr std::uint32_t fold(std::uint64_t number) noexcept {
     return static_cast<std::uint32_t>(number ^ (number >> 32));
 }
 
-/// What a method's result is to its signature.
+/// The part of a method's result in its signature.
 template <class R>
 struct result_signature {
     static constexpr std::uint64_t value = signature_of<R>();
@@ -91,7 +91,7 @@ struct result_signature<stream<T>> {
     static constexpr std::uint64_t value = hash_of("stream") ^ signature_of<T>();
 };
 
-/// What the stream that a caller writes is to the signature.
+/// The part of the stream that a caller writes in the signature.
 template <class T>
 struct written_signature {
     static constexpr std::uint64_t value = hash_of("written stream") ^ signature_of<T>();

@@ -40,7 +40,7 @@ private:
     std::shared_ptr<detail::scheduler_pool_state> state_;
 };
 
-/// What a handler on a `scheduler_pool` knows of its call: first argument of every such handler. Lives until the handler has ended, on its
+/// The call of a handler on a `scheduler_pool`: first argument of every such handler. Lives until the handler has ended, on its
 /// thread.
 class pool_context {
 public:
@@ -50,7 +50,7 @@ public:
     pool_context& operator=(const pool_context&) = delete;
     ~pool_context() = default;
 
-    /// What is left of the call's time, at least 0; nothing where the caller set no limit.
+    /// The rest of the call's time, at least 0; nothing where the caller set no limit.
     [[nodiscard]] std::optional<duration> remaining() const noexcept;
     /// Of the request, its arguments' encoding included.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

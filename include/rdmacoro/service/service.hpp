@@ -14,7 +14,7 @@
 
 namespace rdmacoro {
 
-/// What the handlers of a service take together, at most.
+/// The limits of the handlers of a service, together.
 struct service_options {
     std::size_t running = 256;                  ///< handlers at a time; at least 1
     std::size_t bytes = std::size_t{64} << 20;  ///< of the requests that are served

@@ -17,7 +17,7 @@
 
 namespace rdmacoro {
 
-/// What a call to one of several nodes ended with.
+/// The end of a call to one of several nodes.
 template <class R>
 struct node_outcome {
     node_id id;       ///< of the node

@@ -26,7 +26,7 @@ namespace rdmacoro::detail {
 class connection_base;
 class connection_description;
 
-/// What a message of kind `control_kind::ahead` says, in its flags.
+/// The meaning of a message of kind `control_kind::ahead`, in its flags.
 enum class ahead_word : std::uint8_t { want, none, offer, accept, decline, piece, withdrawn };
 
 /// Both sides of one link. While the peer is known to be starved it is in its mailbox's list of such links.

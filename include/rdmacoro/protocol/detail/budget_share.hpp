@@ -9,7 +9,7 @@
 
 namespace rdmacoro::detail {
 
-/// What one link holds of a pool: its grant without the least, which every link has beside the pool. All in `credit_bytes`.
+/// A link's part of a pool: its grant without the least, which every link has beside the pool. All in `credit_bytes`.
 class budget_share : private pool_holder {
 public:
     /// `wanted`: the budget, at least `least_budget`. `rises`: less of it may be granted at first; that takes a list of
@@ -34,7 +34,7 @@ public:
     [[nodiscard]] std::uint32_t rise(std::uint32_t wanted) noexcept;
     /// For the whole budget, as the peer waits; when there is less, other links hear that memory is short.
     [[nodiscard]] std::uint32_t rise_in_need() noexcept;
-    /// What it should give back, as the pool is short.
+    /// The part to be given back, as the pool is short.
     [[nodiscard]] std::uint32_t excess() const noexcept;
     /// The grant has shrunk. Precondition: not below the least.
     void shrink(std::uint32_t units) noexcept {

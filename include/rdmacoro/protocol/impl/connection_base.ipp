@@ -301,7 +301,7 @@ RDMACORO_COLD void connection_base::recall_arrived(const wire_header& h) noexcep
 }
 
 // Credit that comes back one message at a time would cost more than the messages, but the messages that are stored may be
-// received never: it is gathered for a moment. What a link that matches by itself stores is not known here.
+// received never: it is gathered for a moment. The stored messages of a link that matches by itself are not known here.
 RDMACORO_COLD void connection_base::feed() noexcept {
     scheduler& owner = mailbox_->owner();
     credits_.hurry(credits_.grant() / 8);

@@ -9,7 +9,7 @@
 
 namespace rdmacoro::detail {
 
-/// What an algorithm can do.
+/// The abilities of an algorithm.
 enum class can : unsigned {
     order = 1,      ///< contributions are combined in the order of ranks
     repeat = 2,     ///< grouped alike whatever the length: `reproducible`

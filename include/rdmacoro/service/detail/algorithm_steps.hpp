@@ -114,7 +114,7 @@ struct element_parts {
 }
 
 /// For algorithms in powers of two, with any number of ranks: of the first `2 * extra` ranks each even one gives its part to the odd one behind
-/// it and waits. What remains are `power` ranks, numbered anew in the same order.
+/// it and waits. There remain `power` ranks, numbered anew in the same order.
 struct folded {
     explicit folded(const collective& c) noexcept
         : power(std::bit_floor(c.size())),

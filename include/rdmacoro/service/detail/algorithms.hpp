@@ -14,7 +14,7 @@
 
 namespace rdmacoro::detail {
 
-/// What one rank does in an algorithm that is a step of another.
+/// One rank's part in an algorithm that is a step of another.
 using step_algorithm = task<> (*)(collective& c);
 
 // Barriers.

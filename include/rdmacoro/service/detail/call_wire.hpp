@@ -41,7 +41,7 @@ inline constexpr tag_type calls_bit = tag_type{1} << 63;
 [[nodiscard]] constexpr call_kind kind_of_call(tag_type tag) noexcept {
     return static_cast<call_kind>((tag >> 60) & 7);
 }
-/// What comes for a request: an answer or an item.
+/// A message that belongs to a request: its answer or an item.
 [[nodiscard]] constexpr call_kind kind_of_answer(call_kind of) noexcept {
     return of == call_kind::open ? call_kind::item : call_kind::answer;
 }

@@ -142,7 +142,7 @@ public:
     /// Bytes of arguments, results and items that were copied to be sent, or after they had been received.
     [[nodiscard]] std::uint64_t copied() const noexcept { return copied_; }
 
-    /// The caller waits no longer: tells the peer. Never waits itself. What is canceled in one turn goes together.
+    /// The caller waits no longer: tells the peer. Never waits itself. Calls that are canceled in one turn are told of together.
     /// `request`: its tag. `perhaps`: the request was sent in part, and may never arrive; the peer answers in any case.
     void tell_canceled(tag_type request, bool perhaps) noexcept;
     /// Receives and drops all items of a stream until its end, after telling the peer that they are read no more. `perhaps`: as above.

@@ -16,7 +16,7 @@
 
 namespace rdmacoro {
 
-/// What each thread may have in a gate.
+/// The limits of each thread in a gate.
 struct gate_options {
     std::size_t messages =
         512;  ///< of one thread, in the gate at a time, with the calls that have not begun; rounded up to a power of two, 4 at least
@@ -81,7 +81,7 @@ struct gate_slot {
 };
 
 /// Slots go round: the thread takes a free one, fills it, and publishes it by one store; the scheduler's thread gives it back when it has
-/// been sent or has begun, in any order. What a thread has not published does not exist for the other side.
+/// been sent or has begun, in any order. Entries that a thread has not published do not exist for the other side.
 class gate_lane : public list_node<gate_lane> {
 public:
     enum class put_result : std::uint8_t { done, full, closed };

@@ -92,7 +92,7 @@ public:
         return forced_[static_cast<std::size_t>(kind)];
     }
 
-    /// What was chosen last for each kind: a program asks for the same again and again.
+    /// The last choice for each kind: a program asks for the same again and again.
     struct chosen {
         std::size_t bytes = 0;
         unsigned flags = 0;
@@ -126,7 +126,7 @@ private:
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);
     }
-    /// What a rank that asks for the decision is told.
+    /// The answer to a rank that asks for the decision.
     [[nodiscard]] group_word decision_word() const;
     void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
     void decide(agreement found);

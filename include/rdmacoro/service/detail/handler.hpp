@@ -111,7 +111,7 @@ public:
     handler_base& operator=(const handler_base&) = delete;
     RDMACORO_DECL virtual ~handler_base();
 
-    /// Reads the arguments and begins the function, and ends it where it is `at_once`. What leaves it by an exception is the call's error.
+    /// Reads the arguments and begins the function, and ends it where it is `at_once`. An exception that leaves it is the call's error.
     virtual handler_run begin(call_context& context, const request_bytes& request, answer& to) = 0;
 
     const method_facts& facts;

@@ -12,7 +12,7 @@
 
 namespace rdmacoro::detail {
 
-/// What one rank says: its host, and where its nodes are.
+/// One rank's announcement: its host, and the addresses of its nodes.
 struct job_blob {
     static constexpr std::size_t most_cards = 8;
     static constexpr std::size_t most_host_bytes = 255;
@@ -25,7 +25,7 @@ struct job_blob {
 
 /// With a mark and a version. Throws `errc::invalid_argument` for what cannot be said.
 [[nodiscard]] RDMACORO_DECL std::vector<std::byte> encode_job_blob(const job_blob& from);
-/// What a rank sent, or `std::errc::bad_message`, or `errc::version_mismatch` where it is of another version.
+/// A rank's announcement, or `std::errc::bad_message`, or `errc::version_mismatch` where it is of another version.
 [[nodiscard]] RDMACORO_DECL result<job_blob> decode_job_blob(std::span<const std::byte> bytes);
 
 /// What every rank said, checked: all as many cards, and no id twice. Throws `errc::protocol_violation`, `errc::version_mismatch` and

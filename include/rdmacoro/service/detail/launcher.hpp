@@ -125,7 +125,7 @@ using launcher_maker = std::unique_ptr<launcher> (*)(const launch_environment& f
 [[nodiscard]] RDMACORO_DECL std::string list_of_ranks(std::span<const std::uint32_t> ranks,
                                                       std::uint64_t of_them);
 
-/// What a launcher sent, for an error's text: short and printable.
+/// A launcher's words, for an error's text: short and printable.
 [[nodiscard]] RDMACORO_DECL std::string quoted(std::string_view text);
 
 }  // namespace rdmacoro::detail

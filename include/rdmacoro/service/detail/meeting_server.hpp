@@ -30,7 +30,7 @@ public:
     /// Waits for what happens next, and answers it. Throws as `patience::wait`.
     void turn(const patience& limit);
 
-    /// What rank 0 gives, which needs no connection.
+    /// The announcement of rank 0, which needs no connection.
     void put_own(std::vector<std::byte> bytes);
     /// The process of this rank has ended, as the program that started it knows.
     void ended(std::uint32_t rank);

@@ -85,7 +85,7 @@ struct meeting_frame {
     std::span<const std::byte> body;
     /// Of it and its head.
     [[nodiscard]] std::size_t bytes() const noexcept { return meeting_head + body.size(); }
-    /// What it says, or nothing where a byte is wrong.
+    /// The message, or nothing where a byte is wrong.
     template <class T>
     [[nodiscard]] std::optional<T> as() const {
         result<T> read = decode<T>(body, {.bytes = 64 * body.size() + 4096, .depth = 4});
@@ -105,7 +105,7 @@ public:
     /// Of 32 hexadecimal digits; anything else throws `errc::invalid_argument`. nullptr: no key.
     explicit job_key(const std::string* digits);
 
-    /// What only a holder of the key can say about a nonce. 0 without a key.
+    /// The proof for a nonce, which only a holder of the key can make. 0 without a key.
     [[nodiscard]] std::uint64_t prove(std::string_view what, const meeting_nonce& nonce,
                                       std::uint32_t rank) const;
     [[nodiscard]] bool given() const noexcept { return given_; }

@@ -34,7 +34,7 @@ public:
 
     /// Ends the link now.
     virtual void abort() noexcept = 0;
-    /// What the user sent and received, and how many messages wait for a receive.
+    /// Counts of the user's messages: sent, received, and waiting for a receive.
     [[nodiscard]] std::uint64_t traffic() const noexcept {
         return link->counts().messages_sent + link->counts().messages_received;
     }
@@ -211,9 +211,9 @@ public:
 
     // ---- connections
 
-    /// What to answer to a hello.
+    /// The answer to a hello.
     [[nodiscard]] welcome judge(const node_hello& hello) const noexcept;
-    /// What differs between the answer of the node that was reached and what was known of it. Empty: nothing.
+    /// The differences between the answer of the node that was reached and its known card. Empty: none.
     [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
     /// It carries the messages of its peer from now on.
     void publish(node_record& made, const node_card& theirs);

@@ -14,7 +14,7 @@
 
 namespace rdmacoro::detail {
 
-/// What the user asked for, whichever endpoint does it.
+/// The user's operation, whichever endpoint carries it out.
 struct node_send {
     using value_type = void;
     static constexpr bool receives = false;

@@ -11,11 +11,11 @@
 
 namespace rdmacoro::detail {
 
-/// What a message of PMI says: `cmd=init rc=0`, or `cmd=init;rc=0;`.
+/// The fields of a message of PMI: `cmd=init rc=0`, or `cmd=init;rc=0;`.
 class pmi_message {
 public:
     pmi_message() = default;
-    /// `between`: ' ' in version 1, ';' in version 2, where two of them stand for one within a value. What has no '=' is left out.
+    /// `between`: ' ' in version 1, ';' in version 2, where two of them stand for one within a value. Words without '=' are left out.
     pmi_message(std::string_view text, char between);
 
     /// nullptr: it does not say it.

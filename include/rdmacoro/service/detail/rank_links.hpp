@@ -57,7 +57,7 @@ public:
     void want(rank_peer& which) noexcept;
     /// There is a connection: what waits for it begins.
     void attached(unsigned rank, rank_link& link) noexcept;
-    /// The connection has ended, or could not be made. What waits for it fails.
+    /// The connection has ended, or could not be made. Operations that wait for it fail.
     void ended(unsigned rank, std::error_code why) noexcept;
 
     /// The rank has closed the connection in good order: what it sent before can still be received.

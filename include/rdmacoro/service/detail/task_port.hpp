@@ -126,7 +126,7 @@ protected:
     RDMACORO_DECL void failed_with_current() noexcept;
     /// The task does not touch this any more.
     RDMACORO_DECL void ended() noexcept;
-    /// What is left of its time, which is limited; 0: it is over.
+    /// The rest of its time, which is limited; 0: it is over.
     [[nodiscard]] duration left() const noexcept {
         const duration gone = monotonic_now() - asked_at_;
         return gone < limit_ ? limit_ - gone : duration::zero();

@@ -15,7 +15,7 @@ RDMACORO_DECL void wait_for_change(const std::atomic<std::uint32_t>& word, std::
 /// Wakes all threads that sleep on the word. It is not read: it may be gone already.
 RDMACORO_DECL void wake_threads(const std::atomic<std::uint32_t>& word) noexcept;
 
-/// What limits are measured by in threads without a scheduler.
+/// The clock of limits in threads without a scheduler.
 [[nodiscard]] inline time_point monotonic_now() noexcept { return monotonic_clock::instance().now(); }
 
 }  // namespace rdmacoro::detail

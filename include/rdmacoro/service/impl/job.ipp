@@ -69,7 +69,7 @@ RDMACORO_COLD job_join::job_join(job_options options, const launch_environment& 
     if (const std::string* const address = from.find("RDMACORO_ADDRESS")) address_variable_ = *address;
 }
 
-/// On a thread of its own. What it uses belongs to the function.
+/// Runs on a thread of its own. The function owns all that it uses.
 RDMACORO_COLD task<> job_join::call(std::function<void(const patience&)> work) {
     const bool may_hang = from_->may_hang();
     const duration left = std::max(until_ - monotonic_now(), duration::zero());

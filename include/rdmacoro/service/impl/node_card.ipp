@@ -18,7 +18,7 @@ namespace detail {
 
 inline constexpr std::uint32_t card_mark = 0x64726163;  // "card"
 inline constexpr std::uint16_t card_version = 1;
-/// What decoding a card may take: a list of texts of one byte each is the worst.
+/// The limits of decoding a card: a list of texts of one byte each is the worst.
 inline constexpr decode_limits card_limits{.bytes = 64 * node_card::most_bytes, .depth = 4};
 
 struct card_on_wire {

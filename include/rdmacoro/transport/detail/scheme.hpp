@@ -13,7 +13,7 @@ namespace rdmacoro::detail {
 [[nodiscard]] RDMACORO_DECL std::string_view without_scheme(std::string_view own,
                                                             std::string_view address) noexcept;
 
-/// What is wrong with the scheme of an address of the transport with the scheme `own`, for the text of an error: the header of
+/// The fault of an address's scheme, in an address of the transport with the scheme `own`, for the text of an error: the header of
 /// the transport that has this scheme, or the schemes that are known, and the nearest. Empty: the scheme is right, or left out.
 [[nodiscard]] RDMACORO_DECL std::string wrong_scheme(std::string_view own, std::string_view address);
 

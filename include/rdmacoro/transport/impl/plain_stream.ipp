@@ -149,7 +149,7 @@ RDMACORO_COLD plain_socket& plain_there(plain_socket* self) {
                 facts);
 }
 
-/// What a step of the system's failed with.
+/// The error with which a system call failed.
 RDMACORO_COLD errc plain_code(int why) noexcept {
     switch (why) {
         case EADDRINUSE: return errc::address_in_use;

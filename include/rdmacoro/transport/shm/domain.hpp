@@ -223,7 +223,7 @@ private:
         std::uint32_t serial = 0;  // 0: there may be others
     };
 
-    /// What depends on time: a look at the descriptors, links that cool down.
+    /// The work that depends on time: a look at the descriptors, links that cool down.
     bool by_the_clock() noexcept;
     bool look_at_descriptors() noexcept;
     void look_soon() noexcept {

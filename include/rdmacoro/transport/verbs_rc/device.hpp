@@ -54,7 +54,7 @@ struct device_address {
 /// The devices of this host, for people: "rxe0 (10.99.0.1), siw0 (10.99.1.1)".
 [[nodiscard]] std::string devices_text(const std::vector<device_address>& addresses);
 
-/// What a connection needs to know of its device's port now: all of it may change while the device is open.
+/// The properties of a device's port that a connection needs: all of it may change while the device is open.
 struct port_state {
     ibv_port_attr attributes{};
     ibv_gid gid{};

@@ -32,7 +32,7 @@ RDMACORO_COLD std::error_code check_preamble(std::span<const std::byte> bytes, s
     return before.version == node_version ? std::error_code() : make_error_code(errc::version_mismatch);
 }
 
-/// What a node says about itself says everything.
+/// A node's own card is complete.
 RDMACORO_COLD bool is_complete(const node_card& card) {
     return card.fault() == nullptr && card.born != generation{};
 }

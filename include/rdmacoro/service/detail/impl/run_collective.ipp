@@ -22,7 +22,7 @@ struct own_token {
     [[nodiscard]] local_stop_token await_resume() const noexcept { return token; }
 };
 
-/// What ranks compare.
+/// The claims that ranks compare.
 struct collective_claim {
     std::uint64_t kind;
     std::uint64_t root;
