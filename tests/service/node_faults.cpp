@@ -16,8 +16,6 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
 
-namespace rdmacoro::test {
-
 /// Shared memory with listeners that can fail for good, as those of devices do that are taken away.
 struct brittle : shm {
     /// As of shared memory, until all are broken.
@@ -52,8 +50,6 @@ struct brittle : shm {
         }
     };
 };
-
-}  // namespace rdmacoro::test
 
 namespace {
 
