@@ -237,19 +237,41 @@ TEST_CASE("what an operation ended with is thrown in Asio's coroutine, with its 
     });
 }
 
+namespace {
+
+asio::awaitable<void> wait_and_throw(asio_guest on, event& go) {
+    co_await on.run(go.wait());
+    throw std::runtime_error("of the coroutine");
+}
+
+}  // namespace
+
 TEST_CASE(
     "an exception that leaves a handler leaves the context, and the scheduler turns on when it runs again") {
+    const bool of_coroutines = GENERATE(false, true);
+    CAPTURE(of_coroutines);
     asio::io_context context;
     asio_guest on(context);
+    event go;
     int called = 0;
     for (int n = 0; n < 3; ++n) {
-        on.run(sleep_for(std::chrono::milliseconds(n)), [&](std::exception_ptr) {
+        const auto throws = [&](std::exception_ptr why) {
             ++called;
+            if (why) std::rethrow_exception(why);
             throw std::runtime_error("of the handler");
-        });
+        };
+        if (of_coroutines) {
+            asio::co_spawn(context, wait_and_throw(on, go), throws);
+        } else {
+            on.run(go.wait(), throws);
+        }
     }
+    context.poll();  // so that they wait
+    CHECK(called == 0);
+    on.owner().post([&] { go.set(); });  // all of them end in one turn
+    const std::string expected = of_coroutines ? "of the coroutine" : "of the handler";
     for (int n = 1; n <= 3; ++n) {
-        CHECK_THROWS_AS(context.run_for(20s), std::runtime_error);
+        CHECK_THROWS_WITH(context.run_for(20s), expected);
         CHECK(called == n);
     }
     context.run_for(20s);

@@ -32,6 +32,8 @@
 #include <asio/async_result.hpp>
 #include <asio/awaitable.hpp>
 #include <asio/cancellation_type.hpp>
+#include <asio/detail/thread_context.hpp>
+#include <asio/detail/thread_info_base.hpp>
 #include <asio/dispatch.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/io_context.hpp>
@@ -176,6 +178,13 @@ private:
         int exceptions;
     };
 
+    /// An executor keeps the exception of a handler that it calls at once until the context's handler ends. Thrown from here it ends
+    /// that now: otherwise the handlers of all else that has ended would be called before.
+    static void throw_kept_exception() {
+        if (auto* const here = asio::detail::thread_context::top_of_thread_call_stack())
+            here->rethrow_pending_exception();
+    }
+
     /// Calls the handlers of what has ended.
     bool deliver() {
         bool any = false;
@@ -184,6 +193,7 @@ private:
             --wanted_;
             any = true;
             one->deliver();
+            throw_kept_exception();
         }
         return any;
     }
