@@ -269,6 +269,8 @@ struct traits {
     /// Whether `cuts_receives` and `fills_in_turns` depend on a device's timing: then what they state happens on some transport of the
     /// program (`seldom`), and need not happen on each.
     bool timing_decides = false;
+    /// Whether a link that ends lets the device finish what it has begun: a get, put or message may end well all the same.
+    bool lingers = false;
     /// `capabilities::put_before_send` of its links.
     bool puts_before_sends = false;
     /// Whether its domain answers gets and puts of links that no endpoint has been made of yet.

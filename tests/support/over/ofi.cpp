@@ -15,6 +15,7 @@ constexpr traits of(std::string_view name, bool puts_before_sends = false) {
     found.moves = in_turns::all_but_gets;
     found.fills_in_turns = !found.delegates_matching;
     found.serves_bare_links = true;
+    found.lingers = true;
     found.stored_by_library = found.delegates_matching;
     // Where the provider matches, each link has an endpoint of its own, which takes 30 ms to open.
     if (found.delegates_matching) found.slowness = 10;

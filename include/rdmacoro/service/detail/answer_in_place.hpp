@@ -3,7 +3,8 @@
 #pragma once
 
 #include <rdmacoro/memory/buffers.hpp>
-#include <rdmacoro/service/detail/calls_base.hpp>
+#include <rdmacoro/service/detail/call_wire.hpp>
+#include <rdmacoro/service/method.hpp>
 
 #include <array>
 #include <cstddef>

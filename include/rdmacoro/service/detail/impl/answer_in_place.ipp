@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/service/detail/answer_in_place.hpp>
+#include <rdmacoro/service/detail/calls_base.hpp>
 
 #include <algorithm>
 #include <cstring>
