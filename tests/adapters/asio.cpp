@@ -24,6 +24,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_adapters_asio {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -483,3 +485,5 @@ TEST_CASE("a context that goes to sleep while another thread posts wakes, a hund
     CHECK(posted == posts);
     CHECK(parks >= posts);
 }
+
+}  // namespace test_adapters_asio

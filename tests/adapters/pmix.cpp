@@ -8,6 +8,8 @@
 
 #include <cstdlib>
 
+namespace test_adapters_pmix {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -39,3 +41,5 @@ TEST_CASE("a process with PMIx's variables and without its server ends joining w
     ::unsetenv("PMIX_RANK");
     ::unsetenv("PMIX_SERVER_URI2");
 }
+
+}  // namespace test_adapters_pmix

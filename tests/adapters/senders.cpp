@@ -17,6 +17,8 @@
 
 #include <unistd.h>
 
+namespace test_adapters_senders {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -253,3 +255,5 @@ TEST_CASE("messages go between endpoints by senders") {
     stdexec::sync_wait(stdexec::schedule(execution_scheduler(client.on())) |
                        stdexec::then([&peer] { const auto gone = std::move(peer); }));
 }
+
+}  // namespace test_adapters_senders

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+namespace test_bench_overlap_search {
+
 using bench::overlap_search;
 
 namespace {
@@ -92,3 +94,5 @@ TEST_CASE("a loop that never becomes longer ends the search all the same") {
     CHECK(steps < 100);
     CHECK(search.ratio() > 2);
 }
+
+}  // namespace test_bench_overlap_search

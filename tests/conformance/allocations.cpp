@@ -5,6 +5,8 @@
 #include <array>
 #include <optional>
 
+namespace test_conformance_allocations {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -154,3 +156,5 @@ CONFORMANCE_CASE("time limits and stop tokens allocate nothing", every_counted_t
 }
 
 }  // namespace
+
+}  // namespace test_conformance_allocations

@@ -9,6 +9,8 @@
 #include <stop_token>
 #include <thread>
 
+namespace test_conformance_cancel {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -668,3 +670,5 @@ CONFORMANCE_CASE("destroying an operation that is pending ends the process with 
 }
 
 }  // namespace
+
+}  // namespace test_conformance_cancel

@@ -5,6 +5,8 @@
 #include <deque>
 #include <optional>
 
+namespace test_conformance_close {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -301,3 +303,5 @@ CONFORMANCE_CASE("gets and puts end when the link does", every_transport) {
 }
 
 }  // namespace
+
+}  // namespace test_conformance_close

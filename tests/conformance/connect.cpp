@@ -5,6 +5,8 @@
 #include <cctype>
 #include <string>
 
+namespace test_conformance_connect {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -366,3 +368,5 @@ CONFORMANCE_CASE("a hundred clients connect at once and each has its own link", 
 }
 
 }  // namespace
+
+}  // namespace test_conformance_connect

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+namespace test_conformance_describe {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -211,3 +213,5 @@ CONFORMANCE_CASE("describe: gets and puts that are under way name who moves them
 CONFORMANCE_CASE("describe: connecting, accepting and closing name the other side", every_transport) {
     conform(over, beginning_and_end);
 }
+
+}  // namespace test_conformance_describe

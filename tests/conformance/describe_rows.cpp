@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_conformance_describe_rows {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -262,3 +264,5 @@ CONFORMANCE_CASE("describe: at each stage of docs/cancellation.md the right part
         conform(over, list, each_stage);
     }
 }
+
+}  // namespace test_conformance_describe_rows

@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+namespace test_conformance_flow {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -215,3 +217,5 @@ CONFORMANCE_CASE("credit flows back in full however much a message cost", every_
 }
 
 }  // namespace
+
+}  // namespace test_conformance_flow

@@ -2,6 +2,8 @@
 
 #include <optional>
 
+namespace test_conformance_lent {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -120,3 +122,5 @@ CONFORMANCE_CASE("a message above lent_bytes ends a lent receive truncated and t
 }
 
 }  // namespace
+
+}  // namespace test_conformance_lent

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 
+namespace test_conformance_loops {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -135,3 +137,5 @@ CONFORMANCE_CASE("two threads that park at every wait wake each other, and no wa
 }
 
 }  // namespace
+
+}  // namespace test_conformance_loops

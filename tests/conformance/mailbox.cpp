@@ -5,6 +5,8 @@
 #include <optional>
 #include <random>
 
+namespace test_conformance_mailbox {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -420,3 +422,5 @@ CONFORMANCE_CASE("operations of a mailbox can be stopped, closing all included",
 }
 
 }  // namespace
+
+}  // namespace test_conformance_mailbox

@@ -4,6 +4,8 @@
 #include <deque>
 #include <random>
 
+namespace test_conformance_matching {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -323,3 +325,5 @@ CONFORMANCE_CASE("a probe tells of a message that waits and leaves it where it i
 }
 
 }  // namespace
+
+}  // namespace test_conformance_matching

@@ -2,6 +2,8 @@
 
 #include <array>
 
+namespace test_conformance_messages {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -278,3 +280,5 @@ CONFORMANCE_CASE("both ends send long messages at once without blocking each oth
 }
 
 }  // namespace
+
+}  // namespace test_conformance_messages

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 
+namespace test_conformance_one_sided {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -367,3 +369,5 @@ CONFORMANCE_CASE("thousands of registrations reuse their places and never a key"
 }
 
 }  // namespace
+
+}  // namespace test_conformance_one_sided

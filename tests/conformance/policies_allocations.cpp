@@ -2,6 +2,8 @@
 
 #include "support/counting_new.hpp"
 
+namespace test_conformance_policies_allocations {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -61,3 +63,5 @@ CONFORMANCE_CASE("reuse_aware_eager and speculative, with pieces behind them, al
 CONFORMANCE_CASE("cooperative_rendezvous allocates nothing", every_counted_transport) {
     conform_without_allocations(over, list_name::eager_and_cooperative);
 }
+
+}  // namespace test_conformance_policies_allocations

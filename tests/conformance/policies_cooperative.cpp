@@ -1,5 +1,7 @@
 #include "support/policy_cases.hpp"
 
+namespace test_conformance_policies_cooperative {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -14,3 +16,5 @@ CONFORMANCE_CASE("cooperative_rendezvous: both ends give up while the other is a
                  every_real_transport) {
     cancel_across_threads(over, list_name::cooperative);
 }
+
+}  // namespace test_conformance_policies_cooperative

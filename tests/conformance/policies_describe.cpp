@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+namespace test_conformance_policies_describe {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -114,3 +116,5 @@ CONFORMANCE_CASE("describe: at every stage of a message both operations are ther
         conform(over, list, all_the_way);
     }
 }
+
+}  // namespace test_conformance_policies_describe

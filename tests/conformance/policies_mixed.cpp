@@ -1,5 +1,7 @@
 #include "support/policy_cases.hpp"
 
+namespace test_conformance_policies_mixed {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -14,3 +16,5 @@ CONFORMANCE_CASE("eager, get and put by size: both ends give up while the other 
                  every_real_transport) {
     cancel_across_threads(over, list_name::by_size);
 }
+
+}  // namespace test_conformance_policies_mixed

@@ -1,5 +1,7 @@
 #include "support/policy_cases.hpp"
 
+namespace test_conformance_policies_put {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -13,3 +15,5 @@ CONFORMANCE_CASE("put_rendezvous: a message of 64 MiB and 3 bytes", every_real_t
 CONFORMANCE_CASE("put_rendezvous: both ends give up while the other is at work", every_real_transport) {
     cancel_across_threads(over, list_name::put);
 }
+
+}  // namespace test_conformance_policies_put

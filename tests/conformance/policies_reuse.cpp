@@ -1,5 +1,7 @@
 #include "support/policy_cases.hpp"
 
+namespace test_conformance_policies_reuse {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -15,3 +17,5 @@ CONFORMANCE_CASE("reuse_aware_eager and rendezvous: both ends give up while the 
                  every_real_transport) {
     cancel_across_threads(over, list_name::reuse_aware);
 }
+
+}  // namespace test_conformance_policies_reuse

@@ -1,5 +1,7 @@
 #include "support/policy_cases.hpp"
 
+namespace test_conformance_policies_speculative {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -94,3 +96,5 @@ CONFORMANCE_CASE("speculative: both ends give up while the other is at work", ev
 }
 
 }  // namespace
+
+}  // namespace test_conformance_policies_speculative

@@ -4,6 +4,8 @@
 
 #include <deque>
 
+namespace test_conformance_policies_staged {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -49,3 +51,5 @@ CONFORMANCE_CASE("staged: what is left when its sender closes can still be recei
 }
 
 }  // namespace
+
+}  // namespace test_conformance_policies_staged

@@ -1,5 +1,7 @@
 #include "conformance.hpp"
 
+namespace test_conformance_threads {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -95,3 +97,5 @@ CONFORMANCE_CASE("get and put between two threads", every_real_transport) {
 }
 
 }  // namespace
+
+}  // namespace test_conformance_threads

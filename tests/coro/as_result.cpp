@@ -8,6 +8,8 @@
 #include <memory>
 #include <stdexcept>
 
+namespace test_coro_as_result {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -82,3 +84,5 @@ TEST_CASE("as_result awaits an lvalue where it is") {
         CHECK(operation.done());
     }());
 }
+
+}  // namespace test_coro_as_result

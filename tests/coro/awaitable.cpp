@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+namespace test_coro_awaitable {
+
 using namespace rdmacoro;
 
 namespace {
@@ -59,3 +61,5 @@ TEST_CASE("foreign awaitables run inside tasks and adaptors") {
     }());
     CHECK(sum == 6);
 }
+
+}  // namespace test_coro_awaitable

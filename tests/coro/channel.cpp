@@ -11,6 +11,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_coro_channel {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -223,3 +225,5 @@ TEST_CASE("destroying a channel that has a waiting receive ends the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("channel was destroyed"));
 }
+
+}  // namespace test_coro_channel

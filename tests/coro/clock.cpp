@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_coro_clock {
+
 using namespace rdmacoro;  // but for `clock`, which the C library has too
 using namespace std::chrono_literals;
 
@@ -34,3 +36,5 @@ TEST_CASE("a manual clock never goes back") {
     CHECK(time.advance_to(now - 1min));
     CHECK(time.now() == now);
 }
+
+}  // namespace test_coro_clock

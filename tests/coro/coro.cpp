@@ -11,6 +11,8 @@
 
 // What holds for every awaitable of this room, shown for each in one list.
 
+namespace test_coro_coro {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -261,3 +263,5 @@ TEMPLATE_TEST_CASE("each allocates nothing after warm-up", "", EVERY_AWAITABLE) 
     INFO(TestType::name);
     CHECK(counted == 0);
 }
+
+}  // namespace test_coro_coro

@@ -28,6 +28,8 @@
 
 #include <unistd.h>
 
+namespace test_coro_describe {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -290,3 +292,5 @@ TEST_CASE("SIGUSR1 wakes a parked scheduler, which prints what waits", "[describ
     CHECK(text.find(head) == 0);
     CHECK(text.find("rdmacoro: ", 1) == std::string::npos);
 }
+
+}  // namespace test_coro_describe

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+namespace test_coro_error {
+
 using namespace rdmacoro;
 
 TEST_CASE("every error code has a sentence of its own") {
@@ -63,3 +65,5 @@ TEST_CASE("an error has numbers and context besides its code") {
     CHECK(bare.context().empty());
     CHECK(bare.facts().peer == error_facts::no_peer);
 }
+
+}  // namespace test_coro_error

@@ -8,6 +8,8 @@
 
 #include <vector>
 
+namespace test_coro_event {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -98,3 +100,5 @@ TEST_CASE("destroying an event that has a waiter ends the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("event was destroyed"));
 }
+
+}  // namespace test_coro_event

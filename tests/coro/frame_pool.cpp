@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_coro_frame_pool {
+
 using rdmacoro::detail::frame_pool;
 using rdmacoro::detail::pool_frames;
 
@@ -74,3 +76,5 @@ TEST_CASE("AddressSanitizer sees each frame as an allocation of its own") {
               std::printf("%d", *static_cast<volatile char*>(frame));
           }).said.find("heap-use-after-free") != std::string::npos);
 }
+
+}  // namespace test_coro_frame_pool

@@ -10,6 +10,8 @@
 
 #include <sched.h>
 
+namespace test_coro_idle {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -384,3 +386,5 @@ TEST_CASE("a strategy that asks for it is told until when a coroutine sleeps, an
     }());
     CHECK(told == std::vector{began + 4ms, time_point::max(), time_point::max(), began + 9ms});
 }
+
+}  // namespace test_coro_idle

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_coro_intrusive_list {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -104,3 +106,5 @@ TEST_CASE("a node takes the place of another, wherever that sat") {
     static_cast<node&>(other).take_place_of(alone);
     CHECK_FALSE(static_cast<node&>(other).linked());
 }
+
+}  // namespace test_coro_intrusive_list

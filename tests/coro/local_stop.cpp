@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_coro_local_stop {
+
 using namespace rdmacoro;
 
 namespace {
@@ -113,3 +115,5 @@ TEST_CASE("a source that unfollows outlives what it followed") {
     next.request_stop();
     CHECK(lower.stop_requested());
 }
+
+}  // namespace test_coro_local_stop

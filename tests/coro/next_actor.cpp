@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+namespace test_coro_next_actor {
+
 using namespace rdmacoro;
 
 TEST_CASE("each party that may have to act has a text of its own", "[describe]") {
@@ -14,3 +16,5 @@ TEST_CASE("each party that may have to act has a text of its own", "[describe]")
     CHECK(texts.size() == static_cast<std::size_t>(last) + 1);
     CHECK(texts.count("") == 0);
 }
+
+}  // namespace test_coro_next_actor

@@ -9,6 +9,8 @@
 
 #include <vector>
 
+namespace test_coro_operation {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -383,3 +385,5 @@ TEST_CASE("an operation of one scheduler that is awaited on another ends the pro
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("awaited by a coroutine of another"));
 }
+
+}  // namespace test_coro_operation

@@ -13,6 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+namespace test_coro_progress_source {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -168,3 +170,5 @@ TEST_CASE("a scheduler with hundreds of sources parks, and each of them wakes it
     on.run([]() -> task<> { co_await sleep_for(2ms); }());
     CHECK(on.parks() > parks);  // nothing else can end that sleep
 }
+
+}  // namespace test_coro_progress_source

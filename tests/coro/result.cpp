@@ -4,6 +4,8 @@
 
 #include <memory>
 
+namespace test_coro_result {
+
 using namespace rdmacoro;
 
 TEST_CASE("a result holds a value") {
@@ -61,3 +63,5 @@ TEST_CASE("a result of nothing is good unless it holds an error") {
     CHECK(bad.error() == errc::canceled);
     CHECK_THROWS_AS(bad.value(), error);
 }
+
+}  // namespace test_coro_result

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_root_task {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -122,3 +124,5 @@ TEST_CASE("five thousand root tasks run at a time") {
     CHECK(sum == 4999 * 5000 / 2);
     CHECK(world.now() == 1s);
 }
+
+}  // namespace test_coro_root_task

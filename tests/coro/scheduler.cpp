@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_coro_scheduler {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -690,3 +692,5 @@ TEST_CASE("a source that is polled finds the time of microseconds ago without re
         CHECK(best < 1ms);
     }
 }
+
+}  // namespace test_coro_scheduler

@@ -16,6 +16,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+namespace test_coro_scheduler_beside_epoll {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -256,3 +258,5 @@ TEST_CASE("a poll is bounded, and a coroutine of the scheduler may start others 
     CHECK(on.prepare_to_wait() == duration::zero());
     CHECK(scheduler::current() == nullptr);
 }
+
+}  // namespace test_coro_scheduler_beside_epoll

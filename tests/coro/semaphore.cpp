@@ -8,6 +8,8 @@
 
 #include <vector>
 
+namespace test_coro_semaphore {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -125,3 +127,5 @@ TEST_CASE("destroying a semaphore that has a waiter ends the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("semaphore was destroyed"));
 }
+
+}  // namespace test_coro_semaphore

@@ -12,6 +12,8 @@
 
 #include <sys/time.h>
 
+namespace test_coro_signals {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -178,3 +180,5 @@ TEST_CASE("signals destroyed while a coroutine waits end the process") {
     CHECK(seen.aborted);
     CHECK(seen.said.find("waits for one") != std::string::npos);
 }
+
+}  // namespace test_coro_signals

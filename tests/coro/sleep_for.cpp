@@ -5,6 +5,8 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+namespace test_coro_sleep_for {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -88,3 +90,5 @@ TEST_CASE("thousands of sleepers wake in order") {
         CHECK(woken == 5000);
     }(world));
 }
+
+}  // namespace test_coro_sleep_for

@@ -10,6 +10,8 @@
 #include <memory>
 #include <stdexcept>
 
+namespace test_coro_start {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -295,3 +297,5 @@ TEST_CASE("a started task that has ended is awaited in a destructor that waits f
         CHECK(awaited == 3000);
     }());
 }
+
+}  // namespace test_coro_start

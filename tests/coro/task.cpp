@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_task {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -207,3 +209,5 @@ TEST_CASE("destroying a task that is suspended in an operation ends the process"
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("destroyed while pending"));
 }
+
+}  // namespace test_coro_task

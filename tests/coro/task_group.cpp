@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_task_group {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -510,3 +512,5 @@ TEST_CASE("a group that is destroyed waits for a child that no stop reaches, and
     }(ended));
     CHECK(ended);
 }
+
+}  // namespace test_coro_task_group

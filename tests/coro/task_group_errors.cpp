@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_task_group_errors {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -123,3 +125,5 @@ TEST_CASE("a group that goes with an error that was never asked for says so in o
         }
     }
 }
+
+}  // namespace test_coro_task_group_errors

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_coro_thread_channel {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -214,3 +216,5 @@ TEST_CASE("a second receiver at a time ends the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("one receiver"));
 }
+
+}  // namespace test_coro_thread_channel

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+namespace test_coro_timeout {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -236,3 +238,5 @@ TEST_CASE(
         static_cast<void>(co_await as_result(others.join()));
     }());
 }
+
+}  // namespace test_coro_timeout

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+namespace test_coro_timer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace std::chrono_literals;
@@ -85,3 +87,5 @@ TEST_CASE("a deadline beyond the end of time is the end of time") {
     CHECK(deadline_after(time_point(5s), 2s) == time_point(7s));
     CHECK(deadline_after(time_point(5s), duration::max()) == time_point::max());
 }
+
+}  // namespace test_coro_timer

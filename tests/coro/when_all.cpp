@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_when_all {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -191,3 +193,5 @@ TEST_CASE("destroying a when_all that is pending ends the process") {
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, test::contains("destroyed while pending"));
 }
+
+}  // namespace test_coro_when_all

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_when_any {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -161,3 +163,5 @@ TEST_CASE("when_any begins nothing after one that ended at once, however many op
         }
     }());
 }
+
+}  // namespace test_coro_when_any

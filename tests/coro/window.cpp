@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_coro_window {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -201,3 +203,5 @@ TEST_CASE("a window that is left with operations under way ends the process with
 }
 
 TEST_CASE("a window of nothing is refused") { CHECK_THROWS_AS(window<nap>(0), error); }
+
+}  // namespace test_coro_window

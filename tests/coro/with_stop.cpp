@@ -8,6 +8,8 @@
 
 #include <thread>
 
+namespace test_coro_with_stop {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -205,3 +207,5 @@ TEST_CASE("a stop that comes while the operation begins is not lost") {
         CHECK(on.now() == 0s);
     }(world));
 }
+
+}  // namespace test_coro_with_stop

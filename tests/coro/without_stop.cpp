@@ -7,6 +7,8 @@
 
 #include <stdexcept>
 
+namespace test_coro_without_stop {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -147,3 +149,5 @@ TEST_CASE("a destructor that stops its coroutines waits for what goes on without
         CHECK(on.now() == 2s);
     }(world));
 }
+
+}  // namespace test_coro_without_stop

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+namespace test_coro_yield {
+
 using namespace rdmacoro;
 
 TEST_CASE("yield lets everything go first that was ready before") {
@@ -70,3 +72,5 @@ TEST_CASE("a loop of yields in a scope that was stopped gives others their turn 
         co_await beside.join();
     }());
 }
+
+}  // namespace test_coro_yield

@@ -9,6 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+namespace test_faults_beside_epoll {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -78,3 +80,5 @@ TEMPLATE_LIST_TEST_CASE("an epoll loop that drives a scheduler sleeps between me
         CHECK(waits < 40 * rounds);  // it does not spin on a descriptor that stays readable
     }
 }
+
+}  // namespace test_faults_beside_epoll

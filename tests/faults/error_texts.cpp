@@ -6,6 +6,8 @@
 
 #include <optional>
 
+namespace test_faults_error_texts {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -221,3 +223,5 @@ TEMPLATE_LIST_TEST_CASE("a get and a put that fail are told with their peer and 
         CHECK_THAT(unbegun.what(), contains("rdma_get of 100 bytes with its peer: "));
     });
 }
+
+}  // namespace test_faults_error_texts

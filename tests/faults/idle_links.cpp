@@ -27,6 +27,8 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+namespace test_faults_idle_links {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -255,3 +257,5 @@ TEST_CASE("each of ten thousand idle tcp links takes 16 KiB of memory at most, a
     costs_little<tcp>(10000, tcp_descriptors, "tcp://127.0.0.1:0");
 }
 #endif
+
+}  // namespace test_faults_idle_links

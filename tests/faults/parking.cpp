@@ -7,6 +7,8 @@
 
 #include <csignal>
 
+namespace test_faults_parking {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -134,3 +136,5 @@ TEMPLATE_LIST_TEST_CASE("the death of a peer wakes a scheduler that sleeps", "",
     using T = typename TestType::transport_type;
     with_child<TestType>(dies_when_told<T>, notices_a_death<T>);
 }
+
+}  // namespace test_faults_parking

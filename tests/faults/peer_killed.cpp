@@ -5,6 +5,8 @@
 
 #include <csignal>
 
+namespace test_faults_peer_killed {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -157,3 +159,5 @@ TEMPLATE_LIST_TEST_CASE("a peer killed in mid-message ends everything pending, w
     }
     CHECK(in_the_middle > 0);
 }
+
+}  // namespace test_faults_peer_killed

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <csignal>
 
+namespace test_faults_peer_killed_rendezvous {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -319,3 +321,5 @@ TEMPLATE_LIST_TEST_CASE("a peer killed in any phase of speculative leaves nothin
     SECTION("spinning") { kill_in_every_phase<TestType, speculative_list>(idle::spin{}); }
     SECTION("parking") { kill_in_every_phase<TestType, speculative_list>(sleepy()); }
 }
+
+}  // namespace test_faults_peer_killed_rendezvous

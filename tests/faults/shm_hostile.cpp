@@ -18,6 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_faults_shm_hostile {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -623,3 +625,5 @@ TEST_CASE("another user's process is refused, on both sides") {
         co_await still_serves(listening, here);
     });
 }
+
+}  // namespace test_faults_shm_hostile

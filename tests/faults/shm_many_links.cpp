@@ -23,6 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_faults_shm_many_links {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -387,3 +389,5 @@ TEST_CASE("a side without descriptors says so, and does not call its peer a viol
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
     CHECK(refused == errc::no_resources);
 }
+
+}  // namespace test_faults_shm_many_links

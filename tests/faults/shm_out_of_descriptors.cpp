@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+namespace test_faults_shm_out_of_descriptors {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -93,3 +95,5 @@ TEST_CASE("a listener out of descriptors says so to its clients, and calls none 
     CHECK(told > 0);
     CHECK(opened == 1);
 }
+
+}  // namespace test_faults_shm_out_of_descriptors

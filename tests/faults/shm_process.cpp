@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace test_faults_shm_process {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -37,3 +39,5 @@ TEST_CASE(
     }(here, name));
     CHECK(connected.find("inherited by fork") != std::string::npos);
 }
+
+}  // namespace test_faults_shm_process

@@ -22,6 +22,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+namespace test_faults_shm_stopped_peer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -244,3 +246,5 @@ TEST_CASE(
         CHECK(again.bytes().data() == was);
     });
 }
+
+}  // namespace test_faults_shm_stopped_peer

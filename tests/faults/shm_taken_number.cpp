@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_faults_shm_taken_number {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -133,3 +135,5 @@ TEST_CASE("a put to a dead peer whose process number was taken again reaches no 
     if (WEXITSTATUS(status) == cannot_be_made) SKIP_TEST("this system lets no process choose numbers");
     CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace test_faults_shm_taken_number

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_faults_starvation {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -302,3 +304,5 @@ TEST_CASE("a server with a busy peer and a handler that computes hears its timer
         beside.request_stop();
     }(child));
 }
+
+}  // namespace test_faults_starvation

@@ -9,6 +9,8 @@
 
 #include <sys/resource.h>
 
+namespace test_faults_tcp_strangers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -76,3 +78,5 @@ TEST_CASE("a thousand strangers that greet and say no more keep no client out fo
     CHECK(took < stay_limit * 2 / 3);
     CHECK(refused > 0);  // else there was room for all
 }
+
+}  // namespace test_faults_tcp_strangers

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <thread>
 
+namespace test_faults_wrong_owner {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -398,3 +400,5 @@ TEMPLATE_LIST_TEST_CASE("a mailbox and a listener that were moved from answer wi
         CHECK_FALSE(moved.address().empty());
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_faults_wrong_owner

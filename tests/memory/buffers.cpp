@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_memory_buffers {
+
 using namespace rdmacoro;
 
 static_assert(std::is_convertible_v<std::span<const std::byte>, const_buffers>);
@@ -421,3 +423,5 @@ TEST_CASE("a cursor passes each piece once, however long the list") {
     at.advance(1);
     CHECK(at.at_end());
 }
+
+}  // namespace test_memory_buffers

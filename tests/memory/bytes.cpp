@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_memory_bytes {
+
 using namespace rdmacoro;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("a program's own bytes_of is preferred") {
     const point p{5, 6};
     CHECK(bytes_of(p) == 5);
 }
+
+}  // namespace test_memory_bytes

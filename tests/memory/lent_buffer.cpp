@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_memory_lent_buffer {
+
 using namespace rdmacoro;
 
 namespace {
@@ -65,3 +67,5 @@ TEST_CASE("moving passes a lent buffer on, and assignment gives the former back"
     const lent_buffer nothing;
     CHECK_FALSE(nothing);
 }
+
+}  // namespace test_memory_lent_buffer

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+namespace test_memory_memory {
+
 using namespace rdmacoro;
 
 TEST_CASE("one header brings the whole room") {
@@ -20,3 +22,5 @@ TEST_CASE("one header brings the whole room") {
     table.remove(there.key);
     pool.give(block);
 }
+
+}  // namespace test_memory_memory

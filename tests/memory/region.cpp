@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_memory_region {
+
 using namespace rdmacoro;
 
 static_assert(allows(access_rights::all, access_rights::remote_read));
@@ -67,3 +69,5 @@ TEST_CASE("a region is deregistered once, when it goes, and not when it moves") 
     }
     CHECK(registry.gone == std::vector<std::uint64_t>{6, 7, 5});
 }
+
+}  // namespace test_memory_region

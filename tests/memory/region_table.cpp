@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+namespace test_memory_region_table {
+
 using namespace rdmacoro;
 using detail::check_access;
 using detail::key_source;
@@ -177,3 +179,5 @@ TEST_CASE("keys are not zero and name their slot") {
         CHECK(seen.insert(key).second);
     }
 }
+
+}  // namespace test_memory_region_table

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_memory_registration_cache {
+
 using namespace rdmacoro;
 
 namespace {
@@ -712,3 +714,5 @@ TEST_CASE("many threads unmap while one looks up") {
     cache.clear();
     CHECK(device.live.empty());
 }
+
+}  // namespace test_memory_registration_cache

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_memory_slab_pool {
+
 using namespace rdmacoro;
 
 TEST_CASE("blocks are aligned, distinct, and at least as large as asked") {
@@ -122,3 +124,5 @@ TEST_CASE("AddressSanitizer reports a read of a block that was returned, or was 
     std::memset(block, 1, 64);
     pool.give(block);
 }
+
+}  // namespace test_memory_slab_pool

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_messaging_connect {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -260,3 +262,5 @@ TEST_CASE("a listener tells why it refused the last peer, and what both sides ha
         CHECK(listening.last_refusal().text == "loopback");
     }(world.on));
 }
+
+}  // namespace test_messaging_connect

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+namespace test_messaging_endpoint {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -165,3 +167,5 @@ TEMPLATE_LIST_TEST_CASE("vectors, arrays, spans and text are registered, put and
         co_await serving;
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_messaging_endpoint

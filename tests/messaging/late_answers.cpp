@@ -10,6 +10,8 @@
 #include <deque>
 #include <tuple>
 
+namespace test_messaging_late_answers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -141,3 +143,5 @@ TEST_CASE("an endpoint with late answers on their way may be attached, and a mai
         CHECK(peers.base().discarding().posted() == 1);
     });
 }
+
+}  // namespace test_messaging_late_answers

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+namespace test_messaging_mailbox {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -346,3 +348,5 @@ TEST_CASE("a send to a peer that was removed ends with an error and does not thr
         CHECK(never.error() == errc::invalid_argument);
     }(world.on));
 }
+
+}  // namespace test_messaging_mailbox

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+namespace test_messaging_message {
+
 using namespace rdmacoro;
 
 namespace {
@@ -66,3 +68,5 @@ TEST_CASE("a message says what it is and gives its memory back once") {
     const message none;
     CHECK(none.size() == 0);
 }
+
+}  // namespace test_messaging_message

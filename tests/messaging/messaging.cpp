@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+namespace test_messaging_messaging {
+
 using namespace rdmacoro;
 
 TEST_CASE("one header brings the whole room") {
@@ -17,3 +19,5 @@ TEST_CASE("one header brings the whole room") {
     CHECK_FALSE(static_cast<bool>(none));
     CHECK_FALSE(none.is_open());
 }
+
+}  // namespace test_messaging_messaging

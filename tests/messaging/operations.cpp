@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+namespace test_messaging_operations {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -130,3 +132,5 @@ TEST_CASE("a get or put that the transport finishes later is taken back when sto
         CHECK(here == std::vector<std::byte>(100, std::byte{7}));
     });
 }
+
+}  // namespace test_messaging_operations

@@ -5,6 +5,8 @@
 #include "support/late_answers.hpp"
 #include "support/over/tcp_variants.hpp"
 
+namespace test_messaging_tcp_late_answers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -20,3 +22,5 @@ TEST_CASE("late answers over tcp, by the hundred and by the thousand, leave the 
         co_await drops_what_waits(w, 300'000, 10);
     }(on));
 }
+
+}  // namespace test_messaging_tcp_late_answers

@@ -12,6 +12,8 @@
 #include <string>
 #include <thread>
 
+namespace test_ofi_computing_peer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -81,3 +83,5 @@ TEST_CASE("a peer that computes for longer than a silent host may is not lost, a
     CHECK(child.wait() == 0);
     on.run_until([&] { return domain.connections() == 0; });
 }
+
+}  // namespace test_ofi_computing_peer

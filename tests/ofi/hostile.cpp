@@ -6,6 +6,8 @@
 
 // A peer that uses the provider and the transport's wire format, and sends messages that no link would.
 
+namespace test_ofi_hostile {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -341,3 +343,5 @@ TEST_CASE("a tagged message from an endpoint that is no peer fills no receive: t
     }
     CHECK(kept.sink.downs == 0);
 }
+
+}  // namespace test_ofi_hostile

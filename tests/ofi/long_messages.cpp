@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_ofi_long_messages {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -53,3 +55,5 @@ TEST_CASE("messages of 64 MiB go whole in both directions at a time, by gets and
     ofi_any_domain server(on, o);
     on.run(exchange(client, server, gets));
 }
+
+}  // namespace test_ofi_long_messages

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace test_ofi_many_links {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -112,3 +114,5 @@ TEST_CASE("options may ask for more receives or fewer, and for more than the pro
               std::string::npos);
     }
 }
+
+}  // namespace test_ofi_many_links

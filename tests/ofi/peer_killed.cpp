@@ -2,6 +2,8 @@
 
 #include "support/child_process.hpp"
 
+namespace test_ofi_peer_killed {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -127,3 +129,5 @@ TEST_CASE("a peer that is killed while it gets ends its link, over shm") { dies_
 TEST_CASE("a peer that is killed while it gets ends its link, over stand-ins for hardware") {
     dies_under_way(GENERATE(as<std::string>{}, "gni", "cxi", "efa"));
 }
+
+}  // namespace test_ofi_peer_killed

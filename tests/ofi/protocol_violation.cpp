@@ -2,6 +2,8 @@
 
 // A peer that violates the protocol is cut off at once, whatever of its messages the receiver has yet to take.
 
+namespace test_ofi_protocol_violation {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -47,3 +49,5 @@ TEST_CASE("messages that arrived before a violation are delivered while the rece
     CHECK(end.sink.reason == errc::protocol_violation);
     CHECK(end.sink.count == 5);
 }
+
+}  // namespace test_ofi_protocol_violation

@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace test_ofi_provider_failures {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -242,3 +244,5 @@ TEST_CASE("a queue that cannot be read ends a domain that reads it before its en
     there.reset();
     CHECK((a.sink.downs + b.sink.downs == 2) == amid_links);
 }
+
+}  // namespace test_ofi_provider_failures

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace test_ofi_reused_address {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -112,3 +114,5 @@ TEST_CASE("a client refuses a listener with the address of a former one at once,
     CHECK(text.find("udp;ofi_rxd still remembers") != std::string::npos);
     CHECK(text.find("open the domain") != std::string::npos);
 }
+
+}  // namespace test_ofi_reused_address

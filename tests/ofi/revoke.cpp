@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+namespace test_ofi_revoke {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -216,3 +218,5 @@ TEST_CASE("a scheduler that sleeps wakes to look after a link that has failed") 
     CHECK(got.calls == 1);
     CHECK(w.on.parks() - before >= 5);  // one for the second's end would be too late
 }
+
+}  // namespace test_ofi_revoke

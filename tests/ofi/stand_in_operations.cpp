@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+namespace test_ofi_stand_in_operations {
+
 using namespace rdmacoro::test;
 
 namespace {
@@ -381,3 +383,5 @@ TEST_CASE("an endpoint closes with operations under way, and leaves nothing in i
         CHECK(fi_close(&pair.here.queue.release()->fid) == 0);
     }
 }
+
+}  // namespace test_ofi_stand_in_operations

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <vector>
 
+namespace test_ofi_strangers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -59,3 +61,5 @@ TEST_CASE("clients that show a connect_info and do not go on hold a quarter of t
     if (provider == "gni" || provider == "cxi") CHECK(w.domain.counts().receive_posts <= 512 / 4);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&honest, &w.listening, 3s));
 }
+
+}  // namespace test_ofi_strangers

@@ -8,6 +8,8 @@
 
 // On the provider gni, real or the stand-in that FI_PROVIDER_PATH names.
 
+namespace test_ofi_ugni {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -149,3 +151,5 @@ TEST_CASE("atomics over ugni fetch the value before the operation") {
     w.until([&] { return over.calls == 4; });
     CHECK(over.outcome == errc::invalid_argument);
 }
+
+}  // namespace test_ofi_ugni

@@ -17,6 +17,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+namespace test_ofi_vanished_host {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -76,3 +78,5 @@ TEST_CASE("a link ends with peer_lost when its host vanishes, idle or with messa
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP_TEST("no namespaces here");
     CHECK(status == 0);
 }
+
+}  // namespace test_ofi_vanished_host

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+namespace test_protocol_connection {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -120,3 +122,5 @@ TEST_CASE("a connection that moves takes its waiting messages along, and receive
         co_await peer.self().recv(into, 7);
     }(world.on));
 }
+
+}  // namespace test_protocol_connection

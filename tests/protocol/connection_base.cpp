@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+namespace test_protocol_connection_base {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::connection_base;
@@ -284,3 +286,5 @@ TEST_CASE("the end of the only peer ends what was posted for it, with the reason
     CHECK(f.box.matching().posted() == 1);
     f.box.matching().withdraw(of_another);
 }
+
+}  // namespace test_protocol_connection_base

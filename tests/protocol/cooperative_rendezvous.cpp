@@ -6,6 +6,8 @@
 
 #include <deque>
 
+namespace test_protocol_cooperative_rendezvous {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -351,3 +353,5 @@ TEST_CASE("a claim or a source that is not the peer's own ends the link after it
         }(world, bad_claim));
     }
 }
+
+}  // namespace test_protocol_cooperative_rendezvous

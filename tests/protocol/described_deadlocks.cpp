@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+namespace test_protocol_described_deadlocks {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -313,3 +315,5 @@ TEST_CASE("every deadlock of up to four operations names what waits, and for who
                     static_cast<unsigned long long>(sum.receives), static_cast<unsigned long long>(sum.sends),
                     static_cast<unsigned long long>(sum.short_of_credit));
 }
+
+}  // namespace test_protocol_described_deadlocks

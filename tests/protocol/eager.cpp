@@ -6,6 +6,8 @@
 
 #include <initializer_list>
 
+namespace test_protocol_eager {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -65,3 +67,5 @@ TEST_CASE("headers carry the credit of what was received") {
         CHECK(m.header.credits == 0);
     });
 }
+
+}  // namespace test_protocol_eager

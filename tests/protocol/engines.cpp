@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_engines {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -63,3 +65,5 @@ task<> carried_by_both(world<loopback>& w) {
 TEST_CASE("an engine built from the public parts carries messages beside the library's own") {
     conform<in_memory>(carried_by_both);
 }
+
+}  // namespace test_protocol_engines

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+namespace test_protocol_explain {
+
 using namespace rdmacoro;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_CASE("no length is printed that stands for none: long messages go by one po
     CHECK(ranges[1].last == static_cast<std::size_t>(-1));
     CHECK(ranges[2].name == "segmented");
 }
+
+}  // namespace test_protocol_explain

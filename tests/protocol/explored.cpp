@@ -31,6 +31,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_protocol_explored {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -614,3 +616,5 @@ TEST_CASE("the program that RDMACORO_EXPLORE names", "[.replay]") {
     });
     CHECK(found);
 }
+
+}  // namespace test_protocol_explored

@@ -6,6 +6,8 @@
 #include <deque>
 #include <random>
 
+namespace test_protocol_flow_control {
+
 using namespace rdmacoro::detail;
 
 // Part of the wire protocol: both ends must agree on what a message costs.
@@ -203,3 +205,5 @@ TEST_CASE("two accounts that talk to each other never lose credit, whatever the 
     CHECK(sender.available() == budget);
     CHECK(receiver.charge(budget));
 }
+
+}  // namespace test_protocol_flow_control

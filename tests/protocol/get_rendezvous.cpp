@@ -7,6 +7,8 @@
 #include <deque>
 #include <optional>
 
+namespace test_protocol_get_rendezvous {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -241,3 +243,5 @@ TEST_CASE("between the links' limits a list gets shorter messages and puts longe
         CHECK(pair.at_rest());
     });
 }
+
+}  // namespace test_protocol_get_rendezvous

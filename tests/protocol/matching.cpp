@@ -11,6 +11,8 @@
 
 #include <sys/mman.h>
 
+namespace test_protocol_matching {
+
 using namespace rdmacoro;
 using detail::matcher;
 using detail::unexpected_message;
@@ -475,3 +477,5 @@ TEST_CASE("a full row of classes keeps the order of messages that have none of t
         m.remove(messages[n]);
     }
 }
+
+}  // namespace test_protocol_matching

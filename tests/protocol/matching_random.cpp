@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+namespace test_protocol_matching_random {
+
 using namespace rdmacoro;
 using detail::matcher;
 
@@ -297,3 +299,5 @@ TEST_CASE("random programs with the tags of calls and a program's own match as t
     CHECK(agrees(5000, 1, false, 8000, true) > 200);
     CHECK(agrees(1000, 10, true, 8000, true) > 200);
 }
+
+}  // namespace test_protocol_matching_random

@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+namespace test_protocol_message_pool {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -209,3 +211,5 @@ TEMPLATE_LIST_TEST_CASE(
         CHECK(right);
     });
 }
+
+}  // namespace test_protocol_message_pool

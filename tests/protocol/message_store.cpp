@@ -11,6 +11,8 @@
 
 #include <malloc.h>
 
+namespace test_protocol_message_store {
+
 using namespace rdmacoro;
 using detail::message_store;
 using detail::unexpected_message;
@@ -182,3 +184,5 @@ TEST_CASE("a lent message outlives its store's owner") {
     CHECK(loan->bytes()[99] == std::byte{7});
     loan.reset();  // the store goes with it, as leak checkers see
 }
+
+}  // namespace test_protocol_message_store

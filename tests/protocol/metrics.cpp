@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
 
+namespace test_protocol_metrics {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -54,3 +56,5 @@ TEST_CASE("metrics count messages, bytes, copies, pieces and waits") {
         CHECK(counts.payload_copies == 4);
     }(world.on));
 }
+
+}  // namespace test_protocol_metrics

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_policy {
+
 using namespace rdmacoro;
 
 namespace {
@@ -42,3 +44,5 @@ TEST_CASE("what a policy admits changes at most once, at its longest message") {
     CHECK(changes_once(segmented<up_to<10000>>{}));
     CHECK(eager<up_to<8000>>::longest(link) == 5000);
 }
+
+}  // namespace test_protocol_policy

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_protocol {
+
 using namespace rdmacoro;
 
 TEST_CASE("one header brings the whole room") {
@@ -11,3 +13,5 @@ TEST_CASE("one header brings the whole room") {
     CHECK(mailbox_options{}.unexpected_bytes >= 256_KiB);
     CHECK(default_protocols<void>::text() == "eager, segmented");
 }
+
+}  // namespace test_protocol_protocol

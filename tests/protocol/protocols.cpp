@@ -7,6 +7,8 @@
 
 #include <string>
 
+namespace test_protocol_protocols {
+
 using namespace rdmacoro;
 
 namespace {
@@ -143,3 +145,5 @@ TEST_CASE("a wire kind is dispatched to its policy with the policy's own number"
         if (known) CHECK(seen.kind == (wire == 8 ? 0 : wire - 9));
     }
 }
+
+}  // namespace test_protocol_protocols

@@ -16,6 +16,8 @@
 #include <random>
 #include <string>
 
+namespace test_protocol_provider_matched {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -967,3 +969,5 @@ TEST_CASE("random programs that are stopped anywhere: what is canceled is not re
     CHECK(sum.receives_canceled > 300);
     CHECK(sum.received > 3000);
 }
+
+}  // namespace test_protocol_provider_matched

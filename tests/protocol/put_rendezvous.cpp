@@ -5,6 +5,8 @@
 
 #include <deque>
 
+namespace test_protocol_put_rendezvous {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -282,3 +284,5 @@ TEST_CASE("put_rendezvous admits any length where there are puts") {
     CHECK_FALSE(put_rendezvous<up_to<50>>::admits({51, false}, link));
     CHECK(put_rendezvous<up_to<50>>::parameter() == 50);
 }
+
+}  // namespace test_protocol_put_rendezvous

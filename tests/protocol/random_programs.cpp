@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+namespace test_protocol_random_programs {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -105,3 +107,5 @@ TEST_CASE("the random program that RDMACORO_RANDOM names", "[.replay]") {
     });
     CHECK(found);
 }
+
+}  // namespace test_protocol_random_programs

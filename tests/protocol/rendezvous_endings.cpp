@@ -11,6 +11,8 @@
 #include <optional>
 #include <type_traits>
 
+namespace test_protocol_rendezvous_endings {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::rendezvous;
@@ -221,3 +223,5 @@ TEMPLATE_TEST_CASE("a link that breaks ends everything at both ends, whatever it
         }
     }
 }
+
+}  // namespace test_protocol_rendezvous_endings

@@ -12,6 +12,8 @@
 #include <random>
 #include <vector>
 
+namespace test_protocol_rendezvous_random {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -197,3 +199,5 @@ TEMPLATE_TEST_CASE("long programs end when the link breaks, whatever they were d
     CHECK(sum.sent > 1000);
     CHECK(sum.received > 1000);
 }
+
+}  // namespace test_protocol_rendezvous_random

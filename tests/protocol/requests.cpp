@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+namespace test_protocol_requests {
+
 using namespace rdmacoro;
 
 static_assert(std::is_convertible_v<tag_type, tag_match>);
@@ -34,3 +36,5 @@ TEST_CASE("a receive wants what its tag and source say") {
     CHECK(masked.wants(5, 3));
     CHECK_FALSE(masked.wants(5, 2));
 }
+
+}  // namespace test_protocol_requests

@@ -16,6 +16,8 @@
 
 #include <unistd.h>
 
+namespace test_protocol_reuse_aware_eager {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -500,3 +502,5 @@ TEST_CASE("in steady state a watched send allocates nothing") {
         CHECK(allocations() == before);
     });
 }
+
+}  // namespace test_protocol_reuse_aware_eager

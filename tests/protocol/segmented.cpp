@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_segmented {
+
 using namespace rdmacoro;
 
 namespace {
@@ -20,3 +22,5 @@ static_assert(segmented<>::parameter() != segmented<up_to<100>>::parameter());
 TEST_CASE("a segmented policy has as many kinds on the wire as its engine") {
     CHECK(segmented<>::kinds == static_cast<unsigned>(detail::segment_kind::taken) + 1);
 }
+
+}  // namespace test_protocol_segmented

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+namespace test_protocol_segmented_owed {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -87,3 +89,5 @@ TEST_CASE("the link ends while several answers that found no room are being sent
         }(world.on, sent));
     }
 }
+
+}  // namespace test_protocol_segmented_owed

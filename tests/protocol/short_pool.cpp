@@ -16,6 +16,8 @@
 #include <random>
 #include <vector>
 
+namespace test_protocol_short_pool {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -102,3 +104,5 @@ TEST_CASE("links that share a pool too small for all of them go on, in order") {
         }
     }
 }
+
+}  // namespace test_protocol_short_pool

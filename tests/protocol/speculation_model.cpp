@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace test_protocol_speculation_model {
+
 using namespace rdmacoro::test::speculation;
 
 namespace {
@@ -246,3 +248,5 @@ TEST_CASE("each message that crosses its RTR goes the way of its RTS") {
     // Nothing is left to do but to hear that it is done.
     CHECK(story({"R", "R"}, numbers, {action::write_ends}) == lines{"impossible"});
 }
+
+}  // namespace test_protocol_speculation_model

@@ -12,6 +12,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_speculative {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -394,3 +396,5 @@ TEST_CASE(
         co_await box.close();
     }(world.on));
 }
+
+}  // namespace test_protocol_speculative

@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_speculative_cancel {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -369,3 +371,5 @@ TEST_CASE("a link that goes down ends what is announced, claimed, withdrawn and 
         }
     }
 }
+
+}  // namespace test_protocol_speculative_cancel

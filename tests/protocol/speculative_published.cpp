@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_speculative_published {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -156,3 +158,5 @@ TEST_CASE("announcements that always cross are given up, and tried ever more rar
         CHECK(m.announced <= 8 * 16);
     });
 }
+
+}  // namespace test_protocol_speculative_published

@@ -12,6 +12,8 @@
 #include <optional>
 #include <random>
 
+namespace test_protocol_speculative_random {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -195,3 +197,5 @@ TEST_CASE("random programs with cancellations keep order, bytes and buffers") {
     CHECK(sum.withdrawn > 30);
     CHECK(sum.mispredicted > 30);
 }
+
+}  // namespace test_protocol_speculative_random

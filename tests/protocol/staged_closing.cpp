@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_staged_closing {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::staged;
@@ -241,3 +243,5 @@ TEST_CASE("receives that come while a leaving sender's message is being got are 
         }(world.on, static_cast<int>(w)));
     }
 }
+
+}  // namespace test_protocol_staged_closing

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_staged_get {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::staged;
@@ -275,3 +277,5 @@ TEST_CASE("between short and long a list stages, and its messages of one tag kee
         CHECK(pair.a.counts().get_sent == 3);
     });
 }
+
+}  // namespace test_protocol_staged_get

@@ -11,6 +11,8 @@
 #include <optional>
 #include <random>
 
+namespace test_protocol_staged_random {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::staged;
@@ -115,3 +117,5 @@ TEST_CASE("long programs of staged messages with cancels lose nothing, and close
         world.run(random_program(world.on, seed));
     }
 }
+
+}  // namespace test_protocol_staged_random

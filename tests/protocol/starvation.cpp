@@ -14,6 +14,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_protocol_starvation {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -334,3 +336,5 @@ TEST_CASE("a mailbox's receive from any source gets a message that waits behind 
         for (sending& s : sends) static_cast<void>(co_await as_result(s));
     });
 }
+
+}  // namespace test_protocol_starvation

@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+namespace test_protocol_truncation {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -96,3 +98,5 @@ TEST_CASE(
             co_await truncate(a, b, bytes, true);
     }(world.on));
 }
+
+}  // namespace test_protocol_truncation

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_protocol_tuning {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -125,3 +127,5 @@ TEST_CASE("a limit that the list states itself stays") {
     CHECK(eager<up_to<2000>>::longest(t.applied_to(link)) == 2000);
     CHECK(get_rendezvous<up_to<2000>>::longest(t.applied_to(link)) == 2000);
 }
+
+}  // namespace test_protocol_tuning

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+namespace test_protocol_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using rdmacoro::test::raw;
@@ -74,3 +76,5 @@ TEST_CASE("numbers are little-endian on every machine") {
     CHECK(bytes[0] == std::byte{2});
     CHECK(bytes[1] == std::byte{1});
 }
+
+}  // namespace test_protocol_wire

@@ -7,6 +7,8 @@
 
 #include <random>
 
+namespace test_ranks_joining {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -128,3 +130,5 @@ TEST_CASE("a process that is killed while all join is named in the errors of the
     CHECK(joined > 0);
     CHECK(joined < others);
 }
+
+}  // namespace test_ranks_joining

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <random>
 
+namespace test_ranks_killed {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -314,3 +316,5 @@ TEST_CASE("a process that is stopped for longer than another one's limit is name
         CHECK(all.notes(victim).failed == 1);
     }
 }
+
+}  // namespace test_ranks_killed

@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 
+namespace test_service_algorithm {
+
 using namespace rdmacoro;
 
 TEST_CASE("each kind of collective has a name of its own, and algorithms with names of their own") {
@@ -26,3 +28,5 @@ TEST_CASE("each kind of collective has a name of its own, and algorithms with na
     CHECK(kinds.size() == collective_kinds);
     CHECK(kinds.contains("reduce_scatter"));
 }
+
+}  // namespace test_service_algorithm

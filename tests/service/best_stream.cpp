@@ -11,6 +11,8 @@
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
+namespace test_service_best_stream {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -141,3 +143,5 @@ TEST_CASE("where none connects, the error tells of each") {
         CHECK(read.error() == errc::invalid_argument);
     }());
 }
+
+}  // namespace test_service_best_stream

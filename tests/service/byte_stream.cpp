@@ -8,6 +8,8 @@
 #include <csignal>
 #include <random>
 
+namespace test_service_byte_stream {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -502,3 +504,5 @@ TEMPLATE_LIST_TEST_CASE("a peer that is killed in the middle of a write is an er
     }(*domain, child));
     CHECK(WIFSIGNALED(child.wait()));
 }
+
+}  // namespace test_service_byte_stream

@@ -2,6 +2,8 @@
 
 #include "support/calls_pair.hpp"
 
+namespace test_service_call_context {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -66,3 +68,5 @@ TEMPLATE_LIST_TEST_CASE("a handler gets from its caller's memory while the call 
         }
     });
 }
+
+}  // namespace test_service_call_context

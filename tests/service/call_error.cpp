@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 
+namespace test_service_call_error {
+
 using namespace rdmacoro;
 
 TEST_CASE("each error of a call has a text of its own") {
@@ -18,3 +20,5 @@ TEST_CASE("each error of a call has a text of its own") {
     CHECK(std::string(call_category().name()) == "rdmacoro.call");
     CHECK(call_category().message(99) == "an unknown error of a call");
 }
+
+}  // namespace test_service_call_error

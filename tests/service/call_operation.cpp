@@ -7,6 +7,8 @@
 
 #include <chrono>
 
+namespace test_service_call_operation {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -53,3 +55,5 @@ TEST_CASE("a call that takes longer than its timeout ends with timed_out") {
         CHECK(ended.error() == errc::timed_out);
     }());
 }
+
+}  // namespace test_service_call_operation

@@ -3,6 +3,8 @@
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
 
+namespace test_service_call_writer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -504,3 +506,5 @@ TEMPLATE_LIST_TEST_CASE("reads end when the process of their caller is killed", 
         CHECK((was_left(here.failed) || lost(here.failed)));
     });
 }
+
+}  // namespace test_service_call_writer

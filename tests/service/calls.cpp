@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <tuple>
 
+namespace test_service_calls {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -516,3 +518,5 @@ TEMPLATE_LIST_TEST_CASE("what a hostile peer writes ends its calls, and never th
         while (there.store.running() != 0) co_await yield();
     });
 }
+
+}  // namespace test_service_calls

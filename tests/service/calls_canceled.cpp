@@ -15,6 +15,8 @@
 
 #include <malloc.h>
 
+namespace test_service_calls_canceled {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -230,3 +232,5 @@ TEMPLATE_LIST_TEST_CASE("answers come though requests have used up all credit", 
         link.a.abort();
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_service_calls_canceled

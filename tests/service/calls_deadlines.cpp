@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_calls_deadlines {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -155,3 +157,5 @@ TEMPLATE_LIST_TEST_CASE(
         link.a.abort();
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_service_calls_deadlines

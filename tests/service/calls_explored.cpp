@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_calls_explored {
+
 using namespace rdmacoro;
 
 namespace {
@@ -216,3 +218,5 @@ TEST_CASE("a call whose peer is lost at any moment ends, in every order there is
         }
     }
 }
+
+}  // namespace test_service_calls_explored

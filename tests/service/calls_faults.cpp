@@ -15,6 +15,8 @@
 
 #include <unistd.h>
 
+namespace test_service_calls_faults {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -299,3 +301,5 @@ TEMPLATE_LIST_TEST_CASE("cancellations that come late do not make one be forgott
         link.a.abort();
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_service_calls_faults

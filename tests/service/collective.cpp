@@ -10,6 +10,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_service_collective {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -250,3 +252,5 @@ TEST_CASE("what comes through the ring of shared memory is combined where it lie
         CHECK(all.sum_of(&metrics::bytes_copied) - before < 2 * bytes);
     });
 }
+
+}  // namespace test_service_collective

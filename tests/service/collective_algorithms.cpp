@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_service_collective_algorithms {
+
 using namespace rdmacoro;
 namespace rc = rdmacoro;
 
@@ -35,3 +37,5 @@ TEST_CASE("algorithms are restricted to numbers of ranks, lengths and blocks, on
     CHECK(!alike.admits(blocks));
     CHECK(rc::spanning_tree<>::of<gather>().admits(blocks));
 }
+
+}  // namespace test_service_collective_algorithms

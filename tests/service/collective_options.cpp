@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_collective_options {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace rc = rdmacoro;
@@ -201,3 +203,5 @@ TEST_CASE("ranks whose calls name different algorithms are told which of them do
         }
     });
 }
+
+}  // namespace test_service_collective_options

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_collectives {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace rc = rdmacoro;
@@ -354,3 +356,5 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   exscan          0            log_step
 )");
 }
+
+}  // namespace test_service_collectives

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_collectives_by_costs {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -266,3 +268,5 @@ TEST_CASE("a group chooses by costs, and by the default where they say nothing")
         co_await all.each(body);
     });
 }
+
+}  // namespace test_service_collectives_by_costs

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_cost_fit {
+
 using namespace rdmacoro;
 
 namespace {
@@ -121,3 +123,5 @@ TEST_CASE("too few lengths, and times that are none, are refused") {
     CHECK(refused({{1, 1}, {2, std::numeric_limits<double>::infinity()}, {3, 3}}));
     CHECK(!refused({{1, 1}, {2, 2}, {3, 3}}));
 }
+
+}  // namespace test_service_cost_fit

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_gate {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -746,3 +748,5 @@ TEST_CASE("a gate that is destroyed on another thread ends the process with a me
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, Catch::Contains("a gate of") && Catch::Contains("was destroyed"));
 }
+
+}  // namespace test_service_gate

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+namespace test_service_gate_call {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -64,3 +66,5 @@ TEMPLATE_LIST_TEST_CASE("a call through a gate is for a thread, or for a corouti
         while (there.waiting != 0) co_await yield();
     });
 }
+
+}  // namespace test_service_gate_call

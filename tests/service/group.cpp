@@ -18,6 +18,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_service_group {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -888,3 +890,5 @@ TEST_CASE("groups of the same ranks split at a time, in another order at each ra
         });
     }
 }
+
+}  // namespace test_service_group

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_group_explored {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -255,3 +257,5 @@ TEST_CASE("three ranks end them in random orders") {
         CHECK(found.executions >= 1000);
     }
 }
+
+}  // namespace test_service_group_explored

@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+namespace test_service_group_failure {
+
 using namespace rdmacoro;
 
 TEST_CASE("errors of groups have a category of their own, and a text each") {
@@ -47,3 +49,5 @@ TEST_CASE("reports of one failure are merged, and a report that says nothing new
     CHECK(all.absent == std::vector<unsigned>{2});
     CHECK(!all.merge(other));
 }
+
+}  // namespace test_service_group_failure

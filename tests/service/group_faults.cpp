@@ -15,6 +15,8 @@
 #include <malloc.h>
 #endif
 
+namespace test_service_group_faults {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -633,3 +635,5 @@ TEST_CASE("groups, connections and collectives end in any order while all is pen
         }
     } while (std::next_permutation(order.begin(), order.end()));
 }
+
+}  // namespace test_service_group_faults

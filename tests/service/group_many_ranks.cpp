@@ -4,6 +4,8 @@
 
 #include "support/collective_plans.hpp"
 
+namespace test_service_group_many_ranks {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -115,3 +117,5 @@ TEST_CASE("a thousand ranks, each kind once") {
         CHECK(found.seen[key] == std::set<unsigned>{size});
     }
 }
+
+}  // namespace test_service_group_many_ranks

@@ -13,6 +13,8 @@
 #include <tuple>
 #include <vector>
 
+namespace test_service_group_strided {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -350,3 +352,5 @@ TEST_CASE("a collective of blocks of a size seen before allocates nothing") {
         CHECK(taken == 0);
     });
 }
+
+}  // namespace test_service_group_strided

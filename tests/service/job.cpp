@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_service_job {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -479,3 +481,5 @@ TEST_CASE("a rank that is told of the others late receives what one sent that ha
         CHECK(got == "early");
     });
 }
+
+}  // namespace test_service_job

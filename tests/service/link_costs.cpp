@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_service_link_costs {
+
 using namespace rdmacoro;
 
 TEST_CASE("the cost of a message is that of its start where it is empty, and near a line where it is long") {
@@ -29,3 +31,5 @@ TEST_CASE("the costs that come with the toolkit grow with the length, and shared
     }
     CHECK(shm_costs.message.at(1024) < tcp_costs.message.at(1024));
 }
+
+}  // namespace test_service_link_costs

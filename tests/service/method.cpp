@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_method {
+
 using namespace rdmacoro;
 
 namespace {
@@ -36,3 +38,5 @@ TEST_CASE("a method's signature changes with each of its types, and with how its
     STATIC_REQUIRE(get::signature != told::signature);
     STATIC_REQUIRE(items::signature != told::signature);
 }
+
+}  // namespace test_service_method

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_node {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -741,3 +743,5 @@ TEST_CASE("a node used on another scheduler is an error") {
         co_return;
     }(one));
 }
+
+}  // namespace test_service_node

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <string>
 
+namespace test_service_node_call_operation {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -81,3 +83,5 @@ TEST_CASE("a call to a node is given the time by which it has to end, and is can
         CHECK(scheduler::current()->now() == begin + 2ms);
     }());
 }
+
+}  // namespace test_service_node_call_operation

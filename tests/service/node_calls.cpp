@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_node_calls {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -206,3 +208,5 @@ TEMPLATE_LIST_TEST_CASE(
         co_await nine.here->close();
     });
 }
+
+}  // namespace test_service_node_calls

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <optional>
 
+namespace test_service_node_calls_explored {
+
 using namespace rdmacoro;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("two nodes that call each other at once are both answered, over one co
     CHECK(report.executions > 100);
     CHECK(report.complete);
 }
+
+}  // namespace test_service_node_calls_explored

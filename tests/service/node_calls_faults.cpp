@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_node_calls_faults {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -480,3 +482,5 @@ TEMPLATE_LIST_TEST_CASE("a slow reader of a stream stops its writer, and nothing
         CHECK_FALSE(end);
     });
 }
+
+}  // namespace test_service_node_calls_faults

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_node_card {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -93,3 +95,5 @@ TEST_CASE("cut off and changed bytes are refused or are another card, and never 
         static_cast<void>(decode_card(bytes));
     }
 }
+
+}  // namespace test_service_node_card

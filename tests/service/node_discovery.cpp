@@ -10,6 +10,8 @@
 #include <random>
 #include <string>
 
+namespace test_service_node_discovery {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -157,3 +159,5 @@ TEST_CASE("no more cards are learned than the options say") {
         CHECK(at_one.missing() == 1);
     });
 }
+
+}  // namespace test_service_node_discovery

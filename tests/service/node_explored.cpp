@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 
+namespace test_service_node_explored {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -75,3 +77,5 @@ TEST_CASE("two nodes that connect to each other at once keep one connection, in 
     INFO(report.text());
     CHECK(!report.failed);
 }
+
+}  // namespace test_service_node_explored

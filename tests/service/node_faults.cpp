@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_node_faults {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -407,3 +409,5 @@ TEST_CASE("a node that accepts no more connections tells its watchers, and says 
         brittle::listener::breaks = nullptr;
     });
 }
+
+}  // namespace test_service_node_faults

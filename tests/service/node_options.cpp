@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_service_node_options {
+
 using namespace rdmacoro;
 
 TEST_CASE("the limits of a node are such that each is inside the one around it") {
@@ -15,3 +17,5 @@ TEST_CASE("the limits of a node are such that each is inside the one around it")
     CHECK(usual.born == generation{});
     CHECK(node_event{}.missed == 0);
 }
+
+}  // namespace test_service_node_options

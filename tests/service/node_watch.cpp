@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+namespace test_service_node_watch {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -43,3 +45,5 @@ TEST_CASE("each watcher is told of each change, in order, until the node stops")
         CHECK(again.error() == errc::closed);
     }());
 }
+
+}  // namespace test_service_node_watch

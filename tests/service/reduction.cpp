@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_reduction {
+
 using namespace rdmacoro;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_CASE("of floating-point numbers that are equal the one of the lower rank is
     CHECK(bits(at_low[0]) == bits(at_high[0]));
     CHECK(bits(at_low[1]) == bits(at_high[1]));
 }
+
+}  // namespace test_service_reduction

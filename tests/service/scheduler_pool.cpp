@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_scheduler_pool {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -305,3 +307,5 @@ TEST_CASE("a pool has a thread at least, and is not destroyed by its own handler
     CHECK(how.aborted);
     CHECK_THAT(how.said, Catch::Contains("a scheduler_pool was destroyed by a handler that runs on it"));
 }
+
+}  // namespace test_service_scheduler_pool

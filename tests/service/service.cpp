@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+namespace test_service_service {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -270,3 +272,5 @@ TEST_CASE("misuse of services is refused with an error") {
     CHECK_THROWS_AS(one.on(mixed::a, [](call_context&) -> task<> { co_return; }), error);
     CHECK_THROWS_AS(one.on(mixed::b, [](call_context&) -> task<> { co_return; }), error);
 }
+
+}  // namespace test_service_service

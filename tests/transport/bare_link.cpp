@@ -7,6 +7,8 @@
 #include <optional>
 #include <type_traits>
 
+namespace test_transport_bare_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -578,3 +580,5 @@ TEST_CASE("bare get and put that are under way are canceled, and end with their 
         CHECK(ended.error() == errc::closed);
     });
 }
+
+}  // namespace test_transport_bare_link

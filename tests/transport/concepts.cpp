@@ -9,6 +9,8 @@
 #include <rdmacoro/transport/tcp.hpp>
 #endif
 
+namespace test_transport_concepts {
+
 using namespace rdmacoro;
 
 static_assert(transport<shm>);
@@ -73,3 +75,5 @@ TEST_CASE("a completion can be chained and told") {
     c.done(c, make_error_code(errc::closed));
     CHECK(c.told == 101);
 }
+
+}  // namespace test_transport_concepts

@@ -9,6 +9,8 @@
 
 // What can be tested without a provider. The rest is in tests/transport/ofi and tests/ofi.
 
+namespace test_transport_ofi {
+
 using namespace rdmacoro;
 
 static_assert(transport<ofi<provider::tcp>>);
@@ -107,3 +109,5 @@ TEST_CASE("a provider that libfabric does not have is refused with a list of tho
         CHECK(text.find("libfabric has here: ") != std::string::npos);
     }
 }
+
+}  // namespace test_transport_ofi

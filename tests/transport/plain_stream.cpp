@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_plain_stream {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -243,3 +245,5 @@ TEST_CASE("a read or write that is canceled loses nothing; a stream cut short, a
         }(listening, step));
     CHECK(same_bytes(got, pattern(30'000'000, 2)));
 }
+
+}  // namespace test_transport_plain_stream

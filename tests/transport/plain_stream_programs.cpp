@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_transport_plain_stream_programs {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -82,3 +84,5 @@ TEST_CASE("nc and socat talk with a plain stream") {
     }
     if (talked == 0) SKIP_TEST("neither nc nor socat is installed");
 }
+
+}  // namespace test_transport_plain_stream_programs

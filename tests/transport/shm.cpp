@@ -12,6 +12,8 @@
 
 #include <unistd.h>
 
+namespace test_transport_shm {
+
 using namespace rdmacoro;
 
 static_assert(transport<shm>);
@@ -113,3 +115,5 @@ TEST_CASE("memory of the domain's allocator is reached by plain copies, without 
         CHECK(revoked.error() == errc::bad_key);
     }(here, there));
 }
+
+}  // namespace test_transport_shm

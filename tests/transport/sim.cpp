@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace test_transport_sim {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -516,3 +518,5 @@ TEST_CASE("sim: ten thousand nodes run on one core") {
         links.clear();
     }(world));
 }
+
+}  // namespace test_transport_sim

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <deque>
 
+namespace test_transport_tcp {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -418,3 +420,5 @@ TEST_CASE("polling one link hands up what has come to it and no more than was as
     p.until([&] { return p.b.sink.count == 10; });
     CHECK(p.b.link->poll(5) == 0);
 }
+
+}  // namespace test_transport_tcp

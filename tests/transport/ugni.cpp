@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace test_transport_ugni {
+
 using namespace rdmacoro;
 
 static_assert(transport<ugni>);
@@ -40,3 +42,5 @@ TEST_CASE("the table of the list for ugni names the three paths and their limits
     CHECK(table.find("65536") != std::string::npos);
     CHECK(table.find("put_rendezvous") != std::string::npos);
 }
+
+}  // namespace test_transport_ugni

@@ -8,6 +8,8 @@
 
 // What can be tested without a device. The rest is in tests/transport/verbs_rc and tests/verbs, which run where there is one.
 
+namespace test_transport_verbs_rc {
+
 using namespace rdmacoro;
 
 static_assert(transport<verbs_rc>);
@@ -42,3 +44,5 @@ TEST_CASE("without any device a domain says that there is none") {
         CHECK(std::string(why.what()).find("verbs") != std::string::npos);
     }
 }
+
+}  // namespace test_transport_verbs_rc

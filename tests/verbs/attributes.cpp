@@ -10,6 +10,8 @@
 
 #include <arpa/inet.h>
 
+namespace test_verbs_attributes {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -309,3 +311,5 @@ TEST_CASE("a link over TCP is in the partition that was asked for, wherever the 
     CHECK(seen.code == errc::address_invalid);
     CHECK_THAT(seen.text, contains("not in the partition"));
 }
+
+}  // namespace test_verbs_attributes

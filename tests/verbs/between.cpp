@@ -13,6 +13,8 @@
 
 // In place of the libraries' own, which they call in turn.
 
+namespace test_verbs_between {
+
 namespace {
 
 using rdmacoro::test::between;
@@ -178,3 +180,5 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* memory, size_t bytes, int access) {
 }
 
 }  // extern "C"
+
+}  // namespace test_verbs_between

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_verbs_connecting {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -68,3 +70,5 @@ TEST_CASE("a connect that is given up does not wait in the kernel for the peer's
     verbs_end b;
     w.link(a, b);
 }
+
+}  // namespace test_verbs_connecting

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+namespace test_verbs_faults {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -297,3 +299,5 @@ TEST_CASE("as many links as a domain may have can all be busy at once, over seve
     verbs_end b;
     w.link(a, b);
 }
+
+}  // namespace test_verbs_faults

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_verbs_many_links {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -38,3 +40,5 @@ TEST_CASE("a thousand links of one domain are busy at once, and one more is refu
     });
     for (std::size_t n = 0; n < a.size(); ++n) CHECK(a[n]->sink.downs + b[n]->sink.downs == 0);
 }
+
+}  // namespace test_verbs_many_links

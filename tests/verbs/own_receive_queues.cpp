@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 
+namespace test_verbs_own_receive_queues {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -173,3 +175,5 @@ TEST_CASE(
     CHECK(seen.code == errc::no_resources);
     CHECK_THAT(seen.text, contains("shared receive queue"));
 }
+
+}  // namespace test_verbs_own_receive_queues

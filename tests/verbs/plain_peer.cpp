@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_verbs_plain_peer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -61,3 +63,5 @@ TEST_CASE("a program written with libibverbs alone reads, writes and sends over 
     on.run_until([&] { return ended = ended || ::waitpid(child, &status, WNOHANG) == child; });
     CHECK(status == 0);
 }
+
+}  // namespace test_verbs_plain_peer

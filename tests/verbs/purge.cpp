@@ -8,6 +8,8 @@
 #include <chrono>
 #include <deque>
 
+namespace test_verbs_purge {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -258,3 +260,5 @@ TEST_CASE("slots that a device has not given back in time are replaced, and coun
     w.until([&] { return b.sink.count >= all + before; });
     CHECK(device.to_lose == 0);  // the slots were lost indeed
 }
+
+}  // namespace test_verbs_purge

@@ -7,6 +7,8 @@
 
 #include <sys/resource.h>
 
+namespace test_verbs_refusals {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -177,3 +179,5 @@ TEST_CASE("a client whose own process may not lock memory is told the limit, and
         CHECK_THAT(seen.text, contains("this process may lock 32 MiB"));
     }
 }
+
+}  // namespace test_verbs_refusals

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <utility>
 
+namespace test_verbs_removal {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -274,3 +276,5 @@ TEST_CASE("a port that goes down for a moment ends no link") {
     verbs_end d;
     w.link(c, d);
 }
+
+}  // namespace test_verbs_removal

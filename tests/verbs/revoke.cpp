@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+namespace test_verbs_revoke {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -40,3 +42,5 @@ TEST_CASE("a transfer that lasts for long can be revoked, and its link goes on")
         CHECK(a.sink.downs + b.sink.downs == 0);
     }
 }
+
+}  // namespace test_verbs_revoke

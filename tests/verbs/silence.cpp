@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+namespace test_verbs_silence {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -77,3 +79,5 @@ TEST_CASE("an idle link over iWARP ends when the peer's host vanishes, and stays
     CHECK(a.sink.reason == errc::peer_lost);
     CHECK(b.sink.reason == errc::peer_lost);
 }
+
+}  // namespace test_verbs_silence

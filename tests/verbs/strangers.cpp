@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_verbs_strangers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -187,3 +189,5 @@ TEST_CASE("clients that ask by rdma_cm and do not go on leave their places to th
     // One of them had to go.
     w.until([&] { return w.server.connections() <= server.most_waiting; });
 }
+
+}  // namespace test_verbs_strangers

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+namespace test_coro_detail_adaptor {
+
 using namespace rdmacoro;
 
 namespace {
@@ -86,3 +88,5 @@ TEST_CASE("an error that is thrown becomes a result") {
     CHECK(detail::catch_error<void>([] { throw error(make_error_code(errc::truncated), 9); }).info() == 9);
     CHECK_THROWS_AS(detail::catch_error<int>([]() -> int { throw 1; }), int);
 }
+
+}  // namespace test_coro_detail_adaptor

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+namespace test_coro_detail_borrows_temporary {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -100,3 +102,5 @@ TEST_CASE("an operation on what has a name may begin now and be awaited later") 
         CHECK(third == 6);
     }());
 }
+
+}  // namespace test_coro_detail_borrows_temporary

@@ -7,6 +7,8 @@
 
 #include <stdexcept>
 
+namespace test_coro_detail_child {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -59,3 +61,5 @@ TEST_CASE("a child's exception reaches its owner before its end does") {
     on.run_until([&] { return of.ended == 1; });
     CHECK(of.failed == 1);
 }
+
+}  // namespace test_coro_detail_child

@@ -15,6 +15,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+namespace test_coro_detail_describe_signal {
+
 using namespace rdmacoro;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("schedulers come, run and go while signals come at any time", "[descri
     signals.join();
     CHECK(ran.load() == 600);
 }
+
+}  // namespace test_coro_detail_describe_signal

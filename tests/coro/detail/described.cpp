@@ -7,6 +7,8 @@
 #include <memory>
 #include <stdexcept>
 
+namespace test_coro_detail_described {
+
 using namespace rdmacoro;
 
 namespace {
@@ -55,3 +57,5 @@ TEST_CASE("a description that ran out of memory says that it is not complete", "
     CHECK(all.operations().size() == 1);
     CHECK(all.text().find("memory is short") != std::string::npos);
 }
+
+}  // namespace test_coro_detail_described

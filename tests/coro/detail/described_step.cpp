@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_coro_detail_described_step {
+
 using namespace rdmacoro;
 
 TEST_CASE("a step is described with its peer as long as its object lives", "[describe]") {
@@ -16,3 +18,5 @@ TEST_CASE("a step is described with its peer as long as its object lives", "[des
     }
     CHECK(here.describe().operations().empty());
 }
+
+}  // namespace test_coro_detail_described_step

@@ -6,6 +6,8 @@
 #include "support/catch.hpp"
 #include "support/death.hpp"
 
+namespace test_coro_detail_fan_out {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -73,3 +75,5 @@ TEST_CASE("a fan-out that is destroyed while children run ends the process") {
     CHECK(seen.aborted);
     CHECK(seen.said.find("destroyed while pending") != std::string::npos);
 }
+
+}  // namespace test_coro_detail_fan_out

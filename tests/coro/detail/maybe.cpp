@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+namespace test_coro_detail_maybe {
+
 using rdmacoro::detail::maybe;
 
 static_assert(std::is_trivially_copyable_v<maybe<int>>);
@@ -57,3 +59,5 @@ TEST_CASE("a maybe destroys its value once") {
     }
     CHECK(counted.use_count() == 1);
 }
+
+}  // namespace test_coro_detail_maybe

@@ -7,6 +7,8 @@
 #include <memory>
 #include <stdexcept>
 
+namespace test_coro_detail_outcome {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -36,3 +38,5 @@ TEST_CASE("a cancellation is told from other exceptions") {
     CHECK_FALSE(is_canceled(std::make_exception_ptr(std::runtime_error("canceled"))));
     CHECK_FALSE(is_canceled(std::make_exception_ptr(1)));
 }
+
+}  // namespace test_coro_detail_outcome

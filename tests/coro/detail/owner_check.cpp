@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+namespace test_coro_detail_owner_check {
+
 using namespace rdmacoro;
 using rdmacoro::detail::require_current;
 using rdmacoro::detail::require_thread_of;
@@ -52,3 +54,5 @@ TEST_CASE("a scheduler that runs nowhere, or here, has the right thread") {
         co_return;
     }(one));
 }
+
+}  // namespace test_coro_detail_owner_check

@@ -7,6 +7,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_coro_detail_parked_wait {
+
 using namespace rdmacoro;
 
 TEST_CASE("a wait that ended at once is not listed, one that waits is, until its object is gone",
@@ -32,3 +34,5 @@ TEST_CASE("a wait that ended at once is not listed, one that waits is, until its
         CHECK(on.parked_waits().empty());
     }(here));
 }
+
+}  // namespace test_coro_detail_parked_wait

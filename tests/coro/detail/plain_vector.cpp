@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_coro_detail_plain_vector {
+
 using rdmacoro::detail::plain_vector;
 
 namespace {
@@ -73,3 +75,5 @@ TEST_CASE("a plain vector refuses more than memory can hold and stays as it was"
     CHECK(numbers.size() == 1);
     CHECK(numbers[0] == 3);
 }
+
+}  // namespace test_coro_detail_plain_vector

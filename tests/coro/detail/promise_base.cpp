@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_coro_detail_promise_base {
+
 using namespace rdmacoro;
 
 namespace {
@@ -51,3 +53,5 @@ TEST_CASE("an awaiter is awaited in place") {
         CHECK(awaited == &here);
     }());
 }
+
+}  // namespace test_coro_detail_promise_base

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_coro_detail_scheduler_list {
+
 using namespace rdmacoro;
 
 TEST_CASE("schedulers of many threads come and go at a time", "[describe]") {
@@ -25,3 +27,5 @@ TEST_CASE("schedulers of many threads come and go at a time", "[describe]") {
     const scheduler stays;
     CHECK_FALSE(rdmacoro::detail::all_schedulers.empty());
 }
+
+}  // namespace test_coro_detail_scheduler_list

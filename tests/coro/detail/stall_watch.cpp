@@ -10,6 +10,8 @@
 
 #include <chrono>
 
+namespace test_coro_detail_stall_watch {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -42,3 +44,5 @@ TEST_CASE("each stall is reported once, after its limit and a quarter at most", 
         co_await waiting;
     }(here));
 }
+
+}  // namespace test_coro_detail_stall_watch

@@ -5,6 +5,8 @@
 #include <stop_token>
 #include <thread>
 
+namespace test_coro_detail_stop_bridge {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -48,3 +50,5 @@ TEST_CASE("after disconnecting no stop arrives, not even one that was posted") {
     unconnected.connect(on, std::stop_token(), inside);
     unconnected.disconnect();
 }
+
+}  // namespace test_coro_detail_stop_bridge

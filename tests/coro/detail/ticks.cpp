@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_coro_detail_ticks {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -17,3 +19,5 @@ TEST_CASE(
     while (monotonic_clock::instance().now() < began + 1ms) {}
     CHECK(detail::ticks() - before >= few);
 }
+
+}  // namespace test_coro_detail_ticks

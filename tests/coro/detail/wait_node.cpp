@@ -4,6 +4,8 @@
 
 #include <utility>
 
+namespace test_coro_detail_wait_node {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -20,3 +22,5 @@ TEST_CASE("a wait node that is moved begins unlinked, and the old one stays wher
     first.unlink();
     CHECK(list.empty());
 }
+
+}  // namespace test_coro_detail_wait_node

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace test_memory_detail_mapping_kind {
+
 using rdmacoro::detail::mapping_kind;
 
 namespace {
@@ -51,3 +53,5 @@ TEST_CASE("only private memory of no file is private and anonymous, however the 
         ::close(file);
     }
 }
+
+}  // namespace test_memory_detail_mapping_kind

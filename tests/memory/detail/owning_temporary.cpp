@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_memory_detail_owning_temporary {
+
 using namespace rdmacoro;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("a temporary owns its memory unless it is a view, and what has a name 
     CHECK_FALSE(owns(gather(bytes, constant)));
     CHECK_FALSE(owns(strided(bytes.data(), 1, 2, 1)));
 }
+
+}  // namespace test_memory_detail_owning_temporary

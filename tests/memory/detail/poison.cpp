@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_memory_detail_poison {
+
 using namespace rdmacoro::detail;
 
 TEST_CASE("poisoned memory is known as such until it is unpoisoned, under AddressSanitizer only") {
@@ -15,3 +17,5 @@ TEST_CASE("poisoned memory is known as such until it is unpoisoned, under Addres
     unpoison(memory + 8, 32);
     CHECK_FALSE(is_poisoned(memory + 8));
 }
+
+}  // namespace test_memory_detail_poison

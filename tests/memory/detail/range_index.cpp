@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+namespace test_memory_detail_range_index {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -72,3 +74,5 @@ TEST_CASE("an index finds what a search of all entries finds") {
         REQUIRE((index.within(asked) != nullptr) == (visited != 0));
     }
 }
+
+}  // namespace test_memory_detail_range_index

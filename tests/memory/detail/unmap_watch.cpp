@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_memory_detail_unmap_watch {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -222,3 +224,5 @@ TEST_CASE("listeners come and go while threads unmap") {
     for (std::thread& each : threads) each.join();
     CHECK(watch.settled());
 }
+
+}  // namespace test_memory_detail_unmap_watch

@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+namespace test_messaging_detail_any_operations {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using rdmacoro::detail::any_connection;
@@ -108,3 +110,5 @@ TEST_CASE("a canceled send of any connection is withdrawn while it waits") {
         CHECK(after.error() == errc::closed);
     });
 }
+
+}  // namespace test_messaging_detail_any_operations

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+namespace test_messaging_detail_connect_attempts {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -86,3 +88,5 @@ TEST_CASE("an address that the reason names is not named twice") {
     CHECK(attempts.failed(error(errc::connection_refused, "tcp: connect to tcp://somewhere:1: refused")));
     CHECK(given_up(attempts, code).starts_with("tcp: connect to tcp://somewhere:1: refused (1 attempt in "));
 }
+
+}  // namespace test_messaging_detail_connect_attempts

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <optional>
 
+namespace test_protocol_detail_ahead_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -367,3 +369,5 @@ TEST_CASE("words of a message ahead of its turn that make no sense end the link 
         }(world.on, f));
     }
 }
+
+}  // namespace test_protocol_detail_ahead_engine

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_protocol_detail_budget_share {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::budget_share;
@@ -430,3 +432,5 @@ TEST_CASE("a question for more than the budget, or for nothing, breaks the proto
         }(world.on, units));
     }
 }
+
+}  // namespace test_protocol_detail_budget_share

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 
+namespace test_protocol_detail_chained_table {
+
 using namespace rdmacoro;
 
 namespace {
@@ -63,3 +65,5 @@ TEST_CASE("elements are found, in their order, however far the table grows") {
     put(many, items.front(), 1);
     CHECK(many.bucket(hash_of(items.front())).front() == &items.front());
 }
+
+}  // namespace test_protocol_detail_chained_table

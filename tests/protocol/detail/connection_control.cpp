@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+namespace test_protocol_detail_connection_control {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -400,3 +402,5 @@ TEST_CASE("messages after the peer's goodbye do not bring the link back") {
         CHECK(got.error());
     });
 }
+
+}  // namespace test_protocol_detail_connection_control

@@ -15,6 +15,8 @@
 #include <chrono>
 #include <string>
 
+namespace test_protocol_detail_connection_description {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -61,3 +63,5 @@ TEST_CASE("a mailbox's receives name their source, and those from any say so", "
         CHECK(on.describe().operations().empty());
     }(here, world));
 }
+
+}  // namespace test_protocol_detail_connection_description

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_protocol_detail_discarding_receives {
+
 using namespace rdmacoro;
 using rdmacoro::detail::discarding_receive;
 using rdmacoro::detail::discarding_receives;
@@ -76,3 +78,5 @@ TEST_CASE("one takes the place of a receive, and all move with their source") {
     others.end_all(other);
     CHECK(other.posted() == 0);
 }
+
+}  // namespace test_protocol_detail_discarding_receives

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
 
+namespace test_protocol_detail_eager_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -195,3 +197,5 @@ TEST_CASE("a send on a link that is broken and does not say so yet fails") {
         CHECK(synchronous.error() == errc::peer_lost);
     });
 }
+
+}  // namespace test_protocol_detail_eager_engine

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_detail_grown_array {
+
 using rdmacoro::detail::grown_array;
 
 TEST_CASE("an array grows, holds what it held, and answers for memory that is short") {
@@ -29,3 +31,5 @@ TEST_CASE("values are taken out first in, first out") {
     queue.clear();
     CHECK(queue.size() == 0);
 }
+
+}  // namespace test_protocol_detail_grown_array

@@ -7,6 +7,8 @@
 #include <deque>
 #include <vector>
 
+namespace test_protocol_detail_kept_messages {
+
 using namespace rdmacoro;
 using detail::unexpected_message;
 
@@ -94,3 +96,5 @@ TEST_CASE("messages keep their order among classes of tags, which come when ther
     CHECK(all.find(3) == &last);
     all.remove(last);
 }
+
+}  // namespace test_protocol_detail_kept_messages

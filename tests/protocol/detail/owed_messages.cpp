@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_protocol_detail_owed_messages {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -100,3 +102,5 @@ TEST_CASE("what is forgotten is not sent any more") {
     self.owe(1, 2);
     CHECK(self.sent == "1:2 ");
 }
+
+}  // namespace test_protocol_detail_owed_messages

@@ -9,6 +9,8 @@
 #include <array>
 #include <vector>
 
+namespace test_protocol_detail_piecewise_streams {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -154,3 +156,5 @@ TEST_CASE("transfers of a link that is down are forgotten") {
     CHECK(self.ended.empty());
     CHECK_FALSE(context.closed_with);
 }
+
+}  // namespace test_protocol_detail_piecewise_streams

@@ -7,6 +7,8 @@
 #include <deque>
 #include <vector>
 
+namespace test_protocol_detail_piecewise_transfer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -226,3 +228,5 @@ TEST_CASE(
     CHECK_FALSE(detail::meets_alignment(there, 8));
     CHECK(detail::meets_alignment(there, 4));
 }
+
+}  // namespace test_protocol_detail_piecewise_transfer

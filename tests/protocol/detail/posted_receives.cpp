@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_protocol_detail_posted_receives {
+
 using namespace rdmacoro;
 using detail::posted_receives;
 
@@ -62,3 +64,5 @@ TEST_CASE("receives are visited by tag or all, and may be taken out meanwhile") 
     CHECK(seen == std::vector<detail::receive_request*>{&b, &masked});
     CHECK(all.empty());
 }
+
+}  // namespace test_protocol_detail_posted_receives

@@ -6,6 +6,8 @@
 #include "support/counting_new.hpp"
 #include "support/run.hpp"
 
+namespace test_protocol_detail_refusal_timer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -65,3 +67,5 @@ TEST_CASE("a refusal's time that cannot be kept for want of memory is not begun"
     }
     CHECK(timer.start(on, on.now() + std::chrono::hours(1)));
 }
+
+}  // namespace test_protocol_detail_refusal_timer

@@ -5,6 +5,8 @@
 
 #include <set>
 
+namespace test_protocol_detail_region_list {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -92,3 +94,5 @@ TEST_CASE("a region for which there is no memory is closed, and those before it 
     CHECK(list.size() == 1);
     CHECK(owner.open == std::set<std::uint64_t>{1});
 }
+
+}  // namespace test_protocol_detail_region_list

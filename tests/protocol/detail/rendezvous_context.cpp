@@ -7,6 +7,8 @@
 #include "support/engine_context.hpp"
 #include "support/rendezvous.hpp"
 
+namespace test_protocol_detail_rendezvous_context {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -39,3 +41,5 @@ TEST_CASE("a connection's context is that connection, whatever its list") {
         co_return;
     });
 }
+
+}  // namespace test_protocol_detail_rendezvous_context

@@ -11,6 +11,8 @@
 #include <deque>
 #include <optional>
 
+namespace test_protocol_detail_rendezvous_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::rendezvous;
@@ -288,3 +290,5 @@ TEST_CASE(
         CHECK(into.gathered(400) == data);
     });
 }
+
+}  // namespace test_protocol_detail_rendezvous_engine

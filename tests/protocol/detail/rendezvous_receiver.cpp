@@ -11,6 +11,8 @@
 #include <deque>
 #include <optional>
 
+namespace test_protocol_detail_rendezvous_receiver {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::rendezvous;
@@ -243,3 +245,5 @@ TEST_CASE("what makes no sense to a receiver ends the link with protocol_violati
         }(world.on, f));
     }
 }
+
+}  // namespace test_protocol_detail_rendezvous_receiver

@@ -10,6 +10,8 @@
 #include <deque>
 #include <optional>
 
+namespace test_protocol_detail_rendezvous_sender {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::rendezvous;
@@ -271,3 +273,5 @@ TEST_CASE("received twice is a violation, withdraw for a stream that is over is 
         CHECK(later.error() == errc::protocol_violation);
     });
 }
+
+}  // namespace test_protocol_detail_rendezvous_sender

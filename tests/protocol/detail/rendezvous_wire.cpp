@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+namespace test_protocol_detail_rendezvous_wire {
+
 using namespace rdmacoro;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("ready is an offset and at least one piece") {
     raw.pop_back();
     CHECK_FALSE(read.load(raw));
 }
+
+}  // namespace test_protocol_detail_rendezvous_wire

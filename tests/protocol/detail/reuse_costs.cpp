@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_detail_reuse_costs {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -36,3 +38,5 @@ TEST_CASE("the costs of this process are measured once, and are costs") {
     CHECK(costs.bookkeeping >= 0);
     CHECK(&costs == &measured_reuse_costs());
 }
+
+}  // namespace test_protocol_detail_reuse_costs

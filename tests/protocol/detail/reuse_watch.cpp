@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace test_protocol_detail_reuse_watch {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -65,3 +67,5 @@ TEST_CASE("memory that the link refuses to prepare is copied, and counts anew") 
     CHECK_FALSE(watch.look_at(link, memory).in_place);
     CHECK(watch.statistics().refused == 1);
 }
+
+}  // namespace test_protocol_detail_reuse_watch

@@ -8,6 +8,8 @@
 #include <initializer_list>
 #include <optional>
 
+namespace test_protocol_detail_segmented_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -541,3 +543,5 @@ TEST_CASE("an announcement beyond the budget that a receive waits for ends that 
         CHECK(matching.posted() == 0);
     });
 }
+
+}  // namespace test_protocol_detail_segmented_engine

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_detail_speculation_receiver {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -196,3 +198,5 @@ TEST_CASE("claims, finishes and answers of what was never asked for end the link
         }(world.on, each));
     }
 }
+
+}  // namespace test_protocol_detail_speculation_receiver

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_detail_speculation_sender {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::speculation;
@@ -263,3 +265,5 @@ TEST_CASE("an announcement is withdrawn once, and a claimed one revoked once") {
         }(world.on, the_what));
     }
 }
+
+}  // namespace test_protocol_detail_speculation_sender

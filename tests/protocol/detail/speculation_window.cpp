@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_protocol_detail_speculation_window {
+
 using rdmacoro::detail::speculation_window;
 
 namespace {
@@ -84,3 +86,5 @@ TEST_CASE("what was out when announcing stopped, or watched when it began, count
     for (int n = 0; n < 100; ++n) CHECK_FALSE(w.watched(false));
     CHECK(w.on());
 }
+
+}  // namespace test_protocol_detail_speculation_window

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+namespace test_protocol_detail_speculation_wire {
+
 using namespace rdmacoro;
 
 namespace {
@@ -57,3 +59,5 @@ TEST_CASE("announcements are loaded as they were stored, and those that cannot b
     CHECK_FALSE(read.load(raw));
     CHECK_FALSE(read.load(std::span(raw).first(15)));
 }
+
+}  // namespace test_protocol_detail_speculation_wire

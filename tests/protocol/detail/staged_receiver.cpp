@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_detail_staged_receiver {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::staged;
@@ -312,3 +314,5 @@ TEST_CASE("a peer that leaves and names memory it has not opened is refused, too
         CHECK(ended.error() == errc::protocol_violation);
     });
 }
+
+}  // namespace test_protocol_detail_staged_receiver

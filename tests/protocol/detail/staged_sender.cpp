@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 
+namespace test_protocol_detail_staged_sender {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::test::staged;
@@ -158,3 +160,5 @@ TEST_CASE("received for a block that is not in use ends the link with protocol_v
         }(world.on, f));
     }
 }
+
+}  // namespace test_protocol_detail_staged_sender

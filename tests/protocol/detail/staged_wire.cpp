@@ -5,6 +5,8 @@
 #include <cstring>
 #include <span>
 
+namespace test_protocol_detail_staged_wire {
+
 using namespace rdmacoro;
 
 namespace {
@@ -48,3 +50,5 @@ TEST_CASE("a staged request costs what an empty message does, and behind leaving
     CHECK(detail::staged_bytes(1) == detail::staging_alignment);
     CHECK(detail::staged_bytes(detail::staging_alignment) == detail::staging_alignment);
 }
+
+}  // namespace test_protocol_detail_staged_wire

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_protocol_detail_stream_slots {
+
 using namespace rdmacoro;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("every slot of a table may be remembered at a time, however the table 
     for (std::uint32_t id = 0; id < 300; ++id) CHECK(slots.take_remembered() == id);
     CHECK(slots.take_remembered() == detail::slot_table::none);
 }
+
+}  // namespace test_protocol_detail_stream_slots

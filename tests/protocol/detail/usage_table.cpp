@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace test_protocol_detail_usage_table {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -166,3 +168,5 @@ TEST_CASE("while stopped, ready entries work on and are counted") {
     CHECK(table.use(numbered(1)) == nullptr);
     CHECK(table.statistics().lookups == lookups);
 }
+
+}  // namespace test_protocol_detail_usage_table

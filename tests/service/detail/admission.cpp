@@ -8,6 +8,8 @@
 
 #include <vector>
 
+namespace test_service_detail_admission {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace rc = rdmacoro;
@@ -182,3 +184,5 @@ TEST_CASE("collectives as any two steps give every rank what it must have") {
         }
     });
 }
+
+}  // namespace test_service_detail_admission

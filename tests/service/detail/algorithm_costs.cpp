@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+namespace test_service_detail_algorithm_costs {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -125,3 +127,5 @@ TEST_CASE("two collectives cost what each costs, of its own length") {
     STATIC_REQUIRE(cost_of_parts<&cost_of_halving, &cost_of_halves>(call(80, 8, message_bytes)) == 70);
     STATIC_REQUIRE(cost_of_parts<&cost_of_halving, &cost_of_halves>(call(80, 8, exchanged_bytes)) == 70);
 }
+
+}  // namespace test_service_detail_algorithm_costs

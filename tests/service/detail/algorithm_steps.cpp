@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+namespace test_service_detail_algorithm_steps {
+
 using namespace rdmacoro::detail;
 
 TEST_CASE("a spanning tree reaches every rank once, from one that was reached before, in as many levels as "
@@ -58,3 +60,5 @@ TEST_CASE("bytes are copied to where they are not yet") {
     CHECK(block_at(to, 1, 1, 2).data() == to.data() + 1);
     CHECK(block_at(to, 1, 1, 2).size() == 2);
 }
+
+}  // namespace test_service_detail_algorithm_steps

@@ -2,6 +2,8 @@
 
 #include "support/collective_plans.hpp"
 
+namespace test_service_detail_algorithms {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -84,3 +86,5 @@ TEST_CASE("no algorithm relies on room for its messages: all with a store that i
     check_happened(found);
     CHECK(found.waits > 0);
 }
+
+}  // namespace test_service_detail_algorithms

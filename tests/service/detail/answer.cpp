@@ -4,6 +4,8 @@
 
 #include <array>
 
+namespace test_service_detail_answer {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -70,3 +72,5 @@ TEMPLATE_LIST_TEST_CASE("results of every shape come as they were given", "", ev
         co_await server.drain();
     });
 }
+
+}  // namespace test_service_detail_answer

@@ -2,6 +2,8 @@
 
 #include "support/calls_pair.hpp"
 
+namespace test_service_detail_answer_in_place {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -45,3 +47,5 @@ TEMPLATE_LIST_TEST_CASE("an error reaches the caller whatever the length of the 
         }
     });
 }
+
+}  // namespace test_service_detail_answer_in_place

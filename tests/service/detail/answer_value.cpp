@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_answer_value {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -54,3 +56,5 @@ TEST_CASE("a row of numbers comes without its length, and other values are read 
     CHECK(failure([&] { static_cast<void>(read_answer<bool>(facts, bytes.first(2))); }) ==
           call_errc::malformed_answer);
 }
+
+}  // namespace test_service_detail_answer_value

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_call_arguments {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -39,3 +41,5 @@ TEST_CASE("what has the parameter's encoding is not converted, and what has not 
     STATIC_REQUIRE(std::is_same_v<tuples::type, std::tuple<std::tuple<double, double>>>);
     STATIC_REQUIRE_FALSE(tuples::fixed);
 }
+
+}  // namespace test_service_detail_call_arguments

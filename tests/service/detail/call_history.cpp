@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 
+namespace test_service_detail_call_history {
+
 using namespace rdmacoro::detail;
 using fate = call_history::fate;
 
@@ -65,3 +67,5 @@ TEST_CASE("calls whose numbers were left out, or go round, are known like others
     CHECK(h.of(number) == fate::old);
     CHECK(h.of((number + 99999) & most) == fate::unknown);
 }
+
+}  // namespace test_service_detail_call_history

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <vector>
 
+namespace test_service_detail_call_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -128,3 +130,5 @@ TEST_CASE("requests, answers, items and notes are these bytes") {
         link.a.abort();
     }(*domain, sim_plain::address()));
 }
+
+}  // namespace test_service_detail_call_wire

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <optional>
 
+namespace test_service_detail_calls_base {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -419,3 +421,5 @@ TEMPLATE_LIST_TEST_CASE("a request that is longer than its peer takes ends with 
         a.abort();
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_service_detail_calls_base

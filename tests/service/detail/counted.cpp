@@ -4,6 +4,8 @@
 
 #include <utility>
 
+namespace test_service_detail_counted {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -38,3 +40,5 @@ TEST_CASE("the last owner deletes, however the others came and went") {
     first.reset();
     CHECK(gone == 1);
 }
+
+}  // namespace test_service_detail_counted

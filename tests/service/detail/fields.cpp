@@ -13,6 +13,8 @@
 #include <variant>
 #include <vector>
 
+namespace test_service_detail_fields {
+
 using namespace rdmacoro::detail;
 
 namespace {
@@ -146,3 +148,5 @@ TEST_CASE("the members of an aggregate are itself, in order") {
     CHECK(&std::get<2>(members_of(rows)) == &rows.c);
     CHECK(&std::get<6>(members_of(rows)) == &rows.g);
 }
+
+}  // namespace test_service_detail_fields

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+namespace test_service_detail_fixed_call {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -87,3 +89,5 @@ TEMPLATE_LIST_TEST_CASE("an answer of another length than its type's is malforme
         link.a.abort();
     }(*domain, TestType::address()));
 }
+
+}  // namespace test_service_detail_fixed_call

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_detail_gate_core {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -124,3 +126,5 @@ TEST_CASE("the end of a gate takes what threads have put until then, and refuses
     CHECK(!put_tag(one, 1, 0));
     CHECK(one.put(one.flow(1), nothing, 0) == gate_lane::put_result::closed);
 }
+
+}  // namespace test_service_detail_gate_core

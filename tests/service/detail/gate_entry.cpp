@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_detail_gate_entry {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace std::chrono_literals;
@@ -123,3 +125,5 @@ TEST_CASE("a thread's call sleeps until there is room, or its time is over") {
     CHECK(sum == 3);
     w.port.close();
 }
+
+}  // namespace test_service_detail_gate_entry

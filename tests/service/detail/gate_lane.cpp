@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_service_detail_gate_lane {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -213,3 +215,5 @@ TEST_CASE("a thread that lends its memory is woken when that is back, whatever e
     lends.join();
     CHECK(early == 0);
 }
+
+}  // namespace test_service_detail_gate_lane

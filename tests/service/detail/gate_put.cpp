@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+namespace test_service_detail_gate_put {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -80,3 +82,5 @@ TEST_CASE("a flush ends when all is back, or with the port") {
         CHECK(ended.error() == errc::closed);
     }(w));
 }
+
+}  // namespace test_service_detail_gate_put

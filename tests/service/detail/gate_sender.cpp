@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_service_detail_gate_sender {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -130,3 +132,5 @@ TEST_CASE("sends that wait when their gate ends are canceled, and end with close
     std::uint32_t peer = 0;
     CHECK(lane.take_error(peer) == errc::closed);
 }
+
+}  // namespace test_service_detail_gate_sender

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_service_detail_gate_way {
+
 using namespace rdmacoro;
 
 static_assert(!detail::gate_way<endpoint<rdmacoro::shm>>::by_id);
@@ -23,3 +25,5 @@ TEST_CASE("a gate finds scheduler and peers through a node, and through its call
         co_return;
     }(on));
 }
+
+}  // namespace test_service_detail_gate_way

@@ -5,6 +5,8 @@
 #include <array>
 #include <vector>
 
+namespace test_service_detail_group_calls {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -43,3 +45,5 @@ TEST_CASE("in place the root's own block is within all, and another rank's is al
     CHECK(elements_before(counts, 0) == 0);
     CHECK(elements_before(counts, 2) == 9);
 }
+
+}  // namespace test_service_detail_group_calls

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_group_elements {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -58,3 +60,5 @@ TEST_CASE("blocks without a gap, one block and none are a row") {
     CHECK(count_of(strided(x, 0, 5, 9, 0)) == 0);
     CHECK(stride_of(5).count == 0);
 }
+
+}  // namespace test_service_detail_group_elements

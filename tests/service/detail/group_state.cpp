@@ -6,6 +6,8 @@
 
 #include <vector>
 
+namespace test_service_detail_group_state {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -122,3 +124,5 @@ TEST_CASE("a group ends where there is no memory for the words, and the others a
         CHECK(all.at(1).failure()->by == 0);
     });
 }
+
+}  // namespace test_service_detail_group_state

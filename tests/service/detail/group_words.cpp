@@ -7,6 +7,8 @@
 #include <random>
 #include <set>
 
+namespace test_service_detail_group_words {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -141,3 +143,5 @@ TEST_CASE("tags of two collectives, phases or contexts differ, and none is a wor
     CHECK(group_tag(1, 1u << number_bits, 1) == group_tag(1, 0, 1));
     CHECK(context_of(3, 7) != context_of(7, 3));
 }
+
+}  // namespace test_service_detail_group_words

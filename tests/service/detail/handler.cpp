@@ -2,6 +2,8 @@
 
 #include "support/calls_pair.hpp"
 
+namespace test_service_detail_handler {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -75,3 +77,5 @@ TEMPLATE_LIST_TEST_CASE("arguments that are cut off, or followed by more, end th
         CHECK(there.store.running() == 0);
     });
 }
+
+}  // namespace test_service_detail_handler

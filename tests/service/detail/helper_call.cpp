@@ -11,6 +11,8 @@
 #include <csignal>
 #include <stdexcept>
 
+namespace test_service_detail_helper_call {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 using detail::helper_call;
@@ -131,3 +133,5 @@ TEST_CASE("signals are not for the thread of a call") {
         CHECK(sigismember(&here, SIGTERM) == 0);
     });
 }
+
+}  // namespace test_service_detail_helper_call

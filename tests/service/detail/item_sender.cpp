@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+namespace test_service_detail_item_sender {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -77,3 +79,5 @@ TEMPLATE_LIST_TEST_CASE("a second write at a time is refused, and what is writte
         CHECK(all.back() == "short");
     });
 }
+
+}  // namespace test_service_detail_item_sender

@@ -5,6 +5,8 @@
 
 #include <random>
 
+namespace test_service_detail_job_blob {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::job_blob;
@@ -108,3 +110,5 @@ TEST_CASE("hosts are told apart by identity and by the launcher's name, and numb
     const std::vector<job_blob> unknown(2);
     CHECK(detail::number_hosts(unknown) == std::vector<std::uint32_t>{0, 1});
 }
+
+}  // namespace test_service_detail_job_blob

@@ -6,6 +6,8 @@
 #include <array>
 #include <memory>
 
+namespace test_service_detail_kept_value {
+
 using rdmacoro::detail::apart_value;
 using rdmacoro::detail::kept_value;
 using namespace rdmacoro::test;
@@ -68,3 +70,5 @@ TEST_CASE("a short value is kept without allocation") {
     place.keep(long_one(alive));  // in memory that another one had
     if (counts_allocations) CHECK(allocations() == warm);
 }
+
+}  // namespace test_service_detail_kept_value

@@ -10,6 +10,8 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+namespace test_service_detail_launcher {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -94,3 +96,5 @@ TEST_CASE("the environment of this process has what launchers set, and only that
     CHECK_FALSE(own.has("PATH"));
     CHECK_FALSE(launch_environment(variables{{"PMI_FD", ""}}).has("PMI_FD"));
 }
+
+}  // namespace test_service_detail_launcher

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace test_service_detail_launcher_choice {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -53,3 +55,5 @@ TEST_CASE("a launcher that is there and cannot be spoken to is an error that say
     CHECK(error_of([&] { static_cast<void>(detail::choose_launcher(nonsense, nullptr, true)); }).first ==
           errc::address_invalid);
 }
+
+}  // namespace test_service_detail_launcher_choice

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace test_service_detail_meeting_launcher {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -196,3 +198,5 @@ TEST_CASE("variables that name no place, rank or size are refused, with the vari
     CHECK(meeting_launcher(launch_environment(of_rank("tcp://alpha:7470", 1, 2))).may_hang());
     CHECK_FALSE(meeting_launcher(launch_environment(of_rank("tcp://[::1]:7470", 1, 2))).may_hang());
 }
+
+}  // namespace test_service_detail_meeting_launcher

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <random>
 
+namespace test_service_detail_meeting_server {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -149,3 +151,5 @@ TEST_CASE("an address that is taken is an error with the address") {
     CHECK(code == errc::address_in_use);
     CHECK_THAT(text, contains(address));
 }
+
+}  // namespace test_service_detail_meeting_server

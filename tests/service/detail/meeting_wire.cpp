@@ -5,6 +5,8 @@
 
 #include <random>
 
+namespace test_service_detail_meeting_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::detail;
@@ -83,3 +85,5 @@ TEST_CASE("a proof is of one key, one purpose, one nonce and one rank") {
         if (!wrong.empty()) CHECK_THAT(text, !contains(wrong));
     }
 }
+
+}  // namespace test_service_detail_meeting_wire

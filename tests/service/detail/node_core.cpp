@@ -7,6 +7,8 @@
 
 #include <string>
 
+namespace test_service_detail_node_core {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -144,3 +146,5 @@ TEST_CASE("a full queue of changes drops the oldest and says how many") {
     CHECK(first->id == 3);
     CHECK(first->missed == 2);
 }
+
+}  // namespace test_service_detail_node_core

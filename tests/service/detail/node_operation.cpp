@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_service_detail_node_operation {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -83,3 +85,5 @@ TEST_CASE("a node that only sends lets other coroutines run") {
         co_await timer;
     }());
 }
+
+}  // namespace test_service_detail_node_operation

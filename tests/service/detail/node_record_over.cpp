@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <utility>
 
+namespace test_service_detail_node_record_over {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::counted_ptr;
@@ -66,3 +68,5 @@ TEST_CASE("a use counts while it lives") {
         CHECK(!ended);
     }());
 }
+
+}  // namespace test_service_detail_node_record_over

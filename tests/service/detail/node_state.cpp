@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_node_state {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -89,3 +91,5 @@ TEST_CASE("nodes that come to a hub of few connections in turn are all served") 
         CHECK(heard == 60);
     });
 }
+
+}  // namespace test_service_detail_node_state

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_node_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -86,3 +88,5 @@ TEST_CASE("a node's text has its generation where that is known") {
     CHECK(node_text(9, {}) == "node 9");
     CHECK(node_text(9, generation{1}) == "node 9 (generation 0000000000000001)");
 }
+
+}  // namespace test_service_detail_node_wire

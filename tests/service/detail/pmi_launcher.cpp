@@ -9,6 +9,8 @@
 
 #include <sys/eventfd.h>
 
+namespace test_service_detail_pmi_launcher {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -174,3 +176,5 @@ TEST_CASE("variables that are no rank and no size are refused") {
     }
     ::close(server.client());
 }
+
+}  // namespace test_service_detail_pmi_launcher

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+namespace test_service_detail_pmi_lines {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -76,3 +78,5 @@ TEST_CASE("a descriptor that is not open is refused") {
     CHECK(code == errc::unsupported);
     CHECK_THAT(text, contains("PMI_FD is 987"));
 }
+
+}  // namespace test_service_detail_pmi_lines

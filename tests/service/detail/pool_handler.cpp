@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace test_service_detail_pool_handler {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -33,3 +35,5 @@ TEST_CASE("a handler on a pool has the facts of its method") {
     CHECK(pool.size() == 1);
     CHECK(pool.running() == 0);
 }
+
+}  // namespace test_service_detail_pool_handler

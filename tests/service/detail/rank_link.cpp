@@ -7,6 +7,8 @@
 
 #include <array>
 
+namespace test_service_detail_rank_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -95,3 +97,5 @@ TEST_CASE("transfers with a rank that is lost end at once with the reason") {
         CHECK(receive.error() == errc::peer_lost);
     });
 }
+
+}  // namespace test_service_detail_rank_link

@@ -8,6 +8,8 @@
 #include <array>
 #include <vector>
 
+namespace test_service_detail_rank_links {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -139,3 +141,5 @@ TEST_CASE("what waits for connections when all ends, ends with them") {
         CHECK(of.code);
     });
 }
+
+}  // namespace test_service_detail_rank_links

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_rank_links_over {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -59,3 +61,5 @@ TEST_CASE("a node that is no rank of the job is cut off and disturbs no collecti
         }
     });
 }
+
+}  // namespace test_service_detail_rank_links_over

@@ -9,6 +9,8 @@
 #include <optional>
 #include <thread>
 
+namespace test_service_detail_remote_task {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace std::chrono_literals;
@@ -133,3 +135,5 @@ TEST_CASE("a thread without a scheduler waits for a task, or destroys it") {
     CHECK(sum.wait_until(time_point::max()));
     CHECK(sum.await_resume() == 3);
 }
+
+}  // namespace test_service_detail_remote_task

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_run_collective {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -157,3 +159,5 @@ TEST_CASE("a collective of one rank moves what belongs somewhere else, and speak
         CHECK(all.links(0).over().connections() == 0);
     });
 }
+
+}  // namespace test_service_detail_run_collective

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+namespace test_service_detail_scratch {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -53,3 +55,5 @@ TEST_CASE("a short piece of scratch memory does not hold a long block") {
     const scratch lengthy(pool, 1u << 20);
     if (counts_allocations) CHECK(allocations() == before + 1);
 }
+
+}  // namespace test_service_detail_scratch

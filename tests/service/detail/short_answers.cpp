@@ -5,6 +5,8 @@
 #include <optional>
 #include <string_view>
 
+namespace test_service_detail_short_answers {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -75,3 +77,5 @@ TEMPLATE_LIST_TEST_CASE(
         }(*domain, TestType::address(), drains));
     }
 }
+
+}  // namespace test_service_detail_short_answers

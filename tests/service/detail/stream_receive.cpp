@@ -5,6 +5,8 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+namespace test_service_detail_stream_receive {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -118,3 +120,5 @@ TEST_CASE("a receive whose token is stopped before does not begin") {
         CHECK_FALSE(receive.began);
     }(world.on));
 }
+
+}  // namespace test_service_detail_stream_receive

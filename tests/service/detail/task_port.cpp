@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_service_detail_task_port {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -47,3 +49,5 @@ TEST_CASE("each node that a port takes is called, also where it closes meanwhile
         REQUIRE(port.running() == 0);
     }
 }
+
+}  // namespace test_service_detail_task_port

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <thread>
 
+namespace test_service_detail_thread_wait {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace std::chrono_literals;
@@ -22,3 +24,5 @@ TEST_CASE("a thread sleeps until a word changes, or its time is over") {
     while (word.load() == 0) wait_for_change(word, 0, time_point::max());
     CHECK(word.load() == 7);
 }
+
+}  // namespace test_service_detail_thread_wait

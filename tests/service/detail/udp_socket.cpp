@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace test_service_detail_udp_socket {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
@@ -64,3 +66,5 @@ TEST_CASE("an address that is taken, or is none, is an error that names it") {
         co_return;
     }(on));
 }
+
+}  // namespace test_service_detail_udp_socket

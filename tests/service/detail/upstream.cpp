@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+namespace test_service_detail_upstream {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::call_kind;
@@ -179,3 +181,5 @@ TEMPLATE_LIST_TEST_CASE("items that are none end the call, and no other", "", ev
         co_await server.drain();
     });
 }
+
+}  // namespace test_service_detail_upstream

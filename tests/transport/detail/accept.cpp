@@ -7,6 +7,8 @@
 
 #include <deque>
 
+namespace test_transport_detail_accept {
+
 using namespace rdmacoro;
 
 namespace {
@@ -88,3 +90,5 @@ TEST_CASE("a connection that was given to an accept and not taken up is abandone
     }
     CHECK(given.abandoned == 1);
 }
+
+}  // namespace test_transport_detail_accept

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+namespace test_transport_detail_bare_session {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -206,3 +208,5 @@ TEST_CASE("operations of a bare link that are stopped, or end with it, leave not
         }
     }(on));
 }
+
+}  // namespace test_transport_detail_bare_session

@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+namespace test_transport_detail_connect_info_exchange {
+
 using namespace rdmacoro;
 
 namespace {
@@ -179,3 +181,5 @@ TEST_CASE("a port in use fails the step that binds") {
     CHECK(std::string(failed) == "bind");
     CHECK(why == EADDRINUSE);
 }
+
+}  // namespace test_transport_detail_connect_info_exchange

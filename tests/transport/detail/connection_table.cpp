@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace test_transport_detail_connection_table {
+
 using namespace rdmacoro;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("counts of a table are those of its connections, destroyed ones includ
     of.destroy(*of.first());
     CHECK(of.counts().sent == 17);
 }
+
+}  // namespace test_transport_detail_connection_table

@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+namespace test_transport_detail_exchange_listener {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -142,3 +144,5 @@ TEST_CASE("a listener out of descriptors costs a look nothing, and goes on when 
     for (int i = 0; i < 1'000'000 && came.fds.size() < 2; ++i) watching.look();
     CHECK(came.fds.size() == 2);
 }
+
+}  // namespace test_transport_detail_exchange_listener

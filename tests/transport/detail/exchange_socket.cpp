@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 
+namespace test_transport_detail_exchange_socket {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -127,3 +129,5 @@ TEST_CASE("without a descriptor nothing is opened") {
     CHECK(std::string(step) == "open a socket");
     CHECK_FALSE(none.socket.exchanges());
 }
+
+}  // namespace test_transport_detail_exchange_socket

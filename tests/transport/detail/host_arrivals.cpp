@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+namespace test_transport_detail_host_arrivals {
+
 using rdmacoro::detail::host_arrivals;
 
 namespace {
@@ -65,3 +67,5 @@ TEST_CASE("names of jobs may be of any length, and many ranks may be on a host")
     for (const std::uint32_t rank : here) all.push_back(std::make_unique<host_arrivals>(job, rank, here));
     for (const auto& one : all) CHECK(one->unseen().empty());
 }
+
+}  // namespace test_transport_detail_host_arrivals

@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+namespace test_transport_detail_inbox {
+
 using namespace rdmacoro;
 
 namespace {
@@ -167,3 +169,5 @@ TEST_CASE("the link of a peer that violated the protocol goes down whatever the 
     CHECK_FALSE(f.may_go_down(false, 5));
     CHECK(f.may_go_down(false, 6));
 }
+
+}  // namespace test_transport_detail_inbox

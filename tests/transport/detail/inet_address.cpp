@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+namespace test_transport_detail_inet_address {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using rdmacoro::detail::inet_address;
@@ -97,3 +99,5 @@ TEST_CASE("numbers are resolved at once, and names by a thread") {
         CHECK_THAT(found.endpoints.front().text(), contains(":7471"));
     }
 }
+
+}  // namespace test_transport_detail_inet_address

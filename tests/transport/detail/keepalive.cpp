@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_detail_keepalive {
+
 using namespace rdmacoro;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE(
     CHECK(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT) == 1 << 30);
     ::close(fd);
 }
+
+}  // namespace test_transport_detail_keepalive

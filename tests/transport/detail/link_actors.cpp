@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_detail_link_actors {
+
 using namespace rdmacoro;
 
 namespace {
@@ -28,3 +30,5 @@ TEST_CASE("a link's actors are those that it names, or those that follow from it
     CHECK(detail::transfers_of(link_that_tells{{true}}) == next_actor::this_scheduler);
     CHECK(detail::room_of(link_that_tells{{false}}) == next_actor::peer_poll);
 }
+
+}  // namespace test_transport_detail_link_actors

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_detail_link_timer {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -60,3 +62,5 @@ TEST_CASE("a timer that is destroyed does not expire") {
     on.run_until([&] { return other.expired == 1; });
     CHECK(expired == 0);
 }
+
+}  // namespace test_transport_detail_link_timer

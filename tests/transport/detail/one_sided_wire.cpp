@@ -4,6 +4,8 @@
 
 #include <array>
 
+namespace test_transport_detail_one_sided_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -47,3 +49,5 @@ TEST_CASE("each outcome has a number of the wire; a code without one is no_resou
     store_number(wire.data() + 4, std::uint32_t{6});
     CHECK(one_sided_status::load(wire.data()).outcome == errc::protocol_violation);
 }
+
+}  // namespace test_transport_detail_one_sided_wire

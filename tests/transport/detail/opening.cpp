@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+namespace test_transport_detail_opening {
+
 using namespace rdmacoro;
 
 namespace {
@@ -220,3 +222,5 @@ TEST_CASE("a waiter gets the next connection that opens, and errc::closed when t
     CHECK(by.sessions[0]->abandoned);  // it was still opening
     CHECK_FALSE(by.sessions[1]->abandoned);
 }
+
+}  // namespace test_transport_detail_opening

@@ -4,6 +4,8 @@
 
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
+namespace test_transport_detail_own_address {
+
 using namespace rdmacoro;
 
 TEST_CASE("the address of this host is one in numbers, and not the loopback; a host may have none") {
@@ -16,3 +18,5 @@ TEST_CASE("the address of this host is one in numbers, and not the loopback; a h
     CHECK_FALSE(own.starts_with("127."));
     CHECK(own != "[::1]");
 }
+
+}  // namespace test_transport_detail_own_address

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+namespace test_transport_detail_pending_clients {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -140,3 +142,5 @@ TEST_CASE("clients are left alone while none waits") {
     CHECK_FALSE(all[1]->expired);
     CHECK(late.admitted);
 }
+
+}  // namespace test_transport_detail_pending_clients

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_detail_poll_pace {
+
 using namespace rdmacoro;
 using detail::poll_pace;
 
@@ -71,3 +73,5 @@ TEST_CASE("a network that brought something lately is polled more often than one
     CHECK(resting >= 370);
     CHECK(resting <= 380);
 }
+
+}  // namespace test_transport_detail_poll_pace

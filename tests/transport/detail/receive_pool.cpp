@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_detail_receive_pool {
+
 using namespace rdmacoro;
 
 namespace {
@@ -130,3 +132,5 @@ TEST_CASE("where the device takes few slots, a held one is replaced while its re
     of.recycle(*posted[0]);
     CHECK(of.posted() + of.queued() == 3);
 }
+
+}  // namespace test_transport_detail_receive_pool

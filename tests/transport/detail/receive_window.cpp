@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_detail_receive_window {
+
 using namespace rdmacoro;
 using detail::receive_window;
 
@@ -76,3 +78,5 @@ TEST_CASE("a freed slot is owed only when the device has it again") {
     w.settle(9);
     CHECK(w.owed() == 3);
 }
+
+}  // namespace test_transport_detail_receive_window

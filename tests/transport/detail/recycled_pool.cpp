@@ -4,6 +4,8 @@
 
 #include <set>
 
+namespace test_transport_detail_recycled_pool {
+
 using namespace rdmacoro;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("a pool frees its objects, those in use included") {
     }
     CHECK(item::alive == before);
 }
+
+}  // namespace test_transport_detail_recycled_pool

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace test_transport_detail_scheme {
+
 using namespace rdmacoro::test;
 using rdmacoro::detail::without_scheme;
 using rdmacoro::detail::wrong_scheme;
@@ -52,3 +54,5 @@ TEST_CASE("an address with one slash is refused with the one that was meant") {
     CHECK_THAT(wrong_scheme("own", "own:/x"), contains("did you mean own://x?"));
     CHECK(wrong_scheme("shm", "a:/b").empty());
 }
+
+}  // namespace test_transport_detail_scheme

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+namespace test_transport_detail_session_handle {
+
 using namespace rdmacoro;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_CASE("a connection that is taken, or reset, is abandoned no more") {
     CHECK(taken.abandoned == 0);
     CHECK(closed.abandoned == 1);
 }
+
+}  // namespace test_transport_detail_session_handle

@@ -5,6 +5,8 @@
 
 #include <string>
 
+namespace test_transport_detail_session_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -145,3 +147,5 @@ TEST_CASE("a session's messages and events reach the link's sink") {
     CHECK(sink.downs == 1);
     CHECK(sink.reason == errc::peer_lost);
 }
+
+}  // namespace test_transport_detail_session_link

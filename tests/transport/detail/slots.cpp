@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <set>
 
+namespace test_transport_detail_slots {
+
 using namespace rdmacoro;
 
 namespace {
@@ -125,3 +127,5 @@ TEST_CASE("slots survive the end of what they are registered with") {
     slots.for_each([&](slot& s) { again += s.key > held ? 1 : 0; });
     CHECK(again == slots.slots());
 }
+
+}  // namespace test_transport_detail_slots

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_detail_transfer_lists {
+
 using namespace rdmacoro;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("an aborted transfer ends with the reason, but for a failure of its ow
         CHECK(refused.outcome == (link_failed ? errc::closed : errc::access_denied));
     }
 }
+
+}  // namespace test_transport_detail_transfer_lists

@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+namespace test_transport_detail_watcher {
+
 using namespace rdmacoro;
 
 namespace {
@@ -166,3 +168,5 @@ TEST_CASE("a round that may have left descriptors out is followed by another") {
     for (counter& handler : handlers) watching.unwatch(handler);
     CHECK_FALSE(watching.look());
 }
+
+}  // namespace test_transport_detail_watcher

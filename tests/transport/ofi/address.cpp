@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace test_transport_ofi_address {
+
 using namespace rdmacoro;
 using rdmacoro::detail::fabric::parse_address;
 
@@ -36,3 +38,5 @@ TEST_CASE("an address of another scheme, or without a port, is refused with an e
         }
     }
 }
+
+}  // namespace test_transport_ofi_address

@@ -4,6 +4,8 @@
 
 #include <functional>
 
+namespace test_transport_ofi_agreement {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::detail::fabric;
@@ -139,3 +141,5 @@ TEST_CASE("slots that ofi_rxm would receive by gets are refused where those can'
     }
     CHECK((why == errc::ok) == (::fi_version() >= provider::tcp.closes_amid_gets_from));
 }
+
+}  // namespace test_transport_ofi_agreement

@@ -4,6 +4,8 @@
 
 // The providers' own counters against the toolkit's.
 
+namespace test_transport_ofi_counters {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -157,3 +159,5 @@ TEST_CASE("nothing is counted unless options ask for it, and a provider that can
     ofi_domain<uncounted> without(on, ofi_here("tcp"));
     CHECK_FALSE(without.provider_counts().has_value());
 }
+
+}  // namespace test_transport_ofi_counters

@@ -8,6 +8,8 @@
 
 #include <netinet/in.h>
 
+namespace test_transport_ofi_device {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace fabric = rdmacoro::detail::fabric;
@@ -99,3 +101,5 @@ TEST_CASE("a piece of a get or put is no longer than what can be waited for") {
     CHECK(one.device.longest() >= one.device.profile().slot_bytes);
     CHECK(one.device.longest() % 64 == 0);
 }
+
+}  // namespace test_transport_ofi_device

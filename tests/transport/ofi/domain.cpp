@@ -8,6 +8,8 @@
 #include <chrono>
 #include <thread>
 
+namespace test_transport_ofi_domain {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -57,3 +59,5 @@ TEST_CASE("a domain whose links are idle asks the provider for completions once 
     REQUIRE(a.link->post_copied(header_of(7), {}) == post_result::done);
     w.until([&] { return b.sink.count == 1; });
 }
+
+}  // namespace test_transport_ofi_domain

@@ -4,6 +4,8 @@
 
 #include "support/counting_new.hpp"
 
+namespace test_transport_ofi_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -127,3 +129,5 @@ TEST_CASE("messages, gets and puts allocate nothing once a link has moved some")
     CHECK(refused == 0);
     CHECK(after == before);
 }
+
+}  // namespace test_transport_ofi_engine

@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace test_transport_ofi_error {
+
 using namespace rdmacoro;
 namespace fabric = rdmacoro::detail::fabric;
 
@@ -44,3 +46,5 @@ TEST_CASE("a registration that fails for want of locked memory names the limit, 
     CHECK(limited.find("ulimit -l unlimited") != std::string::npos);
     CHECK(other.find("RLIMIT_MEMLOCK") == std::string::npos);
 }
+
+}  // namespace test_transport_ofi_error

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_ofi_frame {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::fabric;
 
@@ -143,3 +145,5 @@ TEST_CASE("a connect_info says the same behind the wire, and what can't be is no
     CHECK_FALSE(spoilt([](connect_info& c) { c.address_bytes = connect_info::most_address + 1; }));
     CHECK_FALSE(spoilt([](connect_info& c) { c.provider.fill('x'); }));
 }
+
+}  // namespace test_transport_ofi_frame

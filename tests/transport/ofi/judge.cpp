@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+namespace test_transport_ofi_judge {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::fabric;
 
@@ -100,3 +102,5 @@ TEST_CASE("a connect_info that does not fit is refused with the reason") {
     larger.slot_bytes = 16384;
     CHECK(judge(larger, own) == verdict::welcome);
 }
+
+}  // namespace test_transport_ofi_judge

@@ -2,6 +2,8 @@
 
 #include "ofi/pair.hpp"
 
+namespace test_transport_ofi_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -40,3 +42,5 @@ TEST_CASE("two domains on one scheduler send messages, get and put") {
     CHECK_FALSE(put.outcome);
     CHECK(there == here);
 }
+
+}  // namespace test_transport_ofi_link

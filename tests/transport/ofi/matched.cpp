@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+namespace test_transport_ofi_matched {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace rdmacoro::detail::fabric;
@@ -341,3 +343,5 @@ TEST_CASE("schedulers sleep until a message comes that the provider matches") {
     CHECK(parks > 0);
     CHECK(other_parks > 0);
 }
+
+}  // namespace test_transport_ofi_matched

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+namespace test_transport_ofi_options {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -66,3 +68,5 @@ TEST_CASE("counts of links add up") {
     CHECK(sum.abandoned == 10);
     CHECK(sum.gets == 0);
 }
+
+}  // namespace test_transport_ofi_options

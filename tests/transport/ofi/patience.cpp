@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_ofi_patience {
+
 using rdmacoro::detail::fabric::patience;
 using namespace std::chrono_literals;
 
@@ -27,3 +29,5 @@ TEST_CASE("each end of a piece prolongs patience, up to its limit") {
     CHECK_FALSE(slow.over(begin + 190ms, 1));
     CHECK(slow.over(begin + 191ms, 1));
 }
+
+}  // namespace test_transport_ofi_patience

@@ -4,6 +4,8 @@
 
 // The providers beside tcp and shm: those that run on any machine, and the stand-ins that FI_PROVIDER_PATH names.
 
+namespace test_transport_ofi_profile {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -89,3 +91,5 @@ TEST_CASE("an endpoint of any provider that is given up is replaced, with all th
     w.until([&] { return over.calls == 2; });
     CHECK_FALSE(over.outcome);
 }
+
+}  // namespace test_transport_ofi_profile

@@ -5,6 +5,8 @@
 
 #include <sys/socket.h>
 
+namespace test_transport_ofi_session {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -339,3 +341,5 @@ TEST_CASE("a get that has ended is given up at no cost") {
     CHECK(w.client.counts().reopened == 0);
     CHECK(w.server.counts().reopened == 0);
 }
+
+}  // namespace test_transport_ofi_session

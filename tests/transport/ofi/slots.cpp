@@ -4,6 +4,8 @@
 
 #include <string>
 
+namespace test_transport_ofi_slots {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace fabric = rdmacoro::detail::fabric;
@@ -34,3 +36,5 @@ TEST_CASE("slots have the descriptor that posts need, where the provider wants l
     CHECK((first->descriptor != nullptr) == memory.needs_local());
     pool.give(*first);
 }
+
+}  // namespace test_transport_ofi_slots

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_transport_shm_arena {
+
 using namespace rdmacoro;
 using detail::shm::arena;
 using detail::shm::page_bytes;
@@ -138,3 +140,5 @@ TEST_CASE("memory that is held is given out again when the hold is over, and oth
     }
     CHECK(by.releases == 2);
 }
+
+}  // namespace test_transport_shm_arena

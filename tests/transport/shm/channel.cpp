@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_shm_channel {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -122,3 +124,5 @@ TEST_CASE("a channel lives as long as it has a use") {
     made->release();
     CHECK(other->users == 1);
 }
+
+}  // namespace test_transport_shm_channel

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_shm_copy_allowance {
+
 using rdmacoro::detail::shm::copy_allowance;
 
 TEST_CASE(
@@ -23,3 +25,5 @@ TEST_CASE(
     account.renew();
     CHECK(account.piece() == copy_allowance::in_a_poll);
 }
+
+}  // namespace test_transport_shm_copy_allowance

@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace test_transport_shm_domain {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -524,3 +526,5 @@ TEST_CASE("memory of links is returned also when their scheduler sleeps") {
     while (any_holds() && std::chrono::steady_clock::now() < limit) many.on.turn();
     CHECK_FALSE(any_holds());
 }
+
+}  // namespace test_transport_shm_domain

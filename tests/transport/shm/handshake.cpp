@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_shm_handshake {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -139,3 +141,5 @@ TEST_CASE("a hello describes its domain, and the kernel names its process") {
     CHECK(peer.pid == ::getpid());
     CHECK(peer.uid == ::geteuid());
 }
+
+}  // namespace test_transport_shm_handshake

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_transport_shm_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -153,3 +155,5 @@ TEST_CASE(
     CHECK(stage == "waits for credit, and the peer has not taken what was sent");
     CHECK(next == next_actor::peer_poll);
 }
+
+}  // namespace test_transport_shm_link

@@ -12,6 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+namespace test_transport_shm_listener {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -98,3 +100,5 @@ TEST_CASE("waiting for a descriptor ends with its event, at its limit, or cancel
         CHECK(none.error());
     }(domain, event.get()));
 }
+
+}  // namespace test_transport_shm_listener

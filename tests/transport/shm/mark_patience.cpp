@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_shm_mark_patience {
+
 using namespace std::chrono_literals;
 using rdmacoro::detail::shm::mark_patience;
 using rdmacoro::detail::shm::mark_wait;
@@ -32,3 +34,5 @@ TEST_CASE("a wait costs only what it takes") {
     CHECK(left <= mark_patience::most);
     CHECK(left > mark_patience::most / 2);
 }
+
+}  // namespace test_transport_shm_mark_patience

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+namespace test_transport_shm_notice_board {
+
 using namespace rdmacoro::detail::shm;
 
 namespace {
@@ -122,3 +124,5 @@ TEST_CASE("no mark is lost between markers and a reader on threads of their own"
     for (std::thread& marker : markers) marker.join();
     CHECK_FALSE(stuck);
 }
+
+}  // namespace test_transport_shm_notice_board

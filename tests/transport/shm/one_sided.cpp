@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace test_transport_shm_one_sided {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -251,3 +253,5 @@ TEST_CASE(
         CHECK_FALSE(end->outcome);
     }
 }
+
+}  // namespace test_transport_shm_one_sided

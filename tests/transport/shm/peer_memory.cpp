@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+namespace test_transport_shm_peer_memory {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -171,3 +173,5 @@ TEST_CASE("pages of the peer's that were used are given up on request, and hold 
     m.peer.release_pages();
     CHECK(has_page(board));
 }
+
+}  // namespace test_transport_shm_peer_memory

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+namespace test_transport_shm_peer_process {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 using rdmacoro::test::child_process;
@@ -144,3 +146,5 @@ TEST_CASE("short copies do not wait for the page faults that a process withholds
     ::alarm(0);
     ::munmap(page, 4096);
 }
+
+}  // namespace test_transport_shm_peer_process

@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+namespace test_transport_shm_ptrace_grant {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using rdmacoro::detail::shm::ptrace_grant;
@@ -96,3 +98,5 @@ TEST_CASE("peers may trace this process only if the options say so, and while th
     }));
     CHECK(calls(forbidden::taking_back, [] { const shm_pair p(permitting()); }));
 }
+
+}  // namespace test_transport_shm_ptrace_grant

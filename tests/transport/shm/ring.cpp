@@ -11,6 +11,8 @@
 
 #include <sys/stat.h>
 
+namespace test_transport_shm_ring {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -490,3 +492,5 @@ TEST_CASE("a producer and a consumer on two threads lose nothing and keep the or
     producer.join();
     CHECK(wrong == 0);
 }
+
+}  // namespace test_transport_shm_ring

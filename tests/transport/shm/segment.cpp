@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace test_transport_shm_segment {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
@@ -120,3 +122,5 @@ TEST_CASE("an error names what failed, and with which code") {
         CHECK_THAT(std::string(thrown.what()), test::contains("shm://a: taken"));
     }
 }
+
+}  // namespace test_transport_shm_segment

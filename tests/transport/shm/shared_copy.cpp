@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace test_transport_shm_shared_copy {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::shm::shared_claims;
@@ -621,3 +623,5 @@ TEST_CASE("many blocks at once, in both directions, beside messages") {
     CHECK(into == content);
     CHECK(p.receiver.sink.count == 1);
 }
+
+}  // namespace test_transport_shm_shared_copy

@@ -6,6 +6,8 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+namespace test_transport_sim_actor {
+
 using namespace rdmacoro;
 using namespace std::chrono_literals;
 
@@ -45,3 +47,5 @@ TEST_CASE("a step that is canceled is no event any more") {
         CHECK(w.events() == 0);
     }(actor, world));
 }
+
+}  // namespace test_transport_sim_actor

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+namespace test_transport_sim_event {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::sim;
 using rdmacoro::detail::sim::event;
@@ -51,3 +53,5 @@ TEST_CASE("the queue gives the earliest event first, and of one time the one que
     CHECK(seen == 200 - 29);
     CHECK(queue.empty());
 }
+
+}  // namespace test_transport_sim_event

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace test_transport_sim_explore {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -305,3 +307,5 @@ TEST_CASE("messages of endpoints keep their order in every order of events") {
     CHECK_FALSE(r.failed);
     CHECK(r.executions > 1);
 }
+
+}  // namespace test_transport_sim_explore

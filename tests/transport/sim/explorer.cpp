@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+namespace test_transport_sim_explorer {
+
 using namespace rdmacoro::detail::sim;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("an execution of too many steps calls for its end") {
     CHECK(decides.choose(std::span<event* const>(enabled)) == nullptr);
     CHECK(called);
 }
+
+}  // namespace test_transport_sim_explorer

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace test_transport_sim_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -78,3 +80,5 @@ TEST_CASE("closing a link ends its transfers and tells the peer behind what was 
     CHECK(p.at_b.count == 1);
     CHECK(p.at_b.downs == 1);
 }
+
+}  // namespace test_transport_sim_link

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_sim_local_memory {
+
 using namespace rdmacoro;
 using detail::sim::local_cache;
 using detail::sim::local_registrar;
@@ -27,3 +29,5 @@ TEST_CASE(
     const bool cached = cache.statistics().hits == 1;
     CHECK(reported == (cached ? once : 2 * once));
 }
+
+}  // namespace test_transport_sim_local_memory

@@ -5,6 +5,8 @@
 #include <array>
 #include <random>
 
+namespace test_transport_sim_memory_watch {
+
 using rdmacoro::detail::sim::memory_watch;
 
 TEST_CASE("a set of bytes knows what overlaps it and what it contains, after any adds and removes") {
@@ -45,3 +47,5 @@ TEST_CASE("a set of bytes knows what overlaps it and what it contains, after any
     CHECK_FALSE(watch.overlaps({}));
     CHECK(watch.contains({}));
 }
+
+}  // namespace test_transport_sim_memory_watch

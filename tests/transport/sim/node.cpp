@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace test_transport_sim_node {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace simulated = rdmacoro::detail::sim;
@@ -70,3 +72,5 @@ TEST_CASE("a silent node hears nothing and says nothing until it speaks again, a
     p.settle();
     CHECK(p.at_b.count == 1);
 }
+
+}  // namespace test_transport_sim_node

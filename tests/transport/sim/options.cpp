@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_sim_options {
+
 using namespace rdmacoro;
 
 // The defaults are a network on which nothing goes wrong by itself.
@@ -18,3 +20,5 @@ TEST_CASE("an untouched count is zero") {
     CHECK(counts.drops == 0);
     CHECK(counts.retries == 0);
 }
+
+}  // namespace test_transport_sim_options

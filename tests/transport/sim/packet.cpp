@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_sim_packet {
+
 using namespace rdmacoro::detail::sim;
 
 TEST_CASE("packets leave a queue in order; one that is put back comes first") {
@@ -48,3 +50,5 @@ TEST_CASE("what is given back is used again before anything is made") {
     pool.give_back(again);
     pool.give_back(second);
 }
+
+}  // namespace test_transport_sim_packet

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_sim_random {
+
 using rdmacoro::sim_random;
 
 // The numbers of splitmix64 for seed 1234567, as its authors publish them: schedules that are written down stay valid.
@@ -33,3 +35,5 @@ TEST_CASE("chance draws nothing where the answer is certain, and is about right 
     CHECK(happened < 1200);
     CHECK(random.chance(1'000'000));
 }
+
+}  // namespace test_transport_sim_random

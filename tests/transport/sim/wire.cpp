@@ -5,6 +5,8 @@
 
 #include <vector>
 
+namespace test_transport_sim_wire {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -81,3 +83,5 @@ TEST_CASE("a wire that breaks loses what has not arrived, and ends both links") 
     CHECK(p.at_b.reason == errc::peer_lost);
     CHECK(p.post(3, {}, sent) == post_result::failed);
 }
+
+}  // namespace test_transport_sim_wire

@@ -9,6 +9,8 @@
 
 #include <vector>
 
+namespace test_transport_sim_world {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -88,3 +90,5 @@ TEST_CASE("one seed gives one trace") {
     CHECK(hash(1) == hash(1));
     CHECK(hash(1) != hash(2));
 }
+
+}  // namespace test_transport_sim_world

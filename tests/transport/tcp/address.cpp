@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+namespace test_transport_tcp_address {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -94,3 +96,5 @@ TEST_CASE("IPv6 works as IPv4 does") {
     REQUIRE(a.link->post_copied(header_of(1), pattern(10)) == post_result::done);
     world.until([&] { return b.sink.count == 1; });
 }
+
+}  // namespace test_transport_tcp_address

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <deque>
 
+namespace test_transport_tcp_at_rest {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -87,3 +89,5 @@ TEST_CASE("a hot link that nothing is taken from gives its place to others, and 
     REQUIRE(p.a.link->post_copied(header_of(2), pattern(8)) == post_result::done);
     p.until([&] { return p.b.sink.count == before + 2; });
 }
+
+}  // namespace test_transport_tcp_at_rest

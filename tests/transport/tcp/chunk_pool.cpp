@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+namespace test_transport_tcp_chunk_pool {
+
 using namespace rdmacoro;
 using rdmacoro::detail::tcp_chunk;
 using rdmacoro::detail::tcp_chunk_pool;
@@ -44,3 +46,5 @@ TEST_CASE("only so many chunks are lent at a time") {
     CHECK(lent.back().bytes().size() == 1);
     CHECK(lent.size() == tcp_chunk_pool::most_lent);
 }
+
+}  // namespace test_transport_tcp_chunk_pool

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_tcp_completion_list {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -39,3 +41,5 @@ TEST_CASE("a list that is appended to another keeps its order and is empty then"
     CHECK(one.pop_front() == &c[3]);
     CHECK(one.empty());
 }
+
+}  // namespace test_transport_tcp_completion_list

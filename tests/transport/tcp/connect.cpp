@@ -7,6 +7,8 @@
 
 #include <netdb.h>
 
+namespace test_transport_tcp_connect {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -68,3 +70,5 @@ TEST_CASE("a host that is not found is an invalid address") {
         CHECK_THAT(std::string(thrown.what()), test::contains("nowhere.invalid:7"));
     }
 }
+
+}  // namespace test_transport_tcp_connect

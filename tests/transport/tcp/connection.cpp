@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+namespace test_transport_tcp_connection {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -34,3 +36,5 @@ TEST_CASE("a connection that no link takes closes when it goes, and what its pee
     w.until([&] { return c.sink.downs == 1; });
     CHECK(c.sink.reason == errc::peer_lost);
 }
+
+}  // namespace test_transport_tcp_connection

@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+namespace test_transport_tcp_domain {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -336,3 +338,5 @@ TEST_CASE("idle links hold none of the domain's memory") {
     CHECK(world.server.chunks() <= 8);
     CHECK(sizeof(detail::tcp_session) <= 1536);
 }
+
+}  // namespace test_transport_tcp_domain

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_tcp_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -43,3 +45,5 @@ TEST_CASE("the table of regions is the engine's own, and an idle poll moves noth
     engine.disarm();
     CHECK(engine.chunks().in_use() == 0);
 }
+
+}  // namespace test_transport_tcp_engine

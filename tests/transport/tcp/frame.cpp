@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_tcp_frame {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -97,3 +99,5 @@ TEST_CASE("only known kinds with lengths in their limits have a head") {
         CHECK(tcp_word{static_cast<tcp_frame>(kind), 0}.head_bytes() == 0);
     }
 }
+
+}  // namespace test_transport_tcp_frame

@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <sys/wait.h>
 
+namespace test_transport_tcp_handshake {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -236,3 +238,5 @@ TEST_CASE("within one host a socket does not pace itself by bbr") {
     CHECK(std::string(name) != "bbr");
     session->abandon();
 }
+
+}  // namespace test_transport_tcp_handshake

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+namespace test_transport_tcp_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -35,3 +37,5 @@ TEST_CASE("a link hands what comes to its sink, and any memory may be sent in pl
     CHECK(a.sink.downs == 1);
     CHECK(a.link->post_copied(header_of(4), {}) == post_result::failed);
 }
+
+}  // namespace test_transport_tcp_link

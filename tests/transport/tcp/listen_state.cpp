@@ -9,6 +9,8 @@
 #include <netdb.h>
 #include <unistd.h>
 
+namespace test_transport_tcp_listen_state {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -44,3 +46,5 @@ TEST_CASE("a listener without clients has nothing to give, and knows its address
     for (int n = 0; n < 1000 && engine.sockets() != 0; ++n) engine.poll();
     CHECK(engine.sockets() == 0);
 }
+
+}  // namespace test_transport_tcp_listen_state

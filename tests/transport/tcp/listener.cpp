@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+namespace test_transport_tcp_listener {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -319,3 +321,5 @@ TEST_CASE("a port that a listener of one family has is refused to a listener on 
     static_cast<void>(why_not(world, "*" + listener.address().substr(listener.address().rfind(':')), code));
     CHECK(code == errc::address_in_use);
 }
+
+}  // namespace test_transport_tcp_listener

@@ -7,6 +7,8 @@
 
 #include <chrono>
 
+namespace test_transport_tcp_liveness {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
@@ -31,3 +33,5 @@ TEST_CASE("a peer that reads nothing for several times the limit keeps its link,
     p.until([&] { return completions.back().calls == 1; });
     CHECK_FALSE(completions.back().outcome);
 }
+
+}  // namespace test_transport_tcp_liveness

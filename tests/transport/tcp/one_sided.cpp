@@ -5,6 +5,8 @@
 
 #include <deque>
 
+namespace test_transport_tcp_one_sided {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -295,3 +297,5 @@ TEST_CASE("a peer that answers a get wrongly loses its link, and the get ends") 
     CHECK(c.calls == 1);
     CHECK(c.outcome == errc::protocol_violation);
 }
+
+}  // namespace test_transport_tcp_one_sided

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_tcp_options {
+
 using namespace rdmacoro;
 
 static_assert(has(tcp_feature::all, tcp_feature::multishot_receive));
@@ -18,3 +20,5 @@ TEST_CASE("the default options use every feature and limit every wait") {
     CHECK(options.peer_timeout > duration{});
     CHECK(options.most_waiting > 0);
 }
+
+}  // namespace test_transport_tcp_options

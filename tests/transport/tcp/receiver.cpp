@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+namespace test_transport_tcp_receiver {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using detail::tcp_frame;
@@ -216,3 +218,5 @@ TEST_CASE("a peer that goes in mid-frame loses its link as one that goes at any 
     CHECK(p.b.sink.reason == errc::peer_lost);
     CHECK(p.b.sink.count == 0);
 }
+
+}  // namespace test_transport_tcp_receiver

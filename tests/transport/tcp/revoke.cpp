@@ -6,6 +6,8 @@
 
 #include <deque>
 
+namespace test_transport_tcp_revoke {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -147,3 +149,5 @@ TEST_CASE("operations that wait for earlier ones to be answered can be revoked")
         CHECK(into[i] == std::vector<std::byte>(64));
     }
 }
+
+}  // namespace test_transport_tcp_revoke

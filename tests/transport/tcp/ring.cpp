@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+namespace test_transport_tcp_ring {
+
 using namespace rdmacoro;
 using rdmacoro::detail::tcp_completion_handler;
 using rdmacoro::detail::tcp_ring;
@@ -88,3 +90,5 @@ TEST_CASE("a ring says what it uses of the kernel") {
         CHECK_THAT(all.describe(), test::contains("poll before receive"));
     }
 }
+
+}  // namespace test_transport_tcp_ring

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+namespace test_transport_tcp_send_queue {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -112,3 +114,5 @@ TEST_CASE("a full chunk gives no room until something was sent") {
     const auto rest = std::span(data).subspan(tcp_chunk::capacity / 2);
     CHECK(q.drain(100'000, sent) == std::vector<std::byte>(rest.begin(), rest.end()));
 }
+
+}  // namespace test_transport_tcp_send_queue

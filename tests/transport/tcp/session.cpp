@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+namespace test_transport_tcp_session {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using rdmacoro::detail::tcp_session;
@@ -40,3 +42,5 @@ TEST_CASE("memory that a session exposes is registered until its region goes") {
     }
     CHECK(w.client.registered() == 0);
 }
+
+}  // namespace test_transport_tcp_session

@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace test_transport_verbs_rc_address {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::detail::verbs;
@@ -73,3 +75,5 @@ TEST_CASE("a socket address becomes an endpoint where it is one of the internet"
     other.sa_family = AF_UNIX;
     CHECK(verbs::endpoint_of(&other).bytes == 0);
 }
+
+}  // namespace test_transport_verbs_rc_address

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_verbs_rc_address_watch {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using rdmacoro::detail::polled_watcher;
@@ -29,3 +31,5 @@ TEST_CASE("addresses that come and go are reported, once for all that there is t
     static_cast<void>(watching.look());
     CHECK(calls == 2);
 }
+
+}  // namespace test_transport_verbs_rc_address_watch

@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+namespace test_transport_verbs_rc_device {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -231,3 +233,5 @@ TEST_CASE("packets over InfiniBand carry a global header where the port asks for
     from.attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
     CHECK(path_between(from, 2, to, {}).is_global == 1);
 }
+
+}  // namespace test_transport_verbs_rc_device

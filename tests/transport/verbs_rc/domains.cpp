@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string>
 
+namespace test_transport_verbs_rc_domains {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
 
@@ -44,3 +46,5 @@ TEST_CASE("the address chooses the device, each device has one domain, and a nam
         CHECK(&chosen.towards(one.address.url("verbs")) == &on.service<verbs_domain>());
     ::unsetenv("RDMACORO_VERBS_DEVICE");
 }
+
+}  // namespace test_transport_verbs_rc_domains

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_verbs_rc_engine {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -115,3 +117,5 @@ TEST_CASE("a get or put of registered memory is one work request and one complet
     CHECK(d.work_requests == 2 + d.control_frames);
     CHECK(d.control_frames <= 1);
 }
+
+}  // namespace test_transport_verbs_rc_engine

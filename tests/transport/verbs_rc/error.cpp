@@ -8,6 +8,8 @@
 
 #include <sys/resource.h>
 
+namespace test_transport_verbs_rc_error {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::verbs;
 using namespace rdmacoro::test;
@@ -91,3 +93,5 @@ TEST_CASE("errors of the system are thrown as the code that they mean for a call
         CHECK(code_of(step_fails, system) == errc::no_resources);
     CHECK(code_of(step_fails, EIO) == std::error_code(EIO, std::system_category()));
 }
+
+}  // namespace test_transport_verbs_rc_error

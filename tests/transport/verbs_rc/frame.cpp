@@ -4,6 +4,8 @@
 
 #include <vector>
 
+namespace test_transport_verbs_rc_frame {
+
 using namespace rdmacoro;
 using namespace rdmacoro::detail::verbs;
 
@@ -81,3 +83,5 @@ TEST_CASE("greetings that can't be are refused") {
     CHECK(judge([](greeting& g) { g.credits = greeting::least_credits - 1; }) == errc::protocol_violation);
     CHECK(judge([](greeting& g) { g.credits = greeting::most_credits + 1; }) == errc::protocol_violation);
 }
+
+}  // namespace test_transport_verbs_rc_frame

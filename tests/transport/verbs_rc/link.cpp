@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_verbs_rc_link {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -97,3 +99,5 @@ TEST_CASE("atomics of two links at a time lose nothing") {
     std::sort(was.begin(), was.end());
     for (std::size_t n = 0; n < was.size(); ++n) CHECK(was[n] == 3 * n);
 }
+
+}  // namespace test_transport_verbs_rc_link

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+namespace test_transport_verbs_rc_options {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -106,3 +108,5 @@ TEST_CASE("counts are added one by one") {
     const auto* const added = reinterpret_cast<const std::uint64_t*>(&sum);
     for (std::size_t n = 0; n < all; ++n) CHECK(added[n] == 2 * (n + 1));
 }
+
+}  // namespace test_transport_verbs_rc_options

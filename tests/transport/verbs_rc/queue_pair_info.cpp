@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+namespace test_transport_verbs_rc_queue_pair_info {
+
 using namespace rdmacoro::detail::verbs;
 
 TEST_CASE("the data of a queue pair lies on the wire in little-endian numbers behind the greeting, as "
@@ -55,3 +57,5 @@ TEST_CASE("numbers of queue pairs and packets have 24 bits, whatever a peer send
     CHECK(theirs.mtu == 0xff);  // kept within the device's bounds where it is used
     CHECK(theirs.read_depth == 0xff);
 }
+
+}  // namespace test_transport_verbs_rc_queue_pair_info

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_verbs_rc_receive_queue {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace verbs = rdmacoro::detail::verbs;
@@ -97,3 +99,5 @@ TEST_CASE("a receive queue of one link takes all of its slots back when its queu
         CHECK(b.unused() == 64);
     }
 }
+
+}  // namespace test_transport_verbs_rc_receive_queue

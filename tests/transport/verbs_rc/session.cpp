@@ -5,6 +5,8 @@
 #include "support/catch.hpp"
 #include "support/held.hpp"
 
+namespace test_transport_verbs_rc_session {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -327,3 +329,5 @@ TEST_CASE("a get ends when its data is there, whatever was sent behind it") {
         all += sent;
     }
 }
+
+}  // namespace test_transport_verbs_rc_session

@@ -4,6 +4,8 @@
 
 #include "support/catch.hpp"
 
+namespace test_transport_verbs_rc_slots {
+
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
@@ -133,3 +135,5 @@ TEST_CASE("lent messages stay readable; without a spare slot the sink copies, an
     CHECK(b.sink.kept.front().bytes().size() == 500);
     b.sink.kept.clear();
 }
+
+}  // namespace test_transport_verbs_rc_slots
