@@ -397,8 +397,8 @@ private:
 ///     co_await out;
 ///     co_await in;
 ///     c.check();
-class [[nodiscard]] collective::combining : private detail::arriving_operand,
-                                            public collective::transfer<detail::rank_receive> {
+class [[nodiscard]] collective::combining final : private detail::arriving_operand,
+                                                  public collective::transfer<detail::rank_receive> {
 public:
     /// From a rank other than this one. Not `at_once`: it is combined when the receive is awaited, for `into` that is under way to another rank
     /// meanwhile: that send is awaited first.
