@@ -56,7 +56,7 @@ TEST_CASE("a call tells its peer how much time it has when its request is writte
                 const message request = co_await b.recv_lent(any_request);
                 local_stop_source now;
                 now.request_stop();
-                co_await with_stop(pending, now.get_token());
+                static_cast<void>(co_await with_stop(pending, now.get_token()));
                 co_return time_told(request);
             };
             std::vector<float> room(10);

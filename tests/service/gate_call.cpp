@@ -48,7 +48,9 @@ TEMPLATE_LIST_TEST_CASE("a call through a gate is for a thread, or for a corouti
                 auto one = by.call(kv::wait);
                 task_group some;
                 local_stop_source stop;
-                some.spawn([&]() -> task<> { co_await as_result(with_stop(one, stop.get_token())); });
+                some.spawn([&]() -> task<> {
+                    static_cast<void>(co_await as_result(with_stop(one, stop.get_token())));
+                });
                 co_await yield();
                 std::error_code refused;
                 try {

@@ -328,7 +328,8 @@ TEST_CASE("a node that is destroyed while a handler hears no stop says which, an
             bool began = false;
             methods.on(far::deaf, [&](call_context&) -> task<> {
                 began = true;
-                co_await as_result(sleep_for(1h));  // until it is asked to stop, and longer
+                static_cast<void>(
+                    co_await as_result(sleep_for(1h)));  // until it is asked to stop, and longer
                 for (int n = 0; n < 20; ++n) co_await without_stop(sleep_for(10ms));
                 began = false;
             });

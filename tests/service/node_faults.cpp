@@ -281,7 +281,7 @@ TEST_CASE("a node whose closing is cut short ends like any other") {
         event goes_on;
         bool asked = false;
         one->on_connection([&](auto&, node_id, generation) -> task<> {
-            co_await as_result(sleep_for(1h));  // until it is asked to stop
+            static_cast<void>(co_await as_result(sleep_for(1h)));  // until it is asked to stop
             asked = true;
             co_await without_stop(goes_on.wait());
         });
