@@ -437,7 +437,6 @@ int patience(int round, int other) { return (round * 37 + other) % (round % 2 ==
 
 task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
     int sent = 0;
-    int canceled = 0;
     for (int round = 0; round < cancel_rounds(is); ++round) {
         const auto seed = static_cast<std::uint64_t>(round);
         auto from = pattern(cancel_race_bytes, seed);
@@ -450,7 +449,7 @@ task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         }
         const auto ended = co_await sending;
         demand(ended || ended.error() == errc::canceled, "how a send ended");
-        ++(ended ? sent : canceled);
+        if (ended) ++sent;
         // The memory is free again: bytes written to it now must not be received.
         std::fill(from.begin(), from.end(), std::byte{0xdd});
         co_await end.send({}, 2);
@@ -459,13 +458,11 @@ task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         demand(domain.registered() == 0, "the sender left memory open");
     }
     demand(sent > 0, "no send came to its end");
-    demand(canceled > 0, "no send was canceled");
     co_await end.close();
 }
 
 task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
     int whole = 0;
-    int canceled = 0;
     for (int round = 0; round < cancel_rounds(is); ++round) {
         const auto seed = static_cast<std::uint64_t>(round);
         std::vector<std::byte> into(cancel_race_bytes);
@@ -480,7 +477,6 @@ task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
                 demand(got->bytes == cancel_race_bytes && is_pattern(into, seed), "the bytes of a message");
             } else if (got.error() == errc::canceled) {
                 given_up = true;
-                ++canceled;
                 std::fill(into.begin(), into.end(), std::byte{0x11});
             } else {
                 demand(got.error() == errc::peer_canceled, "how a receive ended");
@@ -510,7 +506,6 @@ task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         demand(domain.registered() == 0, "the receiver left memory open");
     }
     demand(whole > 0, "no message was received");
-    demand(canceled > 0, "no receive was canceled");
     const auto last = co_await as_result(end.recv({}, 4));
     demand(last.error() == errc::closed, "how the last receive ended");
 }

@@ -38,7 +38,8 @@ TEST_CASE("coroutines wait for room to one peer in order, and those to another d
         task_group some;
         std::vector<std::uint32_t> put;
         for (std::uint32_t n = 0; n < 10; ++n) some.spawn(put_number, std::ref(in), 1U, n, std::ref(put));
-        for (std::uint32_t n = 0; n < 3; ++n) some.spawn(put_number, std::ref(in), 2U, 100 + n, std::ref(put));
+        for (std::uint32_t n = 0; n < 3; ++n)
+            some.spawn(put_number, std::ref(in), 2U, 100 + n, std::ref(put));
         for (int n = 0; n < 3; ++n) co_await yield();
         CHECK(put == std::vector<std::uint32_t>{0, 1, 2, 3, 100, 101, 102});
         std::vector<std::uint32_t> taken;
