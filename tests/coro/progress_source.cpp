@@ -154,6 +154,7 @@ TEST_CASE("a scheduler with hundreds of sources parks, and each of them wakes it
     std::atomic<std::size_t> answered{0};
     std::thread ringer([&] {
         for (std::size_t n = 0; n < count; ++n) {
+            std::this_thread::sleep_for(200us);  // it has time to park
             bells[n]->ring();
             while (answered.load(std::memory_order_acquire) != n + 1) std::this_thread::yield();
         }
