@@ -99,7 +99,7 @@ def cases_of(output):
 def run_examples(build):
     """The examples over every transport, this one included; passed and failed."""
     script = HERE.parent / 'tools' / 'examples.sh'
-    done = subprocess.run(['timeout', str(SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
+    done = subprocess.run(['timeout', str(2 * SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors='replace', check=False,
                           env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_WITH_TCP': '0', 'RDMACORO_WITH_OFI': '0',
                                'RDMACORO_WITH_VERBS': '1'})
@@ -126,7 +126,7 @@ def run_hardware_check(build):
     """tools/hardware-check over one of these devices; passed and failed."""
     script = HERE / 'hardware_check.sh'
     began = time.monotonic()
-    done = subprocess.run(['timeout', str(SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
+    done = subprocess.run(['timeout', str(2 * SECONDS_OF_A_FILE), 'bash', str(script)], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors='replace', check=False,
                           env={**os.environ, 'RDMACORO_BUILD_ROOT': str(build), 'RDMACORO_SOURCE_ROOT': str(HERE.parent.parent)})
     if done.returncode == SKIPPED:
