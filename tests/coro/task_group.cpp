@@ -239,6 +239,37 @@ TEST_CASE("a group stops with the token it was given") {
     }(world));
 }
 
+TEST_CASE("coroutines that are ready while a group is destroyed go on in their order, also where a child of "
+          "it uses up "
+          "the slice") {
+    test::virtual_time world;
+    std::vector<int> order;
+    bool group_ended = false;
+    world.run([](test::virtual_time& on, std::vector<int>& list, bool& ended) -> task<> {
+        task_group others;
+        auto note = [&list](int n) -> task<> {
+            list.push_back(n);
+            co_return;
+        };
+        others.spawn([&]() -> task<> {
+            task_group destroyed;
+            others.spawn(note, 1);
+            others.spawn(note, 2);
+            destroyed.spawn([&]() -> task<> {
+                on.time.advance(1ms);
+                co_return;
+            });
+            others.spawn(note, 3);
+            others.spawn(note, 4);
+            ended = true;
+            co_return;
+        });
+        co_await others.join();
+    }(world, order, group_ended));
+    CHECK(group_ended);
+    CHECK(order == std::vector<int>{1, 2, 3, 4});
+}
+
 TEST_CASE("destroying a group stops its children and waits for them, also during unwinding") {
     test::virtual_time world;
     world.run([](test::virtual_time& on) -> task<> {

@@ -148,12 +148,13 @@ RDMACORO_COLD scheduler::service_base* scheduler::find_service(const void* key) 
     return at;
 }
 
-/// Coroutines that were deferred by a scope are ready again, before all others.
+/// Coroutines that were deferred by a scope are ready again, before all others: also before the rest of the batch that they were in.
 RDMACORO_COLD void scheduler::resume_deferred(narrowed& from) noexcept {
     if (from.head == nullptr) return;
-    *from.tail = ready_head_;
-    if (ready_head_ == nullptr) ready_tail_ = from.tail;
-    ready_head_ = std::exchange(from.head, nullptr);
+    detail::ready_node*& first = batch_ != nullptr ? batch_ : ready_head_;
+    *from.tail = first;
+    if (first == nullptr) ready_tail_ = from.tail;
+    first = std::exchange(from.head, nullptr);
     from.tail = &from.head;
 }
 
