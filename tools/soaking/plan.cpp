@@ -31,6 +31,7 @@ round_plan next_round(random& shared, std::size_t longest) {
         m.bytes = length(shared, often);
         m.content = shared.next();
     }
+    plan.in_step = shared.once_in(2);
     plan.any_tag = shared.once_in(3);
     plan.client_owns = shared.once_in(2);
     if (shared.once_in(3)) plan.exposed_bytes = 1 + shared.below(256 * 1024);

@@ -46,6 +46,7 @@ enum class ending : std::uint8_t {
 
 struct round_plan {
     std::vector<planned_message> messages;
+    bool in_step = false;           ///< begins when both ends have received all of the rounds before
     bool any_tag = false;           ///< all receives take any tag, in order
     bool client_owns = false;       ///< the memory of the gets and puts
     std::size_t exposed_bytes = 0;  ///< of that memory; 0: no gets and puts in this round

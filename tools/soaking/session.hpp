@@ -134,6 +134,10 @@ private:
 
     rdmacoro::task<> round() {
         namespace rc = rdmacoro;
+        if (plan_.in_step) {
+            co_await peer_.send({}, aside | 3);
+            co_await peer_.recv({}, aside | 3);
+        }
         rc::task_group parts(rc::on_child_error::stop_others);
         parts.spawn([this] { return send_all(); });
         parts.spawn([this] { return receive_all(); });
@@ -157,7 +161,10 @@ private:
         const bool one_at_a_time = own_.once_in(2);
         for (const planned_message& m : plan_.messages) {
             if (!is_mine(m)) continue;
-            if (own_.once_in(8)) co_await rc::sleep_for(std::chrono::microseconds(own_.below(2000)));
+            if (own_.once_in(8)) {  // where that is canceled, so are the sends, which are joined
+                auto pause = rc::sleep_for(std::chrono::microseconds(own_.below(2000)));
+                static_cast<void>(co_await rc::as_result(std::move(pause)));
+            }
             if (one_at_a_time) {
                 co_await send_one(m);
             } else {
@@ -230,12 +237,13 @@ private:
     }
 
     /// Whether a message is surely sent at once, all of it: it is short, and its sender has credit for it and for what goes before. Without
-    /// credit it is offered to its receive, and comes when that has been accepted. With hundreds of links each is granted little.
+    /// credit it is offered to its receive, and comes when that has been accepted. With hundreds of links each is granted little, and what
+    /// this end has not received of the rounds before takes of it.
     [[nodiscard]] bool comes_whole(const planned_message& m) const noexcept {
         namespace inner = rdmacoro::detail;
         constexpr std::size_t longest = 4096;
-        if (m.bytes > longest) return false;
-        std::size_t stored = 2 * inner::least_storage;  // about gets and puts
+        if (!plan_.in_step || m.bytes > longest) return false;
+        std::size_t stored = 3 * inner::least_storage;  // to be in step, and about gets and puts
         for (const planned_message& before : plan_.messages) {
             if (!is_mine(before)) stored += inner::storage_bytes(before.bytes);
             if (&before == &m) break;

@@ -75,8 +75,10 @@ public:
     }
 
     [[nodiscard]] bool ready() const noexcept { return ready_; }
+    /// Waits for the clients to close, since a server that stops in a round cancels what its client waits for.
     rc::task<> end_clients() {
-        clients_.request_stop();
+        const bool closed = static_cast<bool>(co_await rc::as_result(rc::timeout(clients_.join(), 30s)));
+        if (!closed) all_.log.tell_fault("clients did not close over " + name_);
         co_await clients_.join();
     }
 
@@ -179,12 +181,12 @@ rc::task<> work(shared_state& all) {
     co_await rc::sleep_for(
         std::chrono::duration_cast<rc::duration>(std::chrono::duration<double>(all.place.seconds)));
     all.over = true;
-    // Rounds under way end, clients close; what is served then ends, too.
+    // Rounds under way end, clients close; what is served then ends, too. Nobody is accepted meanwhile.
     const auto ended = co_await rc::as_result(rc::timeout(links.join(), 60s));
     if (!ended) all.log.tell_fault("sessions did not end: " + ended.error().message());
-    for (auto& each : over) co_await each->end_clients();
     serving.request_stop();
     static_cast<void>(co_await rc::as_result(serving.join()));
+    for (auto& each : over) co_await each->end_clients();
     reporting.request_stop();
     static_cast<void>(co_await rc::as_result(reporting.join()));
 }
