@@ -141,8 +141,7 @@ TEST_CASE(
             auto listening = co_await listen<shm>(at, small);
             into = co_await listening.accept();
             const std::uint64_t hello = 1;
-            co_await into.send(bytes_of(hello));
-            co_await sleep_for(20ms);  // polls the idle link no longer each turn; then it runs no more
+            co_await into.send(bytes_of(hello));  // the scheduler polls no more after it
         }(name, end));
         done.wait();
         end.abort();
