@@ -3,6 +3,8 @@
 //
 // For counting: `bench/instructions` runs it under callgrind with two values of N; the difference is the cost of one, both ends together,
 // without the set-up and without a second core.
+#include "common/even_clock.hpp"
+
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/calls.hpp>
 
@@ -125,7 +127,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        rc::scheduler(rc::idle::spin{}).run(run(argv[1], std::strtoull(argv[2], nullptr, 10)));
+        bench::even_clock time;
+        rc::scheduler(rc::idle::spin{}, time).run(run(argv[1], std::strtoull(argv[2], nullptr, 10)));
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "call_cost: %s\n", failure.what());
         return 1;

@@ -2,6 +2,8 @@
 //
 // For counting: `bench/instructions` runs it under callgrind with two values of N; the difference is the cost of one send and
 // its matched receive, without the set-up and without a second core.
+#include "common/even_clock.hpp"
+
 #include <rdmacoro/rdmacoro.hpp>
 
 #include <cstdint>
@@ -38,7 +40,8 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        rc::scheduler(rc::idle::spin{}).run(exchange(std::strtol(argv[1], nullptr, 10)));
+        bench::even_clock time;
+        rc::scheduler(rc::idle::spin{}, time).run(exchange(std::strtol(argv[1], nullptr, 10)));
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "message_cost: %s\n", failure.what());
         return 1;
