@@ -251,6 +251,39 @@ CONFORMANCE_CASE("a receive that is half filled when the peer dies ends with pee
     conform(over, half_filled);
 }
 
+task<> died_in_the_middle(two_domains& w) {
+    auto p = co_await w.connected();
+    const auto data = pattern(std::size_t{w.is().slowness == 1 ? 6u : 2u} << 20, 1);
+    const auto small = pattern(100, 2);
+    std::vector<std::byte> into(data.size());
+    auto sending = start(p.a.send(data, 1));
+    co_await p.a.send(small, 1);
+    co_await p.a.send(small, 2);
+    co_await p.b.probe(2);  // all have come, of the first its beginning
+    p.a.abort();
+    const auto sent = co_await as_result(sending);
+    CHECK(sent.error() == errc::closed);
+    const auto none = co_await as_result(p.b.recv({}, 99));
+    CHECK(none.error() == errc::peer_lost);
+    const auto half = co_await as_result(p.b.recv(into, 1));
+    CHECK(half.error() == errc::peer_lost);
+    const auto behind = co_await as_result(p.b.recv(into, 1));
+    REQUIRE(behind.has_value());
+    CHECK(behind->bytes == small.size());
+    CHECK(is_pattern(std::span(into).first(small.size()), 2));
+    const auto last = co_await as_result(p.b.recv_lent(2));
+    CHECK(last.has_value());
+    const auto more = co_await as_result(p.b.recv(into));
+    CHECK(more.error() == errc::peer_lost);
+    CHECK(p.b.connection().mailbox().store().live() <= 1);  // what was lent
+}
+CONFORMANCE_CASE("a receive ends with peer_lost where its message was to come from a peer that died in the "
+                 "middle of it, and "
+                 "none gets a later message in its stead",
+                 every_transport) {
+    conform(over, died_in_the_middle);
+}
+
 task<> one_sided_pending(two_domains& w) {
     int done_before = 0;
     int cut = 0;

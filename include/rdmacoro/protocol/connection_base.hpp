@@ -296,6 +296,9 @@ public:
         mailbox_->matching().remove(m);
         free(m);
     }
+    /// The link is down, and the rest of a stored message will not come. It keeps its place: the receive that meets it ends with the
+    /// link's reason, and none gets a later message in its stead.
+    void lose(unexpected_message& m) noexcept;
 
     /// The one place where a receive ends that has matched a message. A message that its receive could not take, as it was
     /// too long or was given up, does not count as received. `from`: its connection; nullptr when that no longer exists.

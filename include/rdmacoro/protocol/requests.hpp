@@ -310,7 +310,8 @@ struct alignas(16) unexpected_message : kept_in<of_source>, kept_in<of_all> {
     std::uint64_t number = 0;  ///< its place in the order of arrival; the matcher's
     std::uint32_t stream = 0;  ///< the policy's number of a message that is still arriving or needs an answer
     std::uint8_t policy = 0;   ///< index in the protocol list
-    bool complete = true;      ///< all bytes have arrived and no answer is due
+    bool complete = true;      ///< all bytes have arrived and no answer is due; or `lost`
+    bool lost = false;         ///< the link ended before the rest came
 
     [[nodiscard]] std::byte* payload() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
 };

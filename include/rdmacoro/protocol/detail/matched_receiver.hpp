@@ -184,7 +184,7 @@ public:
         while (receive_request* r = starting_.pop_front()) end_unfilled(*r, reason);
         while (receive_request* r = answering_.pop_front()) conclude(*r);
         while (aside* a = unfetched_.pop_front()) fetched(*a, reason);
-        each_incomplete([&](unexpected_message& m) noexcept { context_.withdraw(m); });
+        each_incomplete([&](unexpected_message& m) noexcept { context_.lose(m); });
     }
 
 private:

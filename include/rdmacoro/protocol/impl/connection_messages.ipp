@@ -167,9 +167,21 @@ RDMACORO_DECL bool connection_base::complete(unexpected_message& m,
     return true;
 }
 
+RDMACORO_COLD void connection_base::lose(unexpected_message& m) noexcept {
+    m.lost = m.stored != m.bytes;
+    m.complete = true;
+}
+
 RDMACORO_DECL void connection_base::hand_over(unexpected_message& m, receive_request& r) noexcept {
     connection_base* const from = m.from;
     const received message{m.bytes, m.tag, m.source};
+    if (m.lost) [[unlikely]] {
+        const std::error_code why = from != nullptr ? from->why_failed() : make_error_code(errc::peer_lost);
+        if (from != nullptr) from->give_back(m.cost);
+        message_store::release(m);
+        end_unreceived(from, r, 0, message.tag, why);
+        return;
+    }
     if (r.is_lent()) {
         if (from != nullptr) from->give_back(m.cost);  // from here on it is the user's memory
         if (m.bytes <= loan::longest_here) {

@@ -129,7 +129,7 @@ RDMACORO_COLD void rendezvous_receiver::fail(std::error_code reason) noexcept {
     for (std::uint32_t id = 0; id < slots_.size(); ++id) {
         slot& s = at(id);
         s.together.busy = false;
-        if (s.now == state::stored) context_.connection().withdraw(*std::exchange(s.message, nullptr));
+        if (s.now == state::stored) context_.connection().lose(*std::exchange(s.message, nullptr));
         if (receive_request* r = std::exchange(s.request, nullptr))
             context_.connection().fail_fill(*r, reason);
         static_cast<void>(clear(s));

@@ -435,7 +435,7 @@ RDMACORO_COLD void segmented_engine::fail(std::error_code reason) noexcept {
     first_turn_ = none;
     for (in_slot& slot : in_) {
         if (slot.state == in_state::filling) context_.fail_fill(*slot.request, reason);
-        if (slot.state == in_state::stored) context_.withdraw(*slot.message);
+        if (slot.state == in_state::stored) context_.lose(*slot.message);
         slot = {};
     }
     unsent_.clear();

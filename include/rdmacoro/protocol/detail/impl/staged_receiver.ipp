@@ -94,7 +94,7 @@ RDMACORO_COLD void staged_receiver::fail(std::error_code reason) noexcept {
     forget_transfers();
     for (std::uint32_t id = 0; id < slots_.size(); ++id) {
         slot& s = at(id);
-        if (unexpected_message* m = std::exchange(s.message, nullptr)) context_.connection().withdraw(*m);
+        if (unexpected_message* m = std::exchange(s.message, nullptr)) context_.connection().lose(*m);
         if (receive_request* r = std::exchange(s.request, nullptr))
             context_.connection().fail_fill(*r, reason);
         if (s.block != nullptr) blocks_.give(std::exchange(s.block, nullptr));
