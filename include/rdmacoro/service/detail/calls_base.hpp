@@ -6,8 +6,8 @@
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
-#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/detail/answer.hpp>
+#include <rdmacoro/service/detail/call_failure.hpp>
 #include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/detail/short_answers.hpp>
@@ -16,7 +16,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,48 +25,6 @@
 namespace rdmacoro::detail {
 
 class upstream;
-
-/// Why a call could not end with a value, as it travels.
-class call_failure {
-public:
-    /// Of a failed check.
-    void set(call_errc code, std::string_view text = {}) noexcept;
-    void set(errc code, std::string_view text) noexcept;
-    /// Of the exception that is being handled. `of`: the call that it left.
-    void set_current(const call_context& of) noexcept;
-
-    [[nodiscard]] explicit operator bool() const noexcept {
-        return head_.outcome != static_cast<std::uint32_t>(outcome_kind::value);
-    }
-    /// The whole answer.
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
-        return std::as_bytes(std::span(this, 1)).first(sizeof head_ + length_);
-    }
-
-private:
-    void set(outcome_kind kind, int code, std::string_view text) noexcept;
-
-    answer_head head_{};
-    char text_[longest_error_text];
-    std::size_t length_ = 0;
-};
-
-/// Throws what the peer answered to a call of `of`: `head`, and the text that follows it.
-[[noreturn]] RDMACORO_DECL void throw_answer(const method_facts& of, std::span<const std::byte> answer);
-/// Throws `call_errc::malformed_answer`.
-[[noreturn]] RDMACORO_DECL void throw_malformed_answer(const method_facts& of, const char* why);
-/// Throws the error of a call's message.
-[[noreturn]] RDMACORO_DECL void throw_call_failure(const method_facts& of, const std::error_code& code,
-                                                   const error_facts& facts);
-/// Throws unless an answer to `of` has a value.
-inline void check_answer(const method_facts& of, std::span<const std::byte> answer) {
-    answer_head head;
-    if (answer.size() < sizeof head) [[unlikely]]
-        throw_malformed_answer(of, "an answer without a head");
-    std::memcpy(&head, answer.data(), sizeof head);
-    if (head.outcome != static_cast<std::uint32_t>(outcome_kind::value)) [[unlikely]]
-        throw_answer(of, answer);
-}
 
 /// The request of a call of this side: how its arguments are written.
 struct call_request {
@@ -503,6 +460,7 @@ private:
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/call_failure.ipp>
 #include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/calls_served.ipp>

@@ -265,6 +265,7 @@ public:
     std::uint64_t uses = 0;     // a clock of uses
     std::size_t places = 0;     // taken: connections, and attempts
     std::size_t strangers = 0;  // accepted, and no hello yet
+    event stranger_gone;
     event place_free;
     intrusive_list<node_record> records;
     intrusive_list<node_watcher> watchers;
