@@ -32,7 +32,7 @@ void in_virtual_time(Body body) {
 }
 /// Of any kind, and not the notes about them.
 constexpr tag_match any_request{detail::calls_bit, detail::calls_bit | detail::request_bits};
-/// What is left of the time, as a request says it.
+/// The rest of the time, as a request says it.
 duration time_told(const message& request) {
     detail::request_head head{};
     REQUIRE(request.size() >= sizeof head);

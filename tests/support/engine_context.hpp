@@ -28,7 +28,7 @@ public:
     };
     std::deque<posted> posts;                  ///< gets and puts that are under way
     post_result answer = post_result::posted;  ///< to gets and puts
-    /// What the connection sends no goodbye before, in number.
+    /// The number of messages that hold the connection's goodbye back.
     [[nodiscard]] std::uint32_t under_way_now() noexcept { return connection().*&counted::active_sends_; }
     std::error_code closed_with{};
     capabilities link{};

@@ -28,7 +28,7 @@ public:
     using group_base::state;
 };
 
-/// What the check says; empty: nothing.
+/// The text of the check's refusal; empty: there was none.
 template <class F>
 std::string refusal(F check) {
     try {

@@ -53,7 +53,7 @@ public:
     std::size_t discard(tag_match wanted);
     [[nodiscard]] std::string peer_name() const { return link_.base().peer_name(); }
 
-    // What depends on the transport, beside these.
+    // The functions that depend on the transport, beside these.
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
     /// Completes when such a message is there that no receive has taken.
@@ -304,7 +304,7 @@ protected:
     [[nodiscard]] task<> serve_requests(service& of);
     [[nodiscard]] task<> receive_requests(service& of, short_answers& answers);
     static child send_long(child_owner&, calls_base& self, service& of, message request, long_answer out);
-    /// What becomes of a request at once.
+    /// The step that a request takes at once.
     enum class served : std::uint8_t {
         later,        ///< nothing: it takes the long way
         answer,       ///< a short answer is to be sent
@@ -339,7 +339,7 @@ protected:
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
     using fate = call_history::fate;
-    /// What the peer has said of a request before it was received.
+    /// The fate that the peer gave a request before it was received.
     [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }
     /// A service that the peer's first request has found: tells it so, in the background.
     void tell_known(std::uint16_t service);

@@ -167,12 +167,12 @@ private:
     std::vector<node_event> ring_;
 };
 
-/// What a node's user runs over its connections, for texts.
+/// Names the work that a node's user runs over its connections, for texts.
 class node_work {
 public:
     node_work(const node_work&) = delete;
     node_work& operator=(const node_work&) = delete;
-    /// What runs for that node, by names; empty: no more than the function of its connection.
+    /// The names of the work for that node; empty: no more than the function of its connection.
     [[nodiscard]] virtual std::string running_for(node_id id) = 0;
 
 protected:

@@ -308,7 +308,7 @@ private:
         for (const bool near : {true, false}) {
             const tried outcome = co_await try_from<0>(self, to, card, near, place, any);
             if (!outcome.why || outcome.why == errc::canceled) co_return outcome;
-            // What says most: a node that is another one, and then a failure that may pass.
+            // The outcome that says most: a node that is another one, and then a failure that may pass.
             if (outcome.why != errc::unsupported) worst = outcome;
         }
         if (!any) to.explaining += "  it has no URL that this node can use: it has to connect by itself\n";
