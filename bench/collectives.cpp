@@ -141,7 +141,7 @@ private:
     std::size_t block_ = 1;
 };
 
-/// What the two ranks of a group can do at best: each sends the other a message, and receives one.
+/// The bound for two ranks of a group: each sends the other a message, and receives one.
 template <class Peer>
 rc::task<> exchange(Peer& with, std::span<const std::byte> out, std::span<std::byte> in, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n)
@@ -310,7 +310,7 @@ std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::v
     return found;
 }
 
-/// What a peer's program prints for the same plan: lines of "operation bytes least middle most".
+/// The output of a peer's program for the same plan: lines of "operation bytes least middle most".
 std::map<std::string, std::vector<figure>> run_peer(std::string command, const plan& asked, unsigned ranks,
                                                     const std::string& transport) {
     const auto replace = [&command](const std::string& name, const std::string& with) {

@@ -110,7 +110,7 @@ rc::task<double> rate(rc::endpoint<T>& peer, std::size_t threads, std::uint64_t 
     co_return static_cast<double>(all) / seconds(steady::now() - before).count() / 1e6;
 }
 
-/// What threads do without a gate: each message is sent by a thread that has the lock, which drives the scheduler, too.
+/// Threads without a gate: each message is sent by a thread that has the lock, which drives the scheduler, too.
 template <class T>
 rc::task<> one_message(rc::endpoint<T>& peer, std::span<const std::byte> message) {
     co_await peer.send(message, message_tag);

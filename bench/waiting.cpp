@@ -107,7 +107,7 @@ rc::task<> answer(std::string url, delay late) {
     }
 }
 
-/// What asking took.
+/// The cost of asking.
 struct asked_for {
     double microseconds = 0;  ///< the median round trip
     double percent = 0;       ///< of a core

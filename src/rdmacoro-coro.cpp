@@ -1,1 +1,2 @@
 #include <rdmacoro/coro/src.hpp>
+#include <rdmacoro/memory/src.hpp>

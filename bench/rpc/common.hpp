@@ -1,4 +1,4 @@
-// What the programs have in common that measure calls of other libraries as bench/calls measures ours: two processes on two CPUs, an
+// The common part of the programs that measure calls of other libraries as bench/calls measures ours: two processes on two CPUs, an
 // 8-byte number there and one back over TCP on loopback, one at a time, and 64 under way on one connection.
 #pragma once
 
@@ -101,7 +101,7 @@ public:
         rate_ =
             static_cast<double>(rounds) / std::chrono::duration<double>(steady::now() - before).count() / 1e6;
     }
-    /// Those of a client that has measured by itself, in the same way.
+    /// The samples of a client that has measured by itself, in the same way.
     void set(std::vector<double> ns, double millions_per_second) {
         ns_ = std::move(ns);
         std::sort(ns_.begin(), ns_.end());

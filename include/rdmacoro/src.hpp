@@ -4,6 +4,7 @@
 #pragma once
 
 #include <rdmacoro/coro/src.hpp>
+#include <rdmacoro/memory/src.hpp>
 #include <rdmacoro/messaging/src.hpp>
 #include <rdmacoro/service/src.hpp>
 #include <rdmacoro/transport/src.hpp>

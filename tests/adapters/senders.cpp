@@ -62,7 +62,7 @@ task<> waits(std::promise<void>* begun) {
     co_await never.wait();
 }
 
-/// What a receiver was completed with.
+/// The completion of a receiver.
 struct outcome {
     std::string kind;
     std::thread::id on;

@@ -1,4 +1,4 @@
-// What `scheduler::describe` says at each stage of each operation, over every transport: nothing that is pending is missing, nothing
+// The words of `scheduler::describe` at each stage of each operation, over every transport: nothing that is pending is missing, nothing
 // is there twice, and who must act next is named.
 
 #include "described.hpp"

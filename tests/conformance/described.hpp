@@ -1,4 +1,4 @@
-// What the tests of `describe` share.
+// The common part of the tests of `describe`.
 #pragma once
 
 #include "conformance/conformance.hpp"
@@ -12,7 +12,7 @@ namespace rdmacoro::test {
 
 constexpr std::size_t long_bytes = std::size_t{2} << 20;
 
-/// What is described of that kind and tag; the tag counts where there is one.
+/// The described operations of that kind and tag; the tag counts where there is one.
 inline std::vector<pending_operation> found(const description& all, const std::string& what, tag_type tag) {
     std::vector<pending_operation> some;
     for (const pending_operation& one : all.operations()) {

@@ -77,7 +77,7 @@ using every_ofi_transport = std::tuple<ofi_tcp, ofi_gni, ofi_cxi, ofi_efa>;
 #else
 using every_ofi_transport = std::tuple<ofi_tcp, ofi_shm, ofi_gni, ofi_cxi, ofi_efa>;
 #endif
-/// What can lose a peer. Not shm: the provider keeps locks in memory that the processes share, and a peer that is killed or stopped while
+/// The transports that can lose a peer. Not shm: the provider keeps locks in memory that the processes share, and a peer that is killed or stopped while
 /// it has one stops the others in their next call.
 using every_real_ofi_transport = std::tuple<ofi_tcp, ofi_gni, ofi_cxi, ofi_efa>;
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-// What holds for every awaitable of this room, shown for each in one list.
+// The rules of every awaitable of this room, shown for each in one list.
 
 namespace test_coro_coro {
 
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What the awaitables below wait for. Nothing is ready until `release`.
+/// The objects that the awaitables below wait for. Nothing is ready until `release`.
 struct surroundings {
     event ready;
     rdmacoro::semaphore permits{0};

@@ -50,7 +50,7 @@ task<> wait_for(Awaitable& what) {
     co_await what;
 }
 
-/// What is written to the standard error stream while it lives.
+/// The output to the standard error stream while it lives.
 class captured_stderr {
 public:
     captured_stderr() {

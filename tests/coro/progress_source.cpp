@@ -32,7 +32,7 @@ struct countdown final : progress_source {
     }
 };
 
-/// What another thread writes into a descriptor, as a completion channel does: silent unless armed.
+/// Events that another thread writes into a descriptor, as a completion channel does: silent unless armed.
 struct doorbell final : progress_source {
     int fd = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     std::atomic<bool> armed{false};

@@ -1,4 +1,4 @@
-// What errors of operations say: the operation, its peer, tag and lengths; as numbers, and in the text.
+// The texts of errors of operations: the operation, its peer, tag and lengths; as numbers, and in the text.
 
 #include "conformance/transports.hpp"
 #include "support/catch.hpp"

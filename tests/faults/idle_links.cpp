@@ -1,4 +1,4 @@
-// What an idle link takes of memory, with very many of them: one process has one end of each, a second the other.
+// The memory of an idle link, with very many of them: one process has one end of each, a second the other.
 //
 // Descriptors are the limit: an shm end takes two (its socket, and the peer's process), a tcp end one. The soft limit of
 // RLIMIT_NOFILE is raised to the hard one, and there are as many links as that allows, up to the number asked for. An shm end
@@ -76,7 +76,7 @@ task<> connects(std::string address, std::size_t links) {
 
 constexpr std::size_t warm = 50;
 
-// What each link carries, each way, before it is idle: more than a ring's memory is worth, and several blocks.
+// The traffic of each link, each way, before it is idle: more than a ring's memory is worth, and several blocks.
 constexpr std::uint64_t short_messages = 400;
 constexpr std::size_t long_message = 200'000;
 constexpr tag_type short_one_tag = 1;
@@ -120,7 +120,7 @@ task<> connects_and_carries(std::string address, std::size_t links) {
     if (wrong != 0) throw std::runtime_error("other messages came after the pause");
 }
 
-/// What was used, in KiB for each link, and what is left of it once the links are idle.
+/// The memory in use, in KiB for each link, and the rest of it once the links are idle.
 struct memory_of_links {
     double used = 0;
     double idle = 0;

@@ -36,7 +36,7 @@ public:
     }
     [[nodiscard]] int socket() const noexcept { return socket_.get(); }
 
-    /// What the listener answers, as an error code; zero when it accepts.
+    /// The listener's answer, as an error code; zero when it accepts.
     task<std::error_code> answer() { return read_answer(socket_.get()); }
 
 private:

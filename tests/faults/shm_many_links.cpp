@@ -7,7 +7,7 @@
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/run.hpp"
-#include "support/shm_pair.hpp"
+#include "support/shm_links.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -151,33 +151,9 @@ TEST_CASE("no news of a cold link is lost by a scheduler that parks at once") {
 
 namespace {
 
-/// Two domains of one scheduler, `count` links between them.
-struct many_links {
-    using link_type = shm::link<recording_sink>;
-    struct one_link {
-        recording_sink at_near;
-        recording_sink at_far;
-        std::unique_ptr<link_type> to_far;
-        std::unique_ptr<link_type> to_near;
-    };
-    scheduler on{impatient{}};
-    shm::domain near;
-    shm::domain far;
-    std::vector<std::unique_ptr<one_link>> links;
-
-    explicit many_links(std::size_t count) : near(on, small_links()), far(on, small_links()) {
-        on.run([](many_links& m, std::size_t n, std::string name) -> task<> {
-            auto listening = co_await m.far.listen(name);
-            for (std::size_t i = 0; i < n; ++i) {
-                auto made = std::make_unique<one_link>();
-                auto accepting = start(listening.accept());
-                made->to_far = std::make_unique<link_type>(co_await m.near.connect(name), made->at_near);
-                made->to_near = std::make_unique<link_type>(co_await accepting, made->at_far);
-                m.links.push_back(std::move(made));
-            }
-        }(*this, count, shm_test_name()));
-        cool();
-    }
+/// Links of which all but one are cold.
+struct many_links : shm_links {
+    explicit many_links(std::size_t count) : shm_links(count, small_links()) { cool(); }
     void cool() {
         for (int n = 0; n < 2; ++n) {  // the first call notes what was read before
             near.cool();

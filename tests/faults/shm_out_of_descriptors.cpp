@@ -46,7 +46,7 @@ struct answer {
     std::string text;
 };
 
-/// What a client is told by a listener with so many spare descriptors.
+/// The answer to a client of a listener with so many spare descriptors.
 answer connect_to_one_with(int spare) {
     int listening[2];
     if (::pipe2(listening, O_CLOEXEC) != 0) throw std::runtime_error("pipe");

@@ -41,7 +41,7 @@ task<both_ends> open_link(shm::domain& in) {
     co_return both_ends{std::move(near), std::move(far)};
 }
 
-/// What ends at once, again and again.
+/// Operations that end at once, again and again.
 using step = std::function<task<>()>;
 
 /// Steps until `over` is set by the others. False when three seconds passed first.

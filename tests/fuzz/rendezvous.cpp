@@ -102,7 +102,7 @@ public:
         }
     }
 
-    /// What the endpoint said since it was last asked for.
+    /// The endpoint's messages since it was last asked for them.
     void listen() {
         for (const heard_message& m : peer_.heard()) note(m);
         peer_.heard().clear();
@@ -361,7 +361,7 @@ private:
         }
     }
 
-    /// What the rules answer to the oldest word that wants an answer.
+    /// The answer that the rules give to the oldest word that wants one.
     void answer_control() {
         if (said_.empty()) return;
         const wire_header h = said_.front();

@@ -177,7 +177,7 @@ TEST_CASE("a long list of pieces stays in the caller's array") {
 
 namespace {
 
-/// What `strided` describes, byte by byte.
+/// The bytes that `strided` describes, one by one.
 std::vector<std::byte> by_hand(const std::byte* base, std::size_t block, std::size_t stride,
                                std::size_t count) {
     std::vector<std::byte> all;

@@ -33,6 +33,27 @@ task<ended> end_of(Operation what) {
     co_return ended{};
 }
 
+/// Two links between the same domains: the end of the first is not the second's.
+struct two_links {
+    ofi_world w;
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+
+    explicit two_links(const std::string& provider) : w(ofi_here(provider)) {
+        w.link(a, b);
+        w.link(c, d);
+    }
+    /// An injected message from `a` was lost: its link ends, and the domain says why.
+    void lose_the_first() {
+        w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+        CHECK(a.sink.reason == errc::peer_lost);
+        CHECK(w.client.counts().failed_injects == 1);
+        CHECK(w.client.last_failure() == "Input/output error (lost by the stand-in)");
+    }
+};
+
 }  // namespace
 
 TEST_CASE("a completion queue that cannot be read breaks its domain: links end, and connects, accepts and "
@@ -122,25 +143,17 @@ TEST_CASE("an injected message that fails is counted and ends its link, also whe
           "other link") {
     const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
     CAPTURE(provider);
-    ofi_world w(ofi_here(provider));
-    ofi_end a;
-    ofi_end b;
-    ofi_end c;
-    ofi_end d;
-    w.link(a, b);
-    w.link(c, d);
+    two_links both(provider);
+    auto& [w, a, b, c, d] = both;
     post_for_sure(w, c, 1);  // so that the other link is in doubt, too
     {
         const with_variable lost("RDMACORO_STAND_IN_LOSE_INJECTS", "1");
         recording_completion none;
         REQUIRE(a.link->post(header_of(7), {}, none) == post_result::done);
     }
-    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
-    CHECK(a.sink.reason == errc::peer_lost);
+    both.lose_the_first();
     CHECK(b.sink.reason == errc::peer_lost);
     CHECK(b.sink.count == 0);
-    CHECK(w.client.counts().failed_injects == 1);
-    CHECK(w.client.last_failure() == "Input/output error (lost by the stand-in)");
     CHECK(c.sink.downs + d.sink.downs == 0);
     post_for_sure(w, c, 2);
     w.until([&] { return d.sink.count == 2; });
@@ -150,13 +163,8 @@ TEST_CASE("an injected message that fails is counted and ends its link, also whe
 TEST_CASE("a tagged message that was injected and failed is counted and ends its link, and no other link") {
     const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
     CAPTURE(provider);
-    ofi_world w(ofi_here(provider));
-    ofi_end a;
-    ofi_end b;
-    ofi_end c;
-    ofi_end d;
-    w.link(a, b);
-    w.link(c, d);
+    two_links both(provider);
+    auto& [w, a, b, c, d] = both;
     for (const ofi_end* one : {&a, &b}) static_cast<void>(one->link->matching());
     recording_completion none;
     // The peer's address for such messages has come.
@@ -167,10 +175,7 @@ TEST_CASE("a tagged message that was injected and failed is counted and ends its
         REQUIRE(a.link->post_tagged(2, 0, {}, none) == post_result::done);
     }
     CHECK(a.link->counts().injected == injected + 1);
-    w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
-    CHECK(a.sink.reason == errc::peer_lost);
-    CHECK(w.client.counts().failed_injects == 1);
-    CHECK(w.client.last_failure() == "Input/output error (lost by the stand-in)");
+    both.lose_the_first();
     post_for_sure(w, c, 1);
     w.until([&] { return d.sink.count == 1; });
     CHECK(c.sink.downs + d.sink.downs == 0);

@@ -130,7 +130,7 @@ public:
         send(raw);
     }
     [[nodiscard]] unsigned received() const { return received_; }
-    /// What stood behind the word of the first frame of this kind that came; empty: none did.
+    /// The bytes behind the word of the first frame of this kind that came; empty: none did.
     [[nodiscard]] std::vector<std::byte> rest_of(fabric::frame_kind kind) const {
         for (const std::vector<std::byte>& one : frames_) {
             fabric::frame word;

@@ -93,11 +93,6 @@ struct fixture {
 
 }  // namespace
 
-TEST_CASE("a budget below the least is the least") {
-    fixture f;
-    CHECK(f.at.credits().granted() == detail::least_budget);
-}
-
 TEST_CASE("a kept message is copied to a receive that it fits, and its credit is owed") {
     fixture f;
     unexpected_message& m = f.kept(100, 5);

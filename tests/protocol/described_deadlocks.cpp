@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What the model knows of sends: which end only when they are received. The others need credit.
+/// The model's facts about sends: which end only when they are received. The others need credit.
 struct send_rules {
     bool long_ones_wait;    ///< whether a long message ends only when it is received
     std::uint32_t credits;  ///< short messages that each side may send before the peer has received one

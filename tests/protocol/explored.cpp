@@ -161,7 +161,7 @@ programs two_tags(bool short_ones) {
 
 // ---- the record of a run
 
-/// What the environment names, or nothing.
+/// The value of a variable of the environment, or nothing.
 std::string_view named(const char* variable) {
     const char* const asked = std::getenv(variable);
     return asked != nullptr ? asked : "";
@@ -283,7 +283,7 @@ struct slice {
     }
 };
 
-/// What a sweep claims of its searches.
+/// The claim of a sweep about its searches.
 enum class claim : std::uint8_t {
     every_order,        ///< all are complete
     as_far_as_printed,  ///< what is printed

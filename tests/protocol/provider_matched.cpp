@@ -495,6 +495,41 @@ TEST_CASE("a goodbye that overtakes the messages before it waits for them") {
     });
 }
 
+TEST_CASE("a goodbye waits until it is said that a request to withdraw is void") {
+    with_ends([](ends& e) -> task<> {
+        auto& words_to_b = e.a.connection().link().under().out();
+        auto& words_to_a = e.b.connection().link().under().out();
+        words_to_a.held = true;
+        std::byte one{1};
+        receiving at_b(e.b.recv(std::span(&one, 1), 1));
+        local_stop_source stop;
+        auto at_a = start(as_result(with_stop(e.a.ssend(std::span(&one, 1), 1), stop.get_token())));
+        co_await at_b;
+        stop.request_stop();  // the message has met its receive, which this side has not heard
+        co_await turns(3);
+        words_to_b.room = 0;
+        words_to_a.held = false;
+        const auto ended = co_await at_a;
+        CHECK(ended.has_value());
+        auto closing = start(e.a.close());
+        co_await turns(3);
+        words_to_b.held = true;
+        words_to_b.room = loopback_lane::unlimited;
+        co_await turns(3);
+        REQUIRE(words_to_b.packets.size() == 2);
+        const auto kind_of = [](const auto& packet) {
+            return static_cast<int>(detail::wire_header::load(packet.header).kind);
+        };
+        CHECK(kind_of(words_to_b.packets.front()) ==
+              detail::first_policy_kind + static_cast<int>(detail::matched_word::settled));
+        CHECK(kind_of(words_to_b.packets.back()) == static_cast<int>(detail::control_kind::goodbye));
+        words_to_b.held = false;
+        co_await closing;
+        CHECK_FALSE(e.b.is_open());
+        nothing_left(e);
+    });
+}
+
 TEST_CASE("receives that are with the link end closed when the peer has said goodbye") {
     for (const bool late : {false, true}) {
         static bool withdraws_late;

@@ -50,7 +50,7 @@ void calm(loopback_lane& lane) {
 
 std::size_t bytes_of_tag(tag_type tag) { return tag % 7 == 0 ? 0 : (tag * 7919) % 3000; }
 
-/// What became of the ends of all messages.
+/// The outcomes at the ends of all messages.
 struct outcomes {
     std::size_t sent, sends_canceled, sends_cut, received, receives_canceled, given_up_by_peer, receives_cut;
 };

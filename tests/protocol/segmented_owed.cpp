@@ -1,4 +1,4 @@
-// What segmented owes the peer when there is no room, against what the connection sends meanwhile.
+// The messages that segmented owes the peer when there is no room, against those that the connection sends meanwhile.
 
 #include <rdmacoro/protocol/segmented.hpp>
 

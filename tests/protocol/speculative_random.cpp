@@ -68,7 +68,7 @@ public:
         check();
     }
 
-    /// What happened in the programs so far.
+    /// The events of the programs so far.
     struct totals {
         std::size_t received, sends_canceled, receives_canceled, truncated, announced, used, crossed,
             withdrawn, mispredicted;

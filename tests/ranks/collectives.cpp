@@ -54,7 +54,7 @@ struct forced {
     static const algorithm* choose(const collective_shape& shape) { return by_force(shape); }
 };
 
-/// What runs in a process, and what was wrong there.
+/// The part of one process, and its faults.
 struct part {
     job& ranks;
     rank_notes* notes;

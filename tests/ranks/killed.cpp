@@ -68,7 +68,7 @@ task<ended> error_in(task<> what) {
 }
 task<> limited(task<> what, duration limit) { co_await timeout(std::move(what), limit); }
 
-/// What a survivor has to say about the end of its collective.
+/// The report of a survivor about the end of its collective.
 void judge(const group& g, const ended& with, unsigned victim, bool in_order, rank_notes& own,
            const rank_notes& of_victim) {
     const auto took = std::chrono::nanoseconds(nanoseconds_now() - of_victim.began);

@@ -22,7 +22,7 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// What both ends of a connection have, in numbers that are to stay the same.
+/// The resources of both ends of a connection, in numbers that are to stay the same.
 template <class T>
 struct holdings {
     std::size_t stored = 0;      // messages that were not received

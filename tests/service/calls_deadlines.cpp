@@ -32,7 +32,7 @@ void in_virtual_time(Body body) {
 }
 /// Of any kind, and not the notes about them.
 constexpr tag_match any_request{detail::calls_bit, detail::calls_bit | detail::request_bits};
-/// What is left of the time, as a request says it.
+/// The rest of the time, as a request says it.
 duration time_told(const message& request) {
     detail::request_head head{};
     REQUIRE(request.size() >= sizeof head);
@@ -124,38 +124,32 @@ TEST_CASE("connecting takes its share of the time of a call to a node") {
 TEMPLATE_LIST_TEST_CASE(
     "a call whose time is over before its service lets it in is answered, and never begun", "", every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            event go;
-            std::size_t begun = 0;
-            service one({.running = 1});
-            one.on(kv::add, [&](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
-                ++begun;
-                co_await go.wait();
-                co_return a + b;
-            });
-            calls<T> server(link.b, one);
-            auto& raw = link.a;
-            co_await ask_to_add(raw, 1);
-            while (begun == 0) co_await yield();
-            co_await ask_to_add(raw, 2, 1);  // behind the full service, with a microsecond
-            co_await ask_to_add(raw, 3);
-            const detail::answer_head second = co_await answer_to(raw, 2);  // while the service is full
-            CHECK(second.outcome == a_call_error);
-            CHECK(second.code == static_cast<std::int32_t>(call_errc::expired));
-            CHECK(begun == 1);
-            go.set();
-            const detail::answer_head third = co_await answer_to(raw, 3);
-            CHECK(third.outcome == a_value);
-            CHECK(begun == 2);
-            while (one.running() != 0) co_await yield();
-            CHECK(one.bytes() == 0);
-        }
-        link.a.abort();
-    }(*domain, TestType::address()));
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        event go;
+        std::size_t begun = 0;
+        service one({.running = 1});
+        one.on(kv::add, [&](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
+            ++begun;
+            co_await go.wait();
+            co_return a + b;
+        });
+        calls<T> server(link.b, one);
+        auto& raw = link.a;
+        co_await ask_to_add(raw, 1);
+        while (begun == 0) co_await yield();
+        co_await ask_to_add(raw, 2, 1);  // behind the full service, with a microsecond
+        co_await ask_to_add(raw, 3);
+        const detail::answer_head second = co_await answer_to(raw, 2);  // while the service is full
+        CHECK(second.outcome == a_call_error);
+        CHECK(second.code == static_cast<std::int32_t>(call_errc::expired));
+        CHECK(begun == 1);
+        go.set();
+        const detail::answer_head third = co_await answer_to(raw, 3);
+        CHECK(third.outcome == a_value);
+        CHECK(begun == 2);
+        while (one.running() != 0) co_await yield();
+        CHECK(one.bytes() == 0);
+    });
 }
 
 }  // namespace test_service_calls_deadlines

@@ -67,7 +67,7 @@ struct world_of_two {
     service offered;
 };
 
-/// What the caller does: true where all of it ended well, with the right values.
+/// The caller's program: true where all of it ended well, with the right values.
 using caller = task<bool> (*)(calls<sim>&, sim::domain&);
 
 task<bool> short_call(calls<sim>& peer, sim::domain&) {

@@ -268,38 +268,31 @@ TEST_CASE("a lack of memory for a handler ends its link, so that no caller waits
 TEMPLATE_LIST_TEST_CASE("cancellations that come late do not make one be forgotten that comes early", "",
                         every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            shop there;
-            calls<T> server(link.b, there.store);
-            auto& raw = link.a;
-            constexpr std::uint64_t many = 400;
-            for (std::uint64_t n = 1; n <= many; ++n) {
-                co_await ask_to_add(raw, n);
-                const detail::answer_head said = co_await answer_to(raw, n);
-                CHECK(said.outcome == a_value);
-            }
-            co_await say_canceled(raw, many + 2);  // its request comes later
-            for (std::uint64_t n = 1; n <= 200; ++n)
-                co_await say_canceled(raw, n);  // these have ended long ago
-            co_await ask_to_add(raw, many + 1);
-            const detail::answer_head other = co_await answer_to(raw, many + 1);
-            CHECK(other.outcome == a_value);
-            co_await ask_to_add(raw, many + 2);
-            const detail::answer_head early = co_await answer_to(raw, many + 2);
-            CHECK(early.outcome == a_call_error);
-            CHECK(early.code == static_cast<std::int32_t>(call_errc::stopped));
-            // Of the late ones nothing was answered.
-            co_await ask_to_add(raw, many + 3);
-            co_await answer_to(raw, many + 3);
-            CHECK(raw.discard({detail::call_tag(detail::call_kind::answer, 0),
-                               detail::calls_bit | detail::kind_bits}) == 0);
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        shop there;
+        calls<T> server(link.b, there.store);
+        auto& raw = link.a;
+        constexpr std::uint64_t many = 400;
+        for (std::uint64_t n = 1; n <= many; ++n) {
+            co_await ask_to_add(raw, n);
+            const detail::answer_head said = co_await answer_to(raw, n);
+            CHECK(said.outcome == a_value);
         }
-        link.a.abort();
-    }(*domain, TestType::address()));
+        co_await say_canceled(raw, many + 2);                                    // its request comes later
+        for (std::uint64_t n = 1; n <= 200; ++n) co_await say_canceled(raw, n);  // these have ended long ago
+        co_await ask_to_add(raw, many + 1);
+        const detail::answer_head other = co_await answer_to(raw, many + 1);
+        CHECK(other.outcome == a_value);
+        co_await ask_to_add(raw, many + 2);
+        const detail::answer_head early = co_await answer_to(raw, many + 2);
+        CHECK(early.outcome == a_call_error);
+        CHECK(early.code == static_cast<std::int32_t>(call_errc::stopped));
+        // Of the late ones nothing was answered.
+        co_await ask_to_add(raw, many + 3);
+        co_await answer_to(raw, many + 3);
+        CHECK(raw.discard({detail::call_tag(detail::call_kind::answer, 0),
+                           detail::calls_bit | detail::kind_bits}) == 0);
+    });
 }
 
 }  // namespace test_service_calls_faults

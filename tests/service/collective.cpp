@@ -24,7 +24,7 @@ using collective_transports = std::tuple<shm, sim>;
 
 namespace {
 
-/// What an algorithm is told of its collective.
+/// The facts of its collective that an algorithm gets.
 struct looks_around {
     static constexpr std::string_view name = "looks_around";
     static inline std::string wrong{};

@@ -22,10 +22,10 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// What goes wrong in an execution, at a moment that is explored, too.
+/// The failure in an execution, at a moment that is explored, too.
 enum class trouble { none, cancel, loss };
 
-/// What is run in every order.
+/// The program that is run in every order.
 struct explored_case {
     unsigned size = 2;
     collective_case of{};

@@ -29,7 +29,7 @@ struct far {
     static constexpr method<"far.rows", stream<row>()> rows{};
     static constexpr method<"far.deaf", void()> deaf{};
 };
-/// What node 9 tells node 1.
+/// The messages of node 9 to node 1.
 struct tells {
     static constexpr method<"tells.that", one_way(std::uint32_t)> that{};
 };

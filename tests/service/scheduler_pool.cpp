@@ -42,7 +42,7 @@ std::string this_thread_text() {
     return std::to_string(std::hash<std::thread::id>()(std::this_thread::get_id()));
 }
 
-/// What the handlers on the pool have seen.
+/// The observations of the handlers on the pool.
 struct seen {
     std::atomic<int> waiting{0};
     std::atomic<int> stopped{0};

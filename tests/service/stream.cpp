@@ -381,50 +381,44 @@ TEMPLATE_LIST_TEST_CASE(
     "a message with another number of items than it says, or than there is room for, ends the stream", "",
     every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            calls<T> client(link.a);
-            auto& raw = link.b;
-            struct sent {
-                std::int32_t count;
-                std::size_t bytes;
-                int read;  // before the error
-            };
-            // Of rows of 8 bytes.
-            const sent all[] = {{0, 0, 0}, {0, 8, 0},   {-1, 8, 0}, {2, 8, 1},        {1, 16, 0},
-                                {1, 7, 0}, {129, 8, 0}, {3, 20, 2}, {128, 1024, 128}, {1 << 30, 0, 0}};
-            for (const sent& one : all) {
-                auto rows = co_await client.open(kv::scan, 1U);
-                const message request =
-                    co_await raw.recv_lent(tag_match(std::uint64_t{1} << 63, std::uint64_t{3} << 62));
-                const std::uint64_t number = detail::call_number(request.tag());
-                const std::vector<std::byte> items(one.bytes);
-                co_await send_items(raw, number, 0, one.count, items);
-                int read = 0;
-                std::error_code code;
-                try {
-                    for (; read < 1000; ++read) {
-                        const auto got = co_await timeout(rows.next(), 1s);
-                        if (!got) break;
-                        if (one.count == 128 && read == 127) {
-                            // One more than there is room for when all of these are read.
-                            co_await send_items(raw, number, 0, 129, std::vector<std::byte>(129 * 8));
-                        }
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        calls<T> client(link.a);
+        auto& raw = link.b;
+        struct sent {
+            std::int32_t count;
+            std::size_t bytes;
+            int read;  // before the error
+        };
+        // Of rows of 8 bytes.
+        const sent all[] = {{0, 0, 0}, {0, 8, 0},   {-1, 8, 0}, {2, 8, 1},        {1, 16, 0},
+                            {1, 7, 0}, {129, 8, 0}, {3, 20, 2}, {128, 1024, 128}, {1 << 30, 0, 0}};
+        for (const sent& one : all) {
+            auto rows = co_await client.open(kv::scan, 1U);
+            const message request =
+                co_await raw.recv_lent(tag_match(std::uint64_t{1} << 63, std::uint64_t{3} << 62));
+            const std::uint64_t number = detail::call_number(request.tag());
+            const std::vector<std::byte> items(one.bytes);
+            co_await send_items(raw, number, 0, one.count, items);
+            int read = 0;
+            std::error_code code;
+            try {
+                for (; read < 1000; ++read) {
+                    const auto got = co_await timeout(rows.next(), 1s);
+                    if (!got) break;
+                    if (one.count == 128 && read == 127) {
+                        // One more than there is room for when all of these are read.
+                        co_await send_items(raw, number, 0, 129, std::vector<std::byte>(129 * 8));
                     }
-                } catch (const error& failed) {
-                    code = failed.code();
                 }
-                INFO("items " << one.count << ", bytes " << one.bytes);
-                CHECK(code == call_errc::malformed_answer);
-                CHECK(read == one.read);
-                const auto after = co_await rows.next();
-                CHECK_FALSE(after);
-                co_await send_items(raw, number, 1, 0, {});  // what the writer does when it hears of it
+            } catch (const error& failed) {
+                code = failed.code();
             }
+            INFO("items " << one.count << ", bytes " << one.bytes);
+            CHECK(code == call_errc::malformed_answer);
+            CHECK(read == one.read);
+            const auto after = co_await rows.next();
+            CHECK_FALSE(after);
+            co_await send_items(raw, number, 1, 0, {});  // what the writer does when it hears of it
         }
-        link.a.abort();
-    }(*domain, TestType::address()));
+    });
 }

@@ -108,25 +108,36 @@ struct shop {
     }
 };
 
+/// Runs `body(link)` or `body(link, domain)` with both ends of a connection, `link.a` and `link.b`; then the link ends.
 template <class Variant, class Body>
-void run_pair(Body body) {
+void run_ends(Body body) {
     using T = typename Variant::transport_type;
     scheduler on;
     const auto domain = Variant::open(on);
     on.run([](typename T::domain& here, std::string address, Body run) -> task<> {
-        shop there;
         connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            calls<T> server(link.b, there.store);
-            calls<T> client(link.a);
-            if constexpr (requires { run(client, server, there, here); }) {
-                co_await timeout(run(client, server, there, here), 60s);
-            } else {
-                co_await timeout(run(client, server, there), 60s);
-            }
+        if constexpr (requires { run(link, here); }) {
+            co_await timeout(run(link, here), 60s);
+        } else {
+            co_await timeout(run(link), 60s);
         }
         link.a.abort();
     }(*domain, Variant::address(), std::move(body)));
+}
+/// Runs `body(client, server, shop)` or `body(client, server, shop, domain)` with calls at both ends.
+template <class Variant, class Body>
+void run_pair(Body body) {
+    using T = typename Variant::transport_type;
+    run_ends<Variant>([&body](connected_pair<T>& link, typename T::domain& here) -> task<> {
+        shop there;
+        calls<T> server(link.b, there.store);
+        calls<T> client(link.a);
+        if constexpr (requires { body(client, server, there, here); }) {
+            co_await body(client, server, there, here);
+        } else {
+            co_await body(client, server, there);
+        }
+    });
 }
 
 /// How many messages wait at that end for good: those that are on their way to a receive get a second.

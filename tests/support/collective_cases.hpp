@@ -46,7 +46,7 @@ template <class T>
     }
 }
 
-/// What all ranks do.
+/// The program of all ranks.
 struct collective_case {
     collective_kind kind{};
     unsigned root = 0;
@@ -65,7 +65,7 @@ struct collective_case {
         for (unsigned rank = 0; rank < size; ++rank) all.push_back(count(rank));
         return all;
     }
-    /// What the group chooses an algorithm by.
+    /// The choice of algorithms of the group.
     [[nodiscard]] collective_shape shape(std::size_t element, unsigned ranks, unsigned hosts,
                                          bool in_order) const {
         collective_shape s;

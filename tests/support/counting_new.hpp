@@ -24,7 +24,7 @@ inline constexpr bool counts_allocations = RDMACORO_COUNTS_ALLOCATIONS != 0;
 /// How often this thread has called operator new. Compare two of them.
 std::size_t allocations() noexcept;
 
-/// What the thread takes while this lives is not counted: for test doubles that stand for what takes nothing.
+/// Memory that the thread takes while this lives is not counted: for test doubles of parts that take none.
 class allocations_apart {
 public:
     allocations_apart() noexcept;

@@ -28,7 +28,8 @@ public:
     };
     std::deque<posted> posts;                  ///< gets and puts that are under way
     post_result answer = post_result::posted;  ///< to gets and puts
-    int under_way_now = 0;
+    /// The number of messages that hold the connection's goodbye back.
+    [[nodiscard]] std::uint32_t under_way_now() noexcept { return connection().*&counted::active_sends_; }
     std::error_code closed_with{};
     capabilities link{};
 
@@ -62,8 +63,8 @@ public:
     region expose(std::span<std::byte>, access_rights) noexcept override { return {}; }
     bool touches_closed_memory() noexcept override { return false; }
     const capabilities& link_capabilities() noexcept override { return link; }
-    void under_way() noexcept override { ++under_way_now; }
-    void settled() noexcept override { --under_way_now; }
+    void under_way() noexcept override { connection().under_way(); }
+    void settled() noexcept override { connection().settled(); }
     void sent_at_once(rdmacoro::detail::send_request&) noexcept override {}
     void finish_send(rdmacoro::detail::send_request&, std::error_code) noexcept override {}
     void room_for_sends() noexcept override {}
@@ -78,6 +79,11 @@ public:
                                completion&) noexcept override {
         return post_result::retry;
     }
+
+private:
+    struct counted : rdmacoro::detail::connection_base {
+        using connection_base::active_sends_;
+    };
 };
 
 }  // namespace rdmacoro::test

@@ -79,7 +79,7 @@ struct two_sided_program {
     }
 };
 
-/// What the links of an explored program are like.
+/// The properties of the links of an explored program.
 struct explored_link {
     bool revokes_at_once = true;
     bool put_before_send = false;
@@ -182,7 +182,7 @@ private:
             const auto r = co_await as_result(with_stop(at.send(from, self.tag()), self.stop_.get_token()));
             self.outcome = r.error();
         }
-        // Whoever sends it from now on sends something else.
+        // A later sender of it sends something else.
         std::fill(self.buffer().begin(), self.buffer().end(), gone);
         self.end(in);
     }
@@ -305,7 +305,7 @@ private:
         x.end();
 
         for (const unsigned n : {0u, 1u}) ended_where_asked(*sides[n], n);
-        // What waits behind those receives that wait in vain.
+        // The operations behind those receives that wait in vain.
         std::array<std::size_t, 2> own{a.operations.size(), b.operations.size()};
         for (side* s : sides) {
             while (s->end->connection().mailbox().matching().unexpected() != 0 ||

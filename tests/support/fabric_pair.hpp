@@ -109,7 +109,7 @@ void post_for_sure(fabric_world<Fabric>& w, fabric_end<Fabric>& from, std::uint6
     });
 }
 
-/// What counts that only grow have more in `after` than in `before`.
+/// The differences of counts that only grow, `after` less `before`.
 template <class Counts>
 [[nodiscard]] Counts more(const Counts& after, const Counts& before) {
     static_assert(std::is_trivially_copyable_v<Counts> && sizeof(Counts) % sizeof(std::uint64_t) == 0);

@@ -20,7 +20,7 @@
 
 namespace rdmacoro::test {
 
-/// What a turn without progress is followed by. A bare loop of epoll waits in any case, where the strategy ever parks; under Asio `impatient`
+/// The wait after a turn without progress. A bare loop of epoll waits in any case, where the strategy ever parks; under Asio `impatient`
 /// is a strategy that parks at once, as the context could not wait with it.
 using any_idle = std::variant<impatient, idle::yield, idle::adaptive>;
 
@@ -55,7 +55,7 @@ public:
 /// The loop that the variable names, with a scheduler of its own.
 [[nodiscard]] std::unique_ptr<test_loop> make_loop(any_idle strategy = impatient{});
 
-/// What makes loops of Asio; nullptr in programs without it.
+/// The maker of loops of Asio; nullptr in programs without it.
 using loop_maker = std::unique_ptr<test_loop> (*)(any_idle);
 extern constinit loop_maker make_asio_loop;
 

@@ -420,7 +420,7 @@ public:
     [[nodiscard]] scheduler& owner() noexcept { return wire_->domains[side_]->owner(); }
     [[nodiscard]] std::string peer_name() const { return "loopback"; }
 
-    /// What this end writes to, and what it reads from.
+    /// The queue that this end writes to, and the one that it reads from.
     [[nodiscard]] loopback_lane& out() noexcept { return wire_->lanes[side_]; }
     [[nodiscard]] loopback_lane& in() noexcept { return wire_->lanes[1 - side_]; }
     [[nodiscard]] bool down() const noexcept { return down_; }

@@ -17,7 +17,7 @@
 
 namespace rdmacoro::test {
 
-/// What /proc/self/maps says at one moment. Large: keep it in static storage.
+/// The content of /proc/self/maps at one moment. Large: keep it in static storage.
 class mappings {
 public:
     void read() noexcept {

@@ -61,7 +61,7 @@ public:
         answering_.join();
     }
     [[nodiscard]] int client() const noexcept { return ends_.client; }
-    /// What a launcher's variables are for it.
+    /// The launcher's variables for it.
     [[nodiscard]] detail::launch_environment
     environment(std::map<std::string, std::string, std::less<>> more = {}) const {
         more.emplace("PMI_FD", std::to_string(ends_.client));
@@ -121,7 +121,7 @@ public:
     }
     /// Longest value that it takes; it is told to clients of version 1.
     std::size_t longest = 1024;
-    /// What clients get in place of a value, by its key.
+    /// The answers that clients get in place of a value, by its key.
     std::map<std::string, std::string> spoilt;
 
 private:

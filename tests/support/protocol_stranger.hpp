@@ -30,7 +30,7 @@ public:
     task<> fill(std::size_t bytes) { return fill_it(*this, bytes); }
 
     [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
-    /// What it was granted altogether, in bytes.
+    /// Its grants altogether, in bytes.
     [[nodiscard]] std::uint64_t granted() const noexcept {
         return std::uint64_t{told_.granted} * rdmacoro::detail::credit_bytes;
     }

@@ -34,7 +34,7 @@
 
 namespace rdmacoro::test {
 
-/// What a rank lets the others and the test know.
+/// The words of a rank to the others and to the test.
 struct rank_notes {
     std::atomic<std::uint64_t> step{0};    // how far it is
     std::atomic<std::uint64_t> failed{0};  // collectives that have ended with an error as they should
@@ -65,7 +65,7 @@ struct rank_notes {
     return false;
 }
 
-/// What a rank does once it has joined.
+/// The program of a rank once it has joined.
 using rank_program = std::function<task<>(job& ranks, rank_notes* notes)>;
 
 /// How ranks reach each other.
@@ -181,7 +181,7 @@ public:
         const auto how = statuses_[rank];
         return how && WIFSIGNALED(*how) && WTERMSIG(*how) == SIGKILL;
     }
-    /// What is wrong with the ranks but for those that were to be killed; empty: all have ended well.
+    /// The faults of the ranks but for those that were to be killed; empty: all have ended well.
     [[nodiscard]] std::string wrong(const std::vector<unsigned>& killed = {}) const {
         std::string all;
         for (unsigned rank = 0; rank < size(); ++rank) {

@@ -68,7 +68,7 @@ public:
     [[nodiscard]] sim::domain& network_of(unsigned rank) { return *domains_[rank]; }
     [[nodiscard]] unsigned size() const { return static_cast<unsigned>(links_.size()); }
 
-    /// What all connections together have done, by one count: `sum_of(&metrics::get_sent)`.
+    /// The sum over all connections of one count: `sum_of(&metrics::get_sent)`.
     [[nodiscard]] std::uint64_t sum_of(std::uint64_t metrics::* count) {
         std::uint64_t sum = 0;
         for (auto& one : links_) {

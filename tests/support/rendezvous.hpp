@@ -101,7 +101,7 @@ public:
           a((wire->domains[0] = wire->domains[1] = &domain, on), loopback_connection(wire, 0), options),
           b(on, loopback_connection(wire, 1), options) {}
 
-    /// What one end writes, its gets and puts among it.
+    /// The bytes that one end writes, its gets and puts among them.
     [[nodiscard]] loopback_lane& from_a() noexcept { return wire->lanes[0]; }
     [[nodiscard]] loopback_lane& from_b() noexcept { return wire->lanes[1]; }
     void hold(bool held) noexcept { from_a().held = from_b().held = held; }
@@ -194,7 +194,7 @@ task<> works(Pair& pair) {
     CHECK(into == data);
 }
 
-/// What a peer must not do, and how it does it.
+/// A violation by a peer, and how it is done.
 template <class Peer>
 struct forbidden {
     const char* what;

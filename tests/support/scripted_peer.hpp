@@ -16,7 +16,7 @@
 
 namespace rdmacoro::test {
 
-/// What the endpoint said: one message of the wire.
+/// A message of the endpoint on the wire.
 struct heard_message {
     rdmacoro::detail::wire_header header;
     std::vector<std::byte> payload;
@@ -83,7 +83,7 @@ public:
     [[nodiscard]] loopback_wire& wire() noexcept { return *wire_; }
     void destroy_self() noexcept { self_.reset(); }
 
-    // What the peer does.
+    // The actions of the peer.
     void say(wire_kind kind, tag_type tag = 0, std::span<const std::byte> payload = {},
              std::uint16_t credits = 0, std::uint8_t flags = 0) {
         send_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);

@@ -35,7 +35,7 @@ namespace rdmacoro::test::speculation {
 
 inline constexpr unsigned most_messages = 6;
 
-/// What the two sides do, in order. Sends: `E` eager, `R` rendezvous. Receives: `R` speculates, `N` does not (it expects
+/// The actions of the two sides, in order. Sends: `E` eager, `R` rendezvous. Receives: `R` speculates, `N` does not (it expects
 /// an eager message, or is not sure of its peer).
 struct program {
     unsigned messages = 0;
@@ -76,7 +76,7 @@ struct rules {
     bool numbered = false;
 };
 
-/// What can happen next. Each is possible or not in a state, and has one outcome.
+/// The events that can happen next. Each is possible or not in a state, and has one outcome.
 enum class action : std::uint8_t {
     send,            ///< the sender begins its next send
     receive,         ///< the receiver begins its next receive
@@ -173,7 +173,7 @@ struct state {
 };
 static_assert(std::has_unique_object_representations_v<state>);
 
-/// What one action did.
+/// The effect of one action.
 struct outcome {
     bool possible = false;
     std::string_view wrong;  ///< empty: nothing
@@ -410,7 +410,7 @@ private:
     rules rules_;
 };
 
-/// What a search found: `wrong` is empty when nothing that must not happen can.
+/// The result of a search: `wrong` is empty when nothing that must not happen can.
 struct verdict {
     std::string_view wrong;
     std::vector<action> how;  ///< a shortest way there

@@ -37,7 +37,7 @@ inline remote_region block_of(const heard_message& m) {
         rdmacoro::detail::load_number<std::uint64_t>(m.payload.data() + 16)};
 }
 
-/// What a peer sends from: aligned, and open.
+/// The memory that a peer sends from: aligned, and open.
 struct peer_block {
     explicit peer_block(peer_type& peer, std::size_t bytes = 16_KiB)
         : pool(bytes, 1, 1), memory(pool.take(), bytes) {

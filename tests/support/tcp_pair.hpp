@@ -155,7 +155,7 @@ public:
             return sent == bytes.size() || ended();
         });
     }
-    /// What comes until `bytes` have, or the other side ends.
+    /// The bytes that come until `bytes` are here, or the other side ends.
     std::vector<std::byte> receive(tcp_world& world, std::size_t bytes) {
         std::vector<std::byte> got(bytes);
         std::size_t have = 0;

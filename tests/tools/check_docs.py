@@ -49,6 +49,8 @@ struct hidden { void await_suspend(std::coroutine_handle<>); };
         '// TCP. Belongs here: networks. Does not belong here: tags.\n#include <liburing.h>\n'
         '#include <sys/socket.h>\n#include <rdmacoro/coro/send.hpp>\n',
     'include/rdmacoro/src.hpp': '// All bodies.\n#include <rdmacoro/coro/impl/send.ipp>\n',
+    'include/rdmacoro/coro/src.hpp':
+        '// Bodies of coro/.\n#include <rdmacoro/rdmacoro.hpp>\n#include <rdmacoro/coro/impl/send.ipp>\n',
     'include/rdmacoro/coro/impl/send.ipp': '// Bodies of send.hpp.\n#include <rdmacoro/coro/send.hpp>\n',
     'include/rdmacoro/coro/detail/part.hpp': '// A part of it.\n',
     'include/rdmacoro/coro/detail/other.hpp': '// Another part.\ninline const char* word = "who // nobody";\n',
@@ -61,6 +63,7 @@ struct hidden { void await_suspend(std::coroutine_handle<>); };
     'docs/b.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>\n',
 }
 DETAIL = 'include/rdmacoro/coro/detail/part.hpp'
+BODIES_OF_ROOM = 'include/rdmacoro/coro/src.hpp'
 BODIES = 'include/rdmacoro/coro/impl/send.ipp'
 SEND = 'include/rdmacoro/coro/send.hpp'
 # What is replaced by what in which file (None: the file is removed), and the expected message.
@@ -90,6 +93,8 @@ BROKEN = [
     ('tests/unmirrored.txt', 'coro/detail/other', 'coro/gone.hpp\ncoro/detail/other', 'coro/gone.hpp is no header'),
     (BODIES, '// Bodies', '#pragma once\n// Bodies', 'opens with a comment'),
     (BODIES, 'coro/send', 'transport/tcp', 'coro must not depend on it'),
+    (BODIES, 'coro/send', 'rdmacoro', 'coro must not depend on it'),
+    (BODIES_OF_ROOM, 'rdmacoro.hpp', 'transport/tcp.hpp', 'coro must not depend on it'),
     (BODIES, '<rdmacoro/coro/send.hpp>', '<sys/socket.h>', 'belong below transport/'),
     (BODIES, '<rdmacoro/coro/send.hpp>', '<liburing.h>', 'belongs in transport/tcp only'),
     (BODIES, 'of send.hpp', 'that somebody needs', '"somebody": name the role'),

@@ -5,24 +5,8 @@
 set -eu
 [ "$RDMACORO_WITH_OFI" = 1 ] || { echo "needs libfabric"; exit 77; }
 [ "$(nproc)" -ge 2 ] || { echo "needs two CPUs"; exit 77; }
-check=$RDMACORO_SOURCE_ROOT/tools/hardware-check
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "FAILED: $*"
-    for file in out report.md; do [ ! -s "$work/$file" ] || sed "s/^/  $file: /" "$work/$file"; done
-    exit 1
-}
-# ends STATUS ARGUMENT...
-ends() {
-    local wanted=$1 got=0
-    shift
-    rm -f "$work/report.md"
-    timeout 200 "$check" --report "$work/report.md" "$@" >"$work/out" 2>&1 || got=$?
-    [ "$got" -eq "$wanted" ] || fail "hardware-check $*: status $got, not $wanted"
-}
-reports() { grep -q -e "$1" "$work/report.md" || fail "the report has no line like \"$1\""; }
+limit=200
+. "$RDMACORO_SOURCE_ROOT/tests/support/hardware_check.sh"
 
 # A build whose conformance suite has two files, and a stand-in for libfabric's tool.
 build=$work/build

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-// What can be tested without a provider. The rest is in tests/transport/ofi and tests/ofi.
+// The tests that need no provider. The rest is in tests/transport/ofi and tests/ofi.
 
 namespace test_transport_ofi {
 

@@ -34,7 +34,7 @@ constexpr program programs[] = {
     {"nc.openbsd -h 2>&1 | grep -e -N", "nc.openbsd -N 127.0.0.1 %s"},
 };
 
-/// What a command prints whose standard input is `hello from outside`.
+/// The output of a command with the standard input `hello from outside`.
 std::string output_of(const std::string& command) {
     std::FILE* const pipe = ::popen(("printf 'hello from outside' | timeout 30 " + command).c_str(), "r");
     if (pipe == nullptr) return "popen failed";

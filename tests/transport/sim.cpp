@@ -106,7 +106,7 @@ TEST_CASE("sim: registrations of local memory go through a cache where a node ha
 }
 
 namespace {
-/// What happens in a world with chance in it.
+/// The events of a world with chance in it.
 std::uint64_t trace_of(std::uint64_t seed) {
     sim_world_options options = costing({});
     options.seed = seed;

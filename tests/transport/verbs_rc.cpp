@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-// What can be tested without a device. The rest is in tests/transport/verbs_rc and tests/verbs, which run where there is one.
+// The tests that need no device. The rest is in tests/transport/verbs_rc and tests/verbs, which run where there is one.
 
 namespace test_transport_verbs_rc {
 

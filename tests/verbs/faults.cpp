@@ -18,7 +18,7 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
 
-// What a network and hostile peers do to links. tests/faults has processes that die, over this transport as over the others.
+// Links under a bad network and hostile peers. tests/faults has processes that die, over this transport as over the others.
 
 namespace {
 

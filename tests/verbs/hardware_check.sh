@@ -4,28 +4,12 @@
 # are stand-ins: what is tested is that each step runs. (tests/tools/hardware_check.sh has the steps over libfabric.)
 # Usage: hardware_check.sh, in a virtual machine of tools/soft-rdma-vm
 set -eu
-check=$RDMACORO_SOURCE_ROOT/tools/hardware-check
 for program in tools/info/info tools/pingpong/pingpong; do
     [ -x "$RDMACORO_BUILD_ROOT/$program" ] || { echo "$program was not built"; exit 77; }
 done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+limit=140
+. "$RDMACORO_SOURCE_ROOT/tests/support/hardware_check.sh"
 export RDMACORO_WITHIN_HARDWARE_CHECK=1
-
-fail() {
-    echo "FAILED: $*"
-    for file in out report.md; do [ ! -s "$work/$file" ] || sed "s/^/  $file: /" "$work/$file"; done
-    exit 1
-}
-# ends STATUS ARGUMENT...
-ends() {
-    local wanted=$1 got=0
-    shift
-    rm -f "$work/report.md"
-    timeout 140 "$check" --report "$work/report.md" "$@" >"$work/out" 2>&1 || got=$?
-    [ "$got" -eq "$wanted" ] || fail "hardware-check $*: status $got, not $wanted"
-}
-reports() { grep -q -e "$1" "$work/report.md" || fail "the report has no line like \"$1\""; }
 
 # A build whose programs of tests have one file each.
 build=$work/build

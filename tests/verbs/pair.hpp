@@ -108,7 +108,7 @@ inline task<verbs_connection> accepted_from(verbs_listener& listening) {
     co_return co_await listening.accept();
 }
 
-/// Those of them that are not iWARP, which has no atomics.
+/// The devices that are not iWARP, which has no atomics.
 inline std::vector<verbs_way> verbs_ways_but_iwarp() {
     std::vector<verbs_way> ways = verbs_ways();
     std::erase_if(ways, [](const verbs_way& one) { return one.iwarp; });

@@ -30,7 +30,7 @@ void port_event_is_removal() {
     };
 }
 
-/// What an accept ended with.
+/// The outcome of an accept.
 struct accept_end {
     bool over = false;
     std::error_code code;

@@ -885,7 +885,7 @@ void print_providers(const json& libfabric) {
     }
 }
 
-/// What verbs_rc uses of a device, and what bounds its links.
+/// The parts of a device that verbs_rc uses, and the bounds of its links.
 void print_used(const json& device) {
     const json& used = device["used"];
     if (used.is_null()) return;

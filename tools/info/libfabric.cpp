@@ -31,7 +31,7 @@ std::string version_text(std::uint32_t version) {
     return std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
 }
 
-/// What a provider answers before it is opened.
+/// The answer of a provider before it is opened.
 json answered(const fi_info& info) {
     const auto mode = static_cast<std::uint64_t>(static_cast<unsigned>(info.domain_attr->mr_mode));
     return {{"name", info.fabric_attr->prov_name},

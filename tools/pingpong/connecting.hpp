@@ -180,7 +180,7 @@ private:
             is_one_sided(row.test)
                 ? std::string(facts_of(row.test).name)
                 : std::string(list::name_of(list::choose({row.bytes, false}, peer_.link_capabilities())));
-        // What a stream's reader sends are requests and credits.
+        // A stream's reader sends requests and credits.
         if (!is_one_sided(row.test) && row.test != test_kind::stream) done.carried = carried_;
         done.bytes = row.bytes;
         done.iterations = count;

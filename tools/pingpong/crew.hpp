@@ -29,7 +29,7 @@ public:
         std::uint64_t count;
         bool counts;
     };
-    /// What the members found in it, together.
+    /// The findings of the members in it, together.
     struct findings {
         tick_count longest = 0;
         std::vector<tick_count> samples;

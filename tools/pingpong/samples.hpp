@@ -18,7 +18,7 @@ public:
         count_ = 0;
     }
     void put(tick_count ticks) noexcept { kept_[count_++] = ticks; }
-    /// Those of another thread, once all are taken.
+    /// Adds the samples of another thread, once all are taken.
     void append(std::span<const tick_count> more) {
         kept_.resize(count_);
         kept_.insert(kept_.end(), more.begin(), more.end());

@@ -142,7 +142,7 @@ private:
         if (x_->plan.verify != 0) x_->fill(here, index, where);
         return here;
     }
-    /// What came as message `index`. A value of another length is wrong at its first byte.
+    /// Takes message `index`. A value of another length is wrong at its first byte.
     void take(bytes_view came, std::uint64_t index, direction where) {
         if (came.size() != x_->plan.bytes) [[unlikely]] {
             if (x_->found.wrong++ == 0) x_->found.message = index;

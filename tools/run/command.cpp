@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view of_toolkit = "RDMACORO_";
 
-/// Those that `--env` gives a value, or that have one here.
+/// The variables that `--env` gives a value, or that have one here.
 void add_asked(const options& asked, variables& to) {
     for (const std::string& one : asked.environment) {
         const std::size_t equals = one.find('=');

@@ -12,7 +12,7 @@ namespace run {
 
 using variables = std::map<std::string, std::string>;
 
-/// What a rank's environment has more than that of `run`. The key of the job is a secret, and not among them.
+/// The variables that a rank's environment has beside those of `run`. The key of the job is a secret, and not among them.
 variables variables_of(const options& asked, const std::string& url, std::uint32_t rank,
                        const std::vector<std::string>& places);
 /// Variables of other launchers, which mean nothing to the ranks.
@@ -22,7 +22,7 @@ std::vector<std::string> environment_with(const variables& set);
 
 /// One word for a shell.
 std::string quoted_word(const std::string& text);
-/// What ssh is to do on the rank's host. Its first line of input is the key; each further one is the name of a signal for the rank, and at the
+/// The command of ssh for the rank's host. Its first line of input is the key; each further one is the name of a signal for the rank, and at the
 /// end of the input the rank is ended, in good order or not.
 std::string remote_command(const options& asked, const variables& set, const std::string& folder);
 

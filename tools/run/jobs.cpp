@@ -226,7 +226,7 @@ private:
 
     void ended(std::uint32_t rank, int status) {
         rank_process& one = ranks_[rank];
-        // What it has started and left.
+        // The processes that it has started and left.
         ::kill(-one.process, SIGKILL);
         if (!one.by_ssh) guard_.forget(one.process);
         one.process = -1;

@@ -1,4 +1,4 @@
-// What a rank writes, line by line, with its number in front.
+// The output of a rank, line by line, with its number in front.
 #pragma once
 
 #include <cstdint>

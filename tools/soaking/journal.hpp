@@ -1,4 +1,4 @@
-// What a worker tells the process that watches it: lines of text through a pipe.
+// The words of a worker to the process that watches it: lines of text through a pipe.
 #pragma once
 
 #include <cstdint>

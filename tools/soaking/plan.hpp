@@ -1,4 +1,4 @@
-// What the two ends of a session do in a round. Both draw it from the same random numbers, so that each knows what the other does.
+// The steps of the two ends of a session in a round. Both draw it from the same random numbers, so that each knows what the other does.
 #pragma once
 
 #include <rdmacoro/protocol/requests.hpp>

@@ -27,14 +27,14 @@ inline constexpr rdmacoro::tag_type hello_tag = 7;
 /// Set in the tags of messages about gets and puts; not in those of planned messages.
 inline constexpr rdmacoro::tag_type aside = rdmacoro::tag_type{1} << 63;
 
-/// What the owner of the memory is told at the end: where it was written.
+/// The owner of the memory gets this at the end: where it was written.
 struct put_note {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     std::uint64_t content = 0;
 };
 
-/// What a session knows of its ends.
+/// The ends of a session.
 struct session_facts {
     std::string transport;
     unsigned other = 0;  ///< the worker at the other end
@@ -210,7 +210,7 @@ private:
         namespace rc = rdmacoro;
         std::vector<std::byte> into(m.bytes + own_.below(64));
         const rc::tag_match wanted = plan_.any_tag ? rc::tag_match(0, aside) : rc::tag_match(m.tag);
-        // What is withdrawn while its message arrives loses it: those that may come in parts are waited for with a probe, which takes
+        // A receive that is withdrawn while its message arrives loses it: messages that may come in parts are waited for with a probe, which takes
         // nothing.
         const bool whole = comes_whole(m);
         while (may_withdraw && own_.once_in(6)) {

@@ -1,4 +1,4 @@
-// What a process holds, as the kernel counts it, and whether that grows.
+// The resources of a process, as the kernel counts them, and whether they grow.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ public:
     void add(const holdings& now) {
         if (now.kilobytes != 0) looks_.push_back(now);
     }
-    /// What grew, in words: the last quarter of its life against the second; empty where nothing did, or it was too short to tell.
+    /// The resources that grew, in words: the last quarter of its life against the second; empty where nothing did, or it was too short to tell.
     [[nodiscard]] std::string judge() const;
     [[nodiscard]] bool long_enough() const noexcept { return looks_.size() >= fewest_looks; }
     /// Medians of the second quarter of the life (first) and of the last (second).

@@ -24,7 +24,7 @@ namespace {
 namespace rc = rdmacoro;
 using namespace std::chrono_literals;
 
-/// What the parts of a worker share.
+/// The state that the parts of a worker share.
 struct shared_state {
     const options& asked;
     const worker_place& place;

@@ -47,12 +47,12 @@ struct steps {
     static constexpr std::string_view name = "tune";
     static bool admits(const rc::collective_shape&) { return true; }
 
-    /// What the next run does; the same at both ranks.
+    /// The plan of the next run; the same at both ranks.
     static inline what kind = what::message;
     static inline std::size_t bytes = 0;
     static inline std::size_t count = 0;
     static inline bool alone = false;  ///< of `next`: one message instead of a window of them
-    /// What it took, in nanoseconds for each turn.
+    /// Its time, in nanoseconds for each turn.
     static inline double took = 0;
 
     static rc::task<> run(rc::collective& c) {

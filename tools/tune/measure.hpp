@@ -13,7 +13,7 @@
 
 namespace tune {
 
-/// What is measured: the terms of `rdmacoro::link_costs`.
+/// The measured quantities: the terms of `rdmacoro::link_costs`.
 enum class what : unsigned { message, exchange, next };
 inline constexpr std::array<std::string_view, 3> names{"message", "exchange", "next"};
 

@@ -1,4 +1,4 @@
-// What tune prints and writes, and what it reads again.
+// The report that tune prints, writes and reads again.
 #pragma once
 
 #include "model.hpp"
@@ -10,7 +10,7 @@ namespace tune {
 
 /// The costs of a link, and each measurement beside its model.
 [[nodiscard]] std::string text_of(const fitted_link& link);
-/// What is wrong with measurements that the model does not follow.
+/// The fault of measurements that the model does not follow.
 [[nodiscard]] std::vector<std::string> doubts_of(const std::vector<fitted_link>& links);
 /// Which algorithm carries what, and where two collectives take the place of one.
 [[nodiscard]] std::string text_of(const std::vector<choice>& choices, unsigned hosts);

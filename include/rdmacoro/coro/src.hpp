@@ -1,11 +1,9 @@
-// The bodies of coro/ and memory/, for one unit of a program: see <rdmacoro/src.hpp>, which includes those of all rooms.
+// The bodies of coro/, for one unit of a program: see <rdmacoro/src.hpp>, which includes those of all rooms.
 #pragma once
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
 #error "define RDMACORO_SEPARATE_COMPILATION for the whole program before this is included"
 #endif
-
-#include <rdmacoro/rdmacoro.hpp>
 
 #include <rdmacoro/coro/detail/impl/adaptor.ipp>
 #include <rdmacoro/coro/detail/impl/child.ipp>
@@ -38,10 +36,3 @@
 #include <rdmacoro/coro/impl/timer.ipp>
 #include <rdmacoro/coro/impl/without_stop.ipp>
 #include <rdmacoro/coro/impl/yield.ipp>
-
-#include <rdmacoro/memory/detail/impl/mapping_kind.ipp>
-#include <rdmacoro/memory/detail/impl/unmap_watch.ipp>
-#include <rdmacoro/memory/impl/buffers.ipp>
-#include <rdmacoro/memory/impl/region_table.ipp>
-#include <rdmacoro/memory/impl/registration_cache.ipp>
-#include <rdmacoro/memory/impl/slab_pool.ipp>

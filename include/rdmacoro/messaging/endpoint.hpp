@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/messaging/detail/endpoint_base.hpp>
+#include <rdmacoro/messaging/one_sided_operations.hpp>
 #include <rdmacoro/messaging/operations.hpp>
 #include <rdmacoro/protocol/connection.hpp>
 #include <rdmacoro/protocol/explain.hpp>

@@ -8,4 +8,5 @@
 #include <rdmacoro/messaging/endpoint.hpp>
 #include <rdmacoro/messaging/mailbox.hpp>
 #include <rdmacoro/messaging/message.hpp>
+#include <rdmacoro/messaging/one_sided_operations.hpp>
 #include <rdmacoro/messaging/operations.hpp>

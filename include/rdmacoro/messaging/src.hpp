@@ -37,6 +37,7 @@
 #include <rdmacoro/protocol/detail/impl/usage_table.ipp>
 #include <rdmacoro/protocol/impl/connection_base.ipp>
 #include <rdmacoro/protocol/impl/connection_messages.ipp>
+#include <rdmacoro/protocol/impl/mailbox_base.ipp>
 #include <rdmacoro/protocol/impl/matching.ipp>
 #include <rdmacoro/protocol/impl/message_pool.ipp>
 #include <rdmacoro/protocol/impl/message_store.ipp>

@@ -1,5 +1,4 @@
-// connection_base: the part of a connection without the types of its transport and protocols, and the state that
-// connections share.
+// connection_base: the part of a connection without the types of its transport and protocols.
 #pragma once
 
 #include <rdmacoro/coro/detail/config.hpp>
@@ -9,6 +8,7 @@
 #include <rdmacoro/protocol/detail/discarding_receives.hpp>
 #include <rdmacoro/protocol/detail/refusal_timer.hpp>
 #include <rdmacoro/protocol/flow_control.hpp>
+#include <rdmacoro/protocol/mailbox_base.hpp>
 #include <rdmacoro/protocol/matching.hpp>
 #include <rdmacoro/protocol/message_pool.hpp>
 #include <rdmacoro/protocol/message_store.hpp>
@@ -22,96 +22,9 @@
 #include <string>
 #include <system_error>
 
-namespace rdmacoro {
+namespace rdmacoro::detail {
 
-/// How much an endpoint or mailbox may store.
-struct mailbox_options {
-    /// For each peer, the most memory for messages that come before their receive, in bytes, with all that belongs to them; at
-    /// least 256 KiB. A peer begins with a part of it.
-    std::size_t unexpected_bytes = 4u << 20;
-    /// Longest message that a lent receive accepts, in bytes.
-    std::size_t lent_bytes = 64u << 20;
-    /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 432 bytes each. Receives above
-    /// that are canceled as others are.
-    std::size_t canceled_receives = 16384;
-    /// How long the handshake with a new peer may take.
-    duration handshake_limit = std::chrono::seconds(10);
-    /// Limits of protocols that this run sets; unset ones are taken from the environment.
-    tuning limits{};
-    /// What all links together that have this pool may store. It is to live until the endpoint, mailbox or listener that is made
-    /// with it exists. nullptr: the links of a listener have a pool of their own, and all others of a scheduler have one
-    /// together, of 64 MiB each, or of sixteen times `unexpected_bytes` where that is more.
-    const message_pool* pool = nullptr;
-};
-
-namespace detail {
-
-/// Notified when the link of a connection has ended, by the connection's name.
-class link_watcher {
-public:
-    virtual void link_ended(peer_id source) noexcept = 0;
-
-protected:
-    ~link_watcher() = default;
-};
 class connection_description;
-
-/// The state that the connections of one endpoint or mailbox share.
-class mailbox_base {
-public:
-    mailbox_base(scheduler& owner, const mailbox_options& options, bool many_sources);
-    mailbox_base(const mailbox_base&) = delete;
-    mailbox_base& operator=(const mailbox_base&) = delete;
-    ~mailbox_base();
-
-    [[nodiscard]] scheduler& owner() noexcept { return owner_; }
-    [[nodiscard]] const mailbox_options& options() const noexcept { return options_; }
-    [[nodiscard]] matcher& matching() noexcept { return matcher_; }
-    [[nodiscard]] message_store& store() noexcept { return *store_; }
-    [[nodiscard]] discarding_receives& discarding() noexcept { return discarding_; }
-    /// nullptr: none.
-    [[nodiscard]] link_watcher*& watcher() noexcept { return watcher_; }
-
-    /// A posted receive is canceled, and leaves the matcher; what drops its message, if that is wanted, takes its place.
-    void leave(receive_request& r) noexcept {
-        if (r.discards_) {
-            leave_discarding(r);
-        } else {
-            matcher_.withdraw(r);
-        }
-    }
-    /// A receive that drops its message, not posted yet. nullptr: there are too many, or memory is short.
-    [[nodiscard]] discarding_receive* make_discarding(tag_match wanted, peer_id source) noexcept {
-        return discarding_.make(owner_, wanted, source, options_.canceled_receives);
-    }
-    /// Drops the stored messages that match, those that are still coming included. Ends with their number.
-    [[nodiscard]] std::size_t discard(peer_id source, tag_match wanted);
-    /// Drops one of them. False: memory is short, and it stays.
-    [[nodiscard]] bool discard(unexpected_message& m) noexcept;
-    [[nodiscard]] pool_state& pool() noexcept { return pool_.state(); }
-    /// The most that a link may be granted, in `credit_bytes`.
-    [[nodiscard]] std::uint32_t budget() const noexcept;
-
-    void drop_stored(bool complete_alone) noexcept;  ///< of a mailbox that ends; frees all, or those
-    /// The links to peers with sends that wait for credit.
-    [[nodiscard]] intrusive_list<ahead_engine>& starving() noexcept { return starving_; }
-    /// A receive from any source was posted, and there are such links.
-    void receive_posted() noexcept;
-
-private:
-    void leave_discarding(receive_request& r) noexcept;
-    static void describe(void* self, description& into) noexcept;
-
-    scheduler& owner_;
-    mailbox_options options_;
-    matcher matcher_;
-    discarding_receives discarding_;
-    message_pool pool_;
-    message_store* store_;  // the pool's
-    intrusive_list<ahead_engine> starving_;
-    link_watcher* watcher_ = nullptr;
-    described described_{this, &mailbox_base::describe};
-};
 
 /// A caller that waits for a connection to be open, or to be closed.
 struct phase_waiter {
@@ -493,12 +406,12 @@ private:
     described described_{this, &connection_base::describe};
 };
 
-}  // namespace detail
-}  // namespace rdmacoro
+}  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/protocol/detail/impl/ahead_engine.ipp>
 #include <rdmacoro/protocol/impl/connection_base.ipp>
 #include <rdmacoro/protocol/impl/connection_messages.ipp>
+#include <rdmacoro/protocol/impl/mailbox_base.ipp>
 #include <rdmacoro/protocol/impl/requests.ipp>
 #endif

@@ -74,7 +74,7 @@ struct provider_matched {
         }
         bool forget_receive(detail::receive_request& r) noexcept { return receiver_.forget(r); }
         void writable() noexcept {
-            sender_.send_owed();
+            sender_.writable();
             receiver_.writable();
         }
         void fail(std::error_code reason) noexcept {

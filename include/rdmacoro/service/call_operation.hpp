@@ -23,7 +23,7 @@
 namespace rdmacoro {
 
 namespace detail {
-/// What becomes of a task's result that is the call's.
+/// Leaves a task's result as it is: it is the call's.
 struct unchanged {
     template <class T>
     T operator()(T value) const {
@@ -125,7 +125,7 @@ void write_arguments(encoder& to, const void* kept) {
     std::apply([&](const auto&... each) { (to.write(each), ...); }, *static_cast<const Kept*>(kept));
 }
 
-/// What `timeout` tells its limit.
+/// A call that `timeout` tells its limit.
 template <class A>
 concept takes_limit = requires(A& call, duration limit) { call.set_limit(limit); };
 

@@ -64,7 +64,7 @@ struct opens_writer : call_maker<Kept> {
     }
 };
 
-/// What becomes of that.
+/// Makes the call's value of that.
 template <class M>
 struct to_value {
     typename M::result_type operator()(const message& got) const {

@@ -80,7 +80,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return used_ + borrowed_bytes_; }
     /// Bytes that were copied, of all that were written.
     [[nodiscard]] std::size_t copied() const noexcept { return used_; }
-    /// What is written from now on can be taken back by `take_back`, as long as the message is not begun anew.
+    /// Bytes that are written from now on can be taken back by `take_back`, as long as the message is not begun anew.
     void remember() noexcept {
         remembered_ = used_;
         remembered_rows_ = borrowed_.size();
@@ -388,7 +388,7 @@ private:
         at_ += length * sizeof(element);
         return true;
     }
-    /// What begins there is from now on a copy of it, where elements lie as they must.
+    /// `begin` points from now on to a copy of the row, where elements lie as they must.
     bool copy_row(const std::byte*& begin, std::size_t bytes);
 
     template <class Range>

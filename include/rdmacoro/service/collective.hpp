@@ -34,7 +34,7 @@ struct block_layout {
     }
 };
 
-/// What a rank has found wrong with another one's message.
+/// A fault that a rank has found in another one's message.
 struct wrong_message {
     unsigned from = 0;  // in the job
     std::size_t got = 0;
@@ -154,7 +154,7 @@ public:
         return {call_.in + from, call_.in_blocks.offset(last) + call_.in_blocks.bytes(last) - from};
     }
 
-    /// What this rank contributes to a reduction or a scan. It is `data()`, or memory that is only read.
+    /// The elements that this rank contributes to a reduction or a scan. They are `data()`, or memory that is only read.
     [[nodiscard]] std::span<const std::byte> contribution() const noexcept {
         return {call_.in != nullptr ? call_.in : call_.out, call_.bytes};
     }

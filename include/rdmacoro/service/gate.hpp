@@ -421,7 +421,7 @@ private:
         void send(detail::gate_slot& slot) noexcept {
             try {
                 if constexpr (way::by_id) {
-                    // Those that were sent to last are kept: finding one takes longer than a send.
+                    // The peers that were sent to last are kept: finding one takes longer than a send.
                     const std::uint32_t id = slot.flow->peer;
                     peer_type& to = known_[id % known_.size()];
                     if (to.id() != id) to = way::peer(over_, id);

@@ -3,9 +3,9 @@
 
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/collectives.hpp>
+#include <rdmacoro/service/detail/group_base.hpp>
 #include <rdmacoro/service/detail/group_calls.hpp>
 #include <rdmacoro/service/detail/group_elements.hpp>
-#include <rdmacoro/service/detail/run_collective.hpp>
 #include <rdmacoro/service/group_failure.hpp>
 
 #include <cstddef>
@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,12 +33,12 @@ namespace rdmacoro {
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
 ///
 /// Copies are of the same group. Only for the thread of its scheduler; a group may outlive its job, and ends with `errc::closed` then.
-class group {
+class group : private detail::group_base {
 public:
     /// Of nothing: collectives end with `errc::invalid_argument`.
     group() noexcept = default;
     /// For the toolkit: `join_job` and `split`.
-    explicit group(detail::counted_ptr<detail::group_state> of) noexcept : state_(std::move(of)) {}
+    explicit group(detail::counted_ptr<detail::group_state> of) noexcept : group_base(std::move(of)) {}
 
     /// Whether it is a group.
     [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(state_); }
@@ -485,57 +484,6 @@ public:
     /// Example:
     ///     rc::group left = co_await g.shrink();
     [[nodiscard]] task<group> shrink() const;
-
-private:
-    [[nodiscard]] detail::group_state& state() const {
-        if (!state_) [[unlikely]]
-            detail::throw_error(errc::invalid_argument, "group: it was default-constructed or moved from");
-        return *state_;
-    }
-    [[nodiscard]] task<> run(const detail::collective_call& call) const {
-        return detail::run_collective(state_, call);
-    }
-    /// Of memory that may be in blocks.
-    template <class In, class Out>
-    [[nodiscard]] task<> run(const detail::collective_call& call, const In& in, const Out& out) const {
-        if constexpr (detail::strided_row<In> || detail::strided_row<Out>) {
-            return detail::run_strided(state_, call, {detail::stride_of(in), detail::stride_of(out)});
-        } else {
-            return detail::run_collective(state_, call);
-        }
-    }
-    template <collective_kind K, class Mine, class X, class Op, class... Options>
-    [[nodiscard]] task<> prefix(const Mine& mine, X& x, const Op& op, const Options&... options) const {
-        detail::collective_call call = detail::call_with<K, X>(op, options...);
-        if constexpr (!std::is_same_v<Mine, in_place_t>) {
-            need(detail::count_of(x), detail::count_of(mine), "scan");
-            call.in = detail::read_from(mine);
-        }
-        call.out = detail::write_to(x);
-        call.bytes = detail::bytes_of_row(x);
-        return run(call, mine, x);
-    }
-    template <class Mine, class All, class... Options>
-    [[nodiscard]] task<> all_blocks(const Mine& mine, std::size_t each, All& all,
-                                    std::span<const std::size_t> counts, const Options&... options) const {
-        detail::collective_call call = detail::call_of<collective_kind::allgather, All>(options...);
-        if constexpr (!std::is_same_v<Mine, in_place_t>) call.in = detail::read_from(mine);
-        call.out = detail::write_to(all);
-        call.bytes = each;
-        call.out_blocks.each = each;
-        call.uneven = !counts.empty();
-        call.out_counts = counts;
-        return run(call, mine, all);
-    }
-    void need(std::size_t is, std::size_t wanted, const char* what) const;
-    /// A block for each rank, where `all` says that it is so.
-    template <class X>
-    void need_blocks(const X& x, bool all, const char* what) const {
-        if (all) need(detail::count_of(x), detail::count_of(x) / size() * size(), what);
-    }
-    void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
-
-    detail::counted_ptr<detail::group_state> state_;
 };
 
 }  // namespace rdmacoro

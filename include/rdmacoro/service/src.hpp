@@ -15,6 +15,7 @@
 #include <rdmacoro/service/detail/impl/algorithms_scans.ipp>
 #include <rdmacoro/service/detail/impl/algorithms_to_one.ipp>
 #include <rdmacoro/service/detail/impl/answer_in_place.ipp>
+#include <rdmacoro/service/detail/impl/call_failure.ipp>
 #include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/calls_served.ipp>
@@ -23,6 +24,7 @@
 #include <rdmacoro/service/detail/impl/gate_entry.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
 #include <rdmacoro/service/detail/impl/gate_put.ipp>
+#include <rdmacoro/service/detail/impl/group_base.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
 #include <rdmacoro/service/detail/impl/helper_call.ipp>

@@ -36,7 +36,7 @@ struct listener {
     listener(const listener&) = delete;
     ~listener() { watch.unsubscribe(events); }
 
-    /// What happened to [start, end) since the last time; nothing else of this process interests here.
+    /// The events of [start, end) since the last time; nothing else of this process interests here.
     std::vector<address_range> take(std::uintptr_t start, std::uintptr_t end) {
         static_cast<void>(watch.take(events, heard));
         std::vector<address_range> found;

@@ -132,7 +132,7 @@ void spend(scripted_peer& peer, std::uint32_t units) {
     for (; units >= detail::message_cost(0); units -= detail::message_cost(0)) peer.say(wire_kind::eager, 1);
 }
 
-/// What the endpoint has given, once it has taken everything in.
+/// The credits that the endpoint has given, once it has taken everything in.
 task<std::uint32_t> credits(scripted_peer& peer) {
     while (peer.self().is_open() && !peer.from_peer().packets.empty()) co_await yield();
     for (int turns = 0; turns < 100; ++turns) co_await yield();

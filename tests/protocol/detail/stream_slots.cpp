@@ -2,8 +2,6 @@
 
 #include "support/catch.hpp"
 
-#include <vector>
-
 namespace test_protocol_detail_stream_slots {
 
 using namespace rdmacoro;
@@ -51,37 +49,32 @@ TEST_CASE("slots stay in place when others are added") {
     CHECK(slots.size() == 1001);
 }
 
-TEST_CASE("a slot is remembered once, sent oldest first, and may be remembered again meanwhile") {
+TEST_CASE("a slot is remembered once, and the one that was remembered first is taken first") {
     detail::stream_slots<slot> slots;
     CHECK(slots.reach(3));
     CHECK(slots.remember(2));
     CHECK(slots.remember(0));
     CHECK_FALSE(slots.remember(2));
     CHECK(slots.remember(3));
-    std::vector<std::uint32_t> sent;
-    slots.send_all([&](std::uint32_t id) noexcept {
-        sent.push_back(id);
-        if (id == 0) CHECK(slots.remember(0));
-    });
-    CHECK(sent == std::vector<std::uint32_t>{2, 0, 3});
-    sent.clear();
-    slots.send_all([&](std::uint32_t id) noexcept { sent.push_back(id); });
-    CHECK(sent == std::vector<std::uint32_t>{0});
-    slots.send_all([&](std::uint32_t) noexcept { FAIL("nothing is left to send"); });
+    CHECK(slots.remembered() == 3);
+    CHECK(slots.take_remembered() == 2);
+    CHECK(slots.take_remembered() == 0);
+    CHECK(slots.remember(0));
+    CHECK(slots.take_remembered() == 3);
+    CHECK(slots.take_remembered() == 0);
+    CHECK(slots.take_remembered() == detail::slot_table::none);
 }
 
-TEST_CASE("slots that are forgotten while others are sent are not sent") {
+TEST_CASE("slots that are forgotten are not remembered") {
     detail::stream_slots<slot> slots;
     CHECK(slots.reach(2));
     CHECK(slots.remember(0));
     CHECK(slots.remember(1));
-    CHECK(slots.remember(2));
-    unsigned sent = 0;
-    slots.send_all([&](std::uint32_t) noexcept {
-        ++sent;
-        slots.forget_unsaid();
-    });
-    CHECK(sent == 1);
+    CHECK(slots.take_remembered() == 0);
+    slots.forget_unsaid();
+    CHECK(slots.remembered() == 0);
+    CHECK(slots.take_remembered() == detail::slot_table::none);
+    CHECK(slots.remember(1));
 }
 
 TEST_CASE("the slots of a table end with it") {

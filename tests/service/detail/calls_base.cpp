@@ -3,6 +3,7 @@
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
 #include "support/death.hpp"
+#include "support/raw_requests.hpp"
 
 #include <csignal>
 #include <optional>
@@ -263,47 +264,32 @@ TEMPLATE_LIST_TEST_CASE("a one-way call that was refused is sent again once the 
 TEMPLATE_LIST_TEST_CASE("requests to a service that is offered no more are answered, and leave nothing", "",
                         every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        calls<T> client(link.a);
         {
-            calls<T> client(link.a);
-            {
-                service there;
-                there.on(late::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
-                calls<T> server(link.b, there);
-                const int twice = co_await timeout(client.call(late::twice, 4), 10s);
-                CHECK(twice == 8);
-                co_await server.drain();
-            }
-            calls<T> server(link.b);  // without that service, of which the client does not know
-            const auto refused = co_await as_result(timeout(client.call(late::twice, 4), 10s));
-            CHECK(refused.error() == call_errc::unknown_method);
-            auto items = co_await client.open(late::items);
-            const auto none = co_await as_result(timeout(items.next(), 10s));
-            CHECK(none.error() == call_errc::unknown_method);
-            for (int i = 0; i < 1000; ++i) co_await client.cast(late::note, i);
-            const auto last = co_await as_result(timeout(client.call(late::twice, 4), 10s));
-            CHECK(last.error() == call_errc::unknown_method);
-            auto& stored = link.b.connection().mailbox().matching();
-            for (int n = 0; stored.unexpected() != 0 && n < 1000; ++n) co_await sleep_for(10ms);
-            CHECK(stored.unexpected() == 0);
+            service there;
+            there.on(late::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
+            calls<T> server(link.b, there);
+            const int twice = co_await timeout(client.call(late::twice, 4), 10s);
+            CHECK(twice == 8);
+            co_await server.drain();
         }
-        link.a.abort();
-    }(*domain, TestType::address()));
+        calls<T> server(link.b);  // without that service, of which the client does not know
+        const auto refused = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+        CHECK(refused.error() == call_errc::unknown_method);
+        auto items = co_await client.open(late::items);
+        const auto none = co_await as_result(timeout(items.next(), 10s));
+        CHECK(none.error() == call_errc::unknown_method);
+        for (int i = 0; i < 1000; ++i) co_await client.cast(late::note, i);
+        const auto last = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+        CHECK(last.error() == call_errc::unknown_method);
+        auto& stored = link.b.connection().mailbox().matching();
+        for (int n = 0; stored.unexpected() != 0 && n < 1000; ++n) co_await sleep_for(10ms);
+        CHECK(stored.unexpected() == 0);
+    });
 }
 
 namespace {
-/// A request of `add` as its caller sends it.
-struct add_request {
-    detail::request_head head;
-    std::uint64_t values[2];
-};
-add_request two_and_three() {
-    using M = std::remove_const_t<decltype(kv::add)>;
-    return {{M::number, M::signature, 0}, {2, 3}};
-}
 /// Says that the call was canceled while its request was sent.
 template <class Raw>
 task<> say_perhaps(Raw& raw, std::uint64_t number) {
@@ -317,11 +303,7 @@ template <class Raw>
 task<std::size_t> answers_to(Raw& raw, std::uint64_t number) {
     for (std::uint64_t other = 1000; other < 1002;
          ++other) {  // one behind the notes, one behind the requests
-        const add_request last = two_and_three();
-        const auto service = std::remove_const_t<decltype(kv::add)>::service;
-        co_await raw.send(std::as_bytes(std::span(&last, 1)),
-                          detail::call_tag(detail::call_kind::request, other, service) |
-                              detail::first_call_bit);
+        co_await ask_to_add(raw, other);
         const auto answer = co_await raw.recv_lent(detail::call_tag(detail::call_kind::answer, other));
         CHECK(answer.size() == sizeof(detail::answer_head) + 8);
     }
@@ -333,45 +315,34 @@ TEMPLATE_LIST_TEST_CASE(
     "a call whose cancellation comes after its answer, or before its request, is answered once", "",
     every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            shop there;
-            calls<T> server(link.b, there.store);
-            auto& raw = link.a;
-            const add_request sent = two_and_three();
-            const auto service = std::remove_const_t<decltype(kv::add)>::service;
-            const auto request = [&](std::uint64_t number) {
-                return raw.send(std::as_bytes(std::span(&sent, 1)),
-                                detail::call_tag(detail::call_kind::request, number, service) |
-                                    detail::first_call_bit);
-            };
-            co_await request(5);
-            const auto answered = co_await answers_to(raw, 5);
-            CHECK(answered == 1);
-            co_await say_perhaps(raw, 5);
-            const auto again = co_await answers_to(raw, 5);
-            CHECK(again == 0);
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        shop there;
+        calls<T> server(link.b, there.store);
+        auto& raw = link.a;
+        co_await ask_to_add(raw, 5);
+        const auto answered = co_await answers_to(raw, 5);
+        CHECK(answered == 1);
+        co_await say_perhaps(raw, 5);
+        const auto again = co_await answers_to(raw, 5);
+        CHECK(again == 0);
 
-            // One that no handler has seen was answered, too.
-            const auto nowhere =
-                detail::call_tag(detail::call_kind::request, 7, service ^ 1) | detail::first_call_bit;
-            co_await raw.send(std::as_bytes(std::span(&sent, 1)), nowhere);
-            co_await say_perhaps(raw, 7);
-            const auto refused = co_await answers_to(raw, 7);
-            CHECK(refused == 1);
+        // One that no handler has seen was answered, too.
+        const raw_addition sent;
+        const auto nowhere =
+            detail::call_tag(detail::call_kind::request, 7, raw_addition::method_type::service ^ 1) |
+            detail::first_call_bit;
+        co_await raw.send(std::as_bytes(std::span(&sent, 1)), nowhere);
+        co_await say_perhaps(raw, 7);
+        const auto refused = co_await answers_to(raw, 7);
+        CHECK(refused == 1);
 
-            co_await say_perhaps(raw, 6);
-            const auto stopped = co_await answers_to(raw, 6);
-            CHECK(stopped == 1);
-            co_await request(6);  // it comes all the same
-            const auto late = co_await answers_to(raw, 6);
-            CHECK(late == 0);
-        }
-        link.a.abort();
-    }(*domain, TestType::address()));
+        co_await say_perhaps(raw, 6);
+        const auto stopped = co_await answers_to(raw, 6);
+        CHECK(stopped == 1);
+        co_await ask_to_add(raw, 6);  // it comes all the same
+        const auto late = co_await answers_to(raw, 6);
+        CHECK(late == 0);
+    });
 }
 
 namespace {

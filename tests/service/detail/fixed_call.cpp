@@ -63,31 +63,25 @@ TEMPLATE_LIST_TEST_CASE("a call of fixed length may be made, moved, kept and awa
 
 TEMPLATE_LIST_TEST_CASE("an answer of another length than its type's is malformed", "", every_kind) {
     using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        {
-            calls<T> client(link.a);
-            auto& raw = link.b;
-            std::size_t values = 0;
-            for (std::size_t length = 0; length < 24; ++length) {
-                auto asking = start(client.call(kv::add, 1U, 2U));
-                const message request = co_await raw.recv_lent(detail::first_requests);
-                const std::vector<std::byte> answer(length);
-                co_await raw.send(answer, detail::call_tag(detail::call_kind::answer, request.tag()));
-                const auto ended = co_await as_result(asking);
-                if (ended) {
-                    ++values;
-                    CHECK(length == 16);
-                } else {
-                    CHECK(ended.error() == call_errc::malformed_answer);
-                }
+    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+        calls<T> client(link.a);
+        auto& raw = link.b;
+        std::size_t values = 0;
+        for (std::size_t length = 0; length < 24; ++length) {
+            auto asking = start(client.call(kv::add, 1U, 2U));
+            const message request = co_await raw.recv_lent(detail::first_requests);
+            const std::vector<std::byte> answer(length);
+            co_await raw.send(answer, detail::call_tag(detail::call_kind::answer, request.tag()));
+            const auto ended = co_await as_result(asking);
+            if (ended) {
+                ++values;
+                CHECK(length == 16);
+            } else {
+                CHECK(ended.error() == call_errc::malformed_answer);
             }
-            CHECK(values == 1);
         }
-        link.a.abort();
-    }(*domain, TestType::address()));
+        CHECK(values == 1);
+    });
 }
 
 }  // namespace test_service_detail_fixed_call

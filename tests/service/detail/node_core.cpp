@@ -1,7 +1,7 @@
 #include <rdmacoro/service/detail/node_core.hpp>
 
+#include "support/bare_node.hpp"
 #include "support/catch.hpp"
-#include "support/run.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
 
@@ -16,18 +16,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A node without transports: counts what it is asked for.
-class bare_core final : public node_core {
-public:
-    using node_core::node_core;
-    void begin_close(node_record&, leave_reason) override {}
-    void begin_connect(node_peer& to) override {
-        ++connects;
-        to.connecting = true;
-    }
-    int connects = 0;
-};
-
 node_hello hello_of(node_id from, std::uint64_t attempt = 1) {
     return {.to = 5,
             .to_born = {},
@@ -35,11 +23,7 @@ node_hello hello_of(node_id from, std::uint64_t attempt = 1) {
             .from = {.id = from, .born = generation{from}, .host = {}, .urls = {}}};
 }
 
-struct fixture {
-    virtual_time world;
-    node_options options;
-    counted_ptr<bare_core> core{new bare_core(world.on, 5, options)};
-};
+using fixture = bare_node;
 
 }  // namespace
 

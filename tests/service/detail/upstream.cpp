@@ -33,16 +33,10 @@ std::span<const std::byte> bytes_of_one(const T& value) {
 template <class Variant, class Body>
 void run_against_raw(Body body) {
     using T = typename Variant::transport_type;
-    scheduler on;
-    const auto domain = Variant::open(on);
-    on.run([](typename T::domain& in, std::string address, Body run) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(in, address);
-        {
-            calls<T> mine(link.a);
-            co_await timeout(run(mine, link.b), 30s);
-        }
-        link.a.abort();
-    }(*domain, Variant::address(), std::move(body)));
+    run_ends<Variant>([&body](connected_pair<T>& link) -> task<> {
+        calls<T> mine(link.a);
+        co_await body(mine, link.b);
+    });
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ inline void must(ssize_t result, const char* what) {
         throw std::runtime_error(std::string(what) + ": " + fi_strerror(static_cast<int>(-result)));
 }
 
-/// What a program that knows a provider's rules asks for, on the loopback address.
+/// The hints of a program that knows a provider's rules, on the loopback address.
 inline owned_info hints_for(const std::string& provider) {
     owned_info hints(fi_allocinfo());
     hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV;

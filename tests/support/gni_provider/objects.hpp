@@ -63,7 +63,7 @@ struct operation {
     bool tagged;    ///< of receives
     std::list<operation*>::iterator place;
 
-    // What a one-sided operation that is held back needs.
+    // The arguments of a one-sided operation that is held back.
     std::array<iovec, 4> from;
     std::array<void*, 4> descriptors;
     fi_rma_iov there;
@@ -112,7 +112,7 @@ struct address_vector : fid_av {
 };
 int open_addresses(fid_domain* in, fi_av_attr* attributes, fid_av** opened, void* context);
 
-/// What an application registered.
+/// The memory that an application registered.
 struct memory : fid_mr {
     domain* in = nullptr;
     fid_mr* lower = nullptr;

@@ -1,4 +1,4 @@
-// What a stand-in enforces: the documented limits of a provider that needs its own hardware, as one table each.
+// The rules that a stand-in enforces: the documented limits of a provider that needs its own hardware, as one table each.
 //
 // Sources: libfabric 1.20.2, the last release with it, for gni; 1.21 for cxi; 1.20.2 for efa (manual pages fi_gni, fi_cxi,
 // fi_efa and what those providers' fi_getinfo answers).

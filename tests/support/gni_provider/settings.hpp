@@ -1,4 +1,4 @@
-// What the environment says, and the record of violations.
+// The settings from the environment, and the record of violations.
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,7 @@ using namespace rdmacoro::detail::fabric;
 
 namespace {
 
-/// What the provider answers to the hints of its profile here.
+/// The provider's answer to the hints of its profile here.
 unique_info answer_of(const ofi_profile& p) {
     const unique_info hints = hints_of(p);
     fi_info* answer = nullptr;

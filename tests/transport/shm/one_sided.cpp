@@ -1,6 +1,7 @@
 #include <rdmacoro/transport/shm/one_sided.hpp>
 
 #include "support/catch.hpp"
+#include "support/shm_links.hpp"
 #include "support/shm_pair.hpp"
 
 #include <algorithm>
@@ -107,43 +108,6 @@ TEST_CASE("what is under way when the link goes ends with its reason") {
     CHECK(getting.outcome == errc::closed);
 }
 
-namespace {
-
-/// Two domains of one scheduler, and several links between them.
-struct shm_links {
-    using link_type = shm::link<recording_sink>;
-    struct one_link {
-        recording_sink at_near;
-        recording_sink at_far;
-        std::unique_ptr<link_type> to_far;
-        std::unique_ptr<link_type> to_near;
-    };
-
-    scheduler on{impatient{}};
-    shm::domain near;
-    shm::domain far;
-    std::vector<std::unique_ptr<one_link>> all;
-
-    shm_links(std::size_t count, const shm_options& options) : near(on, options), far(on, options) {
-        on.run([](shm_links& l, std::size_t n, std::string name) -> task<> {
-            auto listening = co_await l.far.listen(name);
-            for (; n > 0; --n) {
-                l.all.push_back(std::make_unique<one_link>());
-                one_link& made = *l.all.back();
-                auto accepting = start(listening.accept());
-                made.to_far = std::make_unique<link_type>(co_await l.near.connect(name), made.at_near);
-                made.to_near = std::make_unique<link_type>(co_await accepting, made.at_far);
-            }
-        }(*this, count, shm_test_name()));
-    }
-    bool until(const recording_completion& c) {
-        for (int n = 0; n < 1'000'000 && c.calls == 0; ++n) on.turn();
-        return c.calls == 1;
-    }
-};
-
-}  // namespace
-
 TEST_CASE("memory of a rendezvous is served to the peer that was told of it alone, other memory to each that "
           "has the key") {
     shm_links l(2, served());
@@ -151,16 +115,16 @@ TEST_CASE("memory of a rendezvous is served to the peer that was told of it alon
     const std::vector<std::byte> content = memory;
     const std::vector<std::byte> other = pattern(100, 2);
     std::vector<std::byte> into(100);
-    const region told = l.all[0]->to_near->expose(memory, access_rights::all);
+    const region told = l.links[0]->to_near->expose(memory, access_rights::all);
     REQUIRE(told);
     for (const std::size_t link : {std::size_t{1}, std::size_t{0}}) {
         CAPTURE(link);
         recording_completion put;
-        REQUIRE(l.all[link]->to_far->put(other, told.remote(), put) == post_result::posted);
-        REQUIRE(l.until(put));
+        REQUIRE(l.links[link]->to_far->put(other, told.remote(), put) == post_result::posted);
+        REQUIRE(l.until([&] { return put.calls == 1; }));
         recording_completion get;
-        REQUIRE(l.all[link]->to_far->get(told.remote(), into, get) == post_result::posted);
-        REQUIRE(l.until(get));
+        REQUIRE(l.links[link]->to_far->get(told.remote(), into, get) == post_result::posted);
+        REQUIRE(l.until([&] { return get.calls == 1; }));
         if (link == 0) {
             CHECK_FALSE(put.outcome);
             CHECK_FALSE(get.outcome);
@@ -174,11 +138,11 @@ TEST_CASE("memory of a rendezvous is served to the peer that was told of it alon
         }
     }
     const region any = l.far.register_memory(memory, access_rights::all);
-    for (const auto& each : l.all) {
+    for (const auto& each : l.links) {
         recording_completion get;
         std::vector<std::byte> here(100);
         REQUIRE(each->to_far->get(any.remote(), here, get) == post_result::posted);
-        REQUIRE(l.until(get));
+        REQUIRE(l.until([&] { return get.calls == 1; }));
         CHECK_FALSE(get.outcome);
         CHECK(here == memory);
         CHECK(each->at_near.downs + each->at_far.downs == 0);
@@ -194,7 +158,7 @@ TEST_CASE(
     constexpr std::size_t page = 4096;
     const bool read = GENERATE(true, false);
     shm_links l(links, {});
-    if (!l.all[0]->to_far->capabilities().one_sided_offloaded)
+    if (!l.links[0]->to_far->capabilities().one_sided_offloaded)
         SKIP_TEST("this kernel forbids process_vm_readv");
     std::vector<std::byte> source(bytes, std::byte{7});
     std::vector<std::vector<std::byte>> targets(links * each, std::vector<std::byte>(bytes));
@@ -212,7 +176,7 @@ TEST_CASE(
         return sum;
     };
     for (std::size_t n = 0; n < targets.size(); ++n) {
-        auto& over = *l.all[n / each]->to_far;
+        auto& over = *l.links[n / each]->to_far;
         ends.push_back(std::make_unique<recording_completion>());
         if (read) {
             REQUIRE(over.get(open[0].remote(), targets[n], *ends[n]) == post_result::posted);

@@ -41,7 +41,7 @@ struct plain_listener {
     }
     ~plain_listener() { ::close(fd); }
 
-    /// What connect ends with when whoever accepts says this and nothing more.
+    /// The outcome of connect when the accepting side says this and nothing more.
     failure answers(tcp_world& world, std::span<const std::byte> bytes, bool hangs_up) {
         failure seen;
         bool over = false;

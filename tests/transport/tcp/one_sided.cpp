@@ -205,7 +205,7 @@ TEST_CASE("a get that the server answers slowly holds up neither its reader nor 
     CHECK(std::equal(first.begin() + 12, first.end(), memory.begin()));
 }
 
-// What each frame of a peer is worth, as a table: the frames after which the link must go down.
+// The judgement of each frame of a peer, as a table: the frames after which the link must go down.
 TEST_CASE("a peer that breaks the rules of get and put loses its link") {
     raw_pair p;
     using detail::tcp_frame;

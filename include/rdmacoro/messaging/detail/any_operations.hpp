@@ -9,7 +9,7 @@
 
 namespace rdmacoro::detail {
 
-/// What an operation does to its connection, for connections of one type.
+/// The functions by which an operation reaches its connection, for connections of one type.
 struct connection_functions {
     void (*send)(connection_base& to, send_request& r) noexcept;
     void (*receive)(connection_base& from, receive_request& r) noexcept;

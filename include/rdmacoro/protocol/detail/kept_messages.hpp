@@ -139,7 +139,7 @@ private:
         delete[] classes_;
         classes_ = larger;
         class_room_ = static_cast<std::uint32_t>(wanted);
-        // Those that had no class so far; not into a class that has younger ones already.
+        // Messages that had no class so far; not into a class that has younger ones already.
         const std::uint32_t old_count = class_count_;
         list waiting;
         waiting.splice_back(others_);

@@ -4,8 +4,8 @@
 #include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/protocol/detail/connection_description.hpp>
 #include <rdmacoro/protocol/detail/matched_sender.hpp>
+#include <rdmacoro/protocol/detail/withdrawal_list.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -139,8 +139,7 @@ public:
 
     /// The sender asks for a message back. False: it asks for too many.
     [[nodiscard]] bool withdraw_asked(std::uint32_t note) noexcept {
-        if (note == 0 || asked_count_ == most_withdrawals) return false;
-        asked_[asked_count_++] = {note, false};
+        if (note == 0 || !asked_.add(note)) return false;
         unexpected_message* found = nullptr;
         each_incomplete([&](unexpected_message& m) noexcept {
             if (m.stream == note) found = &m;
@@ -151,13 +150,11 @@ public:
         }
         context_.link().discard(aside_of(*found).fetch.claim);
         context_.withdraw(*found);
-        asked_[asked_count_ - 1].found = true;
+        asked_.found(note);
         send_withdrawn();
         return true;
     }
-    void settled(std::uint32_t note) noexcept {
-        if (withdrawal* w = asked_for(note)) forget_withdrawal(*w);
-    }
+    void settled(std::uint32_t note) noexcept { asked_.forget(note); }
 
     [[nodiscard]] bool last_word(const wire_header& h) noexcept {
         if (last_count_ == last_words_.size()) return false;
@@ -180,7 +177,8 @@ public:
     /// The link is down, and has ended everything posted with it.
     void fail(std::error_code reason) noexcept {
         claiming_ = false;
-        asked_count_ = last_count_ = 0;
+        asked_.clear();
+        last_count_ = 0;
         while (receive_request* r = starting_.pop_front()) end_unfilled(*r, reason);
         while (receive_request* r = answering_.pop_front()) conclude(*r);
         while (aside* a = unfetched_.pop_front()) fetched(*a, reason);
@@ -208,19 +206,12 @@ private:
     static_assert(alignof(aside) <= alignof(unexpected_message));
     static_assert(sizeof(aside) + alignof(aside) <= claim_overhead);
 
-    struct withdrawal {
-        std::uint32_t note;
-        bool found;  // and discarded: `withdrawn` is yet to be sent
-    };
-
     // ---- where a receive is
 
     /// Whether a receive, a probe or a control message waits for messages to be claimed.
     [[nodiscard]] bool wanted() noexcept {
         matcher& here = context_.mailbox().matching();
-        if (here.posted() != 0 || here.has_probes() || last_count_ != 0) return true;
-        return std::any_of(asked_.begin(), asked_.begin() + asked_count_,
-                           [](const withdrawal& w) noexcept { return !w.found; });
+        return here.posted() != 0 || here.has_probes() || last_count_ != 0 || asked_.awaited() != 0;
     }
     /// Whether a receive may be posted with the link: it must not overtake the receives that wait in the mailbox.
     [[nodiscard]] bool may_post() noexcept {
@@ -302,8 +293,7 @@ private:
     void take(const tagged_completion& found) noexcept {
         ++seen_;
         const std::uint32_t cost = matched_cost(found.bytes, context_.credits().granted());
-        if (withdrawal* w = found.note == 0 ? nullptr : asked_for(found.note)) {
-            w->found = true;
+        if (found.note != 0 && asked_.found(found.note)) {
             context_.link().discard(found.claim);
             static_cast<void>(context_.pass(cost));
             send_withdrawn();
@@ -468,18 +458,9 @@ private:
         return context_.template post_copied<Policy>(static_cast<unsigned>(word), 0, note, {}) ==
                post_result::done;
     }
-    [[nodiscard]] withdrawal* asked_for(std::uint32_t note) noexcept {
-        const auto end = asked_.begin() + asked_count_;
-        const auto found = std::find_if(
-            asked_.begin(), end, [&](const withdrawal& w) noexcept { return w.note == note && !w.found; });
-        return found == end ? nullptr : &*found;
-    }
-    void forget_withdrawal(withdrawal& w) noexcept { w = asked_[--asked_count_]; }
     void send_withdrawn() noexcept {
-        for (std::size_t i = asked_count_; i-- > 0;) {
-            if (asked_[i].found && send(matched_word::withdrawn, asked_[i].note))
-                forget_withdrawal(asked_[i]);
-        }
+        asked_.send_found(
+            [this](std::uint32_t note) noexcept { return send(matched_word::withdrawn, note); });
     }
 
     /// A goodbye takes effect once every message that was sent before it is here: with its receive, or stored.
@@ -511,9 +492,8 @@ private:
     std::size_t filling_ = 0;   // receives that the link fills from claimed messages
     std::size_t fetching_ = 0;  // messages that are being fetched, or wait for room to be
     std::uint64_t seen_ = 0;    // messages that were claimed or received
-    std::size_t asked_count_ = 0;
     std::size_t last_count_ = 0;
-    std::array<withdrawal, most_withdrawals> asked_;
+    withdrawal_list<most_withdrawals> asked_;
     std::array<wire_header, 2> last_words_;
 };
 

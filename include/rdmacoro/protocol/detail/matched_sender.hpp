@@ -2,7 +2,7 @@
 #pragma once
 
 #include <rdmacoro/protocol/detail/connection_description.hpp>
-#include <rdmacoro/protocol/detail/stream_slots.hpp>
+#include <rdmacoro/protocol/detail/owed_messages.hpp>
 #include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/protocol/message_store.hpp>
 #include <rdmacoro/protocol/policy.hpp>
@@ -41,9 +41,10 @@ inline constexpr std::size_t claim_overhead = 128;
 /// A message that the receiver answers has a note, which names its slot: the number and a generation, so that
 /// a late answer does not refer to another message. The note of all others is 0.
 template <class Context, class Policy>
-class matched_sender {
+class matched_sender final : private owed_messages {
 public:
-    explicit matched_sender(Context& context) noexcept : context_(context) {}
+    explicit matched_sender(Context& context) noexcept
+        : owed_messages(context, slot_type_of<slot, owing_slot>), context_(context) {}
 
     [[nodiscard]] std::uint64_t posted() const noexcept { return posted_; }
 
@@ -73,7 +74,7 @@ public:
             context_.finish_send(r, outcome);
             return;
         }
-        slot& s = slots_[r.stream_];
+        slot& s = at(r.stream_);
         s.transmitted = true;
         if (outcome) {
             end(r.stream_, outcome);  // the link is going down: no answer comes any more
@@ -90,41 +91,39 @@ public:
             context_.finish_send(r, outcome);
             return;
         }
-        slot& s = slots_[r.stream_];
+        slot& s = at(r.stream_);
         if (s.asks || s.answered) return;  // ends by itself
         s.asks = true;
-        s.owes_withdraw = true;
-        send(r.stream_);
+        owe(r.stream_, owes_withdraw);
     }
 
     /// The receiver's answer to a message. False: there is no such message.
     [[nodiscard]] bool answered(std::uint32_t note, bool withdrawn) noexcept {
         const std::uint32_t id = (note & number_mask) - 1;
         if (id >= slots_.size() || note_of(id) != note) return false;
-        slot& s = slots_[id];
+        slot& s = at(id);
         if (s.request == nullptr || s.answered) return false;
-        const bool asked = s.asks && !s.owes_withdraw;
+        const bool asked = s.asks && (s.owed & owes_withdraw) == 0;
         if (withdrawn && !asked) return false;
         s.answered = true;
         s.withdrawn = withdrawn;
-        s.owes_withdraw = false;
+        s.owed = 0;
         if (withdrawn) {
             --asked_;
         } else if (asked) {
-            s.owes_settled = true;
-            send(id);
+            owe(id, owes_settled);
         }
         settle(id);
-        send_owed();  // another may be asked back
+        writable();  // another may be asked back
         return true;
     }
 
     /// The link has room again for control messages that it refused.
-    void send_owed() noexcept {
+    void writable() noexcept {
         std::size_t before = 0;
         do {
             before = asked_;
-            slots_.send_all([this](std::uint32_t id) noexcept { send(id); });
+            send_remembered();
         } while (asked_ < before);  // then there is a turn for others
     }
 
@@ -133,9 +132,9 @@ public:
         for (send_request* r = unnamed_.front(); r != nullptr; r = unnamed_.next(*r))
             into.send(*r, "handed to the network", into.room);
         for (std::uint32_t id = 0; id < slots_.size(); ++id) {
-            const slot& s = slots_[id];
+            const slot& s = at(id);
             if (s.request == nullptr) continue;
-            if (s.owes_withdraw) {
+            if ((s.owed & owes_withdraw) != 0) {
                 into.send(*s.request, "canceled, no room to say so", into.room);
             } else if (s.asks && !s.answered) {
                 into.send(*s.request, "canceled, the peer has not answered", next_actor::peer_poll);
@@ -148,36 +147,32 @@ public:
     }
 
     void fail(std::error_code reason) noexcept {
-        slots_.forget_unsaid();
+        forget_owed();
         for (std::uint32_t id = 0; id < slots_.size(); ++id) {
-            slot& s = slots_[id];
-            s.owes_withdraw = s.owes_settled = false;
-            if (s.request != nullptr) {
-                release_staged(*s.request);
-                end(id, reason);
-            }
+            slot& s = at(id);
+            if (s.request == nullptr) continue;
+            release_staged(*s.request);
+            end(id, reason);
         }
     }
 
 private:
-    struct slot {
-        std::uint32_t next_free = 0;
+    enum owed_bits : std::uint8_t { owes_withdraw = 1, owes_settled = 2 };
+    struct slot final : owing_slot {
         std::uint16_t generation = 0;
         bool transmitted = false;
         bool answered = false;
         bool withdrawn = false;
         bool asks = false;
-        bool owes_withdraw = false;
-        bool owes_settled = false;
         send_request* request = nullptr;
     };
-    using slots = stream_slots<slot>;
-    static constexpr std::uint32_t none = slots::none;
+    static constexpr std::uint32_t none = slot_table::none;
     static constexpr std::uint32_t number_mask = 0xffff;
     static constexpr std::uint32_t most_slots = number_mask;
 
+    [[nodiscard]] slot& at(std::uint32_t id) noexcept { return static_cast<slot&>(owing(id)); }
     [[nodiscard]] std::uint32_t note_of(std::uint32_t id) noexcept {
-        return std::uint32_t{slots_[id].generation} << 16 | (id + 1);
+        return std::uint32_t{at(id).generation} << 16 | (id + 1);
     }
 
     void note_since(send_request& r) noexcept {
@@ -191,8 +186,11 @@ private:
             if (wants_slot_) return start_result::wait_room;
             r.stream_ = slots_.take();
             if (r.stream_ == none) return no_memory(r);
-            slot& s = slots_[r.stream_];
-            s = {.next_free = none, .generation = s.generation, .request = &r};
+            slot& s = at(r.stream_);
+            const std::uint16_t generation = s.generation;
+            s = {};
+            s.generation = generation;
+            s.request = &r;
             note_since(r);
         }
         if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r);
@@ -210,7 +208,7 @@ private:
                 context_.sent_at_once(r);
             } else {
                 if (named) {
-                    slots_[r.stream_].transmitted = answer == post_result::done;
+                    at(r.stream_).transmitted = answer == post_result::done;
                 } else {
                     note_since(r);
                     r.in_flight_ = true;
@@ -251,56 +249,45 @@ private:
 
     /// Ends the send once the link is done with it and the receiver has answered.
     void settle(std::uint32_t id) noexcept {
-        const slot& s = slots_[id];
+        const slot& s = at(id);
         if (!s.transmitted || !s.answered) return;
         end(id, s.withdrawn ? status(errc::canceled) : status());
         if (wants_slot_) context_.room_for_sends();
     }
     void end(std::uint32_t id, status outcome) noexcept {
-        slot& s = slots_[id];
+        slot& s = at(id);
         send_request& r = *std::exchange(s.request, nullptr);
-        s.owes_withdraw = false;
-        if (!s.owes_settled) free(id);
+        s.owed &= owes_settled;
+        if (s.owed == 0) free(id);
         context_.finish_send(r, outcome);
     }
     void give(send_request& r) noexcept {
         if (r.stream_ != none) free(std::exchange(r.stream_, none));
     }
     void free(std::uint32_t id) noexcept {
-        slots_[id].request = nullptr;
-        ++slots_[id].generation;
+        at(id).request = nullptr;
+        ++at(id).generation;
         slots_.give(id);
     }
 
-    /// Sends the control message owed on one message, or remembers the slot.
-    void send(std::uint32_t id) noexcept {
-        slot& s = slots_[id];
-        if (s.owes_settled) {
-            if (!send(matched_word::settled, id)) return;
-            s.owes_settled = false;
-            --asked_;
-            if (s.request == nullptr) {
-                free(id);
-                if (wants_slot_) context_.room_for_sends();
-            }
-        } else if (s.owes_withdraw) {
-            if (asked_ == most_withdrawals) {
-                slots_.remember(id);
-            } else if (send(matched_word::withdraw, id)) {
-                s.owes_withdraw = false;
-                ++asked_;
-            }
-        }
+    post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept override {
+        const bool asks = message == owes_withdraw;
+        if (asks && asked_ == most_withdrawals) return post_result::retry;
+        const auto kind = static_cast<unsigned>(asks ? matched_word::withdraw : matched_word::settled);
+        return context_.template post_copied<Policy>(kind, 0, note_of(id), {});
     }
-    [[nodiscard]] bool send(matched_word word, std::uint32_t id) noexcept {
-        const auto kind = static_cast<unsigned>(word);
-        if (context_.template post_copied<Policy>(kind, 0, note_of(id), {}) == post_result::done) return true;
-        slots_.remember(id);
-        return false;
+    void owed_sent(std::uint32_t id, std::uint8_t message) noexcept override {
+        if (message == owes_withdraw) {
+            ++asked_;
+            return;
+        }
+        --asked_;
+        if (at(id).request != nullptr) return;
+        free(id);
+        if (wants_slot_) context_.room_for_sends();
     }
 
     Context& context_;
-    slots slots_;
     intrusive_list<send_request> unnamed_;  // with the link, and not answered by the receiver
     std::uint64_t posted_ = 0;
     std::size_t asked_ = 0;    // messages asked back and not settled

@@ -1,7 +1,7 @@
 // Control messages that one side of a policy owes the peer: sent at once, or in their turn when the link has room.
 #pragma once
 
-#include <rdmacoro/protocol/detail/rendezvous_context.hpp>
+#include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/protocol/detail/stream_slots.hpp>
 
 #include <cstdint>
@@ -23,8 +23,8 @@ public:
     void send_remembered() noexcept;
 
 protected:
-    owed_messages(rendezvous_context& context, const slot_type& type) noexcept
-        : context_(context), slots_(type) {}
+    owed_messages(connection_base& connection, const slot_type& type) noexcept
+        : slots_(type), connection_(connection) {}
     ~owed_messages() = default;
 
     /// Sends these messages, lower bits first, or remembers them.
@@ -36,16 +36,17 @@ protected:
         return *static_cast<owing_slot*>(slots_.at(id));
     }
 
-    rendezvous_context& context_;
     slot_table slots_;
 
 private:
-    /// Posts the message with this bit.
+    /// Posts the message with this bit. Any answer but `done`: it waits for the next `send_remembered`.
     virtual post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept = 0;
     /// It was sent, and is owed no more.
     virtual void owed_sent(std::uint32_t id, std::uint8_t message) noexcept = 0;
 
     void send_owed_on(std::uint32_t id) noexcept;
+
+    connection_base& connection_;
 };
 
 }  // namespace rdmacoro::detail

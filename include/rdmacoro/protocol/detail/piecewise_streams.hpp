@@ -4,6 +4,7 @@
 #include <rdmacoro/protocol/detail/owed_messages.hpp>
 #include <rdmacoro/protocol/detail/piecewise_transfer.hpp>
 #include <rdmacoro/protocol/detail/refusal_timer.hpp>
+#include <rdmacoro/protocol/detail/rendezvous_context.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,8 @@ protected:
     [[nodiscard]] piecewise_slot& moving(std::uint32_t id) noexcept {
         return static_cast<piecewise_slot&>(owing(id));
     }
+
+    rendezvous_context& context_;
 
 private:
     /// Nothing is under way any more.

@@ -18,7 +18,7 @@ namespace rdmacoro::detail {
     return (r.wanted_.mask & ~r.wanted_.tag) >> 63 != 0;
 }
 
-/// What waits for messages: receives of one tag in a table, those with a mask in order, apart those that take tags with the highest bit
+/// The receives that wait for messages: those of one tag in a table, those with a mask in order, apart those that take tags with the highest bit
 /// alone. Only tags are compared here.
 class posted_receives {
 public:

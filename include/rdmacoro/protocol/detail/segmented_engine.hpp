@@ -3,6 +3,7 @@
 
 #include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/protocol/detail/grown_array.hpp>
+#include <rdmacoro/protocol/detail/owed_messages.hpp>
 #include <rdmacoro/protocol/policy.hpp>
 
 #include <cstddef>
@@ -19,7 +20,7 @@ enum class segment_kind : std::uint8_t { announce, piece, proceed, abandon, gone
 /// of them, and every other message would wait until the receiver had taken them all: of such pieces the sender asks
 /// now and then to hear that the receiver has taken them, and keeps at most `most_asked` of these questions open. No piece is longer than
 /// what lies between two of them, so that the link holds `most_asked * ask_after` bytes at most. A byte stream has a window of its own.
-class segmented_engine {
+class segmented_engine : private owed_messages {
 public:
     /// Streams of one side at a time; more sends wait their turn.
     static constexpr std::uint32_t most_streams = 1024;
@@ -29,7 +30,10 @@ public:
 
     /// `first_kind`, `policy`: the policy's first number on the wire and its place in the list.
     segmented_engine(connection_base& context, std::uint8_t first_kind, std::size_t policy) noexcept
-        : context_(context), policy_(policy), first_kind_(first_kind) {}
+        : owed_messages(context, slot_type_of<in_slot, owing_slot>),
+          context_(context),
+          policy_(policy),
+          first_kind_(first_kind) {}
     segmented_engine(const segmented_engine&) = delete;
     segmented_engine& operator=(const segmented_engine&) = delete;
 
@@ -53,6 +57,9 @@ public:
     /// Adds the operations that it holds.
     void describe(connection_description& into) noexcept;
 
+protected:
+    ~segmented_engine() = default;
+
 private:
     static constexpr std::uint32_t none = 0xffffffff;
     static constexpr std::size_t announcement_bytes = 16;
@@ -66,7 +73,8 @@ private:
         std::uint32_t next_turn = none;
     };
     enum class in_state : std::uint8_t { none, stored, filling, discarding };
-    struct in_slot {
+    enum owed_bits : std::uint8_t { owes_proceed = 1, owes_gone = 2 };
+    struct in_slot : owing_slot {
         receive_request* request = nullptr;     // filling
         unexpected_message* message = nullptr;  // stored
         std::size_t total = 0;
@@ -74,9 +82,7 @@ private:
         tag_type tag = 0;
         in_state state = in_state::none;
         bool synchronous = false;
-        bool answered = false;  // proceed was sent, or is in `unsent_`
-        bool send_proceed = false;
-        bool send_gone = false;
+        bool answered = false;  // proceed was sent, or is owed
     };
 
     /// How much of a message may come before its receiver has a place for it.
@@ -93,6 +99,8 @@ private:
         return context_.post_copied_kind(on_wire(kind), 0, tag, payload, kind == segment_kind::announce);
     }
 
+    /// An incoming stream.
+    [[nodiscard]] in_slot& in(std::uint32_t id) noexcept { return static_cast<in_slot&>(owing(id)); }
     [[nodiscard]] std::uint32_t take_out() noexcept;
     void give_out(std::uint32_t id) noexcept;
     /// How much of it may be posted by now, in bytes.
@@ -121,15 +129,13 @@ private:
     /// A piece was taken, and its sender asked to hear of that.
     void say_taken() noexcept;
     void answer(std::uint32_t id) noexcept;
-    /// Sends the messages owed on an incoming stream, or remembers them until there is room.
-    void send_pending(std::uint32_t id) noexcept;
+    RDMACORO_DECL post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept override;
+    void owed_sent(std::uint32_t, std::uint8_t) noexcept override {}
     [[nodiscard]] delivery abandoned(const wire_header& h, std::span<const std::byte> payload) noexcept;
 
     connection_base& context_;
     std::size_t policy_;
     grown_array<out_slot> out_;
-    grown_array<in_slot> in_;
-    grown_array<std::uint32_t> unsent_;  // incoming streams that owe the peer a message, oldest first
     std::uint32_t free_out_ = none;
     std::uint32_t leaving_ = 0;
     std::uint32_t current_ = 0;  // the stream of the piece that is arriving in parts

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/protocol/detail/owed_messages.hpp>
 #include <rdmacoro/protocol/detail/region_list.hpp>
+#include <rdmacoro/protocol/detail/rendezvous_context.hpp>
 #include <rdmacoro/protocol/detail/speculation_window.hpp>
 #include <rdmacoro/protocol/detail/speculation_wire.hpp>
 
@@ -78,6 +79,7 @@ private:
     void free(std::uint32_t id) noexcept;
     void end_canceled(tag_type tag) noexcept;
 
+    rendezvous_context& context_;
     unsigned first_kind_;
     speculation_window window_;
 };

@@ -79,16 +79,6 @@ public:
     stream_slots() noexcept : slot_table(slot_type_of<Slot>) {}
 
     [[nodiscard]] Slot& operator[](std::uint32_t id) noexcept { return *static_cast<Slot*>(at(id)); }
-
-    /// Calls `send(id)` for each that was remembered, oldest first; it may remember it again.
-    template <class Send>
-    void send_all(Send send) noexcept {
-        for (std::uint32_t n = remembered(); n > 0; --n) {
-            const std::uint32_t id = take_remembered();
-            if (id == none) return;
-            send(id);
-        }
-    }
 };
 
 }  // namespace rdmacoro::detail

@@ -1,4 +1,4 @@
-// What the errors of sends, receives and probes say.
+// The texts of the errors of sends, receives and probes.
 #pragma once
 
 #include <rdmacoro/protocol/connection_base.hpp>

@@ -32,7 +32,7 @@ enum class can : unsigned {
 
 inline constexpr unsigned everything =
     can::order | can::repeat | can::uneven | can::any_size | can::one_host | can::no_part | can::in_turn;
-/// What most algorithms that cut and combine can do.
+/// The abilities of most algorithms that cut and combine.
 inline constexpr unsigned reduces_parts = can::uneven | can::any_size | can::one_host | can::in_turn;
 [[nodiscard]] constexpr unsigned all_but(can one) noexcept {
     return everything & ~static_cast<unsigned>(one);

@@ -1,4 +1,4 @@
-// What calls write: the tags of their messages and the heads of requests, answers and notes.
+// The wire format of calls: the tags of their messages and the heads of requests, answers and notes.
 //
 // Tags. The highest bit is set in all of them; tags without it are the program's.
 //   63 | 62..60 kind | 59 first | 58..44 service | 43..0 number of the call, chosen by the caller; its highest bit: the caller writes a

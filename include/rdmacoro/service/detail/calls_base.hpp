@@ -6,8 +6,8 @@
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
-#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/detail/answer.hpp>
+#include <rdmacoro/service/detail/call_failure.hpp>
 #include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/detail/short_answers.hpp>
@@ -16,7 +16,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,48 +25,6 @@
 namespace rdmacoro::detail {
 
 class upstream;
-
-/// Why a call could not end with a value, as it travels.
-class call_failure {
-public:
-    /// Of a failed check.
-    void set(call_errc code, std::string_view text = {}) noexcept;
-    void set(errc code, std::string_view text) noexcept;
-    /// Of the exception that is being handled. `of`: the call that it left.
-    void set_current(const call_context& of) noexcept;
-
-    [[nodiscard]] explicit operator bool() const noexcept {
-        return head_.outcome != static_cast<std::uint32_t>(outcome_kind::value);
-    }
-    /// The whole answer.
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
-        return std::as_bytes(std::span(this, 1)).first(sizeof head_ + length_);
-    }
-
-private:
-    void set(outcome_kind kind, int code, std::string_view text) noexcept;
-
-    answer_head head_{};
-    char text_[longest_error_text];
-    std::size_t length_ = 0;
-};
-
-/// Throws what the peer answered to a call of `of`: `head`, and the text that follows it.
-[[noreturn]] RDMACORO_DECL void throw_answer(const method_facts& of, std::span<const std::byte> answer);
-/// Throws `call_errc::malformed_answer`.
-[[noreturn]] RDMACORO_DECL void throw_malformed_answer(const method_facts& of, const char* why);
-/// Throws the error of a call's message.
-[[noreturn]] RDMACORO_DECL void throw_call_failure(const method_facts& of, const std::error_code& code,
-                                                   const error_facts& facts);
-/// Throws unless an answer to `of` has a value.
-inline void check_answer(const method_facts& of, std::span<const std::byte> answer) {
-    answer_head head;
-    if (answer.size() < sizeof head) [[unlikely]]
-        throw_malformed_answer(of, "an answer without a head");
-    std::memcpy(&head, answer.data(), sizeof head);
-    if (head.outcome != static_cast<std::uint32_t>(outcome_kind::value)) [[unlikely]]
-        throw_answer(of, answer);
-}
 
 /// The request of a call of this side: how its arguments are written.
 struct call_request {
@@ -96,7 +53,7 @@ public:
     std::size_t discard(tag_match wanted);
     [[nodiscard]] std::string peer_name() const { return link_.base().peer_name(); }
 
-    // What depends on the transport, beside these.
+    // The functions that depend on the transport, beside these.
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
     virtual task<> put(std::span<const std::byte> from, const remote_region& there) = 0;
     /// Completes when such a message is there that no receive has taken.
@@ -347,7 +304,7 @@ protected:
     [[nodiscard]] task<> serve_requests(service& of);
     [[nodiscard]] task<> receive_requests(service& of, short_answers& answers);
     static child send_long(child_owner&, calls_base& self, service& of, message request, long_answer out);
-    /// What becomes of a request at once.
+    /// The step that a request takes at once.
     enum class served : std::uint8_t {
         later,        ///< nothing: it takes the long way
         answer,       ///< a short answer is to be sent
@@ -382,7 +339,7 @@ protected:
     /// Serves what the peer writes about calls, until the link ends.
     [[nodiscard]] task<> serve_notes();
     using fate = call_history::fate;
-    /// What the peer has said of a request before it was received.
+    /// The fate that the peer gave a request before it was received.
     [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }
     /// A service that the peer's first request has found: tells it so, in the background.
     void tell_known(std::uint16_t service);
@@ -503,6 +460,7 @@ private:
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/call_failure.ipp>
 #include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/calls_served.ipp>

@@ -44,7 +44,7 @@ private:
     function look_;
 };
 
-/// What one thread has put for one peer. In the numbers of messages and calls; they only grow.
+/// The traffic of one thread to one peer. In the numbers of messages and calls; they only grow.
 struct gate_flow : list_node<gate_flow> {
     explicit gate_flow(std::uint32_t to) noexcept : peer(to) {}
 
@@ -241,7 +241,7 @@ private:
     [[nodiscard]] bool disarm() noexcept;
     static void look_here(posted_node& at) noexcept;
 
-    // What a thread of the lane's waits by, in `waits_`.
+    // How a thread of the lane's waits, in `waits_`.
     static constexpr std::uint32_t sleeps = 1;
     static constexpr std::uint32_t awaits = 2;
     struct here_node : posted_node {

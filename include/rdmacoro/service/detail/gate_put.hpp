@@ -9,7 +9,7 @@
 
 namespace rdmacoro::detail {
 
-/// What both have in common: how they end.
+/// The common part of both: how they end.
 class gate_wait_operation : public operation_base, protected gate_wait, protected parked_wait {
 public:
     void finish_canceled() noexcept { code_ = errc::canceled; }

@@ -44,7 +44,7 @@ concept elements_to_write =
     (strided_row<R> && !std::is_const_v<typename std::remove_cvref_t<R>::element_type>) ||
     (plain_row<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>);
 
-/// What some collectives can leave in its place: a part of it is written.
+/// A row that some collectives can leave in its place: a part of it is written.
 template <class R>
 concept row_in_place = plain_row<R> && elements_to_write<R>;
 
@@ -57,7 +57,7 @@ struct row_stride {
     std::size_t step = 0;  // from the beginning of one to that of the next
     std::size_t count = 0;
 };
-/// Those of a call's contribution and of its result.
+/// The strides of a call's contribution and of its result.
 struct call_strides {
     row_stride in{};
     row_stride out{};

@@ -59,7 +59,7 @@ public:
 
     // ---- the end
 
-    // What ends a group needs memory for its words. Where there is none, the group ends all the same, with fewer words, and those ranks
+    // The end of a group needs memory for its words. Where there is none, the group ends all the same, with fewer words, and those ranks
     // that could not be told then are told by `tell_again`.
 
     /// A transfer with that rank has failed.

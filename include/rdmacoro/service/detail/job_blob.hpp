@@ -28,7 +28,7 @@ struct job_blob {
 /// A rank's announcement, or `std::errc::bad_message`, or `errc::version_mismatch` where it is of another version.
 [[nodiscard]] RDMACORO_DECL result<job_blob> decode_job_blob(std::span<const std::byte> bytes);
 
-/// What every rank said, checked: all as many cards, and no id twice. Throws `errc::protocol_violation`, `errc::version_mismatch` and
+/// The blobs of all ranks, checked: all as many cards, and no id twice. Throws `errc::protocol_violation`, `errc::version_mismatch` and
 /// `errc::invalid_argument`, with the ranks in the text.
 [[nodiscard]] RDMACORO_DECL std::vector<job_blob>
 decode_job_blobs(std::span<const std::vector<std::byte>> of_all);

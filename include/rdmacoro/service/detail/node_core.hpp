@@ -167,12 +167,12 @@ private:
     std::vector<node_event> ring_;
 };
 
-/// What a node's user runs over its connections, for texts.
+/// Names the work that a node's user runs over its connections, for texts.
 class node_work {
 public:
     node_work(const node_work&) = delete;
     node_work& operator=(const node_work&) = delete;
-    /// What runs for that node, by names; empty: no more than the function of its connection.
+    /// The names of the work for that node; empty: no more than the function of its connection.
     [[nodiscard]] virtual std::string running_for(node_id id) = 0;
 
 protected:
@@ -265,6 +265,7 @@ public:
     std::uint64_t uses = 0;     // a clock of uses
     std::size_t places = 0;     // taken: connections, and attempts
     std::size_t strangers = 0;  // accepted, and no hello yet
+    event stranger_gone;
     event place_free;
     intrusive_list<node_record> records;
     intrusive_list<node_watcher> watchers;

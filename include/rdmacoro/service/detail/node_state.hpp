@@ -8,6 +8,7 @@
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/messaging/connect.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
+#include <rdmacoro/service/detail/node_guards.hpp>
 #include <rdmacoro/service/detail/node_record_over.hpp>
 
 #include <algorithm>
@@ -180,7 +181,7 @@ private:
         try {
             for (;;) {
                 while (self->strangers >= self->options.unnamed_connections)
-                    co_await self->stranger_gone_.wait();
+                    co_await self->stranger_gone.wait();
                 endpoint<T> made = co_await from.accept();
                 ++self->strangers;
                 try {
@@ -195,31 +196,9 @@ private:
             self->hears_no_more(told, error(errc::no_resources));
         }
     }
-    struct stranger {
-        node_state* of;
-        explicit stranger(node_state* self) noexcept : of(self) {}
-        stranger(const stranger&) = delete;
-        stranger& operator=(const stranger&) = delete;
-        ~stranger() {
-            --of->strangers;
-            of->stranger_gone_.set();
-            of->stranger_gone_.reset();
-        }
-    };
-    /// While it lives, this side makes no attempt of its own.
-    struct accepting {
-        counted_ptr<node_peer> of;
-        explicit accepting(counted_ptr<node_peer> from) noexcept : of(std::move(from)) { ++of->accepting; }
-        accepting(const accepting&) = delete;
-        accepting& operator=(const accepting&) = delete;
-        ~accepting() {
-            --of->accepting;
-            of->change();
-        }
-    };
     template <class T>
     [[gnu::cold]] static task<> admit(node_state* self, endpoint<T> made) {
-        std::optional<stranger> unnamed(std::in_place, self);
+        std::optional<node_stranger> unnamed(std::in_place, *self);
         if (self->stopped) co_return;
         std::array<std::byte, longest_hello> room;
         const result<received> got = co_await as_result(
@@ -232,7 +211,7 @@ private:
         welcome verdict = hello ? self->judge(*hello) : welcome::other_node;
         if (!hello && hello.error() != errc::version_mismatch) co_return;
         counted_ptr<node_peer> from;
-        std::optional<accepting> wins;
+        std::optional<node_accepting> wins;
         std::optional<node_place> place;
         if (verdict == welcome::accepted) {
             from = self->peer(hello->from.id);
@@ -270,34 +249,9 @@ private:
 
     // ---- connecting
 
-    /// While it lives, an attempt is under way, which `abandon` ends.
-    struct attempting {
-        node_peer& to;
-        local_stop_source abandon;
-        explicit attempting(node_peer& of) noexcept : to(of) { to.attempt = &abandon; }
-        attempting(const attempting&) = delete;
-        attempting& operator=(const attempting&) = delete;
-        ~attempting() {
-            if (to.attempt == &abandon) to.attempt = nullptr;
-        }
-    };
-    struct connecting {
-        node_state* self;
-        counted_ptr<node_peer> to;
-        connecting(node_state* by, counted_ptr<node_peer> of) noexcept : self(by), to(std::move(of)) {}
-        connecting(const connecting&) = delete;
-        connecting& operator=(const connecting&) = delete;
-        ~connecting() {
-            to->connecting = false;
-            to->change();
-            const node_id id = to->id;
-            to.reset();
-            self->forget_if_unused(id);
-        }
-    };
     [[gnu::cold]] static task<> connect_peer(node_state* self, counted_ptr<node_peer> to) {
-        const connecting now(self, std::move(to));
-        node_peer& peer = *now.to;
+        const node_connecting now(*self, std::move(to));
+        node_peer& peer = now.to();
         const time_point until = deadline_after(self->owner.now(), self->options.connect_limit);
         while (peer.open() == nullptr) {
             const time_point here = self->owner.now();
@@ -309,8 +263,8 @@ private:
             }
             tried last;
             {
-                attempting attempt(peer);
-                last = co_await with_stop(try_all(self, peer), attempt.abandon.get_token());
+                node_attempt attempt(peer);
+                last = co_await with_stop(try_all(self, peer), attempt.token());
             }
             if (peer.open() != nullptr || self->stopped) break;
             if (last.why == errc::canceled) continue;  // the other node's connection is preferred
@@ -354,7 +308,7 @@ private:
         for (const bool near : {true, false}) {
             const tried outcome = co_await try_from<0>(self, to, card, near, place, any);
             if (!outcome.why || outcome.why == errc::canceled) co_return outcome;
-            // What says most: a node that is another one, and then a failure that may pass.
+            // The outcome that says most: a node that is another one, and then a failure that may pass.
             if (outcome.why != errc::unsupported) worst = outcome;
         }
         if (!any) to.explaining += "  it has no URL that this node can use: it has to connect by itself\n";
@@ -529,7 +483,6 @@ private:
     domains in_;
     std::tuple<handler<Ts>...> handlers_{};
     bool handles_ = false;
-    event stranger_gone_;
     std::optional<task_group> work_;
 };
 

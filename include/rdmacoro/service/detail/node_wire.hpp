@@ -1,4 +1,4 @@
-// What two nodes say to each other when they connect, and when one leaves.
+// The messages of two nodes when they connect, and when one leaves.
 #pragma once
 
 #include <rdmacoro/protocol/requests.hpp>

@@ -28,7 +28,7 @@ public:
     virtual void drop_stale(const rank_links& of) = 0;
     /// How many messages wait for a receive.
     [[nodiscard]] virtual std::size_t unread() noexcept = 0;
-    /// What the connection has done.
+    /// The connection's counts.
     [[nodiscard]] virtual const metrics& counts() const noexcept = 0;
 
 protected:

@@ -74,7 +74,7 @@ private:
         co_await self->opened_.wait();
         if (rank >= self->size() || rank == self->rank() || self->born_[rank] != born)
             throw error(errc::protocol_violation, "group: a connection from no rank of this job");
-        // What was lost stays lost: the groups have gone on without it.
+        // A lost connection stays lost: the groups have gone on without it.
         if (self->peer(rank).lost)
             throw error(errc::closed, "group: the connection to this rank was lost before");
         rank_link_over<Endpoint> link(end);

@@ -63,7 +63,7 @@ public:
     /// The caller reads and writes no more: ends without `end`. The call is to be canceled by what reads its answers.
     void abandon() noexcept;
 
-    // What the peer says.
+    // The peer's notes.
     void has_room(std::uint64_t items, std::uint64_t bytes) noexcept { writer_->has_room(items, bytes); }
     void was_left() noexcept;
     void lost(const std::error_code& why) noexcept { writer_->refuse(why); }

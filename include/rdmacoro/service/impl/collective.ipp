@@ -108,7 +108,7 @@ RDMACORO_DECL void arriving_operand::take(std::size_t at, std::span<const std::b
     if (failed_ || at + bytes.size() > into_.size()) return;  // of a message that is too long, or has failed
     const std::size_t element = with_.element();
     try {
-        // What came before, and was written to the room.
+        // The bytes that came before, and were written to the room.
         if (const std::size_t whole = at - at % element; whole > taken_)
             combine(whole, room_.subspan(taken_, whole - taken_));
         if (taken_ < at) {

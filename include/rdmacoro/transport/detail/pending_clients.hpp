@@ -37,7 +37,7 @@ public:
     pending_clients(scheduler& by, void* host, link_timer::function again) noexcept
         : timer_(by, host, again) {}
 
-    /// Those that were admitted.
+    /// The clients that were admitted.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool any_waiting() const noexcept { return !waiting_.empty(); }
 

@@ -12,7 +12,7 @@ class copy_allowance {
 public:
     static constexpr std::size_t in_a_poll = 256 * 1024;  ///< bytes: 33 us at 8 GB/s
     static constexpr std::size_t least_piece = 16 * 1024;
-    /// What is copied whatever the account says: it costs less than to come back for it.
+    /// Bytes that are copied whatever the account says: that costs less than to come back for it.
     static constexpr std::size_t always = 4096;
 
     /// The most that one transfer may copy now; 0: it waits for the next poll.

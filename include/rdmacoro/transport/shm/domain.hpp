@@ -259,7 +259,7 @@ private:
     /// Maps it, and then forbids any process, this one included, to map it for writing again.
     [[nodiscard]] static region_entry* map_table(int fd, std::size_t entries);
 
-    // What each poll reads, on one cache line.
+    // The members that each poll reads, on one cache line.
     alignas(64) intrusive_list<pollable> hot_;
     const std::atomic<std::uint64_t>* marks_ = &no_marks_;  // of the board, once there is one
     notice_reader notices_;

@@ -67,7 +67,7 @@ public:
     /// process has ended.
     [[nodiscard]] errc copy(bool read, std::uint64_t address, std::byte* local, std::size_t bytes) noexcept;
 
-    /// What is mapped here is about to be used.
+    /// The pages that are mapped here are about to be used.
     void use_pages() noexcept { uses_pages_ = used_lately_ = true; }
     [[nodiscard]] bool uses_pages() const noexcept { return uses_pages_; }
     /// Whether it was used since the last call.

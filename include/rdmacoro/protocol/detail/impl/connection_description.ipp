@@ -193,10 +193,10 @@ RDMACORO_COLD void segmented_engine::describe(connection_description& into) noex
             into.send(r, "announced, no receive has met it", next_actor::peer_receive, r.sent_);
         }
     }
-    for (std::uint32_t id = 0; id < in_.size(); ++id) {
-        const in_slot& slot = in_[id];
+    for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+        const in_slot& slot = in(id);
         if (slot.request == nullptr) continue;
-        if (slot.send_proceed) {
+        if ((slot.owed & owes_proceed) != 0) {
             into.receive(*slot.request, "met, no room to ask for the rest", into.room, slot.total,
                          slot.arrived);
         } else {

@@ -17,7 +17,7 @@ RDMACORO_COLD void owed_messages::send_owed_on(std::uint32_t id) noexcept {
         const auto message = static_cast<std::uint8_t>(bit);
         if ((s.owed & message) == 0) continue;
         if (send_owed(id, message) != post_result::done) {
-            if (slots_.remember(id)) context_.under_way();  // no goodbye before it
+            if (slots_.remember(id)) connection_.under_way();  // no goodbye before it
             return;
         }
         s.owed = static_cast<std::uint8_t>(s.owed & ~message);
@@ -30,7 +30,7 @@ RDMACORO_COLD void owed_messages::send_remembered() noexcept {
         const std::uint32_t id = slots_.take_remembered();
         if (id == slot_table::none) return;
         send_owed_on(id);
-        context_.settled();
+        connection_.settled();
     }
 }
 

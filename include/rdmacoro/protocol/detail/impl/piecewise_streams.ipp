@@ -7,7 +7,8 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD piecewise_streams::piecewise_streams(rendezvous_context& context,
                                                    const slot_type& type) noexcept
-    : owed_messages(context, type),
+    : owed_messages(context.connection(), type),
+      context_(context),
       refusal_(this, [](void* self) noexcept { static_cast<piecewise_streams*>(self)->grace_over(); }) {}
 
 RDMACORO_DECL void piecewise_streams::writable() noexcept {

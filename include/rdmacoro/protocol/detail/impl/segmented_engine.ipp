@@ -227,14 +227,14 @@ RDMACORO_DECL delivery segmented_engine::begin_payload(unsigned kind, const wire
 }
 
 RDMACORO_DECL std::span<std::byte> segmented_engine::payload_space() noexcept {
-    in_slot& slot = in_[current_];
+    in_slot& slot = in(current_);
     if (slot.state == in_state::filling) return context_.space(*slot.request, slot.arrived, current_left_);
     if (slot.state == in_state::stored) return {slot.message->payload() + slot.arrived, current_left_};
     return {};
 }
 
 RDMACORO_DECL void segmented_engine::payload_arrived(std::size_t n) noexcept {
-    in_slot& slot = in_[current_];
+    in_slot& slot = in(current_);
     slot.arrived += n;
     current_left_ -= n;
     if (slot.state == in_state::stored) slot.message->stored = slot.arrived;
@@ -249,7 +249,7 @@ RDMACORO_DECL void segmented_engine::matched(unexpected_message& m, receive_requ
         return;
     }
     const std::uint32_t id = m.stream;
-    in_slot& slot = in_[id];
+    in_slot& slot = in(id);
     slot.message = nullptr;
     slot.tag = m.tag;
     if (context_.begin_fill(r, slot.total, slot.tag)) {
@@ -265,7 +265,8 @@ RDMACORO_DECL void segmented_engine::matched(unexpected_message& m, receive_requ
 }
 
 RDMACORO_COLD bool segmented_engine::forget_receive(receive_request& r) noexcept {
-    for (in_slot& slot : in_) {
+    for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+        in_slot& slot = in(id);
         if (slot.state != in_state::filling || slot.request != &r) continue;
         slot.state = in_state::discarding;
         slot.request = nullptr;
@@ -282,12 +283,12 @@ RDMACORO_DECL delivery segmented_engine::announced(const wire_header& h,
     const auto flags = load_number<std::uint32_t>(raw + 4);
     const auto total64 = load_number<std::uint64_t>(raw + 8);
     if (id >= most_streams || flags > 1 || total64 > (std::uint64_t{1} << 62)) return context_.violation();
-    if (!in_.reach(id + 1) || !unsent_.reserve(in_.size())) {
+    if (!slots_.reach(id)) {
         context_.close(make_error_code(errc::no_resources));
         return delivery::taken;
     }
-    in_slot& slot = in_[id];
-    if (slot.state != in_state::none || slot.send_gone || slot.send_proceed) return context_.violation();
+    in_slot& slot = in(id);
+    if (slot.state != in_state::none || slot.owed != 0) return context_.violation();
     const auto total = static_cast<std::size_t>(total64);
     const std::size_t unasked = total < unasked_here() ? total : unasked_here();
     const std::uint32_t cost = message_cost(unasked);
@@ -325,8 +326,8 @@ RDMACORO_DECL delivery segmented_engine::announced(const wire_header& h,
 
 RDMACORO_DECL segmented_engine::in_slot* segmented_engine::admissible_piece(const wire_header& h,
                                                                             std::size_t bytes) noexcept {
-    if (h.tag >= in_.size() || bytes == 0 || h.flags > 1) return nullptr;
-    in_slot& slot = in_[static_cast<std::uint32_t>(h.tag)];
+    if (h.tag >= slots_.size() || bytes == 0 || h.flags > 1) return nullptr;
+    in_slot& slot = in(static_cast<std::uint32_t>(h.tag));
     if (slot.state == in_state::none) return nullptr;
     std::size_t allowed = slot.total;
     if (slot.state == in_state::stored && unasked_here() < allowed) allowed = unasked_here();
@@ -351,7 +352,7 @@ RDMACORO_DECL delivery segmented_engine::piece_arrived(const wire_header& h,
 }
 
 RDMACORO_DECL void segmented_engine::after_piece(std::uint32_t id) noexcept {
-    in_slot& slot = in_[id];
+    in_slot& slot = in(id);
     if (slot.arrived != slot.total) return;
     if (slot.state == in_state::stored) {
         if (wants_answer(slot)) return;  // stays until it is matched
@@ -370,48 +371,35 @@ RDMACORO_DECL void segmented_engine::say_taken() noexcept {
 }
 
 RDMACORO_DECL void segmented_engine::answer(std::uint32_t id) noexcept {
-    in_[id].answered = true;
-    in_[id].send_proceed = true;
-    send_pending(id);
+    in(id).answered = true;
+    owe(id, owes_proceed);
 }
 
-RDMACORO_DECL void segmented_engine::send_pending(std::uint32_t id) noexcept {
-    in_slot& slot = in_[id];
-    if (slot.send_proceed && send_word(segment_kind::proceed, id) == post_result::done)
-        slot.send_proceed = false;
-    if (!slot.send_proceed && slot.send_gone && send_word(segment_kind::gone, id) == post_result::done)
-        slot.send_gone = false;
-    if ((slot.send_proceed || slot.send_gone) && !unsent_.contains(id)) {
-        unsent_.push_back(id);
-        context_.under_way();  // no goodbye before it
-    }
+RDMACORO_DECL post_result segmented_engine::send_owed(std::uint32_t id, std::uint8_t message) noexcept {
+    return send_word(message == owes_proceed ? segment_kind::proceed : segment_kind::gone, id);
 }
 
 RDMACORO_COLD delivery segmented_engine::abandoned(const wire_header& h,
                                                    std::span<const std::byte> payload) noexcept {
-    if (h.tag >= in_.size() || !payload.empty()) return context_.violation();
+    if (h.tag >= slots_.size() || !payload.empty()) return context_.violation();
     const auto id = static_cast<std::uint32_t>(h.tag);
-    in_slot& slot = in_[id];
-    if (slot.send_gone) return context_.violation();
+    in_slot& slot = in(id);
+    if ((slot.owed & owes_gone) != 0) return context_.violation();
     if (slot.state == in_state::filling) {
         context_.fail_fill(*std::exchange(slot.request, nullptr), make_error_code(errc::peer_canceled));
     } else if (slot.state == in_state::stored) {
         context_.withdraw(*slot.message);
     }
     slot.state = in_state::none;
-    slot.send_proceed = false;
-    slot.send_gone = true;
-    send_pending(id);
+    slot.owed = 0;  // `proceed` is not wanted any more
+    owe(id, owes_gone);
     return delivery::taken;
 }
 
 // ---- both
 
 RDMACORO_DECL void segmented_engine::writable() noexcept {
-    for (std::uint32_t n = unsent_.size(); n > 0 && unsent_.size() != 0; --n) {
-        send_pending(unsent_.pop_front());
-        context_.settled();
-    }
+    send_remembered();
     if (taken_unsaid_ != 0 && send_word(segment_kind::taken, taken_unsaid_) == post_result::done) {
         taken_unsaid_ = 0;
         context_.settled();
@@ -431,14 +419,15 @@ RDMACORO_COLD void segmented_engine::fail(std::error_code reason) noexcept {
         slot.queued = false;
         if (r != nullptr) context_.finish_send(*r, reason);
     }
+    forget_owed();
     leaving_ = asked_ = taken_unsaid_ = 0;
     first_turn_ = none;
-    for (in_slot& slot : in_) {
+    for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+        in_slot& slot = in(id);
         if (slot.state == in_state::filling) context_.fail_fill(*slot.request, reason);
         if (slot.state == in_state::stored) context_.lose(*slot.message);
         slot = {};
     }
-    unsent_.clear();
 }
 
 }  // namespace rdmacoro::detail

@@ -11,7 +11,9 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD speculation_receiver::speculation_receiver(rendezvous_context& context,
                                                          unsigned first_kind) noexcept
-    : owed_messages(context, slot_type_of<slot, owing_slot>), first_kind_(first_kind) {}
+    : owed_messages(context.connection(), slot_type_of<slot, owing_slot>),
+      context_(context),
+      first_kind_(first_kind) {}
 
 RDMACORO_COLD void speculation_receiver::posted(receive_request& r, std::uint64_t seen) noexcept {
     if (!window_.on()) {

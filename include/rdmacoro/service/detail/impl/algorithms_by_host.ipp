@@ -79,7 +79,7 @@ public:
     /// It is that of ranks: blocks need not be moved.
     [[nodiscard]] bool in_row() const noexcept { return in_row_; }
 
-    /// What all ranks of each host have together, of blocks of which `bytes_of(rank)` tells the length.
+    /// The blocks that all ranks of each host have together, of which `bytes_of(rank)` tells the length.
     template <class BytesOf>
     [[nodiscard]] step_blocks blocks_of_hosts(collective& c, BytesOf bytes_of) const {
         return step_blocks(c, hosts(), [&](unsigned host) {
@@ -249,7 +249,7 @@ RDMACORO_DECL task<> hierarchical_scatter(collective& c) {
     co_await level(c, hosts.here(), call, how);
 }
 
-/// Those of a host at its leader, of all hosts at the leaders, and of all at all.
+/// The blocks of a host at its leader, of all hosts at the leaders, and of all at all.
 RDMACORO_DECL task<> hierarchical_allgather(collective& c) {
     const host_order hosts(c, 0);
     const bool leads = hosts.leads(c.rank());

@@ -45,7 +45,7 @@ RDMACORO_DECL task<> overlapped_flat_gather(collective& c) {
 /// up the tree before, but to the root.
 RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
     const tree_path tree(c.rank(), c.size(), c.root());
-    // What this rank will have gathered when it passes it on: the half that it was given to on the way down.
+    // The blocks that this rank will have gathered when it passes them on: the half that it was given to on the way down.
     unsigned first = 0;
     unsigned last = c.size() - 1;
     for (unsigned level = 0; level != tree.levels(); ++level) {

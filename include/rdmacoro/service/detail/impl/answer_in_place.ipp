@@ -1,4 +1,4 @@
-// What an answer that was received in place says.
+// The outcome of an answer that was received in place.
 #pragma once
 
 #include <rdmacoro/service/detail/answer_in_place.hpp>

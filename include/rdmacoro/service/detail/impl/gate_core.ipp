@@ -106,7 +106,7 @@ RDMACORO_DECL void gate_core::publish_due() noexcept {
 
 RDMACORO_COLD void gate_core::end() noexcept {
     port.close();
-    // What threads put until now.
+    // The entries that threads put until now.
     do {
         left_ = most_at_once;
         active_.splice_back(emptied_);

@@ -1,4 +1,4 @@
-// What a lane's thread does when it does not only put messages.
+// The slow steps of a lane's thread: all but putting messages.
 #pragma once
 
 #include <rdmacoro/service/detail/gate_lane.hpp>
@@ -145,7 +145,7 @@ RDMACORO_COLD void gate_lane::forget(gate_wait& one, gate_flow* to) noexcept {
     armed_ = false;
 }
 
-/// Those that need not wait any longer do not. What is left is to look again.
+/// Ends the waits that are over; the others look again.
 RDMACORO_COLD void gate_lane::serve_waits() noexcept {
     for (gate_flow* flow = waiting_flows_.front(); flow != nullptr;) {
         gate_flow* const behind = waiting_flows_.next(*flow);
@@ -180,7 +180,7 @@ RDMACORO_COLD void gate_lane::await_back() noexcept {
         look_at_.store(look_at, std::memory_order_relaxed);
         armed_ = true;
         waits_.store(awaits, std::memory_order_seq_cst);
-        // What was given back before the store was not told of.
+        // Credit that was given back before the store was not told of.
         if (back_.load(std::memory_order_seq_cst) < look_at && !port_.closed()) return;
         if (!disarm()) return;
     }

@@ -1,4 +1,4 @@
-// What launchers share.
+// The parts that launchers share.
 #pragma once
 
 #include <rdmacoro/service/detail/launcher.hpp>

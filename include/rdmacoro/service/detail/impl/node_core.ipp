@@ -322,7 +322,7 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         to->see_receives();
         if (node_record* const open = to->open()) co_return counted_ptr<node_record>(open);
         if (!receives && to->lost) {
-            // What is sent now is for the next generation, and so are the receives that follow.
+            // A message sent now is for the next generation, and so are the receives that follow.
             to->lost = {};
             to->see_receives();
         }
@@ -340,7 +340,7 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         const bool quiet = receives && to->closed_idle && !to->connecting && !over;
         if (receives && to->closed_idle && over)
             until = deadline_after(self->owner.now(), self->options.connect_limit);
-        // What the node said before it left is received first; it may be gone by now.
+        // Messages that the node sent before it left are received first; it may be gone by now.
         const bool closing = receives && !over && self->is_closing(*to);
         if (!never_met && !quiet && !closing) self->begin_connect(*to);
         const duration left = until - self->owner.now();

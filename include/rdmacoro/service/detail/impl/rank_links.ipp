@@ -45,7 +45,7 @@ RDMACORO_COLD rank_links::rank_links(scheduler& on, unsigned rank, unsigned size
         peers_[at].of = this;
         peers_[at].rank = at;
     }
-    // What goes wrong with a connection is told where it ends.
+    // A connection's failure is told where it ends.
     work_->on_error([](const std::exception_ptr&) {});
 }
 

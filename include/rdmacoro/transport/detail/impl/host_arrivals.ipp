@@ -66,7 +66,7 @@ RDMACORO_COLD bool host_arrivals::knock(std::string_view job, std::uint32_t rank
     if (fd < 0) return false;
     const arrival_name there(job, rank);
     const bool reached = ::connect(fd, there.address(), there.bytes) == 0 && is_own_user(fd);
-    // What was written before it was closed is found all the same.
+    // Bytes that were written before it was closed are found all the same.
     const bool said = reached && ::send(fd, &rank_, sizeof rank_, MSG_NOSIGNAL) == sizeof rank_;
     ::close(fd);
     return said;

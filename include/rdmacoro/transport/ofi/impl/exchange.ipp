@@ -139,7 +139,7 @@ RDMACORO_COLD void session::open_by(int fd, opener& waiter) noexcept {
     timer_.set(engine_.options().handshake_timeout);
     const char* step = socket_.open(fd, peer_, engine_.options().peer_timeout);
     if (step == nullptr) {
-        // What this side gives a peer is decided when its connect_info shows that it is one.
+        // This side decides what it gives a peer when the connect_info shows that it is one.
         if (accepts_) {
             socket_.exchange().waits();
         } else {

@@ -169,7 +169,7 @@ RDMACORO_COLD void session::try_again() noexcept {
     if (!resolve_address()) fail_opening(errc::connection_refused, errno, "connect again");
 }
 
-/// What a peer is told when it is refused because this step failed.
+/// The reason that a peer gets when it is refused because this step failed.
 RDMACORO_COLD std::uint32_t session::refusal_of(const failed_step& how) noexcept {
     return how.name == registering ? greeting::no_memory : greeting::no_room;
 }

@@ -205,7 +205,7 @@ RDMACORO_DECL void session::read_over(std::uint32_t sequence, ibv_wc_status outc
     if (transfers_.partial() != 0) pump();
 }
 
-/// Those from this work request on are over without having begun.
+/// The reads from this work request on are over without having begun.
 RDMACORO_DECL void session::reads_unposted(std::uint64_t from) noexcept {
     while (!reads_.empty() && reads_.back().sequence >= from) {
         const holding ended = reads_.back().held;

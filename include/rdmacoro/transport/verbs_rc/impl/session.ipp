@@ -175,7 +175,7 @@ RDMACORO_DECL void session::to_error_state() noexcept {
     ibv_qp_attr wanted{};
     wanted.qp_state = IBV_QPS_ERR;
     static_cast<void>(::ibv_modify_qp(queue_pair_.get(), &wanted, IBV_QP_STATE));
-    // What is posted to it now would be flushed, and posted again, without end.
+    // A receive that is posted to it now would be flushed, and posted again, without end.
     if (bank_->shared == nullptr) receives_->close_own();
 }
 

@@ -1,0 +1,81 @@
+// Objects that mark what a node has under way with others for as long as they live: connections accepted and attempts made.
+#pragma once
+
+#include <rdmacoro/coro/local_stop.hpp>
+#include <rdmacoro/service/detail/counted.hpp>
+#include <rdmacoro/service/detail/node_core.hpp>
+
+#include <utility>
+
+namespace rdmacoro::detail {
+
+/// An accepted connection without a hello of its peer yet. The node counted it as one of its `strangers` before.
+class node_stranger {
+public:
+    explicit node_stranger(node_core& of) noexcept : of_(of) {}
+    node_stranger(const node_stranger&) = delete;
+    node_stranger& operator=(const node_stranger&) = delete;
+    ~node_stranger() {
+        --of_.strangers;
+        of_.stranger_gone.set();
+        of_.stranger_gone.reset();
+    }
+
+private:
+    node_core& of_;
+};
+
+/// A connection of the peer's that waits for room. This side makes no attempt of its own meanwhile.
+class node_accepting {
+public:
+    explicit node_accepting(counted_ptr<node_peer> from) noexcept : from_(std::move(from)) {
+        ++from_->accepting;
+    }
+    node_accepting(const node_accepting&) = delete;
+    node_accepting& operator=(const node_accepting&) = delete;
+    ~node_accepting() {
+        --from_->accepting;
+        from_->change();
+    }
+
+private:
+    counted_ptr<node_peer> from_;
+};
+
+/// An attempt to connect to the peer, which `node_peer::attempt` can end, unless another one took its place.
+class node_attempt {
+public:
+    explicit node_attempt(node_peer& to) noexcept : to_(to) { to_.attempt = &abandon_; }
+    node_attempt(const node_attempt&) = delete;
+    node_attempt& operator=(const node_attempt&) = delete;
+    ~node_attempt() {
+        if (to_.attempt == &abandon_) to_.attempt = nullptr;
+    }
+    [[nodiscard]] local_stop_token token() noexcept { return abandon_.get_token(); }
+
+private:
+    node_peer& to_;
+    local_stop_source abandon_;
+};
+
+/// The coroutine that makes connections to the peer, from its first attempt until it gives up or has succeeded.
+class node_connecting {
+public:
+    node_connecting(node_core& by, counted_ptr<node_peer> to) noexcept : by_(by), to_(std::move(to)) {}
+    node_connecting(const node_connecting&) = delete;
+    node_connecting& operator=(const node_connecting&) = delete;
+    ~node_connecting() {
+        to_->connecting = false;
+        to_->change();
+        const node_id id = to_->id;
+        to_.reset();
+        by_.forget_if_unused(id);
+    }
+    [[nodiscard]] node_peer& to() const noexcept { return *to_; }
+
+private:
+    node_core& by_;
+    counted_ptr<node_peer> to_;
+};
+
+}  // namespace rdmacoro::detail
