@@ -571,7 +571,8 @@ TEST_CASE("a timer whose function runs the scheduler takes no coroutine out of i
     CHECK(order == std::vector<int>{1, 2, 1, 2});
 }
 
-TEST_CASE("what was made ready while a timer's function ran the scheduler goes behind what was ready before it") {
+TEST_CASE(
+    "what was made ready while a timer's function ran the scheduler goes behind what was ready before it") {
     test::virtual_time world;
     struct nested : detail::timer_node {
         scheduler* on;

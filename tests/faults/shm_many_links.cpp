@@ -133,11 +133,10 @@ void races(Idle idle, const shm_options& options, std::size_t links, int rounds,
     {
         scheduler on{idle};
         shm::domain domain(on, options);
-        on.run(
-            [](shm::domain& in, const std::string& where, std::size_t count, int times, bool cool,
-               const sleep_teller* sleeper) -> task<> {
-                co_await timeout(rounds_on_random_links(in, where, count, times, cool, sleeper), case_limit);
-            }(domain, name, links, rounds, cooling, cooling ? nullptr : &tells));
+        on.run([](shm::domain& in, const std::string& where, std::size_t count, int times, bool cool,
+                  const sleep_teller* sleeper) -> task<> {
+            co_await timeout(rounds_on_random_links(in, where, count, times, cool, sleeper), case_limit);
+        }(domain, name, links, rounds, cooling, cooling ? nullptr : &tells));
     }
     server.join();
     CHECK(most_cold >= links - 2);

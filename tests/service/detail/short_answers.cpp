@@ -98,8 +98,7 @@ std::error_code ended_with_failing(std::size_t allocations_failing, bool& second
     std::jthread([&] {
         scheduler on;
         on.run([](std::size_t many, std::error_code& code, bool& goes_on) -> task<> {
-            auto listening =
-                co_await listen<shm, announced>("shm://not-sent-" + std::to_string(::getpid()));
+            auto listening = co_await listen<shm, announced>("shm://not-sent-" + std::to_string(::getpid()));
             auto accepting = start(listening.accept());
             auto a = co_await connect<shm, announced>(listening.address());
             auto b = co_await accepting;

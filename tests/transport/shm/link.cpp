@@ -76,8 +76,8 @@ TEST_CASE("a link that has sent nothing since it was asked last gives the memory
         for (int n = 0; n < 100; ++n)
             REQUIRE(p.to_far->post_copied(header_of(posted++), {}) == post_result::done);
     };
-    REQUIRE(p.to_far->post_copied(header_of(posted++),
-                                  const_buffers(std::span<const std::byte>(in_a_block))) == post_result::done);
+    REQUIRE(p.to_far->post_copied(header_of(posted++), const_buffers(std::span<const std::byte>(
+                                                           in_a_block))) == post_result::done);
     post_many();
     REQUIRE(p.until([&] { return p.at_far.count == posted; }));
     CHECK(p.to_far->holds_memory());
@@ -88,8 +88,8 @@ TEST_CASE("a link that has sent nothing since it was asked last gives the memory
     static_cast<void>(p.to_far->return_memory());
     CHECK_FALSE(p.to_far->holds_memory());
     // What comes afterwards arrives whole.
-    REQUIRE(p.to_far->post_copied(header_of(posted++),
-                                  const_buffers(std::span<const std::byte>(in_a_block))) == post_result::done);
+    REQUIRE(p.to_far->post_copied(header_of(posted++), const_buffers(std::span<const std::byte>(
+                                                           in_a_block))) == post_result::done);
     post_many();
     REQUIRE(p.until([&] { return p.at_far.count == posted; }));
     CHECK(p.at_far.messages[201].payload == in_a_block);
