@@ -97,6 +97,31 @@ TEST_CASE("a link that has sent nothing since it was asked last gives the memory
         if (p.at_far.messages[n].number != n) FAIL_CHECK("message " << n);
 }
 
+TEST_CASE("a peer announces that it touches memory once its link's mark is looked at no longer") {
+    shm_pair p;
+    const auto* const board = p.far.shared_arena().touch_board();
+    REQUIRE(board != nullptr);
+    std::vector<std::byte> there(100);
+    std::vector<std::byte> here(100);
+    recording_completion got;
+    // From the first end of a region on.
+    region open = p.far.register_memory(there);
+    if (p.to_far->get(open.remote(), here, got) != post_result::done)
+        SKIP_TEST("the owner of memory serves it here");
+    CHECK(board->marked_groups.load() == 0);
+    open.reset();
+    open = p.far.register_memory(there);
+    CHECK(board->marked_groups.load() == 0);
+    CHECK(p.to_far->get(open.remote(), here, got) == post_result::done);
+    CHECK(board->marked_groups.load() != 0);
+    // The next one has seen it, and rests the link again.
+    open.reset();
+    CHECK(board->marked_groups.load() == 0);
+    open = p.far.register_memory(there);
+    CHECK(p.to_far->get(open.remote(), here, got) == post_result::done);
+    CHECK(board->marked_groups.load() != 0);
+}
+
 TEST_CASE("a payload in a block can be lent, one in a cell can't") {
     shm_pair p;
     p.at_far.keep_with = [&] { return p.to_near->keep(); };
