@@ -571,6 +571,54 @@ TEST_CASE("a timer whose function runs the scheduler takes no coroutine out of i
     CHECK(order == std::vector<int>{1, 2, 1, 2});
 }
 
+TEST_CASE(
+    "what was made ready while a timer's function ran the scheduler goes behind what was ready before it") {
+    test::virtual_time world;
+    struct nested : detail::timer_node {
+        scheduler* on;
+        std::vector<int>* order;
+        event late;
+        std::size_t turns = 0;
+        std::size_t order_at_end = 0;
+    };
+    std::vector<int> order;
+    nested timer;
+    timer.on = &world.on;
+    timer.order = &order;
+    timer.deadline = world.time.now() + 1ms;
+    timer.expired = [](detail::timer_node& self) noexcept {
+        nested& own = static_cast<nested&>(self);
+        own.on->run_until([&own] {
+            if (own.turns++ == 0) return false;
+            own.late.set();
+            return true;
+        });
+        own.order_at_end = own.order->size();
+    };
+    world.run([](test::virtual_time& on, std::vector<int>& list, nested& of) -> task<> {
+        // The only timer, so that no other one expires while the scheduler runs within it.
+        on.on.add_timer(of);
+        task_group all;
+        bool stop = false;
+        for (int number : {1, 2})
+            all.spawn([&, number]() -> task<> {
+                while (!stop) {
+                    list.push_back(number);
+                    on.time.advance(10us);
+                    co_await yield();
+                }
+            });
+        co_await of.late.wait();
+        list.push_back(3);
+        stop = true;
+        co_await all.join();
+    }(world, order, timer));
+    CHECK(timer.turns == 2);
+    REQUIRE(order.size() >= timer.order_at_end + 3);
+    const auto after = order.begin() + static_cast<std::ptrdiff_t>(timer.order_at_end);
+    CHECK(std::vector<int>(after, after + 3) == std::vector<int>{1, 2, 3});
+}
+
 TEST_CASE("coroutines outside of a scope that one of it may wait for share slices, and sources are polled "
           "between") {
     struct source final : progress_source {

@@ -7,6 +7,15 @@ namespace {
 constinit thread_local std::size_t count = 0;
 constinit thread_local std::size_t least_failing = 1;
 constinit thread_local std::size_t most_failing = 0;
+constinit thread_local std::size_t next_failing = 0;
+
+[[maybe_unused]] bool fails(std::size_t bytes) noexcept {
+    if (next_failing != 0) {
+        --next_failing;
+        return true;
+    }
+    return bytes >= least_failing && bytes <= most_failing;
+}
 }  // namespace
 
 std::size_t rdmacoro::test::allocations() noexcept { return count; }
@@ -23,18 +32,20 @@ rdmacoro::test::failing_allocations::~failing_allocations() {
     most_failing = 0;
 }
 
+void rdmacoro::test::fail_next_allocations(std::size_t many) noexcept { next_failing = many; }
+
 #if RDMACORO_COUNTS_ALLOCATIONS
 
 void* operator new(std::size_t bytes) {
     ++count;
-    if (bytes >= least_failing && bytes <= most_failing) throw std::bad_alloc();
+    if (fails(bytes)) throw std::bad_alloc();
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
     throw std::bad_alloc();
 }
 
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
     ++count;
-    if (bytes >= least_failing && bytes <= most_failing) throw std::bad_alloc();
+    if (fails(bytes)) throw std::bad_alloc();
     const std::size_t to = static_cast<std::size_t>(alignment);
     if (void* memory = std::aligned_alloc(to, (bytes + to - 1) / to * to)) return memory;
     throw std::bad_alloc();

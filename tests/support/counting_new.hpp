@@ -46,4 +46,7 @@ public:
     failing_allocations& operator=(const failing_allocations&) = delete;
 };
 
+/// The next so many that this thread takes from the heap fail, whatever their size. Does nothing where allocations are not counted.
+void fail_next_allocations(std::size_t many) noexcept;
+
 }  // namespace rdmacoro::test

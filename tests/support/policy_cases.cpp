@@ -435,6 +435,44 @@ bool receiver_gives_up(int round) { return round % 10 != 5 && round % 3 != 1; }
 bool waits_for_receive(int round) { return round % 4 >= 2; }
 int patience(int round, int other) { return (round * 37 + other) % (round % 2 == 0 ? 30 : 400); }
 
+/// Rounds in which nothing that is stopped can have ended before: the receives are for a tag that no message has, and no receive is for
+/// the messages. Timing decides how far each is then, and what the other thread does meanwhile, but not how it ends.
+int sure_rounds(const traits& is) { return cancel_rounds(is) / 5; }
+constexpr tag_type never_sent = 7;
+
+task<> sends_for_no_receive(peer& end, any_domain& domain, const traits& is) {
+    for (int round = 0; round < sure_rounds(is); ++round) {
+        auto from = pattern(cancel_race_bytes, static_cast<std::uint64_t>(round));
+        local_stop_source stop;
+        auto sending = stoppable(end.ssend(from, 1), stop);
+        co_await turns(patience(round, 0));
+        stop.request_stop();
+        const auto ended = co_await sending;
+        demand(ended.error() == errc::canceled, "how a send ended that no receive could meet");
+        std::fill(from.begin(), from.end(), std::byte{0xdd});
+        co_await end.send({}, 2);
+        co_await end.recv({}, 3);
+        demand(domain.registered() == 0, "the sender left memory open");
+    }
+}
+
+task<> receives_what_never_comes(peer& end, any_domain& domain, const traits& is) {
+    for (int round = 0; round < sure_rounds(is); ++round) {
+        std::vector<std::byte> into(cancel_race_bytes);
+        local_stop_source stop;
+        auto receiving = stoppable(end.recv(into, never_sent), stop);
+        auto over = start(end.recv({}, 2));
+        co_await turns(patience(round, 101));
+        stop.request_stop();
+        const auto got = co_await receiving;
+        demand(got.error() == errc::canceled, "how a receive ended that no message could meet");
+        co_await over;
+        demand(all_are(std::byte{0}, into), "a message was written to a receive of another tag");
+        co_await end.send({}, 3);
+        demand(domain.registered() == 0, "the receiver left memory open");
+    }
+}
+
 task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
     int sent = 0;
     for (int round = 0; round < cancel_rounds(is); ++round) {
@@ -458,6 +496,7 @@ task<> sends_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         demand(domain.registered() == 0, "the sender left memory open");
     }
     demand(sent > 0, "no send came to its end");
+    co_await sends_for_no_receive(end, domain, is);
     co_await end.close();
 }
 
@@ -506,6 +545,7 @@ task<> receives_and_gives_up(peer& end, any_domain& domain, const traits& is) {
         demand(domain.registered() == 0, "the receiver left memory open");
     }
     demand(whole > 0, "no message was received");
+    co_await receives_what_never_comes(end, domain, is);
     const auto last = co_await as_result(end.recv({}, 4));
     demand(last.error() == errc::closed, "how the last receive ended");
 }

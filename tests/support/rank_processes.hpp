@@ -29,6 +29,7 @@
 #include <vector>
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,7 +113,10 @@ public:
         for (unsigned rank = 0; rank < size; ++rank) {
             ::new (static_cast<void*>(notes_ + rank)) rank_notes();
             statuses_.emplace_back();
+            words_.push_back({::memfd_create("words of a rank", MFD_CLOEXEC)});
+            if (words_.back().file < 0) std::abort();
             children_.push_back(std::make_unique<child_process>([&, rank](const std::string& address) {
+                ::dup2(words_[rank].file, STDERR_FILENO);
                 ::setenv("RDMACORO_JOB", ("tcp://" + address.substr(1)).c_str(), 1);
                 ::setenv("RDMACORO_RANK", std::to_string(rank).c_str(), 1);
                 ::setenv("RDMACORO_SIZE", std::to_string(size).c_str(), 1);
@@ -134,6 +138,10 @@ public:
     rank_processes& operator=(const rank_processes&) = delete;
     ~rank_processes() {
         children_.clear();
+        for (words_of_rank& one : words_) {
+            pass_on(one);
+            ::close(one.file);
+        }
         ::munmap(notes_, statuses_.size() * sizeof(rank_notes));
     }
 
@@ -170,8 +178,11 @@ public:
             if (statuses_[rank]) continue;
             std::fprintf(stderr, "rank %u, process %d, has not ended, at step %llu:\n", rank,
                          static_cast<int>(pid(rank)), static_cast<unsigned long long>(notes_[rank].step));
+            pass_on(words_[rank]);
             ::kill(pid(rank), SIGUSR1);
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for its words
+            // Its words come in one write; one whose scheduler takes no turn has none.
+            wait_until([&] { return has_words(words_[rank]); }, std::chrono::seconds(5));
+            pass_on(words_[rank]);
         }
         return false;
     }
@@ -198,6 +209,24 @@ public:
     }
 
 private:
+    /// What a rank writes to its standard error, which is a file in memory.
+    struct words_of_rank {
+        int file;
+        off_t passed_on = 0;
+    };
+    [[nodiscard]] static bool has_words(const words_of_rank& of) {
+        struct stat now{};
+        return ::fstat(of.file, &now) == 0 && now.st_size > of.passed_on;
+    }
+    /// To this process's standard error.
+    static void pass_on(words_of_rank& of) {
+        std::array<char, 4096> some;
+        for (ssize_t got; (got = ::pread(of.file, some.data(), some.size(), of.passed_on)) > 0;) {
+            std::fwrite(some.data(), 1, static_cast<std::size_t>(got), stderr);
+            of.passed_on += got;
+        }
+    }
+
     bool all_ended() {
         bool all = true;
         for (unsigned rank = 0; rank < size(); ++rank) {
@@ -211,6 +240,7 @@ private:
 
     rank_notes* notes_;
     std::vector<std::optional<int>> statuses_;
+    std::vector<words_of_rank> words_;
     std::vector<std::unique_ptr<child_process>> children_;
     std::optional<served_meeting> meeting_;
 };

@@ -1,9 +1,17 @@
 #include <rdmacoro/service/detail/short_answers.hpp>
 
 #include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <unistd.h>
 
 namespace test_service_detail_short_answers {
 
@@ -76,6 +84,59 @@ TEMPLATE_LIST_TEST_CASE(
             raw.abort();
         }(*domain, TestType::address(), drains));
     }
+}
+
+namespace {
+
+/// Short messages are announced, too: the first of a link needs memory for its stream, which a later one uses again.
+using announced = protocols<get_rendezvous<>>;
+
+/// What becomes of a call whose answer is the first message of its server, when so many allocations fail from the handler's end on.
+std::error_code ended_with_failing(std::size_t allocations_failing, bool& second_call_ends_well) {
+    std::error_code ended;
+    // On a thread of its own, which has no memory of frames that have ended.
+    std::jthread([&] {
+        scheduler on;
+        on.run([](std::size_t many, std::error_code& code, bool& goes_on) -> task<> {
+            auto listening = co_await listen<shm, announced>("shm://not-sent-" + std::to_string(::getpid()));
+            auto accepting = start(listening.accept());
+            auto a = co_await connect<shm, announced>(listening.address());
+            auto b = co_await accepting;
+            service one;
+            one.on(kv::add_now, [&many](call_context&, std::uint64_t x, std::uint64_t y) {
+                fail_next_allocations(std::exchange(many, 0));
+                return x + y;
+            });
+            {
+                calls<shm, announced> server(b, one);
+                calls<shm, announced> client(a);
+                const auto first = co_await as_result(timeout(client.call(kv::add_now, 1U, 2U), 30s));
+                fail_next_allocations(0);
+                code = first.error();
+                const auto second = co_await as_result(timeout(client.call(kv::add_now, 1U, 2U), 30s));
+                goes_on = second && *second == 3;
+            }
+            CHECK(one.running() == 0);
+            a.abort();
+        }(allocations_failing, ended, second_call_ends_well));
+    }).join();
+    return ended;
+}
+
+}  // namespace
+
+TEST_CASE("a short answer that cannot be sent for want of memory ends its call with an error, or the link") {
+    if (!counts_allocations) SKIP_TEST("no allocation can be made to fail here");
+    bool goes_on = false;
+    CHECK_FALSE(static_cast<bool>(ended_with_failing(0, goes_on)));
+    CHECK(goes_on);
+    // That of the answer's stream.
+    CHECK(ended_with_failing(1, goes_on) == errc::no_resources);
+    CHECK(goes_on);
+    // And that of the coroutine that tells the caller.
+    const std::error_code lost = ended_with_failing(2, goes_on);
+    CHECK((lost == errc::peer_lost || lost == errc::closed));
+    CHECK_FALSE(goes_on);
 }
 
 }  // namespace test_service_detail_short_answers

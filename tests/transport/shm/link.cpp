@@ -68,6 +68,60 @@ TEST_CASE("a full ring answers retry, and the sink is notified when there is roo
     CHECK(p.at_far.messages.back().number == posted);
 }
 
+TEST_CASE("a link that has sent nothing since it was asked last gives the memory of what was read back") {
+    shm_pair p;
+    const std::vector<std::byte> in_a_block = pattern(3000);
+    std::uint64_t posted = 0;
+    const auto post_many = [&] {
+        for (int n = 0; n < 100; ++n)
+            REQUIRE(p.to_far->post_copied(header_of(posted++), {}) == post_result::done);
+    };
+    REQUIRE(p.to_far->post_copied(header_of(posted++), const_buffers(std::span<const std::byte>(
+                                                           in_a_block))) == post_result::done);
+    post_many();
+    REQUIRE(p.until([&] { return p.at_far.count == posted; }));
+    CHECK(p.to_far->holds_memory());
+    post_many();
+    CHECK(p.to_far->return_memory());  // takes note of those
+    CHECK(p.to_far->holds_memory());
+    REQUIRE(p.until([&] { return p.at_far.count == posted; }));
+    static_cast<void>(p.to_far->return_memory());
+    CHECK_FALSE(p.to_far->holds_memory());
+    // What comes afterwards arrives whole.
+    REQUIRE(p.to_far->post_copied(header_of(posted++), const_buffers(std::span<const std::byte>(
+                                                           in_a_block))) == post_result::done);
+    post_many();
+    REQUIRE(p.until([&] { return p.at_far.count == posted; }));
+    CHECK(p.at_far.messages[201].payload == in_a_block);
+    for (std::uint64_t n = 0; n < posted; ++n)
+        if (p.at_far.messages[n].number != n) FAIL_CHECK("message " << n);
+}
+
+TEST_CASE("a peer announces that it touches memory once its link's mark is looked at no longer") {
+    shm_pair p;
+    const auto* const board = p.far.shared_arena().touch_board();
+    REQUIRE(board != nullptr);
+    std::vector<std::byte> there(100);
+    std::vector<std::byte> here(100);
+    recording_completion got;
+    // From the first end of a region on.
+    region open = p.far.register_memory(there);
+    if (p.to_far->get(open.remote(), here, got) != post_result::done)
+        SKIP_TEST("the owner of memory serves it here");
+    CHECK(board->marked_groups.load() == 0);
+    open.reset();
+    open = p.far.register_memory(there);
+    CHECK(board->marked_groups.load() == 0);
+    CHECK(p.to_far->get(open.remote(), here, got) == post_result::done);
+    CHECK(board->marked_groups.load() != 0);
+    // The next one has seen it, and rests the link again.
+    open.reset();
+    CHECK(board->marked_groups.load() == 0);
+    open = p.far.register_memory(there);
+    CHECK(p.to_far->get(open.remote(), here, got) == post_result::done);
+    CHECK(board->marked_groups.load() != 0);
+}
+
 TEST_CASE("a payload in a block can be lent, one in a cell can't") {
     shm_pair p;
     p.at_far.keep_with = [&] { return p.to_near->keep(); };
