@@ -207,6 +207,7 @@ verbs_options without_sharing(verbs_options o) {
 
 TEST_CASE("a queue pair outlives the report that the device is done with its receives, and loses no slot") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    if (!way.rxe) SKIP_TEST("a stand-in for an adapter's report, made of rxe's events: adapters make theirs");
     const last_receive_device device;
     verbs_world w(without_sharing(way.options), way.options);
     verbs_end a;
@@ -236,6 +237,8 @@ TEST_CASE("a queue pair outlives the report that the device is done with its rec
 
 TEST_CASE("slots that a device has not given back in time are replaced, and counted") {
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    if (!way.rxe)
+        SKIP_TEST("a stand-in for an adapter that makes no report, on rxe: adapters give slots back");
     const last_receive_device reports;
     verbs_world w(without_sharing(way.options), way.options);
     verbs_end a;
