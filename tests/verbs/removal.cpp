@@ -50,9 +50,11 @@ task<> accept_until_it_ends(verbs_listener* on, accept_end* into) {
 
 TEST_CASE("a device that is taken away ends links, accepts and connects with an error that says so") {
     NEEDS_SPARE_DEVICE();
+    const verbs_connect how = GENERATE(verbs_connect::rdma_cm, verbs_connect::tcp);
+    CAPTURE(static_cast<int>(how));
     const spare_device device;
     {
-        verbs_world w(device.options());
+        verbs_world w(connecting_by(device.options(), how));
         verbs_end a;
         verbs_end b;
         w.link(a, b);
@@ -87,6 +89,27 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         a.link.reset();
         b.link.reset();
     }
+}
+
+TEST_CASE(
+    "a client of another host is refused by a listener over TCP whose device was taken away, not for lack "
+    "of room") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    verbs_world w(connecting_by(device.options(), verbs_connect::tcp));
+    const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
+    const between hooks;
+    port_event_is_removal();
+    spare_device::run("ip link set " + device.interface + " down");
+    w.until([&] { return w.client.broken() && w.server.broken(); });
+    between::event = nullptr;
+    spare_device::run("ip link set " + device.interface + " up");
+    // The domain of another process is not broken.
+    verbs_domain elsewhere(w.on, connecting_by(device.options(), verbs_connect::tcp));
+    const refusal seen =
+        refused([&] { static_cast<void>(w.on.run(elsewhere.connect(listening.address()))); });
+    CHECK(seen.code == errc::connection_refused);
+    CHECK_THAT(seen.text, !contains("room"));
 }
 
 namespace {
