@@ -10,8 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace test_verbs_removal {
 
@@ -110,6 +114,72 @@ TEST_CASE(
         refused([&] { static_cast<void>(w.on.run(elsewhere.connect(listening.address()))); });
     CHECK(seen.code == errc::connection_refused);
     CHECK_THAT(seen.text, !contains("room"));
+}
+
+namespace {
+
+/// Pipes in place of the descriptors of a device's events and completions, for a domain that is opened meanwhile and has no link. When
+/// the device is taken away they report an error for ever, as the kernel's do.
+class pipes_for_events {
+public:
+    pipes_for_events() {
+        for (auto& both : ends) REQUIRE(::pipe2(both, O_CLOEXEC) == 0);
+        between::channel = [](const ibv_comp_channel& made) { channel = made.fd; };
+        // The memory of its slots is locked after its queues were created, which needs the real ones, and before it watches them.
+        between::may_not_lock = [](const ibv_pd& of) {
+            REQUIRE(::dup2(ends[0][0], of.context->async_fd) >= 0);
+            REQUIRE(::dup2(ends[1][0], channel) >= 0);
+            return false;
+        };
+    }
+    ~pipes_for_events() {
+        for (const auto& both : ends) {
+            for (const int fd : both) {
+                if (fd >= 0) ::close(fd);
+            }
+        }
+    }
+    pipes_for_events(const pipes_for_events&) = delete;
+    pipes_for_events& operator=(const pipes_for_events&) = delete;
+
+    static void take_device_away() {
+        // As the kernel tells it: struct ib_uverbs_async_event_desc.
+        struct {
+            std::uint64_t element = 0;
+            std::uint32_t type = IBV_EVENT_DEVICE_FATAL;
+            std::uint32_t reserved = 0;
+        } const event;
+        REQUIRE(::write(ends[0][1], &event, sizeof event) == static_cast<ssize_t>(sizeof event));
+        for (auto& both : ends) ::close(std::exchange(both[1], -1));
+    }
+
+private:
+    inline static int ends[2][2] = {};
+    inline static int channel = -1;
+    between hooks_;
+};
+
+}  // namespace
+
+TEST_CASE("a scheduler parks beside a domain whose device was taken away, though the device's descriptors "
+          "report an "
+          "error for ever") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    const pipes_for_events events;
+    scheduler on{park_at_once{}};
+    verbs_domain domain(on, way.options);
+    const auto polls_meanwhile = [&] {
+        const std::uint64_t before = domain.counts().polls;
+        on.run([]() -> task<> { co_await sleep_for(50ms); }());
+        return domain.counts().polls - before;
+    };
+    CHECK(polls_meanwhile() < 100);
+    CHECK_FALSE(domain.broken());
+    events.take_device_away();
+    on.run([](verbs_domain* of) -> task<> {
+        while (!of->broken()) co_await yield();
+    }(&domain));
+    CHECK(polls_meanwhile() < 100);
 }
 
 namespace {
