@@ -1,4 +1,4 @@
-// A peer that computes for long, or is stopped, makes no progress where its provider needs its calls for that: it is not lost.
+// A peer that computes for long makes no progress where its provider needs its calls for that: it is not lost.
 
 #include <rdmacoro/transport/ofi.hpp>
 

@@ -100,6 +100,56 @@ TEST_CASE("a completion queue that cannot be read breaks its domain: links end, 
     w.until_all_gone();
 }
 
+TEST_CASE("a completion queue whose errors cannot be read breaks its domain, for the provider's reason") {
+    const std::string provider = stand_in();
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    w.link(a, b);
+    {
+        const with_variable entry("RDMACORO_STAND_IN_CQ_ERROR", std::to_string(FI_EAVAIL));
+        const with_variable broken("RDMACORO_STAND_IN_CQ_READERR", std::to_string(FI_EIO));
+        w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    }
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(w.client.last_failure() == "read the completion queue's errors: Input/output error");
+    CHECK(w.client.describe().find("no endpoint any more: read the completion queue's errors") !=
+          std::string::npos);
+}
+
+TEST_CASE("a completion queue of tagged messages that cannot be read, or whose errors cannot, ends its link "
+          "for the "
+          "provider's reason, and no other link") {
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    const bool errors = GENERATE(false, true);
+    CAPTURE(provider, errors);
+    ofi_world w(ofi_here(provider));
+    ofi_end a;
+    ofi_end b;
+    ofi_end c;
+    ofi_end d;
+    w.link(a, b);
+    w.link(c, d);
+    for (const ofi_end* one : {&a, &b}) static_cast<void>(one->link->matching());
+    recording_completion none;
+    // The peer's address for such messages has come.
+    w.until([&] { return a.link->post_tagged(1, 0, {}, none) == post_result::done; });
+    {
+        const with_variable which("RDMACORO_STAND_IN_CQ_OF", "tagged");
+        const with_variable entry("RDMACORO_STAND_IN_CQ_ERROR", std::to_string(errors ? FI_EAVAIL : FI_EIO));
+        const with_variable broken("RDMACORO_STAND_IN_CQ_READERR", std::to_string(FI_EIO));
+        w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
+    }
+    CHECK(a.sink.reason == errc::peer_lost);
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK(w.client.last_failure() == std::string(errors ? "read the errors of" : "read") +
+                                         " a completion queue of tagged messages: Input/output error");
+    post_for_sure(w, c, 1);
+    w.until([&] { return d.sink.count == 1; });
+    CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
 TEST_CASE(
     "a completion queue that overran breaks its domain and no other, and a get that was under way ends") {
     const std::string provider = stand_in();

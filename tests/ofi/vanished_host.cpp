@@ -8,6 +8,7 @@
 #include "support/pattern.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -39,6 +40,9 @@ void interface_is(bool up) {
 enum class use : int { idle, messages };
 
 constexpr auto limit = 4s;
+/// A link ends after the limit and an eighth of it; the rest is what a busy machine takes to notice. The same as tcp's
+/// (tests/faults/tcp_vanished_host.cpp).
+constexpr auto latest = limit + limit / 8 + 1s;
 
 void vanish(const std::string& provider, use how) {
     ofi_options o = ofi_here(provider);
@@ -57,14 +61,18 @@ void vanish(const std::string& provider, use how) {
         return a.sink.downs == 1 && b.sink.downs == 1;
     });
     if (a.sink.reason != errc::peer_lost) throw std::runtime_error("ended with another reason");
-    if (std::chrono::steady_clock::now() - begin > 3 * limit)
-        throw std::runtime_error("ended long after the limit");
+    const auto took = std::chrono::steady_clock::now() - begin;
+    std::fprintf(stderr, "lost after %lld ms\n",
+                 static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+    if (took < limit / 2) throw std::runtime_error("ended before the limit");
+    if (took > latest) throw std::runtime_error("ended after the limit and its eighth");
 }
 
 }  // namespace
 
-TEST_CASE("a link ends with peer_lost when its host vanishes, idle or with messages under way, within a few "
-          "times the limit") {
+TEST_CASE(
+    "a link ends with peer_lost when its host vanishes, idle or with messages under way, after the limit and "
+    "no later than tcp's") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "udp", "sockets");
     const use how = GENERATE(use::idle, use::messages);
     CAPTURE(provider, how == use::idle);

@@ -75,6 +75,13 @@ int ibv_query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* k
     return 0;
 }
 
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+    static auto* const real = library_function<ibv_comp_channel*(ibv_context*)>("ibv_create_comp_channel");
+    ibv_comp_channel* const made = real(context);
+    if (made != nullptr && between::channel != nullptr) between::channel(*made);
+    return made;
+}
+
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* wanted) {
     static auto* const real = library_function<ibv_srq*(ibv_pd*, ibv_srq_init_attr*)>("ibv_create_srq");
     if (between::creating_shared != nullptr) {

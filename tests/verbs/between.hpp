@@ -16,6 +16,8 @@ struct between {
     inline static void (*port)(ibv_port_attr&) = nullptr;
     /// With an entry of a port's table of partitions, and its index.
     inline static void (*partition)(int index, __be16& key) = nullptr;
+    /// After a completion channel is created.
+    inline static void (*channel)(const ibv_comp_channel&) = nullptr;
     /// Before a shared receive queue is created.
     inline static int (*creating_shared)(const ibv_pd&) = nullptr;
     /// Before a queue pair is created.
@@ -46,6 +48,7 @@ struct between {
         device = nullptr;
         port = nullptr;
         partition = nullptr;
+        channel = nullptr;
         creating_shared = nullptr;
         creating = nullptr;
         created = nullptr;

@@ -178,6 +178,7 @@ TEST_CASE(
         w.until([&] { return here.front() == std::byte{1}; });  // the first get has begun
         REQUIRE(moved[3].calls == 0);
         cable::cut();
+        const time_point cut = w.on.now();
         w.until([&] { return a.sink.downs == 1; });
         CHECK(a.sink.reason == errc::peer_lost);
         for (const recording_completion& m : moved) CHECK(m.calls == 1);
@@ -186,6 +187,8 @@ TEST_CASE(
         // The other end sends nothing, and finds out all the same.
         w.until([&] { return b.sink.downs == 1; });
         CHECK(b.sink.reason == errc::peer_lost);
+        // Four times the keepalive; the rest is what a busy machine takes.
+        CHECK(w.on.now() - cut < 10 * verbs_options().keepalive);
         cable::mend();
         w.turns(200);
         CHECK(std::all_of(here.begin(), here.end(), [](std::byte x) { return x == std::byte{0x77}; }));

@@ -10,8 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace test_verbs_removal {
 
@@ -50,9 +54,11 @@ task<> accept_until_it_ends(verbs_listener* on, accept_end* into) {
 
 TEST_CASE("a device that is taken away ends links, accepts and connects with an error that says so") {
     NEEDS_SPARE_DEVICE();
+    const verbs_connect how = GENERATE(verbs_connect::rdma_cm, verbs_connect::tcp);
+    CAPTURE(static_cast<int>(how));
     const spare_device device;
     {
-        verbs_world w(device.options());
+        verbs_world w(connecting_by(device.options(), how));
         verbs_end a;
         verbs_end b;
         w.link(a, b);
@@ -87,6 +93,93 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         a.link.reset();
         b.link.reset();
     }
+}
+
+TEST_CASE(
+    "a client of another host is refused by a listener over TCP whose device was taken away, not for lack "
+    "of room") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    verbs_world w(connecting_by(device.options(), verbs_connect::tcp));
+    const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
+    const between hooks;
+    port_event_is_removal();
+    spare_device::run("ip link set " + device.interface + " down");
+    w.until([&] { return w.client.broken() && w.server.broken(); });
+    between::event = nullptr;
+    spare_device::run("ip link set " + device.interface + " up");
+    // The domain of another process is not broken.
+    verbs_domain elsewhere(w.on, connecting_by(device.options(), verbs_connect::tcp));
+    const refusal seen =
+        refused([&] { static_cast<void>(w.on.run(elsewhere.connect(listening.address()))); });
+    CHECK(seen.code == errc::connection_refused);
+    CHECK_THAT(seen.text, !contains("room"));
+}
+
+namespace {
+
+/// Pipes in place of the descriptors of a device's events and completions, for a domain that is opened meanwhile and has no link. When
+/// the device is taken away they report an error for ever, as the kernel's do.
+class pipes_for_events {
+public:
+    pipes_for_events() {
+        for (auto& both : ends) REQUIRE(::pipe2(both, O_CLOEXEC) == 0);
+        between::channel = [](const ibv_comp_channel& made) { channel = made.fd; };
+        // The memory of its slots is locked after its queues were created, which needs the real ones, and before it watches them.
+        between::may_not_lock = [](const ibv_pd& of) {
+            REQUIRE(::dup2(ends[0][0], of.context->async_fd) >= 0);
+            REQUIRE(::dup2(ends[1][0], channel) >= 0);
+            return false;
+        };
+    }
+    ~pipes_for_events() {
+        for (const auto& both : ends) {
+            for (const int fd : both) {
+                if (fd >= 0) ::close(fd);
+            }
+        }
+    }
+    pipes_for_events(const pipes_for_events&) = delete;
+    pipes_for_events& operator=(const pipes_for_events&) = delete;
+
+    static void take_device_away() {
+        // As the kernel tells it: struct ib_uverbs_async_event_desc.
+        struct {
+            std::uint64_t element = 0;
+            std::uint32_t type = IBV_EVENT_DEVICE_FATAL;
+            std::uint32_t reserved = 0;
+        } const event;
+        REQUIRE(::write(ends[0][1], &event, sizeof event) == static_cast<ssize_t>(sizeof event));
+        for (auto& both : ends) ::close(std::exchange(both[1], -1));
+    }
+
+private:
+    inline static int ends[2][2] = {};
+    inline static int channel = -1;
+    between hooks_;
+};
+
+}  // namespace
+
+TEST_CASE("a scheduler parks beside a domain whose device was taken away, though the device's descriptors "
+          "report an "
+          "error for ever") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    const pipes_for_events events;
+    scheduler on{park_at_once{}};
+    verbs_domain domain(on, way.options);
+    const auto polls_meanwhile = [&] {
+        const std::uint64_t before = domain.counts().polls;
+        on.run([]() -> task<> { co_await sleep_for(50ms); }());
+        return domain.counts().polls - before;
+    };
+    CHECK(polls_meanwhile() < 100);
+    CHECK_FALSE(domain.broken());
+    events.take_device_away();
+    on.run([](verbs_domain* of) -> task<> {
+        while (!of->broken()) co_await yield();
+    }(&domain));
+    CHECK(polls_meanwhile() < 100);
 }
 
 namespace {

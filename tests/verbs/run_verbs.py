@@ -57,8 +57,11 @@ OVER_ONE_DEVICE = ('policies_allocations', 'policies_mixed', 'policies_reuse', '
 # The cooperative rendezvous is the one by get where the peer's memory is not shared.
 NOT_OVER_VERBS = ('policies_cooperative',)
 NOT_ABOUT_DEVICES = '~"cooperative_rendezvous*"~"a peer killed in any phase of cooperative*"'
-# Files of the conformance suite that also run with a receive queue for each link, as on adapters that have no shared one.
-OWN_QUEUES = ('messages', 'one_sided', 'flow')
+# Files that also run with a receive queue for each link, as on adapters that have no shared one.
+OWN_QUEUES = {
+    'verbs_conformance': ('cancel', 'close', 'connect', 'flow', 'messages', 'one_sided'),
+    'verbs_faults': ('peer_killed',),
+}
 
 
 def absent_transports():
@@ -183,7 +186,7 @@ def runs_of(programs):
     for program in programs:
         for name in files_of(program):
             yield program, name, False
-            if shares and pathlib.Path(program).name == 'verbs_conformance' and name in OWN_QUEUES:
+            if shares and name in OWN_QUEUES.get(pathlib.Path(program).name, ()):
                 yield program, name, True
 
 

@@ -20,6 +20,8 @@ namespace {
 /// goes between their addresses through the pair, though both are this host's (as tools/soft-rdma-vm --veth does for rxe).
 class iwarp_cable {
 public:
+    static constexpr auto keepalive = 1s;
+
     static bool possible() {
         return std::getenv("SOFT_RDMA_VM") != nullptr && std::getenv("SIW_IP") != nullptr &&
                run("test -e /sys/class/infiniband/rxe2");  // by which the routes of this host are such
@@ -55,7 +57,7 @@ public:
     static verbs_options at(const std::string& address) {
         verbs_options o;
         o.address = address;
-        o.keepalive = 200ms;
+        o.keepalive = keepalive;
         return o;
     }
 };
@@ -75,9 +77,12 @@ TEST_CASE("an idle link over iWARP ends when the peer's host vanishes, and stays
     CHECK(a.sink.downs + b.sink.downs == 0);
     CHECK(a.link->counts().messages + b.link->counts().messages <= 2);
     cable.cut();
+    const time_point cut = w.on.now();
     w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
     CHECK(a.sink.reason == errc::peer_lost);
     CHECK(b.sink.reason == errc::peer_lost);
+    // Four times the keepalive; the rest is what a busy machine takes.
+    CHECK(w.on.now() - cut < 10 * iwarp_cable::keepalive);
 }
 
 }  // namespace test_verbs_silence

@@ -1,14 +1,12 @@
 #include "verbs/pair.hpp"
 #include "verbs/spare_device.hpp"
+#include "verbs/stranger.hpp"
 
 #include "support/catch.hpp"
 
 #include <chrono>
 #include <memory>
 #include <vector>
-
-#include <sys/socket.h>
-#include <unistd.h>
 
 namespace test_verbs_strangers {
 
@@ -21,52 +19,6 @@ using namespace std::chrono_literals;
 namespace {
 
 namespace verbs = rdmacoro::detail::verbs;
-
-rdmacoro::detail::inet_endpoint at_url(const std::string& url) {
-    const auto resolved = rdmacoro::detail::inet_resolved::ask(verbs::parse_address(url), AI_NUMERICHOST);
-    REQUIRE(resolved.endpoints.size() == 1);
-    return resolved.endpoints[0];
-}
-
-verbs::greeting::bytes client_greeting() {
-    verbs::greeting own;
-    own.slot_bytes = 8192;
-    own.credits = 64;
-    return own.store();
-}
-
-/// A stranger's TCP connection to a listener.
-class stranger {
-public:
-    explicit stranger(const std::string& to) {
-        const auto at = at_url(to);
-        fd_ = ::socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        REQUIRE(fd_ >= 0);
-        REQUIRE(::connect(fd_, at.get(), at.bytes) == 0);
-    }
-    stranger(stranger&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    stranger& operator=(stranger&&) = delete;
-    ~stranger() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-
-    /// The first that a client sends.
-    void send_connect_info() const {
-        verbs::queue_pair_info info;
-        info.hello = client_greeting();
-        info.number = 77;
-        info.mtu = IBV_MTU_1024;
-        info.read_depth = 1;
-        info.gid.raw[10] = info.gid.raw[11] = 0xff;
-        info.gid.raw[12] = 10;
-        std::byte raw[verbs::queue_pair_info::wire_bytes];
-        info.store(raw);
-        REQUIRE(::send(fd_, raw, sizeof raw, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof raw));
-    }
-
-private:
-    int fd_ = -1;
-};
 
 /// A stranger that asks for a connection by rdma_cm, and does not take notice of the answer.
 class asking_stranger {

@@ -74,10 +74,20 @@ std::size_t next_of(queue& in) {
     return at < chosen || !drawn.movable ? at : chosen;
 }
 
+/// 0, or the error that each read of the queue fails with while this variable has its number; of the queues of tagged messages alone
+/// while RDMACORO_STAND_IN_CQ_OF is "tagged".
+int asked_error(const queue& of, const char* variable) {
+    const char* const error = std::getenv(variable);
+    const char* const which = std::getenv("RDMACORO_STAND_IN_CQ_OF");
+    const bool tagged = of.entry_bytes == bytes_of(FI_CQ_FORMAT_TAGGED);
+    if (error == nullptr || (which != nullptr && std::strcmp(which, "tagged") == 0 && !tagged)) return 0;
+    return std::atoi(error);
+}
+
 ssize_t read_from(fid_cq* object, void* into, std::size_t count, fi_addr_t* sources) {
     queue& in = queue_of(object);
     const std::lock_guard lock(in.in->mutex);
-    if (const char* error = std::getenv("RDMACORO_STAND_IN_CQ_ERROR")) return -std::atoi(error);
+    if (const int error = asked_error(in, "RDMACORO_STAND_IN_CQ_ERROR"); error != 0) return -error;
     in.fetch();
     if (!in.errors.empty()) return -FI_EAVAIL;
     if (in.held.empty() && in.overrun) return -FI_EOVERRUN;
@@ -104,6 +114,7 @@ ssize_t read(fid_cq* object, void* into, std::size_t count) {
 ssize_t read_error(fid_cq* object, fi_cq_err_entry* into, std::uint64_t) {
     queue& in = queue_of(object);
     const std::lock_guard lock(in.in->mutex);
+    if (const int error = asked_error(in, "RDMACORO_STAND_IN_CQ_READERR"); error != 0) return -error;
     in.fetch();
     if (in.errors.empty()) return -FI_EAGAIN;
     *into = in.errors.front();

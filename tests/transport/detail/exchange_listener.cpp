@@ -150,4 +150,28 @@ TEST_CASE("a listener out of descriptors costs a look nothing, and goes on when 
     CHECK(came.fds.size() == 2);
 }
 
+TEST_CASE("a listener that was closed refuses connections, and those that wait are over") {
+    virtual_time with;
+    detail::polled_watcher watching;
+    accepted came;
+    accepted made;
+    detail::exchange_listener listening(with.on, watching, &came, &accepted::add);
+    REQUIRE(listening.listen(on_loopback(), 8) == nullptr);
+    const auto at = listening.address();
+    int refused = -1;
+    made.fds.push_back(detail::connect_for_exchange(at, refused));  // is not accepted any more
+    REQUIRE(made.fds.back() >= 0);
+    listening.close();
+    for (int i = 0; i < 1000; ++i) CHECK_FALSE(watching.look());
+    CHECK(came.fds.empty());
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(fd >= 0);
+    made.fds.push_back(fd);
+    CHECK(::connect(fd, at.get(), at.bytes) != 0);
+    CHECK(errno == ECONNREFUSED);
+    char byte = 0;
+    CHECK(::recv(made.fds.front(), &byte, 1, 0) <= 0);
+    listening.close();  // once more is no harm
+}
+
 }  // namespace test_transport_detail_exchange_listener

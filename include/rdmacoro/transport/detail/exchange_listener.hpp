@@ -26,6 +26,8 @@ public:
 
     /// Nullptr, or the step that failed: `errno` is the reason.
     [[nodiscard]] const char* listen(const inet_endpoint& at, unsigned queue) noexcept;
+    /// Listens no more: connects to it are refused. Not from within `came`.
+    void close() noexcept;
     /// With the real port.
     [[nodiscard]] inet_endpoint address() const noexcept { return inet_endpoint::local(socket_); }
 

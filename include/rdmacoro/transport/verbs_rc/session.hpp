@@ -353,6 +353,7 @@ private:
     bool cm_over_ = false;
     bool cm_owes_event_ =
         false;  // over iWARP: until it comes, identifier and queue pair cannot be destroyed without waiting for it
+    bool could_receive_ = false;  // the queue pair has been ready to receive, also before `connected_`
     bool last_receive_over_ = false;
     bool in_error_ = false;  // the queue pair is, by this side
     bool late_ = false;      // leaving takes too long

@@ -5,6 +5,7 @@
 #include <rdmacoro/transport/detail/exchange_listener.hpp>
 
 #include <cerrno>
+#include <utility>
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -35,9 +36,12 @@ RDMACORO_COLD void exchange_listener::try_again() noexcept {
     watching_.look_next();
 }
 
-RDMACORO_COLD exchange_listener::~exchange_listener() {
+RDMACORO_COLD exchange_listener::~exchange_listener() { close(); }
+
+RDMACORO_COLD void exchange_listener::close() noexcept {
+    again_.cancel();
     watching_.unwatch(*this);
-    if (socket_ >= 0) ::close(socket_);
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
 }
 
 RDMACORO_COLD const char* exchange_listener::listen(const inet_endpoint& at, unsigned queue) noexcept {

@@ -317,7 +317,13 @@ RDMACORO_DECL unsigned matched_side::progress() noexcept {
         const ssize_t got = ::fi_cq_read(queue_.get(), entries.data(), batch);
         if (got == -FI_EAVAIL) {
             fi_cq_err_entry wrong{};
-            if (::fi_cq_readerr(queue_.get(), &wrong, 0) <= 0) break;
+            if (const ssize_t read = ::fi_cq_readerr(queue_.get(), &wrong, 0); read <= 0) {
+                if (read < 0 && read != -FI_EAGAIN) {
+                    engine_.note_failure("read the errors of a completion queue of tagged messages", read);
+                    session_.fail(errc::peer_lost);
+                }
+                break;
+            }
             if (wrong.err != FI_ECANCELED) engine_.note_failure(*queue_, wrong);
             over(wrong.op_context, wrong.tag, 0, wrong.err != 0 ? wrong.err : FI_EIO);
             ++came;

@@ -110,6 +110,7 @@ RDMACORO_COLD int session::modify_by_cm(ibv_qp_state to) noexcept {
     }
     if (::ibv_modify_qp(queue_pair_.get(), &wanted, mask) != 0) return errno != 0 ? errno : EIO;
     if (to == IBV_QPS_INIT) receives_->post();
+    if (to == IBV_QPS_RTR) could_receive_ = true;
     return 0;
 }
 
@@ -302,7 +303,7 @@ RDMACORO_COLD void session::opening_event(const cm_news& news) noexcept {
                 want_hello_ = true;
                 connected_ = true;
             }
-            connected_ = true;
+            connected_ = could_receive_ = true;  // over iWARP the device has changed the states
             // On iWARP the accepting side becomes ready with the peer's first frame.
             if (may_send_) become_ready();
             return;

@@ -277,19 +277,23 @@ RDMACORO_COLD void device::choose_gid(const inet_endpoint& local, const ibv_gid*
     }
 }
 
-/// 0, or the number of an error: the port is not in the partition.
+/// As a full member, where the table has the partition twice: limited members do not reach each other. 0, or the number of an error:
+/// the port is not in the partition.
 RDMACORO_COLD int device::choose_partition(port_state& into) const noexcept {
     into.partition_index = 0;
     if (options_.partition_key == 0) return 0;
+    bool found = false;
     for (int i = 0; i < into.attributes.pkey_tbl_len; ++i) {
         __be16 key = 0;
         if (::ibv_query_pkey(context_.get(), port_, i, &key) != 0) continue;
         constexpr unsigned number = 0x7fff;  // the highest bit tells full members from limited ones
         if ((ntohs(key) & number) != (options_.partition_key & number)) continue;
-        into.partition_index = static_cast<std::uint16_t>(i);
-        return 0;
+        const bool full = (ntohs(key) & ~number) != 0;
+        if (!found || full) into.partition_index = static_cast<std::uint16_t>(i);
+        found = true;
+        if (full) break;
     }
-    return ENOKEY;
+    return found ? 0 : ENOKEY;
 }
 
 RDMACORO_COLD ibv_ah_attr path_between(const port_state& from, std::uint8_t port, const path_end& to,

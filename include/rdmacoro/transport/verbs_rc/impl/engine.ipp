@@ -242,6 +242,9 @@ RDMACORO_DECL void engine::fail_all(errc why) noexcept {
 /// Links, openings and accepts end; what is destroyed later is gone already.
 RDMACORO_DECL void engine::device_gone() noexcept {
     if (std::exchange(broken_, true)) return;
+    // Both descriptors report an error from now on, for ever: watched, they would keep a scheduler from parking.
+    watching_.unwatch(completion_handler_);
+    watching_.unwatch(async_handler_);
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) c->device_gone();
     while (device_watcher* one = watchers_.pop_front()) one->device_gone();
 }

@@ -116,6 +116,7 @@ RDMACORO_COLD int session::connect_queue_pair(const queue_pair_info& peer, const
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0)
         return errno != 0 ? errno : EIO;
+    could_receive_ = true;
     wanted = {};
     wanted.qp_state = IBV_QPS_RTS;
     wanted.sq_psn = first_sequence_;

@@ -32,7 +32,11 @@ RDMACORO_COLD listen_state::listen_state(engine& of, const inet_address& address
     engine_.watch_device(*this);
 }
 
-RDMACORO_COLD void listen_state::device_gone() noexcept { accepted_.end(); }
+RDMACORO_COLD void listen_state::device_gone() noexcept {
+    // Clients by TCP would be told that there is no room.
+    socket_.close();
+    accepted_.end();
+}
 
 RDMACORO_COLD listen_state::~listen_state() {
     static_cast<device_watcher&>(*this).unlink();

@@ -326,7 +326,7 @@ RDMACORO_DECL bool session::sends_over() const noexcept {
 /// The device has completed, or will never take, all receives of the queue pair. It reports the end of those that it took from a
 /// shared queue; those of the queue pair's own are flushed one by one.
 RDMACORO_DECL bool session::receives_over() const noexcept {
-    if (!connected_ || !engine_.device().tells_last_receive()) return true;
+    if (!could_receive_ || !engine_.device().tells_last_receive()) return true;
     return bank_->shared != nullptr ? last_receive_over_ : !receives_->any_posted();
 }
 
