@@ -6,8 +6,10 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/pattern.hpp"
 
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
@@ -86,6 +88,13 @@ void on_two_domains(Body body) {
     on.run([](shm::domain& a, shm::domain& b, Body run) -> task<> {
         co_await timeout(run(a, b), case_limit);
     }(here, there, body));
+}
+
+/// Bytes of address space that this process uses.
+std::uint64_t address_space() {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 /// That good clients are served still.
@@ -240,7 +249,17 @@ TEST_CASE("peers with arenas of all the address space leave room for the arena o
                 CHECK(!refused);
             }
         }
-        co_await still_serves(listening, here);
+        auto accepting = start(listening.accept());
+        auto honest = co_await connect<shm>(here, listening.address());
+        auto served = co_await accepting;
+        shared_memory lent = here.allocate_shared(100'000);
+        write_pattern(lent.bytes(), 0, 3);
+        const region open = here.register_memory(lent.bytes(), access_rights::remote_read);
+        std::vector<std::byte> into(lent.bytes().size());
+        const std::uint64_t mapped_before = address_space();
+        co_await served.rdma_get(open.remote(), into);
+        CHECK(is_pattern(into, 3));
+        CHECK(address_space() - mapped_before >= here.shared_arena().bytes());  // not by way of the kernel
         CHECK(has_room() == room_before);  // ThreadSanitizer leaves a program too little for this to tell
     });
 }
