@@ -20,12 +20,15 @@
 #include <chrono>
 #include <coroutine>
 #include <csignal>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <unistd.h>
 
 namespace test_coro_describe {
@@ -61,6 +64,12 @@ public:
     captured_stderr(const captured_stderr&) = delete;
     captured_stderr& operator=(const captured_stderr&) = delete;
     ~captured_stderr() { restore(); }
+
+    /// Waits until there is some; false after 20 s.
+    [[nodiscard]] bool comes() const noexcept {
+        pollfd some{ends_[0], POLLIN, 0};
+        return ::poll(&some, 1, 20'000) > 0;
+    }
 
     [[nodiscard]] std::string text() {
         restore();
@@ -270,22 +279,49 @@ TEST_CASE("the watch says nothing while operations end and begin", "[describe]")
     CHECK(printed.text().empty());
 }
 
+namespace {
+
+/// Whether that thread of this process sleeps.
+bool sleeps(pid_t thread) {
+    std::string facts;
+    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), facts);
+    const std::size_t name_end = facts.rfind(')');
+    return name_end != std::string::npos && facts.compare(name_end, 3, ") S") == 0;
+}
+
+}  // namespace
+
 TEST_CASE("SIGUSR1 wakes a parked scheduler, which prints what waits", "[describe]") {
     captured_stderr printed;
+    bool slept = false;
+    bool said = false;
+    std::uint64_t parks = 0;
     {
         scheduler here(idle::adaptive(0ns, 0ns));
-        here.run([](scheduler& on) -> task<> {
+        event flag;
+        std::thread other;
+        here.run([](scheduler& on, event& until, std::thread& caller, captured_stderr& text, bool& parked,
+                    bool& heard) -> task<> {
             on.describe_on_sigusr1();
-            event flag;
-            auto waiting = start(flag.wait());
-            REQUIRE(::kill(::getpid(), SIGUSR1) == 0);
-            co_await yield();
-            co_await yield();
-            flag.set();
+            auto waiting = start(until.wait());
+            caller = std::thread([&, sleeper = ::gettid()] {
+                const auto limit = std::chrono::steady_clock::now() + 20s;
+                while (!sleeps(sleeper) && std::chrono::steady_clock::now() < limit)
+                    std::this_thread::yield();
+                parked = sleeps(sleeper);
+                ::raise(SIGUSR1);  // its handler runs here: it does not interrupt the sleep
+                heard = text.comes();
+                on.post([&until] { until.set(); });
+            });
             co_await waiting;
-        }(here));
+        }(here, flag, other, printed, slept, said));
+        other.join();
+        parks = here.parks();
     }
-    REQUIRE(::kill(::getpid(), SIGUSR1) == 0);  // nobody is left, and nothing happens
+    CHECK(slept);
+    CHECK(said);
+    CHECK(parks > 0);
+    REQUIRE(::kill(::getpid(), SIGUSR1) == 0);  // no scheduler is left, and nothing happens
     const std::string text = printed.text();
     INFO(text);
     const std::string head = "rdmacoro: asked by SIGUSR1; 1 operation is pending:\n  event wait";

@@ -6,16 +6,21 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/pattern.hpp"
 
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <span>
 
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace test_faults_shm_hostile {
@@ -86,6 +91,13 @@ void on_two_domains(Body body) {
     on.run([](shm::domain& a, shm::domain& b, Body run) -> task<> {
         co_await timeout(run(a, b), case_limit);
     }(here, there, body));
+}
+
+/// Bytes of address space that this process uses.
+std::uint64_t address_space() {
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 /// That good clients are served still.
@@ -240,9 +252,54 @@ TEST_CASE("peers with arenas of all the address space leave room for the arena o
                 CHECK(!refused);
             }
         }
-        co_await still_serves(listening, here);
+        auto accepting = start(listening.accept());
+        auto honest = co_await connect<shm>(here, listening.address());
+        auto served = co_await accepting;
+        shared_memory lent = here.allocate_shared(100'000);
+        write_pattern(lent.bytes(), 0, 3);
+        const region open = here.register_memory(lent.bytes(), access_rights::remote_read);
+        std::vector<std::byte> into(lent.bytes().size());
+        const std::uint64_t mapped_before = address_space();
+        co_await served.rdma_get(open.remote(), into);
+        CHECK(is_pattern(into, 3));
+        CHECK(address_space() - mapped_before >= here.shared_arena().bytes());  // not by way of the kernel
         CHECK(has_room() == room_before);  // ThreadSanitizer leaves a program too little for this to tell
     });
+}
+
+TEST_CASE("a peer that withholds the page faults of its memory holds up neither a listener nor a short get") {
+    const inner::unique_fd faults(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+    uffdio_api asked{UFFD_API, 0, 0};
+    if (!faults || ::ioctl(faults.get(), UFFDIO_API, &asked) != 0)
+        SKIP_TEST("needs userfaultfd for kernel faults");
+    void* const page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(page != MAP_FAILED);
+    uffdio_register range{{reinterpret_cast<std::uint64_t>(page), 4096}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    REQUIRE(::ioctl(faults.get(), UFFDIO_REGISTER, &range) == 0);
+    ::alarm(60);  // what waits for such a page waits in the kernel
+    on_two_domains([page](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        // Each address that a hello names.
+        stranger s(listening.address());
+        offer o(here, {.cells = 64, .blocks = 4, .block_bytes = 4096});
+        o.own.contents.arena_base = reinterpret_cast<std::uint64_t>(page);
+        o.send(s.socket());
+        const std::error_code refused = co_await s.answer();
+        CHECK(!refused);
+        co_await still_serves(listening, here);
+        // What it names later.
+        auto accepting = start(listening.accept());
+        auto client = co_await connect<shm>(here, listening.address());
+        auto served = co_await accepting;
+        const std::span<std::byte> withheld(static_cast<std::byte*>(page), 4096);
+        const region open = here.register_memory(withheld, access_rights::remote_read);
+        std::vector<std::byte> into(withheld.size());
+        const auto got = co_await as_result(served.rdma_get(open.remote(), into));
+        CHECK(got.error() == errc::out_of_bounds);
+        co_await still_serves(listening, here);
+    });
+    ::alarm(0);
+    ::munmap(page, 4096);
 }
 
 TEST_CASE("a client that hangs up at once, or says nothing, disturbs no other client") {

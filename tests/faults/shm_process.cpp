@@ -7,6 +7,7 @@
 #include "support/child_process.hpp"
 #include "support/shm_pair.hpp"
 
+#include <stdexcept>
 #include <string>
 
 namespace test_faults_shm_process {
@@ -38,6 +39,28 @@ TEST_CASE(
         co_return "connected";
     }(here, name));
     CHECK(connected.find("inherited by fork") != std::string::npos);
+}
+
+TEST_CASE("a domain that was inherited by fork refuses to connect") {
+    scheduler theirs{impatient{}};
+    shm::domain there(theirs);
+    child_process child([&](const std::string& address) {
+        theirs.run([](shm::domain& in, const std::string& where) -> task<> {
+            const auto connected = co_await as_result(timeout(connect<shm>(in, where), 30s));
+            if (connected || connected.error() != errc::invalid_argument)
+                throw std::runtime_error("was not refused");
+        }(there, address));
+    });
+    scheduler on{impatient{}};
+    shm::domain here(on);
+    on.run([](shm::domain& in, child_process& other) -> task<> {
+        auto listening = co_await listen<shm>(in, shm_test_name());
+        other.tell(listening.address());
+        int status = 0;
+        while (!other.ended(status)) co_await yield();
+        CHECK(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+    }(here, child));
 }
 
 }  // namespace test_faults_shm_process

@@ -9,6 +9,9 @@
 #include "support/run.hpp"
 
 #include <functional>
+#include <future>
+#include <stop_token>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -44,9 +47,12 @@ task<both_ends> open_link(shm::domain& in) {
 /// Operations that end at once, again and again.
 using step = std::function<task<>()>;
 
-/// Steps until `over` is set by the others. False when three seconds passed first.
+/// How late the others may be on a busy machine. Measured: some milliseconds with a sanitizer; without turns for others: for ever.
+constexpr duration patience = 500ms;
+
+/// Steps until `over` is set by the others. False when that takes longer than it may.
 task<bool> rounds_until(const bool& over, step& next) {
-    const time_point give_up = real_now() + 3s;
+    const time_point give_up = real_now() + patience;
     while (!over) {
         co_await next();
         if (real_now() > give_up) co_return false;
@@ -196,7 +202,7 @@ TEST_CASE("a stop token reaches a coroutine whose operations all end at once") {
                [&](step& next) -> task<> {
                    other = std::thread([&] { stop.request_stop(); });
                    try {
-                       co_await rounds_for(3s, next);
+                       co_await rounds_for(patience, next);
                    } catch (const error& ended) {
                        canceled = ended.code() == errc::canceled;
                    }
@@ -211,7 +217,7 @@ TEST_CASE("timeout ends a coroutine whose operations all end at once") {
     scheduler on;
     on.run(with_each_kind(
         [](step& next) -> task<> {
-            const auto ended = co_await as_result(timeout(rounds_for(3s, next), 20ms));
+            const auto ended = co_await as_result(timeout(rounds_for(patience, next), 20ms));
             CHECK(ended.error() == errc::timed_out);
         },
         true));
@@ -264,12 +270,21 @@ void flood(const std::string& address) {
 TEST_CASE("a server with a busy peer and a handler that computes hears its timer and its stop token") {
     child_process child(flood);
     scheduler on;
-    on.run([](child_process& peer) -> task<> {
+    std::stop_source stop;
+    std::promise<void> expired;
+    time_point asked{};
+    time_point heard{};
+    duration late = 1h;
+    std::error_code ended;
+    std::jthread other([&, ready = expired.get_future()] {
+        ready.wait_for(30s);
+        asked = real_now();
+        stop.request_stop();
+    });
+    const auto serve_it = [&]() -> task<> {
         auto listening = co_await listen<shm>(fresh_name());
-        peer.tell(listening.address());
+        child.tell(listening.address());
         auto end = co_await timeout(listening.accept(), 30s);
-        bool expired = false;
-        duration late{};
         int in_a_row = 0;
         task_group beside;
         beside.spawn([&]() -> task<> {
@@ -278,31 +293,28 @@ TEST_CASE("a server with a busy peer and a handler that computes hears its timer
             const time_point due = real_now() + 100ms;
             co_await sleep_until(due);
             late = real_now() - due;
-            expired = true;
+            expired.set_value();
         });
         const auto serve = [&]() -> task<> {
             const time_point give_up = real_now() + 8s;
             std::uint64_t value = 0;
-            while (!expired && real_now() < give_up) {
+            while (real_now() < give_up) {
                 co_await end.recv(room_for(value));
                 ++in_a_row;
                 compute_for(200us);
                 co_await end.send(bytes_of(value));
             }
-            while (real_now() < give_up) {
-                co_await end.recv(room_for(value));
-                compute_for(200us);
-                co_await end.send(bytes_of(value));
-            }
         };
-        const time_point began = real_now();
-        const auto ended = co_await as_result(timeout(serve(), 1s));
-        CHECK(ended.error() == errc::timed_out);
-        CHECK(real_now() - began < 4s);  // the defect: 8 s
-        CHECK(expired);
-        CHECK(late < 500ms);  // measured: below 1 ms; the defect: seconds
-        beside.request_stop();
-    }(child));
+        const auto how = co_await as_result(serve());
+        heard = real_now();
+        if (!how) ended = how.error();
+    };
+    on.run(serve_it(), stop.get_token());
+    if (late == 1h) expired.set_value();  // it did not expire
+    other.join();
+    CHECK(ended == errc::canceled);
+    CHECK(late < patience);  // measured: below 1 ms; the defect: seconds
+    CHECK(heard - asked < patience);
 }
 
 }  // namespace test_faults_starvation

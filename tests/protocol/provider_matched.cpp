@@ -280,6 +280,53 @@ TEST_CASE(
     });
 }
 
+TEST_CASE(
+    "a claimed message that is being fetched ends with the receive that it has met, and goes with it if "
+    "that is canceled: a new receive takes the next message") {
+    with_ends([](ends& e) -> task<> {
+        detail::message_store& store = e.b.connection().mailbox().store();
+        auto probing = start(e.b.probe(777));  // so that messages are claimed
+        co_await turns(2);
+        for (const bool canceled : {false, true}) {
+            CAPTURE(canceled);
+            e.lane().posts = 0;  // the link fetches nothing
+            const auto lost = pattern(100, 1);
+            const auto next = pattern(100, 2);
+            co_await e.a.send(lost, 1);
+            co_await e.a.send(next, 1);
+            co_await turns(5);
+            CHECK(store.live() == 2);
+            std::vector<std::byte> into(100);
+            std::vector<std::byte> into_next(100);
+            local_stop_source stop;
+            auto first = start(as_result(with_stop(e.b.recv(into, 1), stop.get_token())));
+            if (canceled) {
+                stop.request_stop();
+                const auto ended = co_await first;
+                CHECK(ended.error() == errc::canceled);
+            }
+            receiving second(e.b.recv(into_next, 1));
+            co_await turns(5);
+            CHECK_FALSE(second.done());
+            CHECK(store.live() == 2);  // the link may be writing to both
+            e.lane().posts = tagged_lane::unlimited;
+            co_await second;
+            CHECK(into_next == next);
+            if (!canceled) {
+                const auto ended = co_await first;
+                REQUIRE(ended);
+                CHECK(into == lost);
+            }
+            co_await turns(2);
+            CHECK(store.live() == 0);
+        }
+        co_await e.a.send({}, 777);
+        co_await probing;
+        co_await e.b.recv({}, 777);
+        nothing_left(e);
+    });
+}
+
 TEST_CASE("memory in more pieces than the link takes is staged, on either side") {
     with_ends([](ends& e) -> task<> {
         e.traits().pieces = 2;

@@ -139,6 +139,35 @@ TEST_CASE("a receiver that owes less than half of the budget gives it back to a 
     });
 }
 
+TEMPLATE_LIST_TEST_CASE(
+    "200 KiB that nobody receives yet are sent after 500 short messages that were received: what an idle "
+    "receiver owes of them comes back",
+    "", transports) {
+    must_end<TestType, protocols<eager_to<50_KiB>, segmented<>>>(
+        least_memory(), [](auto& a, auto& b) -> task<> {
+            for (int n = 0; n < 500; ++n) {
+                std::byte one{};
+                auto sending = start(a.send(std::span(&one, 1), 1));
+                co_await b.recv(std::span(&one, 1), 1);
+                co_await sending;
+            }
+            CHECK(b.counts().credit_messages == 0);  // less than half is owed
+            // Messages of the whole budget but for what is owed.
+            const std::size_t most = std::min<std::size_t>(50_KiB, a.link_capabilities().max_message);
+            const auto data = pattern(most, 1);
+            const std::size_t parts = 200_KiB / most;
+            for (std::size_t n = 0; n < parts; ++n) co_await a.send(data, 2);
+            CHECK(a.counts().eager_sent == 500 + parts);
+            CHECK(a.counts().credit_waits == 1);
+            CHECK(b.counts().credit_messages == 1);
+            std::vector<std::byte> into(most);
+            for (std::size_t n = 0; n < parts; ++n) {
+                co_await b.recv(into, 2);
+                CHECK(into == data);
+            }
+        });
+}
+
 TEST_CASE("a sender that waits for credit gets what comes free later, too, and not one message at a time") {
     must_end<sim_plain, protocols<eager_to<4096>>>(least_memory(), [](auto& a, auto& b) -> task<> {
         constexpr int messages = 5000;
@@ -180,6 +209,47 @@ TEMPLATE_LIST_TEST_CASE("a long message that begins in the middle of a longer on
         co_await first;
         co_await sending;
         co_await overtaking;
+        CHECK(into_shorter == shorter);
+        CHECK(into_longer == longer);
+    });
+}
+
+namespace {
+
+/// How much of a message has arrived, wherever in it, to 64 KiB.
+std::size_t arrived(std::span<const std::byte> into, std::span<const std::byte> sent) {
+    std::size_t bytes = 0;
+    for (std::size_t at = 0; at < sent.size(); at += 64_KiB)
+        bytes += same_bytes(into.subspan(at, 64), sent.subspan(at, 64)) ? 64_KiB : 0;
+    return bytes;
+}
+
+using lists_for_long_ones =
+    std::tuple<default_protocols<shm>, protocols<eager<>, cooperative_rendezvous<>, segmented<>>>;
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("over shared memory the same holds by default, and where both sides copy", "",
+                        lists_for_long_ones) {
+    must_end<shm_as_it_comes, TestType>({}, [](auto& a, auto& b) -> task<> {
+        const auto longer = pattern(64_MiB, 1);
+        const auto shorter = pattern(4_MiB, 2);
+        std::vector<std::byte> into_longer(longer.size());
+        std::vector<std::byte> into_shorter(shorter.size());
+        auto first = start(b.recv(into_longer, 1));
+        auto second = start(b.recv(into_shorter, 2));
+        auto sending = start(a.send(longer, 1));
+        while (arrived(into_longer, longer) < 8_MiB) co_await yield();
+        const std::size_t before = arrived(into_longer, longer);
+        auto overtaking = start(a.send(shorter, 2));
+        co_await second;
+        const std::size_t during = arrived(into_longer, longer) - before;
+        CHECK_FALSE(first.done());
+        CHECK(during < 4 * shorter.size() + 1_MiB);
+        co_await first;
+        co_await sending;
+        co_await overtaking;
+        CHECK(a.counts().segmented_sent + a.counts().cooperative_sent == 2);
         CHECK(into_shorter == shorter);
         CHECK(into_longer == longer);
     });

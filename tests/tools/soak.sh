@@ -1,5 +1,5 @@
 #!/bin/sh
-# soak ends well where all is well, after it has killed, stopped and restarted processes; it notices a wrong byte; and a wrong command
+# soak ends well where all is well, after it has killed, stopped and restarted processes, and had rounds over every transport; it notices a wrong byte; and a wrong command
 # line ends with 2.
 # Usage: soak.sh PATH_OF_SOAK
 set -eu
@@ -30,6 +30,11 @@ counted() {
 
 runs 0 --minutes 0.2 --workers 3 --links 2 --kill-every 2 --stop-every 1 --longest-stop 1 --json -
 counted rounds 10
+python3 - "$work/out" <<'PYTHON' || fail "a transport had no round"
+import json, sys
+over = json.load(open(sys.argv[1]))["rounds_over"]
+assert over and all(over.values()), over
+PYTHON
 counted messages 50
 counted gets_and_puts 1
 counted kills 1

@@ -13,6 +13,7 @@ namespace {
 template <class Sums, class Function>
 void each(Sums& sums, Function&& function) {
     function(sums.rounds);
+    for (auto& over : sums.rounds_over) function(over);
     function(sums.messages);
     function(sums.bytes);
     function(sums.transfers);
@@ -27,6 +28,7 @@ void each(Sums& sums, Function&& function) {
 
 totals& totals::operator+=(const totals& other) noexcept {
     rounds += other.rounds;
+    for (std::size_t t = 0; t < rounds_over.size(); ++t) rounds_over[t] += other.rounds_over[t];
     messages += other.messages;
     bytes += other.bytes;
     transfers += other.transfers;

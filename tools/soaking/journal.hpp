@@ -1,6 +1,9 @@
 // The words of a worker to the process that watches it: lines of text through a pipe.
 #pragma once
 
+#include "transports.hpp"
+
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +21,8 @@ struct totals {
     std::uint64_t withdrawn = 0;  ///< receives that timed out and were posted again
     std::uint64_t refused = 0;    ///< connects that found no listener
     std::uint64_t lost = 0;       ///< sessions whose peer was lost without a plan
+    /// The rounds, by `transport_index`.
+    std::array<std::uint64_t, most_transports> rounds_over{};
 
     totals& operator+=(const totals& other) noexcept;
     [[nodiscard]] std::string line() const;

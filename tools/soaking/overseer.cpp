@@ -372,6 +372,8 @@ private:
             {"sessions", all.sessions}, {"most_open", most_open_}, {"withdrawn", all.withdrawn},
             {"refused", all.refused},   {"lost", all.lost},        {"kills", kills_},
             {"stops", stops_},          {"restarts", restarts_},   {"faults", faults_}};
+        for (const std::string& name : asked_.transports)
+            summary["rounds_over"][name] = all.rounds_over[transport_index(name)];
         for (const growth& g : lives_judged_) {
             const holdings was = g.early();
             const holdings is = g.late();
@@ -399,6 +401,8 @@ private:
         number("sessions", all.sessions);
         number("open at a time, at most", most_open_);
         number("rounds", all.rounds);
+        for (const std::string& name : asked_.transports)
+            number(("rounds over " + name).c_str(), all.rounds_over[transport_index(name)]);
         number("messages, each byte checked", all.messages);
         number("bytes", all.bytes);
         number("gets and puts", all.transfers);

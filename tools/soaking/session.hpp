@@ -4,6 +4,7 @@
 #include "journal.hpp"
 #include "options.hpp"
 #include "plan.hpp"
+#include "transports.hpp"
 
 #include <rdmacoro/protocol/flow_control.hpp>
 #include <rdmacoro/rdmacoro.hpp>
@@ -74,6 +75,7 @@ public:
             try {
                 co_await rc::timeout(round(), limit);
                 ++log_.sums.rounds;
+                ++log_.sums.rounds_over[transport_index(facts_.transport)];
                 if (plan_.pause_ms != 0) co_await rc::sleep_for(std::chrono::milliseconds(plan_.pause_ms));
             } catch (const std::system_error& error) {
                 how = error.code();

@@ -1,6 +1,7 @@
 // The transports that this build can soak.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,11 +19,19 @@ namespace soak {
     return names;
 }
 
-[[nodiscard]] inline bool has_transport(const std::string& name) {
-    for (const std::string& each : all_transports()) {
-        if (each == name) return true;
+inline constexpr std::size_t most_transports = 3;
+
+/// The place of a name in `all_transports`; `most_transports` where it is not there.
+[[nodiscard]] inline std::size_t transport_index(const std::string& name) {
+    const std::vector<std::string> all = all_transports();
+    for (std::size_t n = 0; n < all.size(); ++n) {
+        if (all[n] == name) return n;
     }
-    return false;
+    return most_transports;
+}
+
+[[nodiscard]] inline bool has_transport(const std::string& name) {
+    return transport_index(name) != most_transports;
 }
 
 [[nodiscard]] inline std::string transport_names() {

@@ -3,13 +3,16 @@
 #include <rdmacoro/transport/shm/domain.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/recording_sink.hpp"
 
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -150,6 +153,33 @@ TEST_CASE("the peer's arena takes address space when it is first used, and its b
     peer.touch_board()->keep_marked(65);
     CHECK(m.domain.shared_arena().touch_board()->marked_links[1].load() == 2);
     CHECK(m.domain.shared_arena().board()->marked_links[1].load() == 0);
+}
+
+TEST_CASE("arenas that are in use take a part of the address space at most, and leave it to others when they "
+          "end") {
+    const own_memory offered;  // and not used: it takes none
+    CHECK(offered.peer.arena_mapped() != 0);
+    const unique_fd vast(::memfd_create("vast", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(vast.get(), static_cast<off_t>(peer_memory::most_arena + notice_board_bytes)) == 0);
+    REQUIRE(::fcntl(vast.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    constexpr std::uint64_t base = peer_memory::most_arena;  // no memory of this process
+    const auto opens = [](peer_memory& one) {
+        std::byte there{};
+        return one.copy(true, base, &there, 1) == errc::ok;
+    };
+    constexpr std::size_t most = peer_memory::most_arenas / peer_memory::most_arena;
+    std::deque<peer_memory> peers(most + 1);
+    for (peer_memory& one : peers) one.map_arena(vast.get(), base, peer_memory::most_arena);
+    std::size_t opened = 0;
+    while (opened < peers.size() && opens(peers[opened])) ++opened;
+    CHECK(opened <= most);
+    if (test::counts_allocations) CHECK(opened == most);  // a sanitizer takes most of the address space
+    REQUIRE(opened < peers.size());
+    CHECK(peers[opened].arena_mapped() == 0);  // it is reached like the rest of the peer's memory
+    if (opened == 0) return;
+    peers.pop_front();
+    peers.emplace_back().map_arena(vast.get(), base, peer_memory::most_arena);
+    CHECK(opens(peers.back()));
 }
 
 TEST_CASE("pages of the peer's that were used are given up on request, and hold what they held when they are "

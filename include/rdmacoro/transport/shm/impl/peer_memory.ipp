@@ -13,7 +13,7 @@ namespace rdmacoro::detail::shm {
 RDMACORO_COLD peer_memory::~peer_memory() {
     if (table_ != nullptr) ::munmap(table_, table_bytes_);
     if (boards_ != nullptr) ::munmap(boards_, notice_board_bytes + (arena_ != nullptr ? arena_bytes_ : 0));
-    arenas_mapped -= arena_bytes_;
+    if (arena_ != nullptr) arenas_mapped -= arena_bytes_;
 }
 
 RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries, const region_salt& salt) {
@@ -40,18 +40,23 @@ RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::
         ::mmap(nullptr, notice_board_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (mapped == MAP_FAILED) throw_errno("mmap of the peer's notice board");
     boards_ = static_cast<notice_boards*>(mapped);
-    if (!reserve_arena(bytes)) return;
+    if (bytes > most_arena) return;
     arena_bytes_ = bytes;
     arena_base_ = peer_base;
 }
 
 RDMACORO_COLD bool peer_memory::open_arena() noexcept {
     if (arena_ != nullptr) return true;
+    // Not before it is used: what peers offer and do not use must not keep the arena of another out.
+    if (!reserve_arena(arena_bytes_)) {
+        arena_bytes_ = 0;  // it is reached like the rest of the peer's memory
+        return false;
+    }
     // The file begins with the board: its mapping grows over the rest, and the descriptor is not needed again.
     void* grown = ::mremap(boards_, notice_board_bytes, notice_board_bytes + arena_bytes_, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) {
         arenas_mapped -= arena_bytes_;
-        arena_bytes_ = 0;  // it is reached like the rest of the peer's memory
+        arena_bytes_ = 0;
         return false;
     }
     boards_ = static_cast<notice_boards*>(grown);
@@ -67,7 +72,6 @@ RDMACORO_COLD void peer_memory::release_pages() noexcept {
 }
 
 RDMACORO_COLD bool peer_memory::reserve_arena(std::uint64_t bytes) noexcept {
-    if (bytes > most_arena) return false;
     if (arenas_mapped.fetch_add(bytes) + bytes <= most_arenas) return true;
     arenas_mapped -= bytes;
     return false;
