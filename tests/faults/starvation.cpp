@@ -48,7 +48,7 @@ task<both_ends> open_link(shm::domain& in) {
 using step = std::function<task<>()>;
 
 /// How late the others may be on a busy machine. Measured: some milliseconds with a sanitizer; without turns for others: for ever.
-constexpr duration patience = 500ms;
+constexpr duration patience = 1500ms;
 
 /// Steps until `over` is set by the others. False when that takes longer than it may.
 task<bool> rounds_until(const bool& over, step& next) {
