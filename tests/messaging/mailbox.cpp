@@ -249,6 +249,52 @@ TEST_CASE("a peer's messages that came before its end can be received after gone
     }(world.on));
 }
 
+TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a message that a lost peer "
+          "did not finish") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
+        peer.say(wire_kind::piece, 0, std::vector<std::byte>(1000));
+        peer.say(wire_kind::eager, 3, std::vector<std::byte>(8));
+        peer.link().close(make_error_code(errc::closed));
+        const gone_peer told = co_await box.gone();
+        CHECK(told.peer == id);
+        const auto unfinished = co_await as_result(box.recv_lent(3));
+        CHECK(unfinished.error() == errc::peer_lost);
+        const message behind = co_await box.recv_lent(3);
+        CHECK(behind.size() == 8);
+        const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        CHECK(box.base().store().live() == 0);
+    }(world.on));
+}
+
+TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
+        peer.say(wire_kind::eager, 4, std::vector<std::byte>(8));
+        co_await box.probe(4);
+        auto closing = start(box.close(id));
+        co_await yield();
+        peer.say(wire_kind::goodbye_seen);
+        co_await closing;
+        CHECK_FALSE(box.is_open(id));
+        const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        const message complete = co_await box.recv_lent(4);
+        CHECK(complete.size() == 8);
+    }(world.on));
+}
+
 TEST_CASE("a wait for a gone peer is described while it lasts") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

@@ -40,9 +40,8 @@ void interface_is(bool up) {
 enum class use : int { idle, messages };
 
 constexpr auto limit = 4s;
-/// A link ends after the limit and an eighth of it; the rest is what a busy machine takes to notice. The same as tcp's
-/// (tests/faults/tcp_vanished_host.cpp).
-constexpr auto latest = limit + limit / 8 + 1s;
+/// A link ends after the limit and an eighth of it, as tcp's (tests/faults/tcp_vanished_host.cpp); the rest is for a busy machine.
+constexpr auto latest = limit + limit / 8 + 2s;
 
 void vanish(const std::string& provider, use how) {
     ofi_options o = ofi_here(provider);

@@ -406,7 +406,7 @@ TEMPLATE_LIST_TEST_CASE(
                     const auto got = co_await timeout(rows.next(), 1s);
                     if (!got) break;
                     if (one.count == 128 && read == 127) {
-                        // One more than there is room for when all of these are read.
+                        // There is room for one item less when all of these are read.
                         co_await send_items(raw, number, 0, 129, std::vector<std::byte>(129 * 8));
                     }
                 }

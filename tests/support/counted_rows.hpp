@@ -1,6 +1,6 @@
 #pragma once
 
-// What rows of the same work take from the heap, beside what the timing decides.
+// Allocations of rows of the same work, beside those that the timing decides.
 
 #include "support/counting_new.hpp"
 
@@ -23,11 +23,14 @@ inline void hold_frames() {
     }
 }
 
-/// How many messages come before their receive at a time is for the timing to decide, and so is when a store needs another block. A row
-/// in which the store has grown does not count; all others do. The store never gives memory back while it has less than `most` bytes.
+/// Rows of the same work, until two in succession have neither allocated nor made a store grow. How many messages come before their receive
+/// at a time is for the timing to decide, and so is when a store or a table has room enough; but an allocation that belongs to the work is
+/// made in each row. A store never gives memory back while it has less than `most` bytes.
 class counted_rows {
 public:
     static constexpr std::size_t most = detail::message_store::usual_idle;
+    /// Rows that are run at most.
+    static constexpr int longest = 40;
 
     explicit counted_rows(const message_pool& stores) noexcept : stores_(stores) {}
 
@@ -36,22 +39,20 @@ public:
         from_ = allocations();
     }
     void end() noexcept {
-        const std::size_t made = allocations() - from_;
-        if (stores_.footprint() != stored_) return;
-        ++count_;
-        taken_ += made;
+        last_ = allocations() - from_;
+        clean_ = last_ == 0 && stores_.footprint() == stored_ ? clean_ + 1 : 0;
     }
-    /// Rows that count.
-    [[nodiscard]] std::size_t count() const noexcept { return count_; }
-    /// Allocations in all of them.
-    [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
+    /// Whether the last two rows allocated nothing.
+    [[nodiscard]] bool settled() const noexcept { return clean_ >= 2; }
+    /// Allocations of the last row.
+    [[nodiscard]] std::size_t last() const noexcept { return last_; }
 
 private:
     const message_pool& stores_;
     std::size_t stored_ = 0;
     std::size_t from_ = 0;
-    std::size_t count_ = 0;
-    std::size_t taken_ = 0;
+    std::size_t last_ = 0;
+    int clean_ = 0;
 };
 
 }  // namespace rdmacoro::test

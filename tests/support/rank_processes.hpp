@@ -209,7 +209,7 @@ public:
     }
 
 private:
-    /// What a rank writes to its standard error, which is a file in memory.
+    /// Standard error of a rank, which is a file in memory.
     struct words_of_rank {
         int file;
         off_t passed_on = 0;

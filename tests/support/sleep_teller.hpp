@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/progress_source.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include <sys/eventfd.h>
@@ -27,7 +28,9 @@ public:
 
     /// Called by another thread. The sleep that it sees is one after all that the scheduler's coroutines have done so far.
     void until_it_falls_asleep() const noexcept {
-        while (!falls_asleep_.load(std::memory_order_acquire)) std::this_thread::yield();
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (!falls_asleep_.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < until)
+            std::this_thread::yield();
     }
 
 private:

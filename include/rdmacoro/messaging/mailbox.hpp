@@ -314,9 +314,9 @@ public:
     /// Completes: when a message that `wanted` accepts, from `source` or from any, is in the buffer.
     /// Buffers: borrowed until then, and as `send`, but not const; several with `scatter`, filled in order.
     /// Concurrency: any number at a time; they match in the order in which they began.
-    /// Errors: `errc::truncated` as `endpoint::recv`, the buffer included; `errc::peer_canceled`, `errc::protocol_violation` when that happened to
-    ///     the message's peer. From one source: `errc::closed`, `errc::peer_lost` when it is closed and its messages are used
-    ///     up, `errc::invalid_argument` when there is no such peer. From any: `errc::closed` when the mailbox is closed.
+    /// Errors: `errc::truncated` as `endpoint::recv`, the buffer included; `errc::peer_canceled`, `errc::peer_lost`, `errc::protocol_violation`
+    ///     when that happened to the message's peer before all of it had come. From one source: `errc::closed`, `errc::peer_lost` when it is
+    ///     closed and its messages are used up, `errc::invalid_argument` when there is no such peer. From any: `errc::closed` when the mailbox is closed.
     /// Cancellation: at any time. A message of which a part had arrived is lost.
     /// Example:
     ///     auto got = co_await peers.recv(buffer);

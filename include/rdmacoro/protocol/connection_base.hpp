@@ -210,7 +210,7 @@ public:
         free(m);
     }
     /// The link is down, and the rest of a stored message will not come. It keeps its place: the receive that meets it ends with the
-    /// link's reason, and none gets a later message in its stead.
+    /// link's reason, and none gets a later message in its stead. Drops it where the link was closed.
     void lose(unexpected_message& m) noexcept;
 
     /// The one place where a receive ends that has matched a message. A message that its receive could not take, as it was

@@ -326,7 +326,7 @@ TEMPLATE_LIST_TEST_CASE(
         const auto again = co_await answers_to(raw, 5);
         CHECK(again == 0);
 
-        // One that no handler has seen was answered, too.
+        // A call that no handler has seen was answered, too.
         const raw_addition sent;
         const auto nowhere =
             detail::call_tag(detail::call_kind::request, 7, raw_addition::method_type::service ^ 1) |

@@ -91,7 +91,7 @@ namespace {
 /// Short messages are announced, too: the first of a link needs memory for its stream, which a later one uses again.
 using announced = protocols<get_rendezvous<>>;
 
-/// What becomes of a call whose answer is the first message of its server, when so many allocations fail from the handler's end on.
+/// How a call ends whose answer is the first message of its server, when so many allocations fail from the handler's end on.
 std::error_code ended_with_failing(std::size_t allocations_failing, bool& second_call_ends_well) {
     std::error_code ended;
     // On a thread of its own, which has no memory of frames that have ended.
@@ -130,10 +130,10 @@ TEST_CASE("a short answer that cannot be sent for want of memory ends its call w
     bool goes_on = false;
     CHECK_FALSE(static_cast<bool>(ended_with_failing(0, goes_on)));
     CHECK(goes_on);
-    // That of the answer's stream.
+    // The allocation of the answer's stream fails.
     CHECK(ended_with_failing(1, goes_on) == errc::no_resources);
     CHECK(goes_on);
-    // And that of the coroutine that tells the caller.
+    // The one of the coroutine that tells the caller fails, too.
     const std::error_code lost = ended_with_failing(2, goes_on);
     CHECK((lost == errc::peer_lost || lost == errc::closed));
     CHECK_FALSE(goes_on);

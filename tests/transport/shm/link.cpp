@@ -87,7 +87,7 @@ TEST_CASE("a link that has sent nothing since it was asked last gives the memory
     REQUIRE(p.until([&] { return p.at_far.count == posted; }));
     static_cast<void>(p.to_far->return_memory());
     CHECK_FALSE(p.to_far->holds_memory());
-    // What comes afterwards arrives whole.
+    // Messages after that arrive whole.
     REQUIRE(p.to_far->post_copied(header_of(posted++), const_buffers(std::span<const std::byte>(
                                                            in_a_block))) == post_result::done);
     post_many();

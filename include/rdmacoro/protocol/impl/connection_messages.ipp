@@ -168,6 +168,7 @@ RDMACORO_DECL bool connection_base::complete(unexpected_message& m,
 }
 
 RDMACORO_COLD void connection_base::lose(unexpected_message& m) noexcept {
+    if (reason_ == errc::closed) return withdraw(m);
     m.lost = m.stored != m.bytes;
     m.complete = true;
 }

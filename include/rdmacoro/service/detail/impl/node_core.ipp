@@ -226,6 +226,11 @@ RDMACORO_COLD void node_core::drop_of_strangers() noexcept {
 RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     if (std::exchange(ended.retired, true)) return;
     ended.unlink();
+    // The loss of the connection is told once, whatever was on its way.
+    connection_base& link = *ended.link;
+    link.mailbox().matching().each_stored(link.source(), [&](unexpected_message& m) noexcept {
+        if (m.lost && m.from == &link) link.withdraw(m);
+    });
     node_peer& of = *ended.peer;
     const bool was_current = of.current == &ended;
     if (was_current) of.current = nullptr;
