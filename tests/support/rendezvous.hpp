@@ -6,6 +6,7 @@
 
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/drop_lost.hpp"
 #include "support/recording_sink.hpp"
 #include "support/scripted_peer.hpp"
 
@@ -106,8 +107,10 @@ public:
     [[nodiscard]] loopback_lane& from_b() noexcept { return wire->lanes[1]; }
     void hold(bool held) noexcept { from_a().held = from_b().held = held; }
     task<> open() { return open_both(*this); }
-    /// Whether neither end keeps anything of a message.
+    /// Whether neither end keeps anything of a message, but for those that a lost peer did not finish.
     [[nodiscard]] bool at_rest() noexcept {
+        drop_lost(a.connection());
+        drop_lost(b.connection());
         return domain.regions().registered() == 0 && a.connection().mailbox().store().live() == 0 &&
                b.connection().mailbox().store().live() == 0 &&
                a.connection().mailbox().matching().unexpected() == 0 &&

@@ -57,9 +57,10 @@ struct peer_block {
     region open;
 };
 
-/// Whether neither end keeps anything of a message, but for the blocks that stay.
+/// Whether neither end keeps anything of a message, but for the blocks that stay, and for those that a lost peer did not finish.
 inline bool at_rest(pair_type& pair) {
     for (auto* end : {&pair.a, &pair.b}) {
+        drop_lost(end->connection());
         auto& box = end->connection().mailbox();
         if (box.store().live() != 0 || box.matching().unexpected() != 0) return false;
     }
