@@ -140,6 +140,11 @@ task<> random_program(scheduler& on, unsigned seed, bool breaks, outcomes& sum) 
         calm(pair.from_a());
         calm(pair.from_b());
         for (auto& p : parts) co_await p.work;
+        // Messages whose receive was canceled: whole, or not finished by a peer that was lost.
+        for (auto* end : {&pair.a, &pair.b}) {
+            while (end->connection().mailbox().matching().unexpected() != 0)
+                static_cast<void>(co_await as_result(end->recv_lent()));
+        }
         CHECK(pair.at_rest());
         co_return;
     }
