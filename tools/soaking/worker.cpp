@@ -181,7 +181,7 @@ rc::task<> work(shared_state& all) {
     co_await rc::sleep_for(
         std::chrono::duration_cast<rc::duration>(std::chrono::duration<double>(all.place.seconds)));
     all.over = true;
-    // Rounds under way end, clients close; what is served then ends, too. Nobody is accepted meanwhile.
+    // Each client ends its round and closes its link. The listeners close next, and the served links end when their clients close.
     const auto ended = co_await rc::as_result(rc::timeout(links.join(), 60s));
     if (!ended) all.log.tell_fault("sessions did not end: " + ended.error().message());
     serving.request_stop();
