@@ -215,24 +215,17 @@ void run(int argc, char** argv) {
 #if RDMACORO_WITH_TCP
     urls.emplace_back("tcp://127.0.0.1:7479");
 #endif
-    CLI::App app("Measures what a call costs beside the two messages that it is made of.");
-    app.add_option("url", urls, "where the other process listens: shm:// or tcp://")->capture_default_str();
-    app.add_option("--rounds", rounds, "calls, and exchanges of messages, over each")
-        ->check(CLI::Range(100U, 1000000000U))
-        ->capture_default_str();
-    app.add_option("--cpus", cpus, "a CPU, or one for each process; by default two that may be used");
+    options app("Measures what a call costs beside the two messages that it is made of.");
+    app.add("url", urls, "where the other process listens: shm:// or tcp://").show_default();
+    app.add("--rounds", rounds, "calls, and exchanges of messages, over each")
+        .between(100, 1000000000)
+        .show_default();
+    app.add("--cpus", cpus, "a CPU, or one for each process; by default two that may be used");
     bool adaptive = false;
     app.add_flag("--adaptive", adaptive,
                  "spin, yield, then sleep when nothing moves, as schedulers do by default");
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     asked.idle = adaptive ? idle_kind::adaptive : idle_kind::spin;
     report out(asked, {{"by", 14}, {"", 12}, {"", 8}, {"", 14}, {"", 16}, {"", 8}});

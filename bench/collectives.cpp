@@ -373,36 +373,25 @@ void run(int argc, char** argv) {
     std::string cpus;
     std::vector<std::string> peers;
     bool spins = false;
-    CLI::App app("Measures collectives among processes of this machine.");
-    app.add_option(
-        "--op", operations,
-        "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, "
-        "gather, allgather, reduce_scatter, alltoall, scan, which is the default; scatter, exscan, "
-        "scatterv, gatherv, allgatherv, reduce_scatterv, alltoallv; turns: each rank of a CPU yields "
-        "it once");
-    app.add_option("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
-    app.add_option("--ranks", ranks, "how many: 2,4")->capture_default_str();
-    app.add_option("--transport", transports, "shm, tcp")->capture_default_str();
-    app.add_option("--rounds", todo.rounds, "of each figure")
-        ->check(CLI::Range(1U, 10000U))
-        ->capture_default_str();
-    app.add_option("--seconds", todo.seconds, "of an operation's loop in a round")->capture_default_str();
-    app.add_option("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
-    app.add_option(
-        "--peer", peers,
-        "LIBRARY=COMMAND: another library's program, which takes the same turns; {ranks} and "
-        "{transport} are those of the turn: openmpi=\"mpirun -n {ranks} --mca btl self,{transport} "
-        "peer_collectives\"");
+    options app("Measures collectives among processes of this machine.");
+    app.add("--op", operations,
+            "which, separated by commas: exchange, barrier, allreduce, started, broadcast, reduce, "
+            "gather, allgather, reduce_scatter, alltoall, scan, which is the default; scatter, exscan, "
+            "scatterv, gatherv, allgatherv, reduce_scatterv, alltoallv; turns: each rank of a CPU yields "
+            "it once");
+    app.add("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
+    app.add("--ranks", ranks, "how many: 2,4").show_default();
+    app.add("--transport", transports, "shm, tcp").show_default();
+    app.add("--rounds", todo.rounds, "of each figure").between(1, 10000).show_default();
+    app.add("--seconds", todo.seconds, "of an operation's loop in a round").show_default();
+    app.add("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
+    app.add("--peer", peers,
+            "LIBRARY=COMMAND: another library's program, which takes the same turns; {ranks} and "
+            "{transport} are those of the turn: openmpi=\"mpirun -n {ranks} --mca btl self,{transport} "
+            "peer_collectives\"");
     app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     if (!operations.empty()) todo.operations = split_list(operations);
     if (!sizes.empty()) {

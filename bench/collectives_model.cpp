@@ -164,26 +164,17 @@ void run(int argc, char** argv) {
     unsigned most = 256;
     std::vector<unsigned> only;
     std::string names;
-    CLI::App app("Prints what collectives of many ranks take in a simulated network, by each algorithm.");
-    app.add_option("--op", operations,
-                   "which, separated by commas: barrier, broadcast, reduce, allreduce, scan, allgather, "
-                   "reduce_scatter")
-        ->capture_default_str();
-    app.add_option("--sizes", sizes, "bytes of the whole, separated by commas")->capture_default_str();
-    app.add_option("--ranks", most, "up to so many, in powers of two")
-        ->check(CLI::Range(2U, 65536U))
-        ->capture_default_str();
-    app.add_option("--only-ranks", only, "these numbers, and no powers of two: 127,1000")->delimiter(',');
-    app.add_option("--algorithms", names, "these alone, separated by commas");
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    options app("Prints what collectives of many ranks take in a simulated network, by each algorithm.");
+    app.add("--op", operations,
+            "which, separated by commas: barrier, broadcast, reduce, allreduce, scan, allgather, "
+            "reduce_scatter")
+        .show_default();
+    app.add("--sizes", sizes, "bytes of the whole, separated by commas").show_default();
+    app.add("--ranks", most, "up to so many, in powers of two").between(2, 65536).show_default();
+    app.add("--only-ranks", only, "these numbers, and no powers of two: 127,1000").separated_by(',');
+    app.add("--algorithms", names, "these alone, separated by commas");
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     report out(asked, {{"ranks", 8}, {"algorithm", 20}, {"time", 12}, {"of the bound", 14}, {"", 10}});
     for (const std::string& name : split_list(operations)) {
         auto kind = rc::collective_kind::barrier;

@@ -220,29 +220,18 @@ void run(int argc, char** argv) {
 #if RDMACORO_WITH_TCP
     urls.emplace_back("tcp://127.0.0.1:7481");
 #endif
-    CLI::App app("Measures how many messages several threads send through one connection.");
-    app.add_option("url", urls, "where the other process listens: shm:// or tcp://")->capture_default_str();
-    app.add_option("--messages", count, "in each measurement")
-        ->check(CLI::Range(1000U, 1000000000U))
-        ->capture_default_str();
-    app.add_option("--rounds", rounds, "of which the medians are printed")
-        ->check(CLI::Range(1, 1000))
-        ->capture_default_str();
-    app.add_option("--room", room, "messages that each thread may have in the gate")
-        ->check(CLI::Range(4U, 1000000U))
-        ->capture_default_str();
+    options app("Measures how many messages several threads send through one connection.");
+    app.add("url", urls, "where the other process listens: shm:// or tcp://").show_default();
+    app.add("--messages", count, "in each measurement").between(1000, 1000000000).show_default();
+    app.add("--rounds", rounds, "of which the medians are printed").between(1, 1000).show_default();
+    app.add("--room", room, "messages that each thread may have in the gate")
+        .between(4, 1000000)
+        .show_default();
     std::string cpus;
-    app.add_option("--cpus", cpus,
-                   "of the gate's thread and of the receiver, such as 0,1; by default the first two");
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    app.add("--cpus", cpus,
+            "of the gate's thread and of the receiver, such as 0,1; by default the first two");
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     places.gate = asked.cpus.front();
     places.receiver = asked.cpus.size() > 1 ? asked.cpus[1] : asked.cpus.front();

@@ -261,22 +261,13 @@ void run(int argc, char** argv) {
 #if RDMACORO_WITH_TCP
     urls.emplace_back("tcp://127.0.0.1:7483");
 #endif
-    CLI::App app("Measures round trips where a scheduler is a guest of another loop, beside its own loop.");
-    app.add_option("url", urls, "where the other process listens: shm:// or tcp://")->capture_default_str();
-    app.add_option("--seconds", each_round, "of each loop in each round")
-        ->check(CLI::Range(0.0001, 60.0))
-        ->capture_default_str();
-    app.add_option("--rounds", asked.rounds, "rounds")->check(CLI::Range(1, 1000000))->capture_default_str();
-    app.add_option("--cpus", cpus, "a CPU for each process; by default two that may be used");
-    app.add_option("--json", settings.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    options app("Measures round trips where a scheduler is a guest of another loop, beside its own loop.");
+    app.add("url", urls, "where the other process listens: shm:// or tcp://").show_default();
+    app.add("--seconds", each_round, "of each loop in each round").within(0.0001, 60.0).show_default();
+    app.add("--rounds", asked.rounds, "rounds").between(1, 1000000).show_default();
+    app.add("--cpus", cpus, "a CPU for each process; by default two that may be used");
+    app.add("--json", settings.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     asked.each_round = seconds(each_round);
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     settings.cpus = {asked.cpus.front(), asked.cpus.back()};

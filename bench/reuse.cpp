@@ -274,12 +274,12 @@ void run(int argc, char** argv) {
     bool spectrum = false;
     std::string buffers = "1000";
     std::string layouts = "all";
-    line.app().add_flag("--spectrum", spectrum, "Buffer number i is sent from i times");
-    line.app().add_option("--buffers", buffers, "With --spectrum: how many. Default: 1000")->type_name("N");
-    line.app()
-        .add_option("--layout", layouts,
-                    "With --spectrum: packed (back to back), pages (each in pages of its own). Default: all")
-        ->type_name("NAME,...");
+    line.added().add_flag("--spectrum", spectrum, "Buffer number i is sent from i times");
+    line.added().add("--buffers", buffers, "With --spectrum: how many. Default: 1000").type_name("N");
+    line.added()
+        .add("--layout", layouts,
+             "With --spectrum: packed (back to back), pages (each in pages of its own). Default: all")
+        .type_name("NAME,...");
     if (!line.parse(argc, argv)) return;
     const std::vector<std::size_t> which = parse_names("--layout", layouts, layout_names);
     const std::uint64_t many = parse_number("--buffers", buffers, 1, 100'000);

@@ -253,25 +253,16 @@ void run(int argc, char** argv) {
     asked_for how;
     double each_round = 0.05;
     std::string cpus;
-    CLI::App app("Measures 8 bytes and 1 MB through a byte_stream, and through messages in Asio's loop, "
-                 "against messages "
-                 "in a scheduler's own loop: round trips between two processes, over shm and tcp.");
-    app.add_option("--seconds", each_round, "how long each round of each way takes")
-        ->check(CLI::Range(0.001, 60.0))
-        ->capture_default_str();
-    app.add_option("--rounds", how.rounds, "how often the ways take turns")
-        ->check(CLI::Range(1, 100000))
-        ->capture_default_str();
-    app.add_option("--cpus", cpus, "the CPUs of the two processes, such as 0,1");
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    options app("Measures 8 bytes and 1 MB through a byte_stream, and through messages in Asio's loop, "
+                "against messages "
+                "in a scheduler's own loop: round trips between two processes, over shm and tcp.");
+    app.add("--seconds", each_round, "how long each round of each way takes")
+        .within(0.001, 60.0)
+        .show_default();
+    app.add("--rounds", how.rounds, "how often the ways take turns").between(1, 100000).show_default();
+    app.add("--cpus", cpus, "the CPUs of the two processes, such as 0,1");
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     how.each_round = seconds(each_round);
     how.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     if (how.cpus.size() > 2) how.cpus.resize(2);

@@ -212,21 +212,11 @@ void run(int argc, char** argv) {
     double each_one = 2;
     const std::vector<int> cpus = pingpong::usable_cpus();
     int cpu = cpus.front();
-    CLI::App app(
-        "Measures what a waiting program costs, and a round trip between two processes on one core.");
-    app.add_option("--seconds", each_one, "how long each row is measured")
-        ->check(CLI::Range(0.05, 3600.0))
-        ->capture_default_str();
-    app.add_option("--cpu", cpu, "the CPU of all but the first part")->capture_default_str();
-    app.add_option("--json", asked.json, "a file for the results; - for standard output");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& answered) {
-        app.exit(answered);
-        return;
-    } catch (const CLI::Error& wrong) {
-        throw usage_error(std::string(wrong.what()) + "; --help lists the options");
-    }
+    options app("Measures what a waiting program costs, and a round trip between two processes on one core.");
+    app.add("--seconds", each_one, "how long each row is measured").within(0.05, 3600.0).show_default();
+    app.add("--cpu", cpu, "the CPU of all but the first part").show_default();
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
     asked.cpus = pingpong::parse_cpus(std::to_string(cpu));
     asked.idle = idle_kind::adaptive;
     report out(asked, {{"idle strategy", 14}, {"sleeps", 7}, {"", 18}});

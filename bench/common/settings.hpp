@@ -2,10 +2,9 @@
 #pragma once
 
 #include "links.hpp"
+#include "options.hpp"
 
 #include "../../tools/pingpong/failure.hpp"
-
-#include <CLI/CLI.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -47,14 +46,14 @@ class command_line {
 public:
     command_line(const std::string& name, const std::string& description, defaults usual);
 
-    [[nodiscard]] CLI::App& app() noexcept { return app_; }
+    [[nodiscard]] options& added() noexcept { return options_; }
     /// False when it was answered already (--help). Throws `usage_error`.
     [[nodiscard]] bool parse(int argc, char** argv);
 
     settings asked;
 
 private:
-    CLI::App app_;
+    options options_;
     defaults usual_;
     std::string transports_;
     std::string cpus_;
