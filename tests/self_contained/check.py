@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Check that each header stands alone, is guarded, and compiles without a warning.
 
-Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT TESTS HEADER...   (UNIT is compiled by the build with the flags to use)
+Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT HEADER...   (UNIT is compiled by the build with the flags to use)
 
-For separate compilation, which leaves bodies and what they include out, the mirrored test of a header, tests/x/y.cpp of
-rdmacoro/x/y.hpp, proves it where its first include is the header and tests are compiled one by one (TESTS is `each`, not
-`grouped`): the build compiles it with these warnings. The others are included here, twice, by nothing else, and only read
-(-fsyntax-only), as many at a time as there are processors. Header-only those are read that then include bodies: what others
-include in that way can only add to what they see.
+Headers and the bodies they collect (.ipp) are read as for separate compilation, where a header brings no bodies along, each by
+itself and as many at a time as there are processors (-fsyntax-only). Header-only, bodies can only add to what is seen, unless they
+include in a circle a header that has not come to its own declarations: where the includes tell of such a circle, the header is read
+so, too. A header is not read for separate compilation where something has proven it:
+- the header that bodies include first is read with them;
+- the header that a unit of the tests includes before all else, tests/x/y.cpp of rdmacoro/x/y.hpp, is compiled by the build with
+  these warnings. Where tests are compiled in groups, a unit is the group.
 """
 import concurrent.futures
 import json
@@ -43,48 +45,89 @@ def flags_of(build, unit):
     return kept + ['-O0', '-fsyntax-only', '-x', 'c++', '-'], entry['directory']
 
 
-def proven_by_its_test(header):
-    """Whether a test that the build compiles includes the header before all else, and the header guards itself."""
-    test = TESTS / pathlib.Path(*pathlib.Path(header).parts[1:]).with_suffix('.cpp')
-    if not test.is_file():
-        return False
-    first = re.search(r'^ *#.*$', test.read_text(encoding='utf-8'), re.MULTILINE)
-    return first is not None and first[0] == f'#include <{header}>'
+def first_include(path):
+    found = re.search(r'^ *#.*$', '\n'.join(line for line in path.read_text(encoding='utf-8').splitlines() if line != '#pragma once'),
+                      re.MULTILINE)
+    included = found and re.fullmatch(r' *# *include *[<"](.+)[>"]', found[0])
+    return included[1] if included else ''
 
 
-def check(command, directory, header, options):
-    text = f'#include <{header}>\n#include <{header}>\n'
+def proven_by_tests(build):
+    """The headers that units of the tests include before all else."""
+    with open(build / 'compile_commands.json', encoding='utf-8') as file:
+        units = {(pathlib.Path(entry['directory']) / entry['file']).resolve() for entry in json.load(file)}
+    proven = set()
+    for unit in units:
+        if re.fullmatch(r'.*-unity\d+\.cpp', unit.name):
+            unit = pathlib.Path(first_include(unit))
+        elif not unit.is_relative_to(TESTS):
+            continue
+        if unit.is_file():
+            proven.add(first_include(unit))
+    return proven
+
+
+def parts_of(text):
+    """What a file includes before its first declaration, and after: header-only, the bodies of what it has declared."""
+    before, after, declared = [], [], False
+    for line in text.splitlines():
+        included = re.fullmatch(r' *# *include <(rdmacoro/[^>]+)>', line)
+        if included:
+            (after if declared else before).append(included[1])
+        elif line.startswith(('namespace ', 'class ', 'struct ', 'template ', 'inline ')):
+            declared = True
+    return before, after
+
+
+def in_a_circle(include, first, parts):
+    """Whether, header-only, something includes a header that has not declared anything yet, where `first` is included first."""
+    waiting, entered = [], set()
+
+    def enter(path):
+        if path not in parts:
+            parts[path] = parts_of((include / path).read_text(encoding='utf-8'))
+        before, after = parts[path]
+        entered.add(path)
+        waiting.append(path)
+        found = any([one in waiting or (one not in entered and enter(one)) for one in before])
+        waiting.pop()
+        return any([found, *(enter(one) for one in after if one not in entered)])
+
+    return enter(first)
+
+
+def check(command, directory, path, options):
     # Options come before the language and the input.
-    done = subprocess.run([*command[:-3], *options, *command[-3:]], cwd=directory, input=text, text=True,
+    done = subprocess.run([*command[:-3], *options, *command[-3:]], cwd=directory, input=f'#include <{path}>\n', text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
     return done.returncode, done.stdout
 
 
 def main():
-    build, include, unit, tests, *headers = sys.argv[1:]
+    build, include, unit, *headers = sys.argv[1:]
+    build, include = pathlib.Path(build), pathlib.Path(include)
     assert headers, 'no headers to check'
-    missing = [header for header in headers if not (pathlib.Path(include) / header).is_file()]
-    if missing:
-        sys.exit('no such headers: ' + ', '.join(missing))
-    command, directory = flags_of(pathlib.Path(build), pathlib.Path(unit))
+    texts = {header: (include / header).read_text(encoding='utf-8') for header in headers}
+    bodies = sorted({body for text in texts.values() for body in re.findall(r'^ *# *include <([^>]+\.ipp)>', text, re.MULTILINE)})
+    failed = [f'{header} (no #pragma once)' for header in headers if '#pragma once\n' not in texts[header]]
+    read_with_bodies = {first_include(include / body) for body in bodies}
+    proven = proven_by_tests(build) - read_with_bodies
+    to_read = [*bodies, *(header for header in headers if header not in proven and header not in read_with_bodies)]
+    parts = {}
+    header_only = [header for header in headers if not header.endswith('/src.hpp') and in_a_circle(include, header, parts)]
+    print(f'{len(headers)} headers and {len(bodies)} files of bodies: {len(to_read)} to read, {len(header_only)} header-only, too',
+          flush=True)
+    command, directory = flags_of(build, pathlib.Path(unit))
     print('+', shlex.join(command), flush=True)
     began = time.monotonic()
-    failed = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = {}
-        for header in headers:
-            text = (pathlib.Path(include) / header).read_text(encoding='utf-8')
-            if tests == 'grouped' or '#pragma once\n' not in text or not proven_by_its_test(header):
-                checks[pool.submit(check, command, directory, header, SEPARATE)] = header, 'separate compilation'
-            # src.hpp collects bodies, for separate compilation alone.
-            if not header.endswith('/src.hpp') and '.ipp>' in text:
-                checks[pool.submit(check, command, directory, header, [])] = header, 'header-only'
+        checks = {pool.submit(check, command, directory, path, SEPARATE): path for path in to_read}
+        checks |= {pool.submit(check, command, directory, path, []): f'{path} (header-only)' for path in header_only}
         for number, done in enumerate(concurrent.futures.as_completed(checks), 1):
-            header, way = checks[done]
             status, output = done.result()
             if status != 0:
-                failed.append(f'{header} ({way})')
-                print(f'FAILED: {header} ({way})\n{output}', flush=True)
+                failed.append(checks[done])
+                print(f'FAILED: {checks[done]}\n{output}', flush=True)
             if number % 50 == 0 or number == len(checks):
                 print(f'{number} of {len(checks)} checked, {len(failed)} failed, '
                       f'{time.monotonic() - began:.0f} s', flush=True)
