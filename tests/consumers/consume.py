@@ -8,6 +8,7 @@ FORM is header_only or compiled: whether the programs compile the toolkit, or li
 """
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -45,19 +46,28 @@ def package(program, form):
     return ('rdmacoro' if program == 'core' else f'rdmacoro-{program}') + SUFFIXES[form]
 
 
-def install(prefix, scratch):
-    build = scratch / 'rdmacoro'
-    parts = [f'-D{part}=disabled' for part in ('tests', 'examples', 'bench', 'tools')]
-    run('meson', 'setup', build, SOURCE, f'--prefix={prefix}', '--libdir=lib', '-Doptimization=0', '-Dcompiled=enabled', *parts)
-    run('meson', 'install', '-C', build)
+def install(root):
+    """Installs what this build has compiled, below `root`; returns the prefix and where its packages are described."""
+    run('meson', 'install', '-C', os.environ['RDMACORO_BUILD_ROOT'], '--no-rebuild', '--destdir', root)
+    packages = [file for file in root.rglob('rdmacoro*.pc')]
+    assert packages, 'nothing was installed'
+    prefix = packages[0].parent
+    while not (prefix / 'include').is_dir():
+        prefix = prefix.parent
+    # The build's prefix is elsewhere.
+    for package_file in packages:
+        text = package_file.read_text(encoding='utf-8')
+        moved = re.sub('^prefix=.*$', f'prefix={prefix}', text, flags=re.MULTILINE)
+        assert moved != text and f'={prefix}' in moved, text
+        package_file.write_text(moved, encoding='utf-8')
+    return prefix, packages[0].parent
 
 
-def by_pkg_config(scratch, form):
+def by_pkg_config(scratch, packages, form):
     programs = scratch / f'pkg_config_{form}'
     programs.mkdir()
-    search = {'PKG_CONFIG_PATH': str(scratch / 'prefix/lib/pkgconfig')}
     for program in PROGRAMS:
-        flags = shlex.split(output('pkg-config', '--cflags', '--libs', package(program, form), **search))
+        flags = shlex.split(output('pkg-config', '--cflags', '--libs', package(program, form), PKG_CONFIG_PATH=str(packages)))
         source = HERE / f'{program}.cpp'
         run(*shlex.split(CXX), '-std=c++20', expected_define(form), source, '-o', programs / program, *flags)
     return programs
@@ -74,13 +84,13 @@ def by_cmake(scratch, form):
 
 def installed(scratch):
     """One installation serves both forms. For CMake it is moved to another place: nothing in the package may name the first."""
-    install(scratch / 'prefix', scratch)
+    prefix, packages = install(scratch / 'root')
     for form in SUFFIXES:
-        yield by_pkg_config(scratch, form)
+        yield by_pkg_config(scratch, packages, form)
     if not shutil.which('cmake'):
         print('cmake is not installed')
         sys.exit(SKIPPED)
-    shutil.move(scratch / 'prefix', scratch / 'moved')
+    shutil.move(prefix, scratch / 'moved')
     for form in SUFFIXES:
         yield by_cmake(scratch, form)
 
