@@ -70,10 +70,20 @@ inline constexpr bool slow_devices = true;
 inline constexpr bool slow_devices = false;
 #endif
 
+// Under AddressSanitizer those whose operations end later than they begin, where an owner can be gone in between: compiling each case
+// for one more takes a third longer.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && RDMACORO_WITH_TCP
+#define RDMACORO_TEST_TWO_KINDS 1
+#endif
+#endif
+
 /// One of each that needs no device, wherever the test runs.
 // clang-format off
 using every_kind = std::tuple<
+#if !RDMACORO_TEST_TWO_KINDS
     shm_as_it_comes,
+#endif
 #if RDMACORO_WITH_TCP
     tcp_as_it_comes,
 #endif
