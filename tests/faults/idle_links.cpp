@@ -156,7 +156,7 @@ task<> accepts_and_carries(child_process& other, std::string where, std::size_t 
     do {
         for (int n = 0; n < 1000; ++n) co_await yield();
         kib.idle = for_each();
-    } while (kib.idle > 16 && scheduler::current()->now() < limit);
+    } while (counts_allocations && kib.idle > 16 && scheduler::current()->now() < limit);
     for (auto& end : ends) {  // they work as before
         co_await carries(end, memory, true, wrong);
         co_await carries(end, memory, false, wrong);
@@ -240,6 +240,9 @@ void costs_little_after_use(std::size_t wanted, std::size_t descriptors, const s
 constexpr std::size_t shm_descriptors = 2;
 constexpr std::size_t tcp_descriptors = 1;
 
+/// Under a sanitizer memory is not what it is without: fewer show that nothing goes wrong.
+constexpr std::size_t many(std::size_t links) { return counts_allocations ? links : links / 5; }
+
 }  // namespace
 
 TEST_CASE("each of a thousand idle shm links takes 16 KiB of memory at most, and works") {
@@ -247,7 +250,7 @@ TEST_CASE("each of a thousand idle shm links takes 16 KiB of memory at most, and
 }
 
 TEST_CASE("shm links that carried much take 16 KiB each again when they are idle") {
-    costs_little_after_use<shm>(500, shm_descriptors, shm_test_name(), 100);
+    costs_little_after_use<shm>(many(500), shm_descriptors, shm_test_name(), 100);
 }
 
 TEST_CASE("each of ten thousand idle shm links takes 16 KiB of memory at most, and works", "[nightly]") {
@@ -260,7 +263,7 @@ TEST_CASE("each of a thousand idle tcp links takes 16 KiB of memory at most, and
 }
 
 TEST_CASE("tcp links that carried much take 16 KiB each when they are idle") {
-    costs_little_after_use<tcp>(2000, tcp_descriptors, "tcp://127.0.0.1:0", 0);
+    costs_little_after_use<tcp>(many(2000), tcp_descriptors, "tcp://127.0.0.1:0", 0);
 }
 
 TEST_CASE("each of ten thousand idle tcp links takes 16 KiB of memory at most, and works", "[nightly]") {
