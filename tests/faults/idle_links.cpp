@@ -241,7 +241,7 @@ constexpr std::size_t shm_descriptors = 2;
 constexpr std::size_t tcp_descriptors = 1;
 
 /// Under a sanitizer memory is not what it is without: fewer show that nothing goes wrong.
-constexpr std::size_t many(std::size_t links) { return counts_allocations ? links : links / 5; }
+constexpr std::size_t many(std::size_t links) { return counts_allocations ? links : links / 4; }
 
 }  // namespace
 
