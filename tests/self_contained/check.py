@@ -5,8 +5,8 @@ Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT HEADER...   (UNIT is compiled 
 
 Headers and the bodies they collect (.ipp) are read as for separate compilation, where a header brings no bodies along, each by
 itself and as many at a time as there are processors (-fsyntax-only). Header-only, bodies can only add to what is seen, unless they
-include in a circle a header that has not come to its own declarations: where the includes tell of such a circle, the header is read
-so, too. A header is not read for separate compilation where something has proven it:
+include in a circle a header that has not come to its own declarations: where the includes tell of such a circle, a header that users
+include (not of detail/) is read so, too. A header is not read for separate compilation where something has proven it:
 - the header that bodies include first is read with them;
 - the header that a unit of the tests includes before all else, tests/x/y.cpp of rdmacoro/x/y.hpp, is compiled by the build with
   these warnings. Where tests are compiled in groups, a unit is the group.
@@ -114,7 +114,8 @@ def main():
     proven = proven_by_tests(build) - read_with_bodies
     to_read = [*bodies, *(header for header in headers if header not in proven and header not in read_with_bodies)]
     parts = {}
-    header_only = [header for header in headers if not header.endswith('/src.hpp') and in_a_circle(include, header, parts)]
+    header_only = [header for header in headers
+                   if '/detail/' not in header and not header.endswith('/src.hpp') and in_a_circle(include, header, parts)]
     print(f'{len(headers)} headers and {len(bodies)} files of bodies: {len(to_read)} to read, {len(header_only)} header-only, too',
           flush=True)
     command, directory = flags_of(build, pathlib.Path(unit))

@@ -90,7 +90,3 @@ private:
 };
 
 }  // namespace rdmacoro::detail
-
-#if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/service/detail/calls_base.hpp>
-#endif

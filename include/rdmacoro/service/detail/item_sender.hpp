@@ -197,7 +197,3 @@ private:
 
 }  // namespace detail
 }  // namespace rdmacoro
-
-#if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/service/detail/calls_base.hpp>
-#endif
