@@ -232,13 +232,11 @@ void run(int argc, char** argv) {
          .rounds = "3"});
     std::string models = "all";
     std::string ratios = "0.2,0.4,0.5,0.6,0.8,1,1.5,2";
-    line.added()
-        .add("--model", models,
+    line.add("--model", models,
              "1 (receive, pack, send, produce, wait, consume), 2 (pack, send, consume, receive, "
              "produce, wait). Default: all")
         .type_name("N,...");
-    line.added()
-        .add("--ratios", ratios, "Communication time over computation time. Default: " + ratios)
+    line.add("--ratios", ratios, "Communication time over computation time. Default: " + ratios)
         .type_name("R,...");
     if (!line.parse(argc, argv)) return;
     const std::vector<std::size_t> which = parse_names("--model", models, model_names);

@@ -189,11 +189,8 @@ void run(int argc, char** argv) {
                        .rounds = ""});
     std::string sides = "all";
     std::string orders = "all";
-    line.added()
-        .add("--test", sides, "Which side is measured: send, receive. Default: all")
-        .type_name("NAME,...");
-    line.added()
-        .add("--order", orders, "Who comes first: sender-first, receiver-first. Default: all")
+    line.add("--test", sides, "Which side is measured: send, receive. Default: all").type_name("NAME,...");
+    line.add("--order", orders, "Who comes first: sender-first, receiver-first. Default: all")
         .type_name("NAME,...");
     if (!line.parse(argc, argv)) return;
     const plan what{parse_names("--test", sides, side_names), parse_names("--order", orders, order_names)};

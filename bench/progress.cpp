@@ -284,16 +284,12 @@ void run(int argc, char** argv) {
     std::string orders = "all";
     std::string delays = "all";
     std::string points = "9";
-    line.added().add("--test", sides, "Which side delays: send, receive. Default: all").type_name("NAME,...");
-    line.added()
-        .add("--order", orders, "Who comes first: sender-first, receiver-first. Default: all")
+    line.add("--test", sides, "Which side delays: send, receive. Default: all").type_name("NAME,...");
+    line.add("--order", orders, "Who comes first: sender-first, receiver-first. Default: all")
         .type_name("NAME,...");
-    line.added()
-        .add("--delay", delays, "How a side is away: spin (keeps its CPU), sleep. Default: all")
+    line.add("--delay", delays, "How a side is away: spin (keeps its CPU), sleep. Default: all")
         .type_name("NAME,...");
-    line.added()
-        .add("--points", points, "Delays from 0 to four times the latency. Default: 9")
-        .type_name("N");
+    line.add("--points", points, "Delays from 0 to four times the latency. Default: 9").type_name("N");
     if (!line.parse(argc, argv)) return;
     const plan what{parse_names("--test", sides, side_names), parse_names("--order", orders, order_names),
                     parse_names("--delay", delays, delay_names), parse_number("--points", points, 2, 1000)};

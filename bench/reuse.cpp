@@ -274,10 +274,9 @@ void run(int argc, char** argv) {
     bool spectrum = false;
     std::string buffers = "1000";
     std::string layouts = "all";
-    line.added().add_flag("--spectrum", spectrum, "Buffer number i is sent from i times");
-    line.added().add("--buffers", buffers, "With --spectrum: how many. Default: 1000").type_name("N");
-    line.added()
-        .add("--layout", layouts,
+    line.add_flag("--spectrum", spectrum, "Buffer number i is sent from i times");
+    line.add("--buffers", buffers, "With --spectrum: how many. Default: 1000").type_name("N");
+    line.add("--layout", layouts,
              "With --spectrum: packed (back to back), pages (each in pages of its own). Default: all")
         .type_name("NAME,...");
     if (!line.parse(argc, argv)) return;

@@ -44,49 +44,43 @@ std::vector<std::size_t> parse_names(const char* option, const std::string& list
 }
 
 command_line::command_line(const std::string& name, const std::string& description, defaults usual)
-    : options_(description, name), usual_(std::move(usual)), transports_("all") {
+    : options(description, name), usual_(std::move(usual)), transports_("all") {
     asked.name = name;
-    options_.add("--transport", transports_, "Over these: " + transport_names() + ". Default: all")
+    add("--transport", transports_, "Over these: " + transport_names() + ". Default: all")
         .type_name("NAME,...");
     if (usual_.pair) {
-        options_
-            .add("--protocol", usual_.protocols,
-                 "How messages travel: " + protocol_names() +
-                     "; several are measured one after the other. Default: " + usual_.protocols)
+        add("--protocol", usual_.protocols,
+            "How messages travel: " + protocol_names() +
+                "; several are measured one after the other. Default: " + usual_.protocols)
             .type_name("NAME,...");
-        options_
-            .add("--idle", idle_,
-                 "What a side does when nothing moves: spin, yield, or adaptive (spin, yield, then "
-                 "sleep). Default: spin")
+        add("--idle", idle_,
+            "What a side does when nothing moves: spin, yield, or adaptive (spin, yield, then "
+            "sleep). Default: spin")
             .type_name("HOW");
-        options_.add("--timeout", timeout_, "Give up when nothing moves for so long; 0: never. Default: 60")
+        add("--timeout", timeout_, "Give up when nothing moves for so long; 0: never. Default: 60")
             .type_name("SECONDS");
     }
-    options_
-        .add("--sizes", usual_.sizes,
-             "Sizes: 8,1K,1M, or a range of powers of two, 1:64M; K, M, G are powers of 1024. "
-             "Default: " +
-                 usual_.sizes)
+    add("--sizes", usual_.sizes,
+        "Sizes: 8,1K,1M, or a range of powers of two, 1:64M; K, M, G are powers of 1024. "
+        "Default: " +
+            usual_.sizes)
         .type_name("SIZE,...");
-    options_.add("--repeat", usual_.repeat, usual_.repeat_help + ". Default: " + usual_.repeat)
-        .type_name("N");
+    add("--repeat", usual_.repeat, usual_.repeat_help + ". Default: " + usual_.repeat).type_name("N");
     if (!usual_.rounds.empty()) {
-        options_
-            .add("--rounds", usual_.rounds,
-                 "Measure everything so often, in turn, and show the medians. Default: " + usual_.rounds)
+        add("--rounds", usual_.rounds,
+            "Measure everything so often, in turn, and show the medians. Default: " + usual_.rounds)
             .type_name("N");
     }
-    options_
-        .add("--cpus", cpus_,
-             usual_.pair ? "Pin to these two CPUs: the measuring side's, then the other's. Default: "
-                           "the first two of this machine"
-                         : "Pin to this CPU. Default: the first of this machine")
+    add("--cpus", cpus_,
+        usual_.pair ? "Pin to these two CPUs: the measuring side's, then the other's. Default: "
+                      "the first two of this machine"
+                    : "Pin to this CPU. Default: the first of this machine")
         .type_name(usual_.pair ? "A,B" : "A");
-    options_.add("--json", asked.json, "Write the results as JSON; - is standard output").type_name("FILE");
+    add("--json", asked.json, "Write the results as JSON; - is standard output").type_name("FILE");
 }
 
 bool command_line::parse(int argc, char** argv) {
-    if (!options_.parse(argc, argv)) return false;
+    if (!options::parse(argc, argv)) return false;
 
     std::vector<std::string_view> known;
     for (const transport_entry& transport : all_transports()) known.push_back(transport.name);

@@ -42,18 +42,18 @@ struct defaults {
 };
 
 /// The common options, to which a program adds its own.
-class command_line {
+class command_line : private options {
 public:
     command_line(const std::string& name, const std::string& description, defaults usual);
 
-    [[nodiscard]] options& added() noexcept { return options_; }
+    using options::add;
+    using options::add_flag;
     /// False when it was answered already (--help). Throws `usage_error`.
     [[nodiscard]] bool parse(int argc, char** argv);
 
     settings asked;
 
 private:
-    options options_;
     defaults usual_;
     std::string transports_;
     std::string cpus_;

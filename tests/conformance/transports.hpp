@@ -71,7 +71,7 @@ inline constexpr bool slow_devices = false;
 #endif
 
 // Under AddressSanitizer those whose operations end later than they begin, where an owner can be gone in between: compiling each case
-// for one more takes a third longer.
+// for one more takes half as long again.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && RDMACORO_WITH_TCP
 #define RDMACORO_TEST_TWO_KINDS 1

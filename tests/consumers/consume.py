@@ -49,7 +49,7 @@ def package(program, form):
 def install(root):
     """Installs what this build has compiled, below `root`; returns the prefix and where its packages are described."""
     run('meson', 'install', '-C', os.environ['RDMACORO_BUILD_ROOT'], '--no-rebuild', '--destdir', root)
-    packages = [file for file in root.rglob('rdmacoro*.pc')]
+    packages = list(root.rglob('rdmacoro*.pc'))
     assert packages, 'nothing was installed'
     prefix = packages[0].parent
     while not (prefix / 'include').is_dir():

@@ -89,6 +89,7 @@ def in_a_circle(include, first, parts):
         before, after = parts[path]
         entered.add(path)
         waiting.append(path)
+        # A list: all are entered, whatever the first one tells.
         found = any([one in waiting or (one not in entered and enter(one)) for one in before])
         waiting.pop()
         return any([found, *(enter(one) for one in after if one not in entered)])

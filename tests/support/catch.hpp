@@ -14,7 +14,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #else
-// An exception from within an assertion ends its test case as one from beside it does: a handler in each takes a tenth of the time to
+// An exception from within an assertion ends its test case as one from beside it does: a handler in each takes a twentieth of the time to
 // compile.
 #define CATCH_CONFIG_FAST_COMPILE
 #include <catch2/catch.hpp>

@@ -44,7 +44,8 @@ OVER_LIBFABRIC = ('cancel', 'close', 'connect', 'messages', 'one_sided')
 NOT_OVER_LIBFABRIC = '~"destroying an operation that is pending*"~"a get or put without key*"'
 
 
-# Of programs that run over every transport, what depends on the device. The others ask it for nothing else.
+# Of programs that run over every transport, the files that meet the device most: connections, messages, gets and puts, ends. The others
+# ask it for little else, and are nightly where devices are emulated.
 ABOUT_THE_DEVICE = {
     'verbs_conformance': ('cancel', 'close', 'connect', 'flow', 'messages', 'one_sided'),
     'verbs_faults': ('peer_killed',),
