@@ -28,6 +28,7 @@ TEST_CASE("two hundred clients that say nothing do not keep another one out for 
     std::vector<caller> silent(200);
     for (caller& one : silent) one.connect(w.listening.address());
     w.on.run_until([&] { return w.domain.connections() == silent.size(); });
+    CHECK(w.domain.counts().unfinished == 0);
     CHECK(w.domain.counts().receive_posts == 0);  // they hold a descriptor each
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&honest, &w.listening, 1s));
 }
@@ -58,6 +59,8 @@ TEST_CASE("clients that show a connect_info and do not go on hold a quarter of t
         return admitted >= 3 && admitted == before;
     });
     CHECK(admitted <= 64);
+    CHECK(w.domain.counts().unfinished >= 1);
+    CHECK(w.domain.counts().unfinished <= 64);
     if (provider == "gni" || provider == "cxi") CHECK(w.domain.counts().receive_posts <= 512 / 4);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&honest, &w.listening, 3s));
 }

@@ -64,9 +64,12 @@ private:
     rdma_cm_id* id_ = nullptr;
 };
 
+constexpr unsigned most_links = 64;
+constexpr unsigned share = most_links / 4;  // that clients hold which have not finished connecting
+
 verbs_options few_links(verbs_options o, verbs_connect how) {
     o.connect_by = how;
-    o.most_links = 64;
+    o.most_links = most_links;
     return o;
 }
 
@@ -86,6 +89,7 @@ TEST_CASE("two hundred connections that say nothing do not keep a client out for
     for (int n = 0; n < 200; ++n) silent.emplace_back(listening.address());
     w.until([&] { return w.server.connections() >= 150; });
     w.turns(500);
+    CHECK(w.server.counts().unfinished == 0);
     w.on.run(connect_within(&w.client, &listening, 1s));
 }
 
@@ -100,7 +104,9 @@ TEST_CASE(
         begun.back().send_connect_info();
     }
     w.until([&] { return w.server.connections() >= 150; });
+    w.until([&] { return w.server.counts().unfinished == share; });
     w.turns(500);
+    CHECK(w.server.counts().unfinished == share);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 3s));
 }
 
@@ -115,7 +121,9 @@ TEST_CASE(
         w.turns(5);
     }
     w.until([&] { return w.server.connections() >= 90; });
+    w.until([&] { return w.server.counts().unfinished == share; });
     w.turns(500);
+    CHECK(w.server.counts().unfinished == share);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 5s));
 }
 

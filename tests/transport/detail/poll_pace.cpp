@@ -31,6 +31,26 @@ TEST_CASE("a network at rest is polled once in eight microseconds, and after eac
     for (long turn = 1; turn <= 100; ++turn) CHECK(pace.due(at(1000 + 50 * turn)));
 }
 
+TEST_CASE("a network whose polls take long is polled less often, so that they take an eighth of the time") {
+    poll_pace pace;
+    static_cast<void>(polls_in_a_row(pace, at(0)));
+    CHECK(pace.resting());
+    for (int n = 0; n < 100; ++n) pace.took(std::chrono::microseconds(3));
+    unsigned polls = 0;
+    for (long turn = 1; turn <= 8000; ++turn) polls += pace.due(at(turn / 10)) ? 1 : 0;
+    CHECK(polls >= 800 / 24 - 1);
+    CHECK(polls <= 800 / 24 + 4);
+    // One in which the core was taken away counts for little, a fast one at once.
+    pace.took(std::chrono::milliseconds(10));
+    polls = 0;
+    for (long turn = 1; turn <= 8000; ++turn) polls += pace.due(at(1000 + turn / 10)) ? 1 : 0;
+    CHECK(polls >= 14);
+    pace.took(std::chrono::nanoseconds(500));
+    polls = 0;
+    for (long turn = 1; turn <= 8000; ++turn) polls += pace.due(at(2000 + turn / 10)) ? 1 : 0;
+    CHECK(polls == 100);
+}
+
 TEST_CASE("after a post each turn polls for a while") {
     poll_pace pace;
     static_cast<void>(polls_in_a_row(pace, at(0)));

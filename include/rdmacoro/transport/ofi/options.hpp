@@ -95,6 +95,9 @@ struct ofi_counts {
     std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
     /// Messages that left without a completion, and then failed; only a domain's count. Their link ends.
     std::uint64_t failed_injects = 0;
+    /// Clients of the domain's listeners that hold receives now and have not finished connecting: at most a quarter of
+    /// `ofi_options::most_waiting`, and one. Only a domain's count.
+    std::uint64_t unfinished = 0;
     std::uint64_t reopened = 0;  ///< endpoints closed to get memory back; only a domain's count
     /// Endpoints of these that were left open, and never polled again, because this libfabric would not survive closing them while a
     /// get is under way; only a domain's count, and at most `most_abandoned`.
@@ -119,6 +122,7 @@ struct ofi_counts {
         polls += other.polls;
         strangers += other.strangers;
         failed_injects += other.failed_injects;
+        unfinished += other.unfinished;
         reopened += other.reopened;
         abandoned += other.abandoned;
         return *this;

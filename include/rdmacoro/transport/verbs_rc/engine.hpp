@@ -4,10 +4,12 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/detail/connection_table.hpp>
+#include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/verbs_rc/session.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -107,7 +109,7 @@ public:
     /// `session::pending_admitted`.
     [[nodiscard]] bool admit_pending(session& c) noexcept;
     /// One of those has finished, or failed.
-    void pending_over() noexcept { --pending_; }
+    void pending_over(session& c) noexcept { pending_.leave(c); }
     void add_queue_pair(session& c) noexcept;
     void remove_queue_pair(session& c) noexcept;
     void dirty(session& c) noexcept { dirty_.push_back(c); }
@@ -131,6 +133,10 @@ private:
     [[nodiscard]] bank* make_bank(const char*& step) noexcept;
     [[nodiscard]] bank* bank_with_room() noexcept;
     [[nodiscard]] receive_queue* own_receives() noexcept;
+    [[nodiscard]] bool has_room_for_client() const noexcept {
+        return pending_.size() < std::max(1u, options_.most_links / pending_part);
+    }
+    [[nodiscard]] duration pending_grace() const noexcept { return options_.handshake_timeout / grace_part; }
     void admit_waiting_clients() noexcept;
     void watch_own_descriptors();
     void read_cm_events() noexcept;
@@ -168,10 +174,7 @@ private:
     std::uint64_t epoch_ = 1;
 
     // Clients of listeners that have not finished connecting.
-    unsigned pending_ = 0;
-    intrusive_list<session, pending_tag> pending_held_;     // with a queue pair, oldest first
-    intrusive_list<session, pending_tag> pending_waiting_;  // for one, newest first
-    link_timer pending_timer_;
+    pending_clients<session> pending_;  // admitted: with a queue pair
 
     connection_table<session> table_;
     std::vector<std::uint32_t> generations_;  // by place

@@ -108,6 +108,9 @@ struct verbs_counts {
         0;  ///< queue pairs that were destroyed before the device had finished with them, as it took too long
     std::uint64_t lost_receives =
         0;  ///< receive slots that such a device may have kept, and that others replace; only a domain's count
+    /// Clients of the domain's listeners that have a queue pair now and have not finished connecting: at most a quarter of
+    /// `verbs_options::most_links`. Only a domain's count.
+    std::uint64_t unfinished = 0;
 
     verbs_counts& operator+=(const verbs_counts& other) noexcept {
         messages += other.messages;
@@ -125,6 +128,7 @@ struct verbs_counts {
         polls += other.polls;
         late_closes += other.late_closes;
         lost_receives += other.lost_receives;
+        unfinished += other.unfinished;
         return *this;
     }
 };

@@ -8,6 +8,7 @@
 #include <rdmacoro/transport/detail/inbox.hpp>
 #include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/opening.hpp>
+#include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/receive_window.hpp>
 #include <rdmacoro/transport/detail/session_link.hpp>
 #include <rdmacoro/transport/detail/transfer_lists.hpp>
@@ -77,7 +78,6 @@ struct transfer : transfer_base, list_node<transfer> {
 
 struct dirty_tag;
 struct work_tag;
-struct pending_tag;
 
 /// A connection's state machine.
 ///

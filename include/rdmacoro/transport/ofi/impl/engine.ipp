@@ -115,7 +115,14 @@ RDMACORO_DECL void engine::unbind() noexcept {
 RDMACORO_DECL bool engine::poll() noexcept {
     const time_point now = owner_.coarse_now();
     if (at_rest() && !pace_.due(now)) return false;
-    bool any = progress() != 0;
+    bool any = false;
+    if (pace_.resting()) {
+        const auto began = std::chrono::steady_clock::now();
+        any = progress() != 0;
+        if (!any) pace_.took(std::chrono::steady_clock::now() - began);
+    } else {
+        any = progress() != 0;
+    }
     if (any) pace_.brought(now);
     intrusive_list<session, work_tag> turn;
     turn.splice_back(work_);
@@ -385,6 +392,7 @@ RDMACORO_COLD void engine::beat() noexcept {
 RDMACORO_DECL ofi_counts engine::counts() noexcept {
     ofi_counts sum = table_.counts();
     sum.polls = epoch_;
+    sum.unfinished = pending_.size();
     return sum;
 }
 

@@ -341,7 +341,7 @@ RDMACORO_COLD void session::device_gone() noexcept {
 
 RDMACORO_COLD void session::no_longer_pending() noexcept {
     static_cast<list_node<pending_tag>&>(*this).unlink();
-    if (std::exchange(pending_, false)) engine_.pending_over();
+    if (std::exchange(pending_, false)) engine_.pending_over(*this);
 }
 
 RDMACORO_COLD void session::become_ready() noexcept {

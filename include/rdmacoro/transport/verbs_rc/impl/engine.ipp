@@ -23,8 +23,7 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       regions_(device_),
       slots_(device_.domain(), (options.slot_bytes + 63) / 64 * 64),
       receive_totals_{options.spare_slots, 0, 0, {}},
-      pending_timer_(owner, this,
-                     [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
+      pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
       buckets_(256) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
@@ -163,7 +162,7 @@ RDMACORO_DECL bool engine::poll() noexcept {
     while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), owner_.coarse_now())) any |= watching_.look();
-    if (!pending_waiting_.empty()) [[unlikely]]
+    if (pending_.any_waiting()) [[unlikely]]
         admit_waiting_clients();
     ring();
     return any;
@@ -347,34 +346,11 @@ RDMACORO_DECL void engine::empty(const bank& which) noexcept {
 
 // ---- clients that have not finished connecting
 
-RDMACORO_DECL bool engine::admit_pending(session& c) noexcept {
-    list_node<pending_tag>& node = c;
-    node.unlink();
-    if (pending_ < std::max(1u, options_.most_links / pending_part)) {
-        ++pending_;
-        pending_held_.push_back(c);
-        c.pending_begins(owner_.now());
-        return true;
-    }
-    pending_waiting_.push_front(c);
-    if (!pending_timer_.queued()) pending_timer_.set(options_.handshake_timeout / grace_part);
-    return false;
+RDMACORO_COLD bool engine::admit_pending(session& c) noexcept {
+    return pending_.admit(c, has_room_for_client(), owner_.now(), pending_grace());
 }
-
-/// The newest of those that wait comes first: it is the least likely to have been given up. When none finishes, the oldest of those
-/// that hold a queue pair loses it.
-RDMACORO_DECL void engine::admit_waiting_clients() noexcept {
-    const duration grace = options_.handshake_timeout / grace_part;
-    while (!pending_waiting_.empty()) {
-        session* const oldest = pending_held_.front();
-        if (pending_ >= std::max(1u, options_.most_links / pending_part)) {
-            if (oldest == nullptr || owner_.now() - oldest->pending_since() < grace) break;
-            oldest->pending_expired();
-            continue;
-        }
-        pending_waiting_.front()->pending_admitted();
-    }
-    if (!pending_waiting_.empty() && !pending_timer_.queued()) pending_timer_.set(grace);
+RDMACORO_COLD void engine::admit_waiting_clients() noexcept {
+    pending_.admit_waiting([this] { return has_room_for_client(); }, owner_.now(), pending_grace());
 }
 
 RDMACORO_DECL void engine::add_queue_pair(session& c) noexcept {
@@ -393,6 +369,7 @@ RDMACORO_DECL verbs_counts engine::counts() noexcept {
     sum.receive_posts = receive_totals_.posts;
     sum.polls = epoch_ - 1;
     sum.lost_receives = lost_receives_;
+    sum.unfinished = pending_.size();
     return sum;
 }
 
