@@ -321,11 +321,17 @@ std::map<std::string, std::vector<figure>> run_peer(std::string command, const p
     replace("{transport}", transport);
     std::string line = command + " --seconds " + std::to_string(asked.seconds) + " --rounds " +
                        std::to_string(asked.rounds) + " --op";
-    for (std::size_t at = 0; at < asked.operations.size(); ++at)
-        line += (at == 0 ? " " : ",") + asked.operations[at];
+    char before = ' ';
+    for (const std::string& operation : asked.operations) {
+        line += std::exchange(before, ',');
+        line += operation;
+    }
     line += " --sizes";
-    for (std::size_t at = 0; at < asked.sizes.size(); ++at)
-        line += (at == 0 ? " " : ",") + std::to_string(asked.sizes[at]);
+    before = ' ';
+    for (const std::size_t size : asked.sizes) {
+        line += std::exchange(before, ',');
+        line += std::to_string(size);
+    }
     std::FILE* const output = ::popen(line.c_str(), "r");
     if (output == nullptr) throw run_error("cannot run " + line);
     std::map<std::string, std::vector<figure>> found;
