@@ -403,14 +403,15 @@ unsigned copies_in_batch(std::size_t bytes) {
     return static_cast<unsigned>(std::max<std::size_t>(1, (4U << 20) / bytes));
 }
 
-double memcpy_bandwidth(std::size_t bytes, double seconds) {
-    const bytes_mapping from(bytes_mapping::kind::own, bytes), to(bytes_mapping::kind::own, bytes);
+/// To a place so many bytes behind the source's in its page.
+double memcpy_bandwidth(std::size_t bytes, std::size_t behind, double seconds) {
+    const bytes_mapping from(bytes_mapping::kind::own, bytes), to(bytes_mapping::kind::own, bytes + behind);
     fill(from.data(), bytes, 1);
     const double ns = median_ns(seconds, copies_in_batch(bytes), [&] {
-        std::memcpy(to.data(), from.data(), bytes);
+        std::memcpy(to.data() + behind, from.data(), bytes);
         asm volatile("" : : "r"(to.data()) : "memory");  // the copy's result is used
     });
-    expect_filled(to.data(), bytes, 1);
+    expect_filled(to.data() + behind, bytes, 1);
     return gigabytes_per_second(bytes, ns);
 }
 
@@ -636,7 +637,10 @@ std::vector<floor_case> all_floors() {
                     [](const setup& s) { return tcp_latency(s.second_cpu, s.seconds, 0); }});
     for (std::size_t bytes = 64U << 10; bytes <= 64U << 20; bytes *= 4)
         list.push_back({"memcpy", "GB/s", "memcpy, one core", bytes, false,
-                        [=](const setup& s) { return memcpy_bandwidth(bytes, s.seconds); }});
+                        [=](const setup& s) { return memcpy_bandwidth(bytes, 0, s.seconds); }});
+    list.push_back({"memcpy_behind", "GB/s", "the same, to 16 bytes behind the source's place in a page",
+                    64U << 10, false,
+                    [=](const setup& s) { return memcpy_bandwidth(64U << 10, 16, s.seconds); }});
     for (std::size_t bytes = 64U << 10; bytes <= 64U << 20; bytes *= 4)
         list.push_back({"process_vm_readv", "GB/s", "read out of the other process", bytes, true,
                         [=](const setup& s) { return vm_read_bandwidth(s.second_cpu, bytes, s.seconds); }});

@@ -1,9 +1,12 @@
 #include <rdmacoro/memory/buffers.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -422,6 +425,48 @@ TEST_CASE("a cursor passes each piece once, however long the list") {
     CHECK(at.here().data() == data.data() + many - 1);
     at.advance(1);
     CHECK(at.at_end());
+}
+
+TEST_CASE("a long copy is whole wherever source and destination lie in their pages") {
+    constexpr std::size_t most = 20'000;
+    std::vector<std::byte> source(most + 200);
+    for (std::size_t n = 0; n < source.size(); ++n) source[n] = static_cast<std::byte>(n * 11 + n / 256);
+    std::vector<std::byte> room(most + 8192);
+    for (std::size_t behind = 0; behind < 70; ++behind) {
+        // The place in its page that lies so many bytes behind the source's.
+        const auto from = reinterpret_cast<std::uintptr_t>(source.data() + 5);
+        const auto to = reinterpret_cast<std::uintptr_t>(room.data());
+        std::byte* const into = room.data() + (from + behind - to) % 4096;
+        for (const std::size_t bytes : {0u, 1u, 2047u, 2048u, 3071u, 4096u, 8193u, 20'000u}) {
+            std::fill(room.begin(), room.end(), std::byte{0xee});
+            detail::copy_long(into, source.data() + 5, bytes);
+            if (!std::equal(into, into + bytes, source.begin() + 5))
+                FAIL(behind << ", " << bytes << " bytes");
+            if (into[bytes] != std::byte{0xee}) FAIL(behind << ", beyond " << bytes << " bytes");
+        }
+    }
+}
+
+TEST_CASE("a long copy to 16 bytes behind its source's place in a page takes about as long as any other") {
+    if (!test::counts_allocations) SKIP_TEST("a sanitizer has memcpy");
+    constexpr std::size_t bytes = 32 * 1024;
+    std::vector<std::byte> source(bytes, std::byte{1});
+    std::vector<std::byte> room(bytes + 8192);
+    const auto place =
+        (reinterpret_cast<std::uintptr_t>(source.data()) - reinterpret_cast<std::uintptr_t>(room.data())) %
+        4096;
+    const auto took = [&](std::size_t behind) {
+        auto best = std::chrono::nanoseconds::max();
+        for (int n = 0; n < 200; ++n) {
+            const auto began = std::chrono::steady_clock::now();
+            detail::copy_long(room.data() + place + behind, source.data(), bytes);
+            best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - began);
+        }
+        return best;
+    };
+    const auto usual = took(256);
+    CAPTURE(usual.count());
+    CHECK(took(16).count() < 5 * usual.count());
 }
 
 }  // namespace test_memory_buffers

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <rdmacoro/coro/result.hpp>
+#include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/service/signature.hpp>
 
 #include <cstddef>
@@ -161,7 +162,7 @@ private:
     void copy(const void* from, std::size_t bytes) {
         if (bytes > room_ - used_) [[unlikely]]
             grow(bytes);
-        if (bytes != 0) std::memcpy(own_.get() + used_, from, bytes);
+        detail::copy_long(own_.get() + used_, static_cast<const std::byte*>(from), bytes);
         used_ += bytes;
     }
     void borrow(std::span<const std::byte> bytes);
@@ -322,7 +323,7 @@ private:
     bool copy(void* into, std::size_t bytes) noexcept {
         if (why_ != nullptr) return false;
         if (bytes > left()) return refuse("a value that goes past the end of the message");
-        if (bytes != 0) std::memcpy(into, from_.data() + at_, bytes);
+        detail::copy_long(static_cast<std::byte*>(into), from_.data() + at_, bytes);
         at_ += bytes;
         return true;
     }

@@ -164,7 +164,7 @@ public:
         if (call_.own_placed || call_.in == nullptr) return;
         const std::span<const std::byte> from = given(rank_);
         std::byte* const to = call_.kind == collective_kind::alltoall ? block(rank_).data() : call_.out;
-        if (!from.empty() && to != from.data()) std::memcpy(to, from.data(), from.size());
+        if (to != from.data()) detail::copy_long(to, from.data(), from.size());
     }
 
     /// `into = into op other`, or with `other_first`, `other op into`, for each element. Both have the same length.

@@ -162,7 +162,7 @@ RDMACORO_DECL bool connection_base::complete(unexpected_message& m,
     mailbox_->matching().replace(m, *whole);
     message_store::release(m);
     if (payload.empty()) return true;
-    std::memcpy(whole->payload(), payload.data(), payload.size());
+    copy_long(whole->payload(), payload.data(), payload.size());
     count_copy(payload.size());
     return true;
 }
@@ -187,7 +187,7 @@ RDMACORO_DECL void connection_base::hand_over(unexpected_message& m, receive_req
         if (from != nullptr) from->give_back(m.cost);  // from here on it is the user's memory
         if (m.bytes <= loan::longest_here) {
             if (m.bytes != 0) {
-                std::memcpy(r.lent().place(m.bytes).data(), m.payload(), m.bytes);
+                copy_long(r.lent().place(m.bytes).data(), m.payload(), m.bytes);
                 if (from != nullptr) from->count_copy(m.bytes);
             }
             message_store::release(m);
@@ -231,7 +231,7 @@ connection_base::fill_unusual(receive_request& r, tag_type tag, std::span<const 
     } else if (r.lent().lend(lend_payload())) {
         ++counts_.lent;
     } else if (unexpected_message* m = mailbox_->store().make(payload.size())) {
-        if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
+        copy_long(m->payload(), payload.data(), payload.size());
         m->stored = payload.size();
         count_copy(payload.size());
         r.lent().lend(message_store::lend(*m));
@@ -275,7 +275,7 @@ RDMACORO_DECL void connection_base::fill(receive_request& r, std::size_t at,
     if (payload.empty()) return;
     if (arrival_consumer* const consumer = r.consumer()) return consumer->take(at, payload);
     if (r.block_ != nullptr) {
-        std::memcpy(r.block_->payload() + at, payload.data(), payload.size());
+        copy_long(r.block_->payload() + at, payload.data(), payload.size());
     } else {
         copy_in(payload, r.into_, at);
     }

@@ -23,7 +23,7 @@ using combine_step = collective::combining;
 
 /// Copies; both may be empty, and the same.
 inline void copy_bytes(in_bytes into, out_bytes from) noexcept {
-    if (!from.empty() && into.data() != from.data()) std::memcpy(into.data(), from.data(), from.size());
+    if (into.data() != from.data()) copy_long(into.data(), from.data(), from.size());
 }
 
 /// The way of a rank through the halves of a minimum spanning tree: at each level the ranks `left` to `right` are cut into halves, `from`

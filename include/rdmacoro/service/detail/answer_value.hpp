@@ -38,7 +38,7 @@ template <class R>
             constexpr std::size_t each = sizeof(std::ranges::range_value_t<R>);
             if (bytes.size() % each != 0) throw_malformed_answer(of, "a part of an element");
             value.resize(bytes.size() / each);
-            if (!bytes.empty()) std::memcpy(std::ranges::data(value), bytes.data(), bytes.size());
+            copy_long(reinterpret_cast<std::byte*>(std::ranges::data(value)), bytes.data(), bytes.size());
         } else {
             decoder from(bytes);
             if (!from.read(value) || from.left() != 0)

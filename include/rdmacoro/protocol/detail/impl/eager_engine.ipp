@@ -13,7 +13,7 @@ namespace rdmacoro::detail {
                                                                   std::uint32_t cost) noexcept {
     if (base_.better_to_defer()) return delivery::defer;
     if (unexpected_message* m = base_.keep_message(policy_, tag, payload.size(), payload.size(), cost)) {
-        if (!payload.empty()) std::memcpy(m->payload(), payload.data(), payload.size());
+        copy_long(m->payload(), payload.data(), payload.size());
         m->stored = payload.size();
         base_.count_copy(payload.size());
         base_.announce(*m);

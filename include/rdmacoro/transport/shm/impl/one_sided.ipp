@@ -180,7 +180,7 @@ RDMACORO_DECL bool one_sided_engine::serve_put(std::span<const std::byte> payloa
     if (wanted.length != data.size()) return false;
     const errc verdict = may_touch(wanted, access_rights::remote_write);
     if (verdict == errc::ok && !data.empty()) {
-        std::memcpy(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
+        copy_long(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
     }
     return answer_with({record_type::put_reply, verdict, wanted});
 }
@@ -241,7 +241,7 @@ RDMACORO_DECL bool one_sided_engine::answered(const record& r, bool read) noexce
         request.job->status = static_cast<errc>(status);
     } else {
         if (read && request.bytes != 0)
-            std::memcpy(request.job->local + request.offset, r.payload.data(), r.payload.size());
+            copy_long(request.job->local + request.offset, r.payload.data(), r.payload.size());
         request.job->moved += request.bytes;
         if (request.job->there.length == 0) request.job->asked = served_empty;
     }

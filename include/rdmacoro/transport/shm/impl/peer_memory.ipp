@@ -87,9 +87,9 @@ RDMACORO_COLD errc peer_memory::copy(bool read, std::uint64_t address, std::byte
     if (in_arena(address, bytes) && open_arena()) {
         std::byte* there = arena_ + (address - arena_base_);
         if (read) {
-            std::memcpy(local, there, bytes);
+            copy_long(local, there, bytes);
         } else {
-            std::memcpy(there, local, bytes);
+            copy_long(there, local, bytes);
         }
         return errc::ok;
     }

@@ -185,7 +185,7 @@ RDMACORO_DECL bool tcp_receiver::copy_long_data(tcp_upper& up) noexcept {
     if (stopped_) [[unlikely]]
         return true;
     const std::size_t now = memory.empty() ? have : std::min(have, memory.size());
-    if (!memory.empty()) std::memcpy(memory.data(), chunk_->bytes() + begin_, now);
+    if (!memory.empty()) copy_long(memory.data(), chunk_->bytes() + begin_, now);
     begin_ += static_cast<std::uint32_t>(now);
     has_landed(up, now);
     return true;
