@@ -293,7 +293,7 @@ TEMPLATE_LIST_TEST_CASE(
         co_await receiving;
         co_await sending;
         CHECK(passed > 50);
-        CHECK(most <= 128_KiB + 2 * 64_KiB);  // and what came in the turn in which it was sent
+        CHECK(most <= 64_KiB + 2 * 32_KiB);  // and what came in the turn in which it was sent
         CHECK(into == longer);
     });
 }

@@ -43,9 +43,10 @@ public:
     /// Called before each `begin_payload`, `payload_space` and `payload_arrived`.
     std::function<void()> on_long;
 
-    unsigned refuse = 0;                                     ///< answers so many offers with `later`
-    bool refuse_all = false;                                 ///< answers every offer with `later`
-    bool discard = false;                                    ///< offers no memory for announced payloads
+    unsigned refuse = 0;      ///< answers so many offers with `later`
+    bool refuse_all = false;  ///< answers every offer with `later`
+    bool pause = false;       ///< answers each message that it takes with `pause`
+    bool discard = false;     ///< offers no memory for announced payloads
     std::size_t space_limit = static_cast<std::size_t>(-1);  ///< memory offered at a time
     bool count_only = false;                                 ///< forgets payloads
 
@@ -69,7 +70,7 @@ public:
             current_.payload.assign(payload.begin(), payload.end());
         }
         whole();
-        return delivery::taken;
+        return pause ? delivery::pause : delivery::taken;
     }
     delivery begin_payload(const message_header& header, std::size_t bytes) noexcept {
         if (!accepts()) return delivery::defer;

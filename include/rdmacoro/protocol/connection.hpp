@@ -193,7 +193,7 @@ public:
             answer = deliver_other(h, payload);
         }
         let_go();
-        if (answer == delivery::taken) [[likely]]
+        if (answer != delivery::defer) [[likely]]
             header_taken(h);
         return answer;
     }

@@ -80,6 +80,7 @@ struct completion {
 enum class delivery : std::uint8_t {
     taken,  ///< consumed, or taken over by the link's `keep()`
     defer,  ///< not now: offer it again at the next poll, and nothing behind it before
+    pause,  ///< consumed, and a long copy was made: the rest may come with the next poll, for everything else to have its turn
 };
 
 /// The receiver of a link's messages and events. Semantic requirements:

@@ -24,6 +24,7 @@
 #include <rdmacoro/transport/impl/shm.ipp>
 #include <rdmacoro/transport/impl/sim.ipp>
 #include <rdmacoro/transport/shm/impl/arena.ipp>
+#include <rdmacoro/transport/shm/impl/block_writes.ipp>
 #include <rdmacoro/transport/shm/impl/channel.ipp>
 #include <rdmacoro/transport/shm/impl/domain.ipp>
 #include <rdmacoro/transport/shm/impl/handshake.ipp>

@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/shm_pair.hpp"
 
+#include <algorithm>
 #include <array>
 #include <latch>
 #include <string>
@@ -51,6 +52,57 @@ TEST_CASE("a message that the sink defers is offered again before any behind it"
     CHECK(p.at_far.offers == 5);
     CHECK(p.at_far.messages[0].number == 1);
     CHECK(p.at_far.messages[1].number == 2);
+}
+
+TEST_CASE("a message at which the sink pauses is the last one of its poll, in a cell and in a block") {
+    shm_pair p;
+    p.at_far.pause = true;
+    const std::vector<std::byte> short_one = pattern(8);
+    const std::vector<std::byte> long_one = pattern(20'000);
+    const auto post = [&](std::uint64_t number, const std::vector<std::byte>& what) {
+        REQUIRE(p.to_far->post_copied(header_of(number), const_buffers(std::span<const std::byte>(what))) ==
+                post_result::done);
+    };
+    for (std::uint64_t n = 0; n < 10; ++n) post(n, n / 3 % 2 == 0 ? short_one : long_one);
+    for (std::uint64_t n = 0; n < 10; ++n) {
+        CHECK(p.at_far.count == n);
+        p.far.poll();
+    }
+    CHECK(p.at_far.count == 10);
+    CHECK(p.at_far.offers == 10);
+    for (std::uint64_t n = 0; n < 10; ++n) {
+        CHECK(p.at_far.messages[n].number == n);
+        CHECK(p.at_far.messages[n].payload == (n / 3 % 2 == 0 ? short_one : long_one));
+    }
+}
+
+TEST_CASE("a get leaves one poll to the coroutines of messages that have come, and no second one") {
+    shm_pair p;
+    if (!p.to_far->capabilities().one_sided_offloaded) SKIP_TEST("this kernel forbids process_vm_readv");
+    constexpr std::size_t bytes = 8 * detail::shm::copy_allowance::in_a_poll;
+    std::vector<std::byte> there(bytes, std::byte{7});
+    std::vector<std::byte> here(bytes);
+    const auto moved = [&] {
+        return static_cast<std::size_t>(std::find(here.begin(), here.end(), std::byte{0}) - here.begin());
+    };
+    const region open = p.far.register_memory(there);
+    recording_completion got;
+    REQUIRE(p.to_far->get(open.remote(), here, got) == post_result::posted);
+    p.near.poll();
+    for (std::uint64_t n = 0; n < 4; ++n) {
+        const std::size_t before = moved();
+        REQUIRE(before < bytes);
+        REQUIRE(p.to_near->post_copied(header_of(n), {}) == post_result::done);
+        p.near.poll();
+        CHECK(p.at_near.count == n + 1);
+        if (n % 2 == 0) {
+            CHECK(moved() == before);
+        } else {
+            CHECK(moved() > before);
+        }
+    }
+    REQUIRE(p.until([&] { return got.calls == 1; }));
+    CHECK(here == there);
 }
 
 TEST_CASE("a full ring answers retry, and the sink is notified when there is room") {

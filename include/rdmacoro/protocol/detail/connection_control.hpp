@@ -81,7 +81,7 @@ delivery connection<Transport, Protocols>::begin_payload(const message_header& r
         });
     if (!known) return violation();
     let_go();
-    if (answer == delivery::taken) header_taken(h);
+    if (answer != delivery::defer) header_taken(h);
     return answer;
 }
 

@@ -91,10 +91,11 @@ protected:
     /// Continues with a record of another kind than a short message, or with an empty ring.
     unsigned poll_rest(unsigned budget) noexcept;
 
-    [[gnu::always_inline]] unsigned other_work() noexcept {
+    /// `delivered`: this poll has handed up messages.
+    [[gnu::always_inline]] unsigned other_work(bool delivered) noexcept {
         if (channel_->in.take_gave_back()) [[unlikely]]
             channel_->ring_doorbell();
-        return touches_nothing() && !wants_room_ ? 0 : do_other_work();
+        return touches_nothing() && !wants_room_ ? 0 : do_other_work(delivered);
     }
 
     [[nodiscard]] bool touches_nothing() const noexcept { return one_sided_.idle() && copies_.idle(); }
@@ -132,11 +133,11 @@ private:
 
     /// Ends the link for this side without notifying the sink.
     void shut(std::error_code reason) noexcept;
-    /// False: the sink defers the record, which stays at the head of the ring.
-    bool hand_up(const record& r) noexcept;
-    unsigned when_empty() noexcept;
+    /// The sink's answer. A record that it defers stays at the head of the ring.
+    delivery hand_up(const record& r) noexcept;
+    unsigned when_empty(bool delivered) noexcept;
     post_result under_way(post_result begun) noexcept;
-    unsigned do_other_work() noexcept;
+    unsigned do_other_work(bool delivered) noexcept;
     /// Goes on with gets, puts and shared copies.
     unsigned do_transfers() noexcept;
     /// The peer's mark has stood for too long: the link ends, and its memory is held back.
@@ -155,6 +156,7 @@ private:
     bool kept_ = false;
     bool protocol_violated_ = false;
     bool copies_first_ = false;           // at the next poll
+    bool transfers_waited_ = false;       // in the last poll, for the coroutines of its messages
     std::uint32_t sent_before_ = 0;       // as `return_memory` saw it last
     std::uint64_t awaited_key_ = 0;       // of closed memory that the peer was touching; 0: none
     std::span<std::byte> awaited_range_;  // of that memory
@@ -176,12 +178,16 @@ public:
         unsigned moved = 0;
         ring_consumer& in = channel_->in;
         for (ring_consumer::small m; moved < budget && in.small_message(m); ++moved) {
-            if (sink_.deliver(*m.header, m.payload) == delivery::defer) return moved + other_work();
+            const delivery answer = sink_.deliver(*m.header, m.payload);
+            if (answer != delivery::taken) [[unlikely]] {
+                if (answer == delivery::defer) return moved + other_work(moved != 0);
+                budget = 0;
+            }
             in.advance_small();
             if (down_) [[unlikely]]
                 return moved + 1;
         }
-        if (moved != 0) return moved + other_work();
+        if (moved != 0) return moved + other_work(true);
         // The most frequent outcome: nothing has come. The word is checked for nonsense only now and then.
         if (in.nothing_new() && !hung_up_ && !wants_room_ && touches_nothing() && ++quiet_polls_ % 256 != 0)
             return 0;

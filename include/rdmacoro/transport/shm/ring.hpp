@@ -12,6 +12,7 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/transport/concepts.hpp>
+#include <rdmacoro/transport/shm/block_writes.hpp>
 #include <rdmacoro/transport/shm/segment.hpp>
 
 #include <atomic>
@@ -185,6 +186,9 @@ private:
     static_assert(geometry::most_blocks - 1 <= 0xff);
     std::uint8_t free_blocks_[geometry::most_blocks];  // the first `free_count_`
     std::bitset<geometry::most_blocks> lent_;          // by block: the consumer has it
+    std::bitset<geometry::most_blocks> timed_;         // by block: its last payload counts for `writes_`
+    std::bitset<geometry::most_blocks> past_caches_;   // by block: it was written so
+    write_choice writes_;
 };
 
 /// A consumer's view of the head of its ring.
@@ -228,8 +232,9 @@ public:
     /// Looks at the head. A record stays there until `advance`.
     found peek(record& out) noexcept;
 
-    /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`.
-    void advance(const record& consumed, bool keep_block) noexcept;
+    /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`. `cost`: of reading the
+    /// block, by `store_cost`; 0: not known.
+    void advance(const record& consumed, bool keep_block, std::uint8_t cost = 0) noexcept;
 
     /// The message of one cell at the head, which `small_message` gave, is consumed.
     [[gnu::always_inline]] void advance_small() noexcept { step(1); }
@@ -237,7 +242,7 @@ public:
     /// Whether another block may be lent: at most half of them, so that the rest keep messages moving.
     [[nodiscard]] bool may_keep() const noexcept { return held_count_ < block_count_ / 2; }
 
-    void free_block(std::uint32_t block) noexcept;
+    void free_block(std::uint32_t block, std::uint8_t cost = 0) noexcept;
 
     /// Whether cells or blocks were given back since the last call: a producer that sleeps may wait for them.
     [[nodiscard, gnu::always_inline]] bool take_gave_back() noexcept {

@@ -196,8 +196,9 @@ RDMACORO_DECL delivery segmented_engine::peer_took(const wire_header& h,
                                                    std::span<const std::byte> payload) noexcept {
     if (h.tag == 0 || h.tag > asked_ || !payload.empty()) return context_.violation();
     asked_ -= static_cast<std::uint32_t>(h.tag);
+    const std::uint64_t before = context_.counts().segments_sent;
     take_turns();
-    return delivery::taken;
+    return context_.counts().segments_sent != before ? delivery::pause : delivery::taken;
 }
 
 // ---- receiving
@@ -341,14 +342,14 @@ RDMACORO_DECL delivery segmented_engine::piece_arrived(const wire_header& h,
     if (slot->state == in_state::filling) {
         context_.fill(*slot->request, slot->arrived, payload);
     } else if (slot->state == in_state::stored) {
-        std::memcpy(slot->message->payload() + slot->arrived, payload.data(), payload.size());
+        copy_long(slot->message->payload() + slot->arrived, payload.data(), payload.size());
         slot->message->stored += payload.size();
         context_.count_copy(payload.size());
     }
     slot->arrived += payload.size();
     after_piece(static_cast<std::uint32_t>(h.tag));
     if (h.flags != 0) say_taken();
-    return delivery::taken;
+    return payload.size() >= long_piece ? delivery::pause : delivery::taken;
 }
 
 RDMACORO_DECL void segmented_engine::after_piece(std::uint32_t id) noexcept {

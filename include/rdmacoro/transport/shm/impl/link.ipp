@@ -3,6 +3,8 @@
 
 #include <rdmacoro/transport/shm/link.hpp>
 
+#include <rdmacoro/coro/detail/ticks.hpp>
+
 #include <cerrno>
 
 #include <poll.h>
@@ -235,49 +237,59 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
                 close(make_error_code(errc::protocol_violation));
                 return moved + 1;
             }
-            return moved + when_empty();
+            return moved + when_empty(moved != 0);
         }
-        if (!hand_up(r)) break;
+        const delivery answer = hand_up(r);
+        if (answer == delivery::defer) break;
         ++moved;
+        if (answer == delivery::pause) break;
     }
-    if (!down_) moved += other_work();
+    if (!down_) moved += other_work(moved != 0);
     return moved;
 }
 
-RDMACORO_DECL bool link_base::hand_up(const record& r) noexcept {
+RDMACORO_DECL delivery link_base::hand_up(const record& r) noexcept {
+    delivery answer = delivery::taken;
     if (r.type == record_type::message) [[likely]] {
+        const bool timed = r.payload.size() >= write_choice::least_bytes;
+        const std::uint64_t began = timed ? ticks() : 0;
         current_ = &r;
         kept_ = false;
-        const delivery answer = deliver(*r.header, r.payload);
+        answer = deliver(*r.header, r.payload);
         current_ = nullptr;
-        if (answer == delivery::defer) return false;
-        channel_->in.advance(r, kept_);
-        return true;
+        if (answer == delivery::defer) return answer;
+        const bool read = timed && !kept_;  // one that is lent is read later, if at all
+        channel_->in.advance(
+            r, kept_, read ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0});
+        return answer;
     }
-    if (!one_sided_.serve(r)) {
+    if (one_sided_.serve(r)) {
+        channel_->in.advance(r, false);
+    } else {
         close(make_error_code(errc::protocol_violation));
-        return true;
     }
-    channel_->in.advance(r, false);
-    return true;
+    return answer;
 }
 
-RDMACORO_DECL unsigned link_base::when_empty() noexcept {
+RDMACORO_DECL unsigned link_base::when_empty(bool delivered) noexcept {
     if (hung_up_) [[unlikely]] {
         close(make_error_code(protocol_violated_ ? errc::protocol_violation : errc::peer_lost));
         return 1;
     }
-    return other_work();
+    return other_work(delivered);
 }
 
-[[gnu::noinline]] RDMACORO_DECL unsigned link_base::do_other_work() noexcept {
+[[gnu::noinline]] RDMACORO_DECL unsigned link_base::do_other_work(bool delivered) noexcept {
     unsigned moved = 0;
     if (!touches_nothing()) [[unlikely]] {
         if (hung_up_) {
             copies_.fail_all(make_error_code(errc::peer_lost));
             one_sided_.fail_all(make_error_code(errc::peer_lost));
             ++moved;
+        } else if (delivered && !transfers_waited_) {
+            transfers_waited_ = true;  // the coroutines of these messages do not wait for a long copy
         } else {
+            transfers_waited_ = false;
             moved += do_transfers();
         }
         if (down_) return moved;

@@ -54,13 +54,16 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
         return;
     }
     for (; blocks_returned_ != returned; ++blocks_returned_) {
-        const std::uint16_t block =
+        const std::uint16_t entry =
             words_->freed_blocks[blocks_returned_ % geometry::most_blocks].load(std::memory_order_relaxed);
+        const std::uint16_t block = entry & 0xffu;
         if (block >= block_count_ || !lent_[block]) {
             violated_ = true;
             return;
         }
         lent_[block] = false;
+        if (const auto cost = static_cast<std::uint8_t>(entry >> 8); cost != 0 && timed_[block])
+            writes_.read(past_caches_[block], load_cost(cost));
         free_blocks_[free_count_++] = static_cast<std::uint8_t>(block);
     }
 }
@@ -83,7 +86,9 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
     const std::uint16_t block = free_blocks_[--free_count_];
     lent_[block] = true;
     blocks_used_ = true;
-    copy_out(payload, 0, blocks_ + std::size_t{block} * block_bytes_, bytes);
+    const block_write how = write_block(writes_, blocks_ + std::size_t{block} * block_bytes_, payload);
+    timed_[block] = how != block_write::untimed;
+    past_caches_[block] = how == block_write::past_caches;
     std::byte* cell = next_cell();
     const std::uint32_t named = block | static_cast<std::uint32_t>(type) << 16;
     std::memcpy(cell + 4, header.data(), message_header_bytes);
@@ -142,20 +147,21 @@ RDMACORO_DECL void ring_consumer::attach(segment& shared, unsigned direction) {
     return describe(out, cell, type, bytes);
 }
 
-RDMACORO_DECL void ring_consumer::advance(const record& consumed, bool keep_block) noexcept {
+RDMACORO_DECL void ring_consumer::advance(const record& consumed, bool keep_block,
+                                          std::uint8_t cost) noexcept {
     step(consumed.cells);
     if (consumed.block >= 0) {
         held_[static_cast<std::size_t>(consumed.block)] = true;
         ++held_count_;
-        if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block));
+        if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block), cost);
     }
 }
 
-RDMACORO_DECL void ring_consumer::free_block(std::uint32_t block) noexcept {
+RDMACORO_DECL void ring_consumer::free_block(std::uint32_t block, std::uint8_t cost) noexcept {
     held_[block] = false;
     --held_count_;
-    words_->freed_blocks[blocks_freed_ % geometry::most_blocks].store(static_cast<std::uint16_t>(block),
-                                                                      std::memory_order_relaxed);
+    words_->freed_blocks[blocks_freed_ % geometry::most_blocks].store(
+        static_cast<std::uint16_t>(block | static_cast<std::uint32_t>(cost) << 8), std::memory_order_relaxed);
     words_->blocks_freed.store(++blocks_freed_, std::memory_order_release);
     gave_back_ = true;
 }
