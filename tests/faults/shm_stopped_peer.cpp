@@ -32,7 +32,7 @@ using detail::shm::mark_patience;
 namespace {
 
 constexpr std::size_t fault_page = 4096;
-constexpr std::size_t put_bytes = 40 * fault_page;  // one piece of a copy
+constexpr std::size_t put_bytes = 32 * fault_page;  // one piece of a copy
 constexpr std::size_t unreadable_at = 20 * fault_page;
 constexpr std::size_t copied_before = 10 * fault_page;  // memcpy may write the first bytes last
 constexpr std::byte their_byte{0xee};

@@ -29,6 +29,23 @@ task<> turns(int count) {
     for (int n = 0; n < count; ++n) co_await yield();
 }
 bool is(const heard_message& m, wire_kind kind) { return m.header.kind == static_cast<std::uint8_t>(kind); }
+/// Tells the sender of pieces that they are taken, where it asks, for some turns. How many bytes of pieces have come in all.
+task<std::size_t> take_pieces(scripted_peer& peer, std::uint64_t& told) {
+    std::size_t came = 0;
+    for (int n = 0; n < 20; ++n) {
+        co_await yield();
+        came = 0;
+        std::uint64_t asked = 0;
+        for (const heard_message& m : peer.heard()) {
+            if (!is(m, wire_kind::piece)) continue;
+            came += m.payload.size();
+            asked += m.header.flags;
+        }
+        if (asked != told) peer.say(wire_kind::taken, asked - told);
+        told = asked;
+    }
+    co_return came;
+}
 
 void with_peer(task<> (*body)(scripted_peer&)) {
     virtual_time world;
@@ -95,20 +112,13 @@ TEST_CASE("of a message above a quarter of the budget only that much comes unask
     with_peer([](scripted_peer& peer) -> task<> {
         const auto data = filled(unasked + 5000, 1);
         auto sending = start(peer.self().send(data, 1));
-        co_await turns(20);
-        std::size_t came = 0;
-        for (const heard_message& m : peer.heard()) {
-            if (is(m, wire_kind::piece)) came += m.payload.size();
-        }
+        std::uint64_t told = 0;
+        std::size_t came = co_await take_pieces(peer, told);
         CHECK(came == unasked);
         CHECK_FALSE(sending.done());
         peer.say(wire_kind::proceed, 0);
+        came = co_await take_pieces(peer, told);
         co_await sending;
-        co_await turns(20);
-        came = 0;
-        for (const heard_message& m : peer.heard()) {
-            if (is(m, wire_kind::piece)) came += m.payload.size();
-        }
         CHECK(came == data.size());
         // Exactly a quarter needs no credit message.
         co_await peer.self().send(std::span(data).first(unasked), 1);

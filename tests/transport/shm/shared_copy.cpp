@@ -187,8 +187,8 @@ TEST_CASE("both ends copy a block until they meet, in turns") {
 
 TEST_CASE("short and odd lengths are copied by whoever comes first") {
     copy_pair p;
-    const auto bytes = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{16383}, std::size_t{16385},
-                                std::size_t{262144}, step - 1, step);
+    const auto bytes =
+        GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{16383}, std::size_t{16385}, step - 1, step);
     const bool back_first = GENERATE(false, true);
     CAPTURE(bytes, back_first);
     block b(p, bytes);
