@@ -3,6 +3,8 @@
 
 #include <rdmacoro/transport/shm/peer_memory.hpp>
 
+#include <rdmacoro/memory/buffers.hpp>
+
 #include <cstring>
 #include <utility>
 
