@@ -54,6 +54,7 @@ struct loopback_lane {
     };
     std::deque<packet> packets;
     std::uint64_t polls = 0;               ///< of the writing end's link
+    std::uint64_t paused = 0;              ///< messages at which the sink paused
     std::vector<completion*> transmitted;  ///< to be told at the writer's next poll
     bool closed = false;                   ///< by the writing end
     bool broken = false;                   ///< posts fail, though the link is not down yet
@@ -536,6 +537,7 @@ private:
         const delivery answer = sink_.deliver(p.header, p.data);
         delivering_ = false;
         if (answer == delivery::defer) return false;
+        if (answer == delivery::pause) ++in().paused;
         if (!down_) in().packets.pop_front();
         return true;
     }

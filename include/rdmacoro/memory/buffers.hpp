@@ -430,7 +430,7 @@ namespace detail {
 void copy_by_words(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// memcpy. The C library copies from 2 to 8 KiB on, depending on the processor, by one instruction, `rep movsb`, which AMD's Zen 3 and 4
-/// execute at 2 GB/s, a twentieth of their speed, where the destination lies 1 to 63 bytes behind the source modulo a page (glibc bug
+/// execute at 2 GB/s, a twentieth of their speed, where the destination lies 1 to 31 bytes behind the source modulo a page (glibc bug
 /// 30994): as a long vector, 16 bytes behind a page, lies behind a block that messages come in. Such copies are made by loads and stores.
 [[gnu::always_inline]] inline void copy_long(std::byte* to, const std::byte* from,
                                              std::size_t bytes) noexcept {
@@ -440,7 +440,7 @@ void copy_by_words(std::byte* to, const std::byte* from, std::size_t bytes) noex
     if (bytes >= longer) [[unlikely]] {
         const auto behind =
             (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % page;
-        if (behind - 1 < 63) return copy_by_words(to, from, bytes);
+        if (behind - 1 < 31) return copy_by_words(to, from, bytes);
     }
 #endif
     if (bytes != 0) std::memcpy(to, from, bytes);

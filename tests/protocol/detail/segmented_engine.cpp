@@ -125,6 +125,35 @@ TEST_CASE("of a message above a quarter of the budget only that much comes unask
     });
 }
 
+TEST_CASE(
+    "a long piece that comes, and one that goes out because others were taken, leave the rest of a poll to "
+    "everything else") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::vector<std::byte> into(41'000);
+        auto receiving = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::announce, 1, announcement(0, 0, into.size()));
+        for (const std::size_t bytes : {20'000u, 1'000u, 20'000u})
+            peer.say(wire_kind::piece, 0, filled(bytes, 7));
+        co_await receiving;
+        CHECK(into == filled(41'000, 7));
+        CHECK(peer.from_peer().paused == 2);  // not the short one
+
+        const auto data = filled(unasked + 5000, 1);
+        auto sending = start(peer.self().send(data, 1));
+        co_await turns(20);
+        peer.say(wire_kind::proceed, 0);
+        co_await turns(20);
+        CHECK_FALSE(sending.done());  // its window is full
+        CHECK(peer.from_peer().paused == 2);
+        peer.say(wire_kind::taken, 1);
+        co_await sending;
+        CHECK(peer.from_peer().paused == 3);
+        peer.say(wire_kind::taken, 1);
+        co_await turns(20);
+        CHECK(peer.from_peer().paused == 3);  // nothing went out
+    });
+}
+
 TEST_CASE("a sender that gives up says abandon once and frees its number at gone") {
     with_peer([](scripted_peer& peer) -> task<> {
         const auto data = filled(unasked + 1, 1);

@@ -70,6 +70,28 @@ std::vector<std::byte> misleading(std::size_t bytes, std::uint64_t n) {
 
 }  // namespace
 
+TEST_CASE(
+    "what its consumer tells of reading reaches the producer's choice, and blocks come whole either way") {
+    both_ends ends({.cells = 64, .blocks = 4, .block_bytes = 32768});
+    const auto payload = misleading(32768, 1);
+    unsigned past = 0;
+    constexpr unsigned blocks = write_choice::first_try + 2 * write_choice::tries;
+    for (unsigned n = 0; n < blocks; ++n) {
+        // Ordinary stores are dear to read, others cheap.
+        const std::uint8_t cost = ends.out.writes_past_caches() ? 1 : 255;
+        past += ends.out.writes_past_caches() ? 1 : 0;
+        REQUIRE(ends.out.put(record_type::message, numbered(n), const_buffers(payload)));
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        if (!std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()))
+            FAIL("block " << n);
+        ends.in.advance(r, false, cost);
+    }
+    CHECK(past >= write_choice::tries);
+    CHECK(ends.out.writes_past_caches());
+    CHECK_FALSE(ends.out.violated());
+}
+
 TEST_CASE("an empty ring shows nothing") {
     both_ends ends;
     record r;

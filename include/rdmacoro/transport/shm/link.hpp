@@ -181,7 +181,7 @@ public:
             const delivery answer = sink_.deliver(*m.header, m.payload);
             if (answer != delivery::taken) [[unlikely]] {
                 if (answer == delivery::defer) return moved + other_work(moved != 0);
-                budget = 0;
+                budget = 0;  // this one was consumed, the next one waits for the next poll
             }
             in.advance_small();
             if (down_) [[unlikely]]

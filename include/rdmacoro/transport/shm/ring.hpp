@@ -94,6 +94,8 @@ public:
     }
 
     [[nodiscard]] bool violated() const noexcept { return violated_; }
+    /// Whether the next long block is to be written past the caches.
+    [[nodiscard]] bool writes_past_caches() const noexcept { return writes_.past_caches(); }
     /// Whether the consumer has surely not read all records. False is no proof while it polls: then it gives back an eighth of the ring
     /// at a time, and may keep half of the blocks.
     [[nodiscard]] bool unread() const noexcept;
