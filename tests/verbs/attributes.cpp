@@ -6,7 +6,11 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <arpa/inet.h>
 
@@ -39,6 +43,17 @@ std::string source_of(const verbs_end& end) {
         ::inet_ntop(AF_INET6, gid.raw, text, sizeof text);
     }
     return text;
+}
+
+/// The network interface of the link's GID.
+std::string interface_of(const verbs_end& end) {
+    const ibv_qp_attr now = attributes_of(end, IBV_QP_AV);
+    const std::string name = ::ibv_get_device_name(end.link->queue_pair()->context->device);
+    std::ifstream entry("/sys/class/infiniband/" + name + "/ports/1/gid_attrs/ndevs/" +
+                        std::to_string(now.ah_attr.grh.sgid_index));
+    std::string interface;
+    entry >> interface;
+    return interface;
 }
 
 /// The service level of a queue pair as it was asked of the device, which does not tell it afterwards.
@@ -100,6 +115,57 @@ TEST_CASE("a link's packets come from the address that the route to the peer nam
             CHECK(source_of(a) == address);
         }
     }
+}
+
+TEST_CASE(
+    "a link to an address of a VLAN goes by the VLAN's interface, and one to another address does not") {
+    NEEDS_SPARE_DEVICE();
+    const spare_device device;
+    const std::string vlan = device.interface + ".5";
+    spare_device::run("ip link add link " + device.interface + " name " + vlan +
+                      " type vlan id 5 && ip link set " + vlan + " up && ip addr add 10.97.5.1/24 dev " +
+                      vlan);
+    for (const bool chosen : {false, true}) {
+        for (const verbs_connect how : {verbs_connect::tcp, verbs_connect::rdma_cm}) {
+            for (const auto& [address, interface] :
+                 {std::pair{"10.97.5.1", vlan}, std::pair{"10.97.0.1", device.interface}}) {
+                CAPTURE(chosen, static_cast<int>(how), address);
+                verbs_options o = connecting_by(device.options(), how);
+                if (chosen) o.address = address;
+                verbs_world w(o);
+                verbs_listener listening = w.on.run(w.server.listen(std::string(address) + ":0"));
+                verbs_end a;
+                a.link = std::make_unique<verbs_recorded_link>(
+                    w.on.run(w.client.connect(listening.address())), a.sink);
+                CHECK(source_of(a) == address);
+                CHECK(interface_of(a) == interface);
+                CHECK(static_cast<bool>(w.on.run(accepted_from(listening))));
+            }
+        }
+    }
+    spare_device::run("ip link del " + vlan);
+}
+
+TEST_CASE("connections over TCP go to the LID that the peer's port has now") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    if (!way.rxe) SKIP_TEST("a fabric reaches a port by its own LID only: on rxe, which uses none");
+    static std::uint16_t lid = 0;
+    static std::vector<std::uint16_t> reached;
+    reached.clear();
+    const between hooks;
+    between::port = [](ibv_port_attr& of) { of.lid = lid; };
+    between::modifying = [](const ibv_qp&, const ibv_qp_attr& wanted, int mask) {
+        if ((mask & IBV_QP_AV) != 0) reached.push_back(wanted.ah_attr.dlid);
+        return 0;
+    };
+    verbs_world w(connecting_by(way.options, verbs_connect::tcp));
+    verbs_end a[2];
+    verbs_end b[2];
+    lid = 7;
+    w.link(a[0], b[0]);
+    lid = 9;  // the subnet manager has given the port another one
+    w.link(a[1], b[1]);
+    CHECK(reached == std::vector<std::uint16_t>{7, 7, 9, 9});
 }
 
 TEST_CASE("a domain goes on when its device's address changes") {

@@ -55,7 +55,8 @@ task<> accept_until_it_ends(verbs_listener* on, accept_end* into) {
 TEST_CASE("a device that is taken away ends links, accepts and connects with an error that says so") {
     NEEDS_SPARE_DEVICE();
     const verbs_connect how = GENERATE(verbs_connect::rdma_cm, verbs_connect::tcp);
-    CAPTURE(static_cast<int>(how));
+    const bool by_event = GENERATE(false, true);
+    CAPTURE(static_cast<int>(how), by_event);
     const spare_device device;
     {
         verbs_world w(connecting_by(device.options(), how));
@@ -70,10 +71,15 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
             co_return;
         }(&waiting, &listening, &ended));
         w.turns(100);
-        // Linux's devices in software tell nobody when they are taken away. An event of theirs becomes that of an adapter.
         const between hooks;
-        port_event_is_removal();
-        spare_device::run("ip link set " + device.interface + " down");
+        if (by_event) {
+            // Linux's devices in software do not report it themselves. An event of theirs becomes that of an adapter.
+            port_event_is_removal();
+            spare_device::run("ip link set " + device.interface + " down");
+        } else {
+            // The command waits until nobody has the device open any more; librdmacm has, until this process ends.
+            spare_device::run("rdma link delete " + device.name + " >/dev/null 2>&1 &");
+        }
         w.until([&] { return a.sink.downs == 1 && b.sink.downs == 1; });
         CHECK(a.sink.reason == errc::peer_lost);
         w.until([&] { return ended.over; });

@@ -4,9 +4,14 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
+
+#include <unistd.h>
 
 namespace test_verbs_strangers {
 
@@ -108,6 +113,54 @@ TEST_CASE(
     w.turns(500);
     CHECK(w.server.counts().unfinished == share);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 3s));
+}
+
+TEST_CASE("clients whose GID is an address that no host answers for hold nobody up, and are dropped") {
+    NEEDS_SPARE_DEVICE();
+    // On an interface that asks for hardware addresses, as a dummy one does not.
+    const std::string name = "asks" + std::to_string(::getpid() % 1000);
+    spare_device::run("ip link add " + name + " type veth peer name " + name + "b && ip link set " + name +
+                      " up && ip link set " + name + "b up && ip addr add 10.97.11.1/24 dev " + name +
+                      " && rdma link add rxe" + name + " type rxe netdev " + name);
+    {
+        verbs_options o;
+        o.device = "rxe" + name;
+        o.connect_by = verbs_connect::tcp;
+        verbs_world w(o);
+        const verbs_listener listening = w.on.run(w.server.listen("127.0.0.1:0"));
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        std::vector<stranger> begun;
+        for (std::uint8_t n = 0; n < 5; ++n) {
+            begun.emplace_back(listening.address());
+            ibv_gid nobody{};
+            nobody.raw[10] = nobody.raw[11] = 0xff;
+            nobody.raw[12] = 10;
+            nobody.raw[13] = 97;
+            nobody.raw[14] = 11;
+            nobody.raw[15] = static_cast<std::uint8_t>(77 + n);
+            begun.back().send_connect_info(nobody);
+        }
+        duration longest{};
+        bool served = false;
+        time_point last = std::chrono::steady_clock::now();
+        const auto look = [&] {
+            const time_point now = std::chrono::steady_clock::now();
+            longest = std::max<duration>(longest, now - last);
+            last = now;
+            return w.server.counts().unfinished == 0;
+        };
+        w.until([&] { return !look() && w.server.counts().unfinished == begun.size(); });
+        // Meanwhile a client whose address answers is served, and a link's messages go on.
+        w.on.run(connect_within(&w.client, &listening, 5s));
+        served = !look();
+        w.exchange(a, b, pattern(100));
+        w.until(look);
+        CHECK(served);
+        CHECK(longest < 500ms);  // each look of the kernel's would have taken a second
+    }
+    spare_device::run("ip addr flush dev " + name);  // the device stays, as librdmacm has it open
 }
 
 TEST_CASE(

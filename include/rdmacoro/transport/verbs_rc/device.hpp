@@ -84,6 +84,11 @@ struct path_end {
     return static_cast<std::uint8_t>(std::min(31u, std::max<unsigned>(wanted, derived)));
 }
 
+/// Over RoCE a GID is an IP address.
+[[nodiscard]] bool is_gid_of(const ibv_gid& gid, const inet_endpoint& at) noexcept;
+/// That address, with port 0. No bytes: it names a hardware address (link-local), or nothing.
+[[nodiscard]] inet_endpoint address_of_gid(const ibv_gid& gid) noexcept;
+
 /// A device opened for one domain: its own context, so that its events are this domain's alone.
 class device {
 public:
@@ -115,6 +120,8 @@ public:
         return id.verbs != nullptr && std::strcmp(::ibv_get_device_name(context_->device),
                                                   ::ibv_get_device_name(id.verbs->device)) == 0;
     }
+    /// False: it was taken away.
+    [[nodiscard]] bool listed() const noexcept;
     /// Whether it reports the end of a queue pair's last receive. Linux's devices in software, rxe and siw, do not; they need
     /// not, for they take nothing from the receive queue in advance.
     [[nodiscard]] bool tells_last_receive() const noexcept {

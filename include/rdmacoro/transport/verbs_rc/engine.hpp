@@ -6,7 +6,9 @@
 #include <rdmacoro/transport/detail/connection_table.hpp>
 #include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
+#include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
+#include <rdmacoro/transport/verbs_rc/kernel_watch.hpp>
 #include <rdmacoro/transport/verbs_rc/session.hpp>
 
 #include <algorithm>
@@ -118,7 +120,6 @@ public:
 
 private:
     static constexpr int batch = 16;
-    static constexpr unsigned links_budget = 64;
     static constexpr unsigned pending_part = 4;  // of the most links
     static constexpr int grace_part =
         10;  // of the time for opening, for a client to answer while others wait
@@ -139,6 +140,7 @@ private:
     [[nodiscard]] duration pending_grace() const noexcept { return options_.handshake_timeout / grace_part; }
     void admit_waiting_clients() noexcept;
     void watch_own_descriptors();
+    void devices_changed() noexcept;
     void read_cm_events() noexcept;
     void read_async_events() noexcept;
     void read_completion_events() noexcept;
@@ -170,6 +172,7 @@ private:
     own_handler cm_handler_;
     own_handler async_handler_;
     own_handler completion_handler_;
+    kernel_watch devices_;
 
     std::uint64_t epoch_ = 1;
 

@@ -5,8 +5,8 @@
 #include <rdmacoro/transport/detail/exchange_listener.hpp>
 #include <rdmacoro/transport/detail/link_timer.hpp>
 #include <rdmacoro/transport/detail/opening.hpp>
-#include <rdmacoro/transport/verbs_rc/address_watch.hpp>
 #include <rdmacoro/transport/verbs_rc/connection.hpp>
+#include <rdmacoro/transport/verbs_rc/kernel_watch.hpp>
 
 #include <memory>
 #include <string>
@@ -46,7 +46,7 @@ private:
     bool follows_ = false;  // it listens on whichever address the device has
     accept_queue_type accepted_;
     exchange_listener socket_;
-    address_watch addresses_;
+    kernel_watch addresses_;
     link_timer gone_;  // the address is
 };
 

@@ -289,6 +289,9 @@ private:
     void watch_silence() noexcept;
     [[nodiscard]] bool send_cm_request() noexcept;
     void on_socket() noexcept;
+    [[nodiscard]] bool looks_for(const ibv_gid& gid) noexcept;
+    void peer_found(const cm_news& news) noexcept;
+    [[nodiscard]] bool answer_connect_info() noexcept;
     [[nodiscard]] int connect_queue_pair(const queue_pair_info& peer, const port_state& now) noexcept;
 
     engine& engine_;
@@ -337,7 +340,7 @@ private:
     opener* opener_ = nullptr;
     link_timer timer_;
     awaited_event awaited_;
-    rdma_cm_id* id_ = nullptr;
+    rdma_cm_id* id_ = nullptr;  // where the socket connects: by which the peer's address is looked for
     exchange_socket<queue_pair_info::wire_bytes> socket_;
     std::uint32_t first_sequence_ = 0;  // of this side's packets, where they connect by the socket
     std::uint8_t source_ = 0;           // the way in which the next attempt finds this side's address

@@ -9,7 +9,6 @@
 
 #include <rdmacoro/transport/verbs_rc.hpp>
 
-#include <rdmacoro/transport/verbs_rc/impl/address_watch.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/cm.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/connection.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/device.ipp>
@@ -20,6 +19,7 @@
 #include <rdmacoro/transport/verbs_rc/impl/events.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/exchange.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/frame.ipp>
+#include <rdmacoro/transport/verbs_rc/impl/kernel_watch.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/listener.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/memory.ipp>
 #include <rdmacoro/transport/verbs_rc/impl/one_sided.ipp>

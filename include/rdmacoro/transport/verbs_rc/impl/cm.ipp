@@ -262,7 +262,7 @@ RDMACORO_COLD void session::accept_request() noexcept {
 
 RDMACORO_COLD void session::cm_event(const cm_news& news) noexcept {
     cm_owes_event_ = false;
-    if (phase_ == phase::opening) return opening_event(news);
+    if (phase_ == phase::opening) return socket_.is_open() ? peer_found(news) : opening_event(news);
     switch (news.type) {
         case RDMA_CM_EVENT_DISCONNECTED:
         case RDMA_CM_EVENT_TIMEWAIT_EXIT:

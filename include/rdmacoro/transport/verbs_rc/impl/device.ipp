@@ -9,6 +9,7 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <unistd.h>
 
 namespace rdmacoro::detail::verbs {
 
@@ -74,6 +75,10 @@ RDMACORO_COLD std::uint32_t device::most_at_once() const noexcept {
     if (retries_for_ever()) return 1u << 16;
     const std::uint32_t most = iwarp() ? 1u << 18 : 1u << 20;
     return port_attributes_.max_msg_sz != 0 ? std::min(port_attributes_.max_msg_sz, most) : most;
+}
+
+RDMACORO_COLD bool device::listed() const noexcept {
+    return ::access(context_->device->dev_path, F_OK) == 0 || errno != ENOENT;
 }
 
 RDMACORO_COLD std::uint8_t device::read_depth() const noexcept {
@@ -230,8 +235,11 @@ inline constexpr std::uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     return std::memcmp(gid.raw, mapped_prefix, sizeof mapped_prefix) == 0;
 }
 
-/// Over RoCE a GID is an IP address.
-[[nodiscard]] inline bool is_gid_of(const ibv_gid& gid, const inet_endpoint& at) noexcept {
+[[nodiscard]] inline bool is_link_local(const ibv_gid& gid) noexcept {
+    return gid.raw[0] == 0xfe && gid.raw[1] == 0x80;
+}
+
+RDMACORO_COLD bool is_gid_of(const ibv_gid& gid, const inet_endpoint& at) noexcept {
     if (at.bytes == 0) return false;
     if (at.address.ss_family == AF_INET6)
         return std::memcmp(gid.raw, &reinterpret_cast<const sockaddr_in6&>(at.address).sin6_addr,
@@ -239,6 +247,25 @@ inline constexpr std::uint8_t mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     return is_mapped(gid) &&
            std::memcmp(gid.raw + sizeof mapped_prefix,
                        &reinterpret_cast<const sockaddr_in&>(at.address).sin_addr, sizeof(in_addr)) == 0;
+}
+
+RDMACORO_COLD inet_endpoint address_of_gid(const ibv_gid& gid) noexcept {
+    static constexpr ibv_gid none{};
+    inet_endpoint made;
+    if (is_mapped(gid)) {
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        std::memcpy(&at.sin_addr, gid.raw + sizeof mapped_prefix, sizeof at.sin_addr);
+        std::memcpy(&made.address, &at, sizeof at);
+        made.bytes = sizeof at;
+    } else if (!is_link_local(gid) && std::memcmp(gid.raw, none.raw, sizeof none.raw) != 0) {
+        sockaddr_in6 at{};
+        at.sin6_family = AF_INET6;
+        std::memcpy(&at.sin6_addr, gid.raw, sizeof at.sin6_addr);
+        std::memcpy(&made.address, &at, sizeof at);
+        made.bytes = sizeof at;
+    }
+    return made;
 }
 
 RDMACORO_COLD int device::look_at_port(const inet_endpoint& local, const ibv_gid* peer,
@@ -263,13 +290,12 @@ RDMACORO_COLD void device::choose_gid(const inet_endpoint& local, const ibv_gid*
             continue;
         const bool chosen = has_chosen_address() && is_gid_of(entry.gid, address_);
         const bool mapped = is_mapped(entry.gid);
-        const bool link_local = entry.gid.raw[0] == 0xfe && entry.gid.raw[1] == 0x80;
         const bool fits = peer == nullptr || mapped == is_mapped(*peer);
         // RoCE v2 is routable, and an IPv4 address works between any two hosts.
         const int worth = (fits ? 64 : 0) + (chosen ? 32 : 0) + (is_gid_of(entry.gid, local) ? 16 : 0) +
                           (is_gid_of(entry.gid, address_) ? 8 : 0) +
                           (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0) + (mapped ? 2 : 0) +
-                          (link_local ? 0 : 1);
+                          (is_link_local(entry.gid) ? 0 : 1);
         if (worth <= best) continue;
         best = worth;
         into.gid = entry.gid;

@@ -23,6 +23,7 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       regions_(device_),
       slots_(device_.domain(), (options.slot_bytes + 63) / 64 * 64),
       receive_totals_{options.spare_slots, 0, 0, {}},
+      devices_(watching_, this, [](void* self) noexcept { static_cast<engine*>(self)->devices_changed(); }),
       pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
       buckets_(256) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
@@ -129,6 +130,8 @@ RDMACORO_DECL void engine::watch_own_descriptors() {
     watch_own(async_handler_, device_.context()->async_fd, [](fd_handler& self, std::uint32_t) noexcept {
         static_cast<own_handler&>(self).self->read_async_events();
     });
+    // Without it, an adapter that is taken away is noticed all the same: its driver reports it.
+    static_cast<void>(devices_.open(kernel_report::devices));
     if (cm_channel_ == nullptr) return;
     watch_own(cm_handler_, cm_channel_->fd, [](fd_handler& self, std::uint32_t) noexcept {
         static_cast<own_handler&>(self).self->read_cm_events();
@@ -157,9 +160,7 @@ RDMACORO_DECL engine::~engine() {
 
 RDMACORO_DECL bool engine::poll() noexcept {
     bool any = progress() != 0;
-    intrusive_list<session, work_tag> turn;
-    turn.splice_back(work_);
-    while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
+    any |= serve_in_turn(work_, [](session& c, unsigned budget) noexcept { return c.serve(budget); });
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), owner_.coarse_now())) any |= watching_.look();
     if (pending_.any_waiting()) [[unlikely]]
@@ -232,13 +233,18 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
     }
 }
 
+RDMACORO_COLD void engine::devices_changed() noexcept {
+    if (!device_.listed()) device_gone();
+}
+
 RDMACORO_DECL void engine::fail_all(errc why) noexcept {
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
         if (c->now() == session::phase::ready) c->fail(why);
     }
 }
 
-/// Links, openings and accepts end; what is destroyed later is gone already.
+/// Links, openings and accepts end; what is destroyed later is gone already. By the driver's event, the connection manager's, or the
+/// kernel's report, whichever comes first.
 RDMACORO_DECL void engine::device_gone() noexcept {
     if (std::exchange(broken_, true)) return;
     // Both descriptors report an error from now on, for ever: watched, they would keep a scheduler from parking.

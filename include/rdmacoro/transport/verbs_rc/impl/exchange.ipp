@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <sys/random.h>
 
@@ -147,7 +148,7 @@ RDMACORO_COLD void session::exchange_failed(const exchange_failure& how) noexcep
     fail_opening(how.code, how.system, how.step);
 }
 
-/// False: `fail_opening` was called, or an accepted client waits for its turn.
+/// False: `fail_opening` was called, an accepted client waits for its turn, or the peer's address is looked for.
 RDMACORO_COLD bool session::take_connect_info() noexcept {
     queue_pair_info theirs;
     theirs.load(socket_.exchange().connect_info());
@@ -162,16 +163,55 @@ RDMACORO_COLD bool session::take_connect_info() noexcept {
     } else if (accepting_ && !engine_.admit_pending(*this)) {
         socket_.unwatch();
         return false;
+    } else if (looks_for(theirs.gid)) {
+        socket_.unwatch();
+        return false;
     } else {
-        port_state now = look_at_port(&theirs.gid);
-        if (accepting_ && !make_queue_pair_for(now)) return false;
-        if (const int failed = connect_queue_pair(theirs, now); failed != 0) {
-            refused = {errc::connection_refused, failed, "connect the queue pairs"};
-        } else if (socket_.answer(std::byte{0})) {
-            return true;
-        } else {
-            refused = socket_.exchange().failure();
-        }
+        return answer_connect_info();
+    }
+    exchange_failed(refused);
+    return false;
+}
+
+/// Over RoCE the kernel looks for the host of the peer's GID in the very call that connects a queue pair, for up to a second where
+/// none answers, and a stranger may name such an address. So it is looked for before, unless TCP has just reached it. True: `peer_found`
+/// goes on.
+RDMACORO_COLD bool session::looks_for(const ibv_gid& gid) noexcept {
+    constexpr int patience = 2000;  // milliseconds
+    inet_endpoint target = address_of_gid(gid);
+    if (engine_.cm_channel() == nullptr || target.bytes == 0 || is_gid_of(gid, peer_)) return false;
+    const port_state now = look_at_port(&gid);
+    inet_endpoint from = address_of_gid(now.gid);
+    if (now.attributes.link_layer != IBV_LINK_LAYER_ETHERNET ||
+        from.address.ss_family != target.address.ss_family ||
+        ::rdma_create_id(engine_.cm_channel(), &id_, static_cast<cm_party*>(this), RDMA_PS_TCP) != 0)
+        return false;
+    if (::rdma_resolve_addr(id_, from.get(), target.get(), patience) == 0) return true;
+    ::rdma_destroy_id(std::exchange(id_, nullptr));
+    return false;
+}
+
+/// What `looks_for` has begun is over.
+RDMACORO_COLD void session::peer_found(const cm_news& news) noexcept {
+    ::rdma_destroy_id(std::exchange(id_, nullptr));
+    if (news.type != RDMA_CM_EVENT_ADDR_RESOLVED)
+        return fail_opening(errc::timed_out, -news.status, "find the address of the peer's queue pair");
+    if (answer_connect_info()) socket_.go_on(*this);
+}
+
+/// Connects the queue pair to the peer's. False: `fail_opening` was called.
+RDMACORO_COLD bool session::answer_connect_info() noexcept {
+    queue_pair_info theirs;
+    theirs.load(socket_.exchange().connect_info());
+    const port_state now = look_at_port(&theirs.gid);
+    if (accepting_ && !make_queue_pair_for(now)) return false;
+    exchange_failure refused;
+    if (const int failed = connect_queue_pair(theirs, now); failed != 0) {
+        refused = {errc::connection_refused, failed, "connect the queue pairs"};
+    } else if (socket_.answer(std::byte{0})) {
+        return true;
+    } else {
+        refused = socket_.exchange().failure();
     }
     exchange_failed(refused);
     return false;
@@ -194,7 +234,7 @@ RDMACORO_COLD bool session::make_queue_pair_for(const port_state& now) noexcept 
 }
 
 RDMACORO_COLD void session::pending_admitted() noexcept {
-    if (id_ == nullptr) {
+    if (socket_.is_open()) {
         if (take_connect_info()) socket_.go_on(*this);
     } else if (engine_.admit_pending(*this)) {
         accept_request();

@@ -72,8 +72,9 @@ RDMACORO_COLD void listen_state::listen_by_cm(const inet_address& address, inet_
     }
     int why = 0;
     if (const char* const step = bind(at, why); step != nullptr) refuse(address, step, why);
-    static_cast<void>(
-        addresses_.open());  // without it, only the changes that the connection manager reports are followed
+    static_cast<void>(addresses_.open(
+        kernel_report::
+            addresses));  // without it, only the changes that the connection manager reports are followed
 }
 
 /// Listens on `at`, and no more where it did before. Nullptr, or the step that failed, for the reason `why`: nothing has changed.

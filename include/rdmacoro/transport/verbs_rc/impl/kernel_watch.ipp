@@ -1,9 +1,10 @@
-// Bodies of address_watch.hpp.
+// Bodies of kernel_watch.hpp.
 #pragma once
 
-#include <rdmacoro/transport/verbs_rc/address_watch.hpp>
+#include <rdmacoro/transport/verbs_rc/kernel_watch.hpp>
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include <linux/netlink.h>
@@ -14,24 +15,27 @@
 
 namespace rdmacoro::detail::verbs {
 
-RDMACORO_COLD address_watch::address_watch(polled_watcher& watching, void* owner, function changed) noexcept
+RDMACORO_COLD kernel_watch::kernel_watch(polled_watcher& watching, void* owner, function changed) noexcept
     : watching_(watching), owner_(owner), changed_(changed) {
     fd_handler::ready = [](fd_handler& self, std::uint32_t) noexcept {
-        static_cast<address_watch&>(self).read();
+        static_cast<kernel_watch&>(self).read();
     };
 }
 
-RDMACORO_COLD address_watch::~address_watch() {
+RDMACORO_COLD kernel_watch::~kernel_watch() {
     watching_.unwatch(*this);
     if (socket_ >= 0) ::close(socket_);
 }
 
-RDMACORO_COLD bool address_watch::open() noexcept {
-    socket_ = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+RDMACORO_COLD bool kernel_watch::open(kernel_report what) noexcept {
+    const bool devices = what == kernel_report::devices;
+    socket_ = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                       devices ? NETLINK_KOBJECT_UEVENT : NETLINK_ROUTE);
     if (socket_ < 0) return false;
+    constexpr std::uint32_t of_the_kernel = 1;  // group 2 is the device manager's
     sockaddr_nl groups{};
     groups.nl_family = AF_NETLINK;
-    groups.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+    groups.nl_groups = devices ? of_the_kernel : RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
     if (::bind(socket_, reinterpret_cast<const sockaddr*>(&groups), sizeof groups) == 0 &&
         watching_.watch(*this, socket_, EPOLLIN))
         return true;
@@ -41,8 +45,7 @@ RDMACORO_COLD bool address_watch::open() noexcept {
     return false;
 }
 
-/// The reports are not looked into, and some may be lost (ENOBUFS): the owner looks at the addresses.
-RDMACORO_COLD void address_watch::read() noexcept {
+RDMACORO_COLD void kernel_watch::read() noexcept {
     char report[4096];
     while (::recv(socket_, report, sizeof report, 0) >= 0 || errno == ENOBUFS || errno == EINTR) {}
     changed_(owner_);
