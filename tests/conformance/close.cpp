@@ -207,6 +207,20 @@ CONFORMANCE_CASE("aborting a link ends everything pending, a close included", ev
     conform(over, aborted_with_all_pending);
 }
 
+task<> unread_at_the_end(two_domains& w) {
+    auto p = co_await w.connected();
+    const auto data = pattern(1000, 1);
+    for (tag_type tag = 0; tag < 50; ++tag) co_await p.a.send(data, tag);
+    const auto seen = co_await p.b.probe(49);
+    CHECK(seen.bytes == data.size());
+    // These the receiver may not even have taken from its device when endpoints and domains are destroyed, right after this.
+    for (tag_type tag = 50; tag < 100; ++tag) co_await p.a.send(data, tag);
+}
+CONFORMANCE_CASE("endpoints and domains may be destroyed with messages that nobody has received",
+                 every_transport) {
+    conform(over, unread_at_the_end);
+}
+
 task<> half_filled(two_domains& w) {
     // The peer dies while a message is on its way into a receive's memory: after each number of turns, until it arrives whole.
     int half = 0;
