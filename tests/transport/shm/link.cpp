@@ -3,6 +3,7 @@
 #include <rdmacoro/rdmacoro.hpp>
 
 #include "support/catch.hpp"
+#include "support/shm_links.hpp"
 #include "support/shm_pair.hpp"
 
 #include <algorithm>
@@ -103,6 +104,134 @@ TEST_CASE("a get leaves one poll to the coroutines of messages that have come, a
     }
     REQUIRE(p.until([&] { return got.calls == 1; }));
     CHECK(here == there);
+}
+
+TEST_CASE(
+    "one poll hands up no more long messages of many links than of a few; each link has its turn, and short "
+    "messages of others do not wait for it") {
+    using detail::shm::copy_allowance;
+    constexpr std::size_t links = 20;
+    constexpr std::uint64_t each = 12;
+    shm_links l(links + 1, {});
+    const std::size_t bytes = l.links[0]->to_far->capabilities().max_message;
+    const auto post = [&](std::size_t to, std::uint64_t number, std::size_t length) {
+        REQUIRE(l.links[to]->to_far->post_copied(
+                    header_of(number), const_buffers(std::span<const std::byte>(pattern(length)))) ==
+                post_result::done);
+    };
+    for (std::uint64_t n = 0; n < each; ++n) {
+        for (std::size_t to = 0; to < links; ++to) post(to, n, bytes);
+    }
+    const auto count = [&](std::size_t of) { return l.links[of]->at_far.count; };
+    const auto long_ones = [&] {
+        std::uint64_t sum = 0;
+        for (std::size_t n = 0; n < links; ++n) sum += count(n);
+        return sum;
+    };
+    const std::uint64_t most = copy_allowance::in_a_poll / bytes + 1;
+    std::uint64_t before = 0;
+    std::uint64_t polls = 0;
+    std::uint64_t until_all_began = 0;
+    for (; before < links * each && polls < 1000; ++polls) {
+        post(links, polls, 8);
+        l.far.poll();
+        CHECK(count(links) == polls + 1);
+        const std::uint64_t now = long_ones();
+        CHECK(now - before <= most);
+        before = now;
+        std::size_t begun = 0;
+        while (begun < links && count(begun) != 0) ++begun;
+        if (begun != links) until_all_began = polls + 1;
+    }
+    CHECK(before == links * each);
+    CHECK(until_all_began >= links / most - 1);
+    CHECK(until_all_began <= links);
+    CHECK(polls <= 2 * links * each / (most - 1));  // each poll hands up what it may, or the next one does
+}
+
+TEST_CASE(
+    "one poll hands up a bounded number of short messages of many links, and the next one goes on with the "
+    "next link") {
+    constexpr std::size_t links = 20;
+    constexpr std::uint64_t each = 100;
+    shm_links l(links, {});
+    for (auto& link : l.links) {
+        for (std::uint64_t n = 0; n < each; ++n)
+            REQUIRE(link->to_far->post_copied(header_of(n), {}) == post_result::done);
+    }
+    std::uint64_t before = 0;
+    for (std::uint64_t polls = 1; before < links * each; ++polls) {
+        REQUIRE(polls < 100);
+        l.far.poll();
+        std::uint64_t now = 0;
+        std::size_t begun = 0;
+        for (auto& link : l.links) {
+            now += link->at_far.count;
+            begun += link->at_far.count != 0;
+        }
+        CHECK(now > before);
+        CHECK(now - before <= detail::messages_of_a_poll + detail::messages_of_a_link);
+        before = now;
+        // The first poll looks at some of them twice: by their marks, and as they are hot then.
+        CHECK(begun >= std::min<std::uint64_t>(links, (polls - 1) * detail::messages_of_a_poll /
+                                                          detail::messages_of_a_link));
+    }
+}
+
+TEST_CASE(
+    "a peer that marks itself with each of its messages keeps no long message and no get of others waiting") {
+    using detail::shm::copy_allowance;
+    shm_links l(3, {});
+    if (!l.links[0]->to_far->capabilities().one_sided_offloaded)
+        SKIP_TEST("this kernel forbids process_vm_readv");
+    // The first link's peer marks its own place on the board of the domain that is polled, though that looks at it anyway.
+    auto* const board = l.far.shared_arena().board();
+    REQUIRE(board != nullptr);
+    const std::uint32_t place = l.links[0]->to_near->number() - 1;
+    std::vector<std::byte> there(8 * copy_allowance::in_a_poll, std::byte{7});
+    std::vector<std::byte> here(there.size());
+    const region open = l.near.register_memory(there);
+    recording_completion got;
+    REQUIRE(l.links[2]->to_near->get(open.remote(), here, got) == post_result::posted);
+    const std::vector<std::byte> long_one = pattern(l.links[1]->to_far->capabilities().max_message);
+    std::uint64_t posted = 0;
+    unsigned polls = 0;
+    for (; polls < 200 && (got.calls == 0 || l.links[1]->at_far.count < 30); ++polls) {
+        static_cast<void>(l.links[0]->to_far->post_copied(header_of(polls), {}));
+        board->mark(place);
+        while (posted < 30 && l.links[1]->to_far->post_copied(
+                                  header_of(posted), const_buffers(std::span<const std::byte>(long_one))) ==
+                                  post_result::done)
+            ++posted;
+        l.far.poll();
+        l.near.poll();
+    }
+    CHECK(l.links[0]->at_far.count == polls);
+    CHECK(l.links[1]->at_far.count == 30);
+    CHECK(got.calls == 1);
+    CHECK(here == there);
+}
+
+TEST_CASE("a get goes on beside long messages of its own link that never end") {
+    using detail::shm::copy_allowance;
+    shm_pair p;
+    if (!p.to_far->capabilities().one_sided_offloaded) SKIP_TEST("this kernel forbids process_vm_readv");
+    p.at_near.count_only = true;
+    std::vector<std::byte> there(8 * copy_allowance::in_a_poll, std::byte{7});
+    std::vector<std::byte> here(there.size());
+    const region open = p.far.register_memory(there);
+    const std::vector<std::byte> long_one = pattern(p.to_near->capabilities().max_message);
+    recording_completion got;
+    REQUIRE(p.to_far->get(open.remote(), here, got) == post_result::posted);
+    unsigned polls = 0;
+    for (; polls < 100 && got.calls == 0; ++polls) {
+        while (p.to_near->post_copied(header_of(1), const_buffers(std::span<const std::byte>(long_one))) ==
+               post_result::done) {}
+        p.near.poll();
+    }
+    CHECK(got.calls == 1);
+    CHECK(here == there);
+    CHECK(p.at_near.count > polls);
 }
 
 TEST_CASE("a full ring answers retry, and the sink is notified when there is room") {

@@ -1,7 +1,12 @@
 #include <rdmacoro/transport/tcp/engine.hpp>
 
 #include "support/catch.hpp"
+#include "support/tcp_pair.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include <sys/socket.h>
@@ -11,6 +16,7 @@ namespace test_transport_tcp_engine {
 
 using namespace rdmacoro;
 using namespace rdmacoro::detail;
+using namespace rdmacoro::test;
 
 TEST_CASE("an engine owns its sockets until they are abandoned and the kernel has let go of them") {
     scheduler on;
@@ -44,6 +50,54 @@ TEST_CASE("the table of regions is the engine's own, and an idle poll moves noth
     CHECK_FALSE(engine.poll());
     engine.disarm();
     CHECK(engine.chunks().in_use() == 0);
+}
+
+TEST_CASE(
+    "one poll hands up a bounded number of messages of many links, however they receive, and each link has "
+    "its turn") {
+    tcp_options options;
+    options.features = GENERATE(tcp_feature::all, tcp_feature::none);
+    tcp_world w(options);
+    tcp_listener listener = w.listen();
+    constexpr std::size_t links = 20;
+    constexpr std::uint64_t each = 200;
+    std::vector<std::unique_ptr<tcp_end>> from;
+    std::vector<std::unique_ptr<tcp_end>> to;
+    for (std::size_t n = 0; n < links; ++n) {
+        tcp_world::connected made = w.connect(listener);
+        from.push_back(std::make_unique<tcp_end>());
+        to.push_back(std::make_unique<tcp_end>());
+        from[n]->link = std::make_unique<recorded_link>(std::move(made.client), from[n]->sink);
+        to[n]->link = std::make_unique<recorded_link>(std::move(made.server), to[n]->sink);
+    }
+    w.turns(100);
+    for (std::uint64_t n = 0; n < each; ++n) {
+        for (auto& one : from) REQUIRE(one->link->post_copied(header_of(n), {}) == post_result::done);
+    }
+    std::uint64_t before = 0;
+    std::uint64_t most = 0;
+    std::uint64_t with_messages = 0;
+    const time_point limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (before < links * each && std::chrono::steady_clock::now() < limit) {
+        w.turns(1);
+        std::uint64_t now = 0;
+        std::uint64_t last = each;
+        std::uint64_t first = 0;
+        for (auto& one : to) {
+            now += one->sink.count;
+            last = std::min(last, one->sink.count);
+            first = std::max(first, one->sink.count);
+        }
+        most = std::max(most, now - before);
+        with_messages += now != before;
+        // All links have messages: none is ahead of another by more than a turn, once each has had one.
+        if (last != 0 && first != each) CHECK(first - last <= 2 * messages_of_a_link);
+        before = now;
+    }
+    CHECK(before == links * each);
+    CHECK(most >= messages_of_a_link);  // else nothing was bounded
+    CHECK(most <= messages_of_a_poll + messages_of_a_link);
+    CHECK(with_messages <= 4 * links * each / messages_of_a_poll);
 }
 
 }  // namespace test_transport_tcp_engine

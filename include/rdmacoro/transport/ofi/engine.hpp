@@ -8,6 +8,7 @@
 #include <rdmacoro/transport/detail/pending_clients.hpp>
 #include <rdmacoro/transport/detail/poll_pace.hpp>
 #include <rdmacoro/transport/detail/receive_pool.hpp>
+#include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/ofi/matched.hpp>
 #include <rdmacoro/transport/ofi/patience.hpp>
@@ -159,7 +160,6 @@ public:
 
 private:
     static constexpr std::size_t batch = 16;
-    static constexpr unsigned links_budget = 64;
     /// Of the receives, and of the clients that a listener lets wait: for those that have not finished connecting.
     static constexpr unsigned pending_part = 4;
     /// Of the time for opening: for a client to go on while others wait.

@@ -8,6 +8,7 @@
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/memory/bytes.hpp>
 #include <rdmacoro/memory/region_table.hpp>
+#include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/shm/arena.hpp>
 #include <rdmacoro/transport/shm/copy_allowance.hpp>
 #include <rdmacoro/transport/shm/mark_patience.hpp>
@@ -183,9 +184,13 @@ public:
     [[nodiscard]] errc check_served(std::uint32_t serial, const remote_region& there,
                                     access_rights wanted) const noexcept;
 
-    /// For transfers of a link.
+    /// For transfers and long messages of a link.
     [[nodiscard]] copy_allowance& copies() noexcept { return copies_; }
-    /// Transfers of this link wait until the next poll. The first link of which none was copied in this one has its turn then first.
+    void message_copied(std::size_t bytes) noexcept {
+        copies_.copied(bytes);
+        if (copies_.used_up()) polls_to_clock_ = 1;  // the next poll renews them
+    }
+    /// Transfers of this link, or a long message, wait until the next poll. The first link of which none was copied in this one has its turn then first.
     void copies_wait(pollable& link, bool copied_some) noexcept {
         if (next_to_copy_ == nullptr && !copied_some) next_to_copy_ = &link;
         polls_to_clock_ = 1;
@@ -204,7 +209,6 @@ public:
     RDMACORO_DECL void disarm() noexcept override;
 
 private:
-    static constexpr unsigned links_budget = 64;
     static constexpr std::size_t most_due = 16;
     static constexpr unsigned looks_in_a_poll = 4;
     static constexpr unsigned most_between_clocks = 32;  // polls, while they are short
@@ -223,8 +227,9 @@ private:
         std::uint32_t serial = 0;  // 0: there may be others
     };
 
-    /// The work that depends on time: a look at the descriptors, links that cool down.
-    bool by_the_clock() noexcept;
+    /// The work that depends on time: a look at the descriptors, links that cool down, copies that go on. `handed_up`: this poll has
+    /// handed up messages.
+    bool by_the_clock(bool handed_up) noexcept;
     bool look_at_descriptors() noexcept;
     void look_soon() noexcept {
         look_now_ = true;
@@ -232,13 +237,15 @@ private:
     }
 
     void reheat(pollable& link) noexcept;
-    bool take_notices() noexcept;
+    bool take_notices(unsigned& left) noexcept;
     /// Heats those of the next cold links that are not quiet.
     bool sweep() noexcept;
     /// From here on every peer either reads what was written before, or had published before and is found by the next look.
     void barrier() noexcept;
     /// Transfers may copy again, first those of the link that had to wait.
     void renew_copies() noexcept;
+    /// Nullptr: with the link that this one began with.
+    bool begin_next_poll_with(pollable* first) noexcept;
     /// Looks at the marks of this link whenever memory is closed.
     void watch_touches(pollable& link) noexcept;
     /// Links with peers that have announced touches are among `touchers_` from here on.
@@ -279,6 +286,7 @@ private:
     pid_t process_;  // that made it
     bool armed_ = false;
     bool look_now_ = true;
+    bool copies_wait_ = false;        // for the next poll, to be renewed
     bool took_notice_ = false;        // since a peer rang last
     unsigned awaited_ = 0;            // handlers for which an operation waits
     std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,

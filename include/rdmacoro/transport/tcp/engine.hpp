@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/tcp/liveness.hpp>
 #include <rdmacoro/transport/tcp/ring.hpp>
 #include <rdmacoro/transport/tcp/session.hpp>
@@ -43,7 +44,6 @@ private:
 ///  3. recorded completions are handed up (calls sinks and completions, which may post).
 class tcp_engine final : public tcp_completion_handler, public region_owner {
 public:
-    static constexpr unsigned serve_budget = 64;  // messages of one link at a time
     static constexpr std::size_t most_batched = 64;
     static constexpr unsigned most_hot = 32;
     // A hot link without an arrival for so many polls is armed instead: longer than the other half of a round trip of 1 MB takes.

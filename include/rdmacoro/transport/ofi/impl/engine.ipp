@@ -124,9 +124,7 @@ RDMACORO_DECL bool engine::poll() noexcept {
         any = progress() != 0;
     }
     if (any) pace_.brought(now);
-    intrusive_list<session, work_tag> turn;
-    turn.splice_back(work_);
-    while (session* c = turn.pop_front()) any |= c->serve(links_budget) != 0;
+    any |= serve_in_turn(work_, [](session& c, unsigned budget) noexcept { return c.serve(budget); });
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), now)) any |= watching_.look();
     if (pending_.any_waiting()) [[unlikely]]

@@ -230,7 +230,7 @@ RDMACORO_DECL void domain_base::cool() noexcept {
     }
 }
 
-[[gnu::noinline]] RDMACORO_DECL bool domain_base::take_notices() noexcept {
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::take_notices(unsigned& left) noexcept {
     bool any = false;
     took_notice_ = true;
     notices_.take(*arena_.board(), [&](std::uint32_t marked) noexcept {
@@ -238,7 +238,10 @@ RDMACORO_DECL void domain_base::cool() noexcept {
         pollable* const link = numbered_[marked];
         if (link == nullptr) return;
         heat(*link);
-        any |= link->poll(links_budget) != 0;
+        if (left == 0) return;  // polled as hot links are
+        const unsigned moved = link->poll(messages_of_a_link);
+        any |= moved != 0;
+        left -= std::min(left, moved);
     });
     return any || notices_.any(*arena_.board());
 }
@@ -288,24 +291,37 @@ inline std::uint64_t ticks_now() noexcept {
 
 RDMACORO_DECL bool domain_base::poll() noexcept {
     bool any = false;
+    unsigned left = messages_of_a_poll;
     // These come first: nothing lies between a record that is found and the return to its coroutine.
     if (notices_.any(*marks_)) [[unlikely]]
-        any = take_notices();
+        any = take_notices(left);
     if (--polls_to_clock_ == 0) [[unlikely]]
-        any |= by_the_clock();
+        any |= by_the_clock(left != messages_of_a_poll);
     // Polling a ring costs a few nanoseconds, a turn of the scheduler several times that: poll more than once.
     unsigned looks = 0;
     do {
         for (pollable* link = hot_.front(); link != nullptr;) {
             pollable* after = hot_.next(*link);
-            any |= link->poll(links_budget) != 0;
+            if (const unsigned moved = link->poll(messages_of_a_link); moved != 0) {
+                any = true;
+                left -= std::min(left, moved);
+                if (left == 0) [[unlikely]]
+                    return begin_next_poll_with(after);
+            }
             link = after;
         }
     } while (!any && ++looks < looks_in_a_poll);
     return any;
 }
 
-[[gnu::noinline]] RDMACORO_DECL bool domain_base::by_the_clock() noexcept {
+/// This poll has handed up as many messages as it may. Nullptr: of the last link.
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::begin_next_poll_with(pollable* first) noexcept {
+    if (first == nullptr || !first->hot_) return true;
+    while (hot_.front() != first) hot_.push_back(*hot_.pop_front());
+    return true;
+}
+
+[[gnu::noinline]] RDMACORO_DECL bool domain_base::by_the_clock(bool handed_up) noexcept {
     // The unit differs from machine to machine, so these are coarse: 6, 13, 200 and 800 us at 2.6 GHz.
     constexpr std::uint64_t long_poll = 1u << 14;
     constexpr std::uint64_t between_looks_soon = 1u << 15;
@@ -322,7 +338,15 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
     polls_to_clock_ = polls_between_clocks_;
     clock_read_ = now;
     bool any = false;
-    if (copies_.used_up()) renew_copies();
+    if (copies_.used_up()) {
+        // Some may have been used up in this very poll. Once: a peer can have marks found in each.
+        copies_wait_ = handed_up && !copies_wait_;
+        if (copies_wait_) {
+            polls_to_clock_ = 1;
+        } else {
+            renew_copies();
+        }
+    }
     if (now - last_cooling_ > between_coolings && !armed_) {
         last_cooling_ = now;
         cool();
@@ -378,8 +402,7 @@ RDMACORO_DECL void domain_base::disarm() noexcept {
 RDMACORO_COLD void domain_base::renew_copies() noexcept {
     copies_.renew();
     pollable* const first = std::exchange(next_to_copy_, nullptr);
-    if (first == nullptr || !first->hot_) return;
-    while (hot_.front() != first) hot_.push_back(*hot_.pop_front());
+    begin_next_poll_with(first);
 }
 
 RDMACORO_DECL void domain_base::note_memory(pollable& link) noexcept {

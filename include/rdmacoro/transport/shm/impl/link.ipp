@@ -229,6 +229,7 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
 
 [[gnu::noinline]] RDMACORO_DECL unsigned link_base::poll_rest(unsigned budget) noexcept {
     unsigned moved = 0;
+    bool copied = false;
     while (moved < budget && !down_) {
         record r;
         const auto found = channel_->in.peek(r);
@@ -239,9 +240,21 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
             }
             return moved + when_empty(moved != 0);
         }
+        const bool is_long = r.type == record_type::message && r.payload.size() > copy_allowance::always;
+        if (is_long) {
+            // When it is the turn of gets and puts they find something left.
+            if (channel_->domain->copies().used_up() || (copied && transfers_waited_)) {
+                channel_->domain->copies_wait(*this, copied);
+                return moved + 1 + other_work(moved != 0);
+            }
+        }
         const delivery answer = hand_up(r);
         if (answer == delivery::defer) break;
         ++moved;
+        if (is_long) {
+            channel_->domain->message_copied(r.payload.size());
+            copied = true;
+        }
         if (answer == delivery::pause) break;
     }
     if (!down_) moved += other_work(moved != 0);

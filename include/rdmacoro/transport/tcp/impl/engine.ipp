@@ -156,8 +156,22 @@ RDMACORO_DECL bool tcp_engine::serve_all() noexcept {
     now.splice_back(work_);
     intrusive_list<tcp_session, tcp_readable_tag> again;
     again.splice_back(stalled_);
-    while (tcp_session* session = now.pop_front()) moved |= session->serve(serve_budget) != 0;
-    while (tcp_session* session = again.pop_front()) moved |= session->serve(serve_budget) != 0;
+    // When enough messages were handed up for one poll the rest is served all the same, as sinks have given it memory, and hands up
+    // none. Those links come before the ones that were marked again.
+    unsigned left = messages_of_a_poll;
+    intrusive_list<tcp_session, tcp_work_tag> had_turn;
+    const auto serve = [&](tcp_session& session) noexcept {
+        const unsigned done = session.serve(std::min(left, messages_of_a_link));
+        if (done == 0) return;
+        moved = true;
+        if (left == 0) return;
+        left -= std::min(left, done);
+        if (left == 0) had_turn.splice_back(work_);
+    };
+    while (tcp_session* session = now.pop_front()) serve(*session);
+    while (tcp_session* session = again.pop_front()) serve(*session);
+    if (!had_turn.empty()) [[unlikely]]
+        work_.splice_back(had_turn);
     return moved;
 }
 
