@@ -154,7 +154,7 @@ TEST_CASE("connections over TCP go to the LID that the peer's port has now") {
     reached.clear();
     const between hooks;
     between::port = [](ibv_port_attr& of) { of.lid = lid; };
-    between::modifying = [](const ibv_qp&, const ibv_qp_attr& wanted, int mask) {
+    between::modifying = [](const ibv_qp&, ibv_qp_attr& wanted, int mask) {
         if ((mask & IBV_QP_AV) != 0) reached.push_back(wanted.ah_attr.dlid);
         return 0;
     };
@@ -329,7 +329,7 @@ TEST_CASE("the service level that was asked for is set on both queue pairs, howe
         static int levels = 0;
         levels = 0;
         asked_level = -1;
-        between::modifying = [](const ibv_qp&, const ibv_qp_attr& wanted, int mask) {
+        between::modifying = [](const ibv_qp&, ibv_qp_attr& wanted, int mask) {
             if ((mask & IBV_QP_AV) == 0) return 0;
             ++levels;
             asked_level = levels == 1 || asked_level == wanted.ah_attr.sl ? wanted.ah_attr.sl : -2;

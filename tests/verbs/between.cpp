@@ -82,6 +82,16 @@ ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
     return made;
 }
 
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* owner, ibv_comp_channel* channel, int vector) {
+    static auto* const real =
+        library_function<ibv_cq*(ibv_context*, int, void*, ibv_comp_channel*, int)>("ibv_create_cq");
+    if (between::creating_queue != nullptr) {
+        errno = between::creating_queue(*context);
+        if (errno != 0) return nullptr;
+    }
+    return real(context, entries, owner, channel, vector);
+}
+
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* wanted) {
     static auto* const real = library_function<ibv_srq*(ibv_pd*, ibv_srq_init_attr*)>("ibv_create_srq");
     if (between::creating_shared != nullptr) {

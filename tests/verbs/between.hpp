@@ -18,6 +18,8 @@ struct between {
     inline static void (*partition)(int index, __be16& key) = nullptr;
     /// After a completion channel is created.
     inline static void (*channel)(const ibv_comp_channel&) = nullptr;
+    /// Before a completion queue is created.
+    inline static int (*creating_queue)(const ibv_context&) = nullptr;
     /// Before a shared receive queue is created.
     inline static int (*creating_shared)(const ibv_pd&) = nullptr;
     /// Before a queue pair is created.
@@ -25,7 +27,7 @@ struct between {
     /// After that.
     inline static void (*created)(const ibv_qp&) = nullptr;
     /// Before a queue pair is changed.
-    inline static int (*modifying)(const ibv_qp&, const ibv_qp_attr&, int mask) = nullptr;
+    inline static int (*modifying)(const ibv_qp&, ibv_qp_attr&, int mask) = nullptr;
     /// Before a queue pair is destroyed.
     inline static void (*destroying)(const ibv_qp&) = nullptr;
     /// With each asynchronous event of a device. The device is told that the event which it reported was taken.
@@ -49,6 +51,7 @@ struct between {
         port = nullptr;
         partition = nullptr;
         channel = nullptr;
+        creating_queue = nullptr;
         creating_shared = nullptr;
         creating = nullptr;
         created = nullptr;

@@ -1,3 +1,4 @@
+#include "verbs/between.hpp"
 #include "verbs/pair.hpp"
 
 #include <rdmacoro/messaging/messaging.hpp>
@@ -196,6 +197,54 @@ TEST_CASE(
     w.on.run([](verbs_world* both) -> task<> {
         co_await timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s);
     }(&w));
+}
+
+TEST_CASE("a network that is down for two seconds ends no link, unless a shorter acknowledge timeout was "
+          "asked for") {
+    NEEDS_CABLE();
+    // Adapters give up after some retries; rxe, as the toolkit uses it, never does. So the devices say that they are others.
+    const between hooks;
+    between::device = [](ibv_device_attr& of) { of.vendor_id = 0x1234; };
+    between::modifying = [](const ibv_qp&, ibv_qp_attr& wanted, int mask) {
+        // On rxe seven retries are for ever.
+        if ((mask & IBV_QP_RETRY_CNT) != 0 && wanted.retry_cnt == 7) wanted.retry_cnt = 6;
+        return 0;
+    };
+    const unsigned asked = GENERATE(0u, 14u);
+    const bool idle = GENERATE(false, true);
+    CAPTURE(asked, idle);
+    verbs_options here = cable::at("rxe1");
+    verbs_options there = cable::at("rxe2");
+    here.acknowledge_timeout = there.acknowledge_timeout = asked;
+    verbs_world w(here, there);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    ibv_qp_attr now{};
+    ibv_qp_init_attr made{};
+    REQUIRE(::ibv_query_qp(a.link->queue_pair(), &now, IBV_QP_TIMEOUT, &made) == 0);
+    CHECK(now.timeout == (asked == 0 ? 18 : asked));
+    w.exchange(a, b, pattern(100));
+    const std::uint64_t before = b.sink.count;
+    cable::cut();
+    const time_point cut = w.on.now();
+    if (!idle) post_for_sure(w, a, 77);
+    if (asked != 0) {
+        // Idle ends send something now and then, to which the same applies.
+        w.until([&] { return a.sink.downs == 1; });
+        CHECK(a.sink.reason == errc::peer_lost);
+        CHECK(w.on.now() - cut < (idle ? 4 * here.keepalive : duration(2s)));
+        cable::mend();
+        return;
+    }
+    w.until([&] { return w.on.now() - cut >= 2s; });
+    CHECK(a.sink.downs + b.sink.downs == 0);
+    cable::mend();
+    if (idle) post_for_sure(w, a, 77);
+    w.until([&] { return b.sink.count > before || a.sink.downs + b.sink.downs != 0; });
+    REQUIRE(b.sink.count == before + 1);
+    CHECK(b.sink.messages.back().number == 77);
+    CHECK(a.sink.downs + b.sink.downs == 0);
 }
 
 TEST_CASE("memory that is deregistered in mid-transfer ends the transfer and its link") {

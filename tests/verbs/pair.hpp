@@ -7,7 +7,9 @@
 
 #include "support/fabric_pair.hpp"
 
+#include <cstddef>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -97,6 +99,15 @@ refusal refused(Function what) {
         return {why.code(), why.what()};
     }
     return {};
+}
+
+/// What this process has locked for devices, in bytes.
+inline std::size_t locked_memory() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("VmPin:")) return std::stoul(line.substr(6)) * 1024;
+    }
+    return 0;
 }
 
 inline verbs_options connecting_by(verbs_options o, verbs_connect how) {

@@ -252,7 +252,7 @@ TEST_CASE("the queue pair of a client that has not finished connecting by TCP ou
     between::created = [](const ibv_qp& made) {
         if (made.srq != nullptr) last_receive_device::whose = const_cast<ibv_qp*>(&made);
     };
-    between::modifying = [](const ibv_qp& of, const ibv_qp_attr& wanted, int) {
+    between::modifying = [](const ibv_qp& of, ibv_qp_attr& wanted, int) {
         ready |= &of == last_receive_device::whose && wanted.qp_state == IBV_QPS_RTS;
         ended |= &of == last_receive_device::whose && wanted.qp_state == IBV_QPS_ERR;
         return 0;

@@ -140,6 +140,8 @@ TEST_CASE("a client whose own process may not lock memory is told the limit, and
         w.link(a, b);
         poor_device = a.link->queue_pair()->context;
         const verbs_listener listening = w.on.run(w.server.listen("*:0"));
+        const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
+        REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &unlimited) == 0);
         {
             const between hooks;
             between::creating = [](const ibv_pd& domain, const ibv_qp_init_attr&) {
@@ -165,7 +167,6 @@ TEST_CASE("a client whose own process may not lock memory is told the limit, and
         }
         const between hooks;
         between::may_not_lock = [](const ibv_pd& domain) { return domain.context == poor_device; };
-        const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
         const rlimit little{std::size_t{32} << 20, RLIM_INFINITY};
         REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &little) == 0);
         refusal seen;
@@ -178,6 +179,64 @@ TEST_CASE("a client whose own process may not lock memory is told the limit, and
         CHECK_THAT(seen.text, contains("RLIMIT_MEMLOCK"));
         CHECK_THAT(seen.text, contains("this process may lock 32 MiB"));
     }
+}
+
+TEST_CASE("a queue that the device refuses for lack of memory is told with the limit of locked memory, where "
+          "that is "
+          "low") {
+    FOR_EACH_VERBS_DEVICE(way);
+    const auto with_limit = [](rlim_t bytes, auto what) {
+        rlimit before{};
+        REQUIRE(::getrlimit(RLIMIT_MEMLOCK, &before) == 0);
+        const rlimit limit{bytes, before.rlim_max};
+        REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+        const refusal seen = refused(what);
+        REQUIRE(::setrlimit(RLIMIT_MEMLOCK, &before) == 0);
+        return seen;
+    };
+    constexpr rlim_t little = rlim_t{1} << 20;
+    constexpr rlim_t much = rlim_t{1} << 40;
+    scheduler on;
+    {
+        // The first queue of a domain, and its first queue pair.
+        const between hooks;
+        const bool pair = GENERATE(false, true);
+        CAPTURE(pair);
+        if (pair) {
+            between::creating = [](const ibv_pd&, const ibv_qp_init_attr&) { return ENOMEM; };
+        } else {
+            between::creating_queue = [](const ibv_context&) { return ENOMEM; };
+        }
+        const auto open = [&] { const verbs_domain tried(on, way.options); };
+        const refusal poor = with_limit(little, open);
+        CHECK(poor.code == errc::no_resources);
+        CHECK_THAT(poor.text, contains("this process may lock 1 MiB (RLIMIT_MEMLOCK)"));
+        const refusal other = with_limit(much, open);
+        CHECK(other.text.find("MEMLOCK") == std::string::npos);
+        CHECK((pair || other.code == errc::no_resources));
+    }
+    verbs_world w(way.options);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    poor_device = a.link->queue_pair()->context;
+    const verbs_listener listening = w.on.run(w.server.listen("*:0"));
+    const auto connect = [&] { static_cast<void>(w.on.run(w.client.connect(listening.address()))); };
+    const between hooks;
+    between::creating = [](const ibv_pd& domain, const ibv_qp_init_attr&) {
+        return domain.context == poor_device ? ENOMEM : 0;
+    };
+    // Memory for slots may be locked, on siw too, which looks at root's limit.
+    const rlim_t near = locked_memory() + (rlim_t{2} << 20);
+    const refusal own = with_limit(near, connect);
+    CHECK(own.code == errc::no_resources);
+    CHECK_THAT(own.text, contains("RLIMIT_MEMLOCK"));
+    between::creating = [](const ibv_pd& domain, const ibv_qp_init_attr&) {
+        return domain.context != poor_device ? ENOMEM : 0;
+    };
+    const refusal peers = with_limit(near, connect);
+    CHECK(peers.code == errc::no_resources);
+    CHECK_THAT(peers.text, contains("the peer's process may not lock the memory"));
 }
 
 }  // namespace test_verbs_refusals

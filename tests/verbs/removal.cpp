@@ -196,9 +196,7 @@ public:
     explicit dead_device(ibv_context& which) : context_(which), poll_(which.ops.poll_cq) {
         dead = &which;
         which.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return 0; };
-        between::modifying = [](const ibv_qp& of, const ibv_qp_attr&, int) {
-            return of.context == dead ? EIO : 0;
-        };
+        between::modifying = [](const ibv_qp& of, ibv_qp_attr&, int) { return of.context == dead ? EIO : 0; };
     }
     ~dead_device() {
         context_.ops.poll_cq = poll_;
@@ -327,7 +325,7 @@ TEST_CASE("a scheduler whose default domain lost its device opens another one") 
     const restore at_the_end;
     scheduler on{impatient{}};
     auto& chosen = on.service<rdmacoro::detail::verbs::domains>();
-    verbs_domain& first = chosen.towards("*:0");
+    verbs_domain& first = *on.run(rdmacoro::detail::verbs::choose_domain(chosen, "*:0"));
     CHECK(&first == &on.service<verbs_domain>());
     {
         const between hooks;
@@ -347,10 +345,11 @@ TEST_CASE("a scheduler whose default domain lost its device opens another one") 
         CHECK(is_pattern(into, 1));
         auto& domains = of->service<rdmacoro::detail::verbs::domains>();
         for (const char* address : {"*:0", "localhost:1", "10.97.0.1:1"}) {
-            verbs_domain& next = domains.towards(address);
+            verbs_domain& next = *co_await rdmacoro::detail::verbs::choose_domain(domains, address);
             CHECK_FALSE(next.broken());
             CHECK(next.device_name() == name);
-            CHECK(&next == &domains.towards(address));
+            verbs_domain* const again = co_await rdmacoro::detail::verbs::choose_domain(domains, address);
+            CHECK(again == &next);
         }
     }(&on, device.name));
 }

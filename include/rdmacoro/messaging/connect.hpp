@@ -25,29 +25,25 @@ struct connect_options {
 
 namespace detail {
 
-/// The running scheduler's own domain. A transport with several devices chooses one by the address.
-template <transport T>
-typename T::domain& own_domain(std::string_view address) {
-    scheduler& here = running_scheduler();
-    if constexpr (requires {
-                      { T::domain_for(here, address) } -> std::same_as<typename T::domain&>;
-                  }) {
-        return T::domain_for(here, address);
-    } else {
-        return here.template service<typename T::domain>();
-    }
-}
+/// A transport with several devices chooses one by the address, for which it may have to look up a name.
+template <class T>
+concept chooses_domain = requires(scheduler& here, std::string_view address) {
+    { T::domain_for(here, address) } -> std::same_as<task<typename T::domain*>>;
+};
 
 /// Connects, in `domain` or in the scheduler's own, and shakes hands. The address is copied before the first suspension.
 template <transport T, protocol_list P>
 [[gnu::cold]] task<endpoint<T, P>> connect_in(typename T::domain* domain, std::string address,
                                               mailbox_options options) {
-    if (domain == nullptr) {
-        domain = &own_domain<T>(address);
-    } else {
+    scheduler& here = running_scheduler();
+    const described_step connecting(here, connect_facts, address);
+    if (domain != nullptr) {
         require_current(domain->owner(), "connect: the domain is of another scheduler");
+    } else if constexpr (chooses_domain<T>) {
+        domain = co_await T::domain_for(here, address);
+    } else {
+        domain = &here.template service<typename T::domain>();
     }
-    const described_step connecting(domain->owner(), connect_facts, address);
     endpoint<T, P> made(domain->owner(), co_await domain->connect(address), options);
     open_operation opened(made.connection());
     const result<void> outcome = co_await as_result(timeout(opened, options.handshake_limit));
@@ -59,8 +55,7 @@ template <transport T, protocol_list P>
 template <transport T, protocol_list P>
 [[gnu::cold]] task<endpoint<T, P>> connect_retrying(typename T::domain* domain, std::string address,
                                                     connect_options options) {
-    if (domain == nullptr) domain = &own_domain<T>(address);
-    scheduler& here = domain->owner();
+    scheduler& here = running_scheduler();
     connect_attempts attempts(address, options.retry_for, here.now());
     for (;;) {
         try {
@@ -231,10 +226,12 @@ template <transport T, protocol_list P>
 [[gnu::cold]] task<listener<T, P>> listen_in(typename T::domain* domain, std::string address,
                                              mailbox_options options) {
     static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
-    if (domain == nullptr) {
-        domain = &own_domain<T>(address);
-    } else {
+    if (domain != nullptr) {
         require_current(domain->owner(), "listen: the domain is of another scheduler");
+    } else if constexpr (chooses_domain<T>) {
+        domain = co_await T::domain_for(running_scheduler(), address);
+    } else {
+        domain = &running_scheduler().template service<typename T::domain>();
     }
     co_return listener<T, P>(*domain, co_await domain->listen(address), options);
 }

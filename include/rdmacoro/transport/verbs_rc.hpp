@@ -33,9 +33,10 @@ struct verbs_rc {
     using link = verbs_link<Sink>;
 
     /// The scheduler's domain for an address, to listen on or to connect to: of the device that the address chooses, unless the
-    /// environment names one (`RDMACORO_VERBS_DEVICE`).
-    [[nodiscard]] static domain& domain_for(scheduler& owner, std::string_view address) {
-        return owner.service<detail::verbs::domains>().towards(address);
+    /// environment names one (`RDMACORO_VERBS_DEVICE`). A host's name is looked up where there are several devices. The address is
+    /// copied.
+    [[nodiscard]] static task<domain*> domain_for(scheduler& owner, std::string_view address) {
+        return detail::verbs::choose_domain(owner.service<detail::verbs::domains>(), std::string(address));
     }
 };
 

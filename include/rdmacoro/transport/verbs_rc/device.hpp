@@ -120,7 +120,7 @@ public:
         return id.verbs != nullptr && std::strcmp(::ibv_get_device_name(context_->device),
                                                   ::ibv_get_device_name(id.verbs->device)) == 0;
     }
-    /// False: it was taken away.
+    /// False: it was taken away. Of one that is not in /sys, where this process sees another one, that is not known, and true.
     [[nodiscard]] bool listed() const noexcept;
     /// Whether it reports the end of a queue pair's last receive. Linux's devices in software, rxe and siw, do not; they need
     /// not, for they take nothing from the receive queue in advance.
@@ -162,6 +162,7 @@ private:
     [[nodiscard]] static bool active(const std::string& name, unsigned port);
 
     void open(const std::string& name, const std::vector<device_address>& addresses);
+    [[nodiscard]] bool in_sys() const noexcept;
 
     [[nodiscard]] bool port_is_active(unsigned port) const noexcept;
     void choose_port(const verbs_options& options, const std::vector<device_address>& addresses);
@@ -176,6 +177,7 @@ private:
     unique_domain domain_;
     ibv_device_attr attributes_{};
     ibv_port_attr port_attributes_{};
+    bool was_listed_ = false;  // when it was opened
     std::uint8_t port_ = 0;
     inet_endpoint address_;
     std::uint32_t inline_limit_ = 0;

@@ -31,6 +31,12 @@ namespace rdmacoro::detail::verbs {
 /// "5 GiB", "64 KiB", "unlimited".
 [[nodiscard]] std::string bytes_text(std::uint64_t bytes);
 
+/// Whether a device may have refused a queue, which failed with the system error `system`, as this process may lock no more memory:
+/// adapters lock their queues.
+[[nodiscard]] bool limited_by_memlock(int system) noexcept;
+/// "; this process may lock ...", and the remedy. Empty: there is no limit.
+[[nodiscard]] std::string memlock_advice();
+
 /// The reason why memory of that length could not be registered, and the remedy.
 [[nodiscard]] std::string registration_failure(std::size_t bytes, int system);
 [[gnu::cold, noreturn]] void throw_registration_failure(std::size_t bytes, int system);

@@ -172,7 +172,8 @@ RDMACORO_COLD void session::try_again() noexcept {
 
 /// The reason that a peer gets when it is refused because this step failed.
 RDMACORO_COLD std::uint32_t session::refusal_of(const failed_step& how) noexcept {
-    return how.name == registering ? greeting::no_memory : greeting::no_room;
+    return how.name == registering || limited_by_memlock(how.system) ? greeting::no_memory
+                                                                     : greeting::no_room;
 }
 
 RDMACORO_COLD void session::fail_refused(std::uint32_t refusal) noexcept {

@@ -53,7 +53,8 @@ namespace rdmacoro::detail::verbs {
                                     "credits or smaller slots");
             if (how.step == registering)
                 throw error(how.code, where + registration_failure(by.slots().slab_bytes(), how.system));
-            throw error(how.code, where + "could not " + how.step + system);
+            throw error(how.code, where + "could not " + how.step + system +
+                                      (limited_by_memlock(how.system) ? memlock_advice() : std::string()));
         default: throw error(how.code, where + "could not " + how.step + system);
     }
 }

@@ -77,7 +77,9 @@ RDMACORO_COLD std::uint32_t device::most_at_once() const noexcept {
     return port_attributes_.max_msg_sz != 0 ? std::min(port_attributes_.max_msg_sz, most) : most;
 }
 
-RDMACORO_COLD bool device::listed() const noexcept {
+RDMACORO_COLD bool device::listed() const noexcept { return !was_listed_ || in_sys(); }
+
+RDMACORO_COLD bool device::in_sys() const noexcept {
     return ::access(context_->device->dev_path, F_OK) == 0 || errno != ENOENT;
 }
 
@@ -158,6 +160,7 @@ RDMACORO_COLD void device::open(const std::string& name, const std::vector<devic
         throw error(errc::permission_denied,
                     "verbs: open " + name + ": /dev/infiniband/uverbs* must be readable and writable");
     if (context_ == nullptr) throw_system("verbs: open " + name, errno);
+    was_listed_ = in_sys();
     if (::ibv_query_device(context_.get(), &attributes_) != 0) throw_system("verbs: query " + name, errno);
 }
 
@@ -345,6 +348,7 @@ RDMACORO_COLD ibv_ah_attr path_between(const port_state& from, std::uint8_t port
 RDMACORO_COLD void device::probe_inline(const verbs_options& options) {
     const unique_queue queue(::ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0));
     if (queue == nullptr) throw_system("verbs: completion queue of " + name(), errno);
+    int failed = 0;
     const auto takes = [&](std::uint32_t bytes) {
         ibv_qp_init_attr wanted{};
         wanted.send_cq = wanted.recv_cq = queue.get();
@@ -353,6 +357,7 @@ RDMACORO_COLD void device::probe_inline(const verbs_options& options) {
         wanted.cap.max_inline_data = bytes;
         wanted.qp_type = IBV_QPT_RC;
         const unique_queue_pair made(::ibv_create_qp(domain_.get(), &wanted));
+        failed = made == nullptr ? errno : 0;
         return made != nullptr && wanted.cap.max_inline_data >= bytes;
     };
     constexpr std::uint32_t step = 16;
@@ -365,6 +370,7 @@ RDMACORO_COLD void device::probe_inline(const verbs_options& options) {
                                         : good + std::max(step, (refused - good) / 2 / step * step);
         (takes(tried) ? good : refused) = tried;
     }
+    if (good == 0 && limited_by_memlock(failed)) throw_system("verbs: queue pair of " + name(), failed);
     inline_limit_ = good;
 }
 

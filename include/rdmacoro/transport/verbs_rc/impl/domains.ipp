@@ -3,7 +3,9 @@
 
 #include <rdmacoro/transport/verbs_rc/domains.hpp>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,29 +23,53 @@ RDMACORO_COLD inet_endpoint source_towards(const inet_endpoint& to) noexcept {
     return source;
 }
 
-RDMACORO_COLD verbs_domain& domains::towards(std::string_view address) {
-    const inet_address parsed = parse_address(address);
+RDMACORO_COLD bool domains::asks_for(const inet_address& address) const {
     const verbs_options options = verbs_options::from_environment();
-    if (parsed.host.empty() || !options.device.empty() || !options.address.empty()) return standard();
-    const inet_resolved resolved = inet_resolved::ask(parsed, AI_NUMERICHOST);
-    if (resolved.endpoints.empty()) return standard();
-    const inet_endpoint& asked = resolved.endpoints.front();
+    if (address.host.empty() || !options.device.empty() || !options.address.empty()) return false;
+    if (!inet_resolved::ask(address, AI_NUMERICHOST).endpoints.empty()) return false;
+    const std::vector<device_address> all = device_addresses();
+    return std::any_of(all.begin(), all.end(), [&](const device_address& one) {
+        return one.device != all.front().device || one.port != all.front().port;
+    });
+}
+
+RDMACORO_COLD verbs_domain& domains::towards(const std::vector<inet_endpoint>& addresses) {
+    const verbs_options options = verbs_options::from_environment();
+    if (!options.device.empty() || !options.address.empty()) return standard();
+    for (const inet_endpoint& asked : addresses) {
+        if (verbs_domain* const found = chosen_by(asked); found != nullptr) return *found;
+    }
+    return standard();
+}
+
+RDMACORO_COLD verbs_domain* domains::chosen_by(const inet_endpoint& asked) {
     // An address of this host is compared first: the routes do not know a link-local one without its interface.
     const inet_endpoint source = source_towards(asked);
     const auto either = [&](const inet_endpoint& one) {
         return same_address(one, asked) || (source.bytes != 0 && same_address(one, source));
     };
     for (const choice& one : chosen_) {
-        if (either(one.address) && !one.domain->broken()) return *one.domain;
+        if (either(one.address) && !one.domain->broken()) return one.domain;
     }
     for (const device_address& one : device_addresses()) {
         if (!either(one.address)) continue;
         verbs_domain& domain = of_port(one);
         std::erase_if(chosen_, [](const choice& made) { return made.domain->broken(); });
         chosen_.push_back({one.address, &domain});
-        return domain;
+        return &domain;
     }
-    return standard();
+    return nullptr;
+}
+
+RDMACORO_COLD task<verbs_domain*> choose_domain(domains& of, std::string address) {
+    const inet_address parsed = parse_address(address);
+    inet_resolved found;
+    if (of.asks_for(parsed)) {
+        found = co_await inet_resolve(parsed, 0);
+    } else if (!parsed.host.empty()) {
+        found = inet_resolved::ask(parsed, AI_NUMERICHOST);
+    }
+    co_return &of.towards(found.endpoints);
 }
 
 /// The domain without a choice by an address. Broken ones stay, as links and regions may refer to them.
