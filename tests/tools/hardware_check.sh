@@ -12,9 +12,14 @@ limit=200
 build=$work/build
 mkdir -p "$build/tests/ofi" "$build/tools/info" "$build/tools/pingpong" "$build/tools/soaking" "$work/bin"
 touch "$build/build.ninja"
-for program in tools/info/info tools/pingpong/pingpong tools/soaking/soak; do
+for program in tools/info/info tools/soaking/soak; do
     ln -s "$RDMACORO_BUILD_ROOT/$program" "$build/$program"
 done
+cat >"$build/tools/pingpong/pingpong" <<END
+#!/bin/sh
+echo "\${RDMACORO_OFI_NODE-}" >"$work/node"
+exec "$RDMACORO_BUILD_ROOT/tools/pingpong/pingpong" "\$@"
+END
 cat >"$build/tests/ofi/ofi_conformance" <<END
 #!/bin/sh
 case "\$*" in
@@ -32,7 +37,7 @@ esac
 echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
 echo '8       50      =50      800         0.00s      1.25       6.41       0.16'
 END
-chmod +x "$build/tests/ofi/ofi_conformance" "$work/bin/fi_pingpong"
+chmod +x "$build/tests/ofi/ofi_conformance" "$build/tools/pingpong/pingpong" "$work/bin/fi_pingpong"
 
 (PATH=$work/bin:$PATH; ends 0 --build "$build" --quick --minutes 0.05 ofi+tcp://127.0.0.1:0)
 reports '^| facts | rdmacoro-info | ok |'
@@ -44,6 +49,8 @@ reports '^| 1 MiB, one way | µs | [0-9]'
 reports 'restart the subnet manager'
 reports '^libfabric_providers '
 grep -q '^0 parts failed' "$work/out" || fail "no closing line"
+# By the adapter with this address, not by the provider's first.
+[ "$(cat "$work/node")" = 127.0.0.1 ] || fail "pingpong ran over whichever interface the provider takes"
 
 # What fails is named, with what it said; the rest goes on.
 BROKEN_SUITE=1 ends 1 --build "$build" --only conformance,speed --quick ofi+tcp://127.0.0.1:0

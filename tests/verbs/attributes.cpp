@@ -168,6 +168,33 @@ TEST_CASE("connections over TCP go to the LID that the peer's port has now") {
     CHECK(reached == std::vector<std::uint16_t>{7, 7, 9, 9});
 }
 
+TEST_CASE("over InfiniBand a queue pair has a global header where the port asks for one, and else none") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    if (!way.rxe) SKIP_TEST("a fabric has the header that it needs: on rxe, which says that it is another");
+    static bool asks = false;
+    static std::vector<int> global;
+    asks = GENERATE(false, true);
+    global.clear();
+    const between hooks;
+    between::port = [](ibv_port_attr& of) {
+        of.link_layer = IBV_LINK_LAYER_INFINIBAND;
+        of.lid = 7;
+        of.flags &= static_cast<std::uint8_t>(~IBV_QPF_GRH_REQUIRED);
+        if (asks) of.flags |= IBV_QPF_GRH_REQUIRED;
+    };
+    between::modifying = [](const ibv_qp&, ibv_qp_attr& wanted, int mask) {
+        if ((mask & IBV_QP_AV) != 0) global.push_back(wanted.ah_attr.is_global);
+        return 0;
+    };
+    verbs_options o = connecting_by(way.options, verbs_connect::tcp);
+    verbs_world w(o);
+    // Without the header rxe refuses to connect.
+    const refusal seen = refused([&] { static_cast<void>(w.connect()); });
+    CHECK(static_cast<bool>(seen.code) == !asks);
+    REQUIRE(!global.empty());
+    CHECK(global == std::vector<int>(global.size(), asks ? 1 : 0));
+}
+
 TEST_CASE("a domain goes on when its device's address changes") {
     NEEDS_SPARE_DEVICE();
     const spare_device device;
@@ -187,6 +214,14 @@ TEST_CASE("a domain goes on when its device's address changes") {
             w.until([&] { return old.address() == "verbs://10.97.8.1" + port; });
             verbs_end e;
             e.link = std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect(old.address())), e.sink);
+            CHECK(source_of(e) == "10.97.8.1");
+            CHECK(static_cast<bool>(w.on.run(accepted_from(old))));
+        } else {
+            // By TCP it listens on every address of the host.
+            const std::string port = old.address().substr(old.address().rfind(':'));
+            verbs_end e;
+            e.link =
+                std::make_unique<verbs_recorded_link>(w.on.run(w.client.connect("10.97.8.1" + port)), e.sink);
             CHECK(source_of(e) == "10.97.8.1");
             CHECK(static_cast<bool>(w.on.run(accepted_from(old))));
         }

@@ -101,6 +101,52 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
     }
 }
 
+TEST_CASE("a queue of the device that fails ends the domain's links, accepts and connects, as new links "
+          "would share it") {
+    NEEDS_SPARE_DEVICE();
+    enum class failure { completion_queue, receive_queue, read };
+    const failure how = GENERATE(failure::completion_queue, failure::receive_queue, failure::read);
+    CAPTURE(static_cast<int>(how));
+    const spare_device device;
+    verbs_world w(device.options());
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    verbs_listener listening = w.on.run(w.server.listen("*:0"));
+    accept_end ended;
+    task_group waiting;
+    w.on.run([](task_group* group, verbs_listener* on, accept_end* into) -> task<> {
+        group->spawn(accept_until_it_ends, on, into);
+        co_return;
+    }(&waiting, &listening, &ended));
+    w.turns(100);
+    const between hooks;
+    static ibv_async_event failing;
+    failing.event_type = how == failure::completion_queue ? IBV_EVENT_CQ_ERR : IBV_EVENT_SRQ_ERR;
+    between::event = [](ibv_async_event& event) {
+        if (event.event_type == IBV_EVENT_PORT_ERR) event.event_type = failing.event_type;
+    };
+    ibv_context& server = *b.link->queue_pair()->context;
+    const auto poll = server.ops.poll_cq;
+    if (how == failure::read) {
+        server.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -1; };
+    } else {
+        spare_device::run("ip link set " + device.interface + " down");
+    }
+    w.until([&] { return b.sink.downs == 1 && ended.over; });
+    server.ops.poll_cq = poll;
+    CHECK(b.sink.reason == errc::peer_lost);
+    CHECK(ended.code == errc::unsupported);
+    CHECK_THAT(ended.text, contains("a queue of it failed"));
+    CHECK(w.server.broken());
+    CHECK(w.client.broken() == (how != failure::read));
+    CHECK(refused([&] { static_cast<void>(w.on.run(w.server.listen("*:0"))); }).code == errc::unsupported);
+    w.on.run([](task_group* group) -> task<> { co_await group->join(); }(&waiting));
+    between::event = nullptr;
+    a.link.reset();
+    b.link.reset();
+}
+
 TEST_CASE(
     "a client of another host is refused by a listener over TCP whose device was taken away, not for lack "
     "of room") {

@@ -85,7 +85,7 @@ public:
     [[nodiscard]] std::size_t bytes_of_link() const noexcept {
         return (options_.credits + session::most_staged) * slots_.slot_bytes();
     }
-    /// The device is gone: nothing can be opened any more.
+    /// The device is gone, or a queue of it has failed: nothing can be opened any more.
     [[nodiscard]] bool broken() const noexcept { return broken_; }
     void device_gone() noexcept;
     /// Until it is unlinked, `which` is told.
@@ -167,6 +167,7 @@ private:
     std::vector<receive_queue*> free_receives_;                 // of them
     bool shares_receives_ = true;
     bool broken_ = false;
+    bool queue_failed_ = false;        // a completion queue cannot be read
     unsigned links_ = 0;               // that hold resources
     std::uint64_t lost_receives_ = 0;  // slots that the device may never give back
     own_handler cm_handler_;

@@ -272,7 +272,9 @@ inline unsigned engine::progress(bank& of) noexcept {
     for (int got = batch; got == batch && came < 8 * batch;) {
         got = ::ibv_poll_cq(of.queue.get(), batch, completions.data());
         if (got < 0) [[unlikely]] {
+            queue_failed_ = true;  // the domain ends in the next poll; here no listener is called
             fail_all(errc::peer_lost);
+            ++of.empty_polls;  // nothing comes any more
             break;
         }
         for (int i = 0; i < got; ++i) dispatch(completions[static_cast<std::size_t>(i)]);

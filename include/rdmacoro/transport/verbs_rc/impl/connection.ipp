@@ -12,10 +12,11 @@
 namespace rdmacoro::detail::verbs {
 
 [[gnu::cold, noreturn]] RDMACORO_DECL void throw_device_gone(const engine& of, const std::string& action) {
-    throw error(errc::unsupported,
-                "verbs: " + action + " by " + of.device().name() +
-                    ": the device was taken away, or its driver was reset; open another domain "
-                    "when it is back");
+    throw error(
+        errc::unsupported,
+        "verbs: " + action + " by " + of.device().name() +
+            ": the device was taken away, its driver was reset, or a queue of it failed; open another "
+            "domain when it is back");
 }
 
 /// The error's text names the address and the remedy.

@@ -160,6 +160,8 @@ RDMACORO_DECL engine::~engine() {
 
 RDMACORO_DECL bool engine::poll() noexcept {
     bool any = progress() != 0;
+    if (queue_failed_) [[unlikely]]
+        device_gone();
     any |= serve_in_turn(work_, [](session& c, unsigned budget) noexcept { return c.serve(budget); });
     if (table_.any_leaving()) any |= table_.reap();
     if (watching_.due(table_.any_leaving(), owner_.coarse_now())) any |= watching_.look();
@@ -225,7 +227,9 @@ RDMACORO_DECL void engine::read_async_events() noexcept {
             case IBV_EVENT_QP_LAST_WQE_REACHED: about->last_receive_is_over(); break;
             case IBV_EVENT_DEVICE_FATAL: device_gone(); break;
             case IBV_EVENT_CQ_ERR:
-            case IBV_EVENT_SRQ_ERR: fail_all(errc::peer_lost); break;
+            case IBV_EVENT_SRQ_ERR:
+                device_gone();
+                break;  // new links would share that queue, and hear nothing
             default:
                 break;  // a port that is down for a moment costs nothing; links notice one that stays down. Its state,
                     // LID and GIDs are asked for by each connection.
