@@ -14,6 +14,7 @@ SOURCE = pathlib.Path(os.environ.get('RDMACORO_SOURCE_ROOT', pathlib.Path(__file
 STUCK = '''
 #include <rdmacoro/rdmacoro.hpp>
 #include <csignal>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,14 @@ static task<> hang() {
     auto first = start(near.recv(into, 7));
     auto second = start(near.recv(into, tag_match(0x100, 0xf00)));
     auto sending = start(far.send(data, 9));
+    auto looking = start(near.probe(11));
+    // Short ones until the peer's budget is used up: the last waits for credit, and the close for it.
+    auto poor = co_await connect<shm, list>(listening.address());
+    auto full = co_await listening.accept();
+    const std::span<const std::byte> some(data.data(), 4000);
+    std::deque<started<decltype(poor.send(some, 1))>> many;
+    while (poor.counts().credit_waits == 0) many.emplace_back(poor.send(some, 1));
+    auto closing = start(poor.close());
     event never;
     auto waiting = start(never.wait());
     auto sleeping = start(sleep_for(1h));
@@ -78,6 +87,9 @@ with tempfile.TemporaryDirectory() as folder:
                  'sleep until ',
                  'recv, tag 7, from source 0: posted, no message has met it; peer_send',
                  'recv, tag 256 under mask 0xf00, from source 0: posted, no message has met it; peer_send',
+                 'probe, tag 11, from source 0: no message waits; peer_send',
+                 'send, tag 1: waits for credit; credit',
+                 'close: waits for sends that have not begun; credit',
                  'send, tag 9: announced, 1048576 bytes have gone, no receive has met it; peer_receive'):
         assert text.count(line) == 1, line
-    assert text.count(': posted') == 2 and text.count('scheduler 0x') == 1 and text.count('connection 0x') == 2
+    assert text.count(': posted') == 2 and text.count('scheduler 0x') == 1 and text.count('connection 0x') == 4

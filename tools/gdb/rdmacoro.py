@@ -3,7 +3,8 @@
     gdb PROGRAM CORE -batch -x tools/gdb/rdmacoro.py -ex rdmacoro-describe
 
 Needs debug information (-g). It reads the lists that hold operations by the names of their members, and calls nothing: schedulers,
-waits for objects of the program, sleeps, sends that wait or are carried in pieces or by a rendezvous, posted receives.
+waits for objects of the program, sleeps, handshakes and closes, sends that wait or are carried in pieces or by a rendezvous, posted
+receives and probes. Not what other engines have under way, nor since when: that only `describe` knows.
 """
 import gdb
 
@@ -102,14 +103,19 @@ def describe_engines(connection):
                                         'peer_receive' if state == 'requested' else 'peer_poll')
 
 
-def posted(matcher):
-    if matcher['sole_']:
-        yield matcher['sole_'].dereference()
+def receives_of(matcher):
     every = [matcher['receives_']]
     for n in range(int(matcher['records_']['size_'])):
         record = matcher['records_']['all_'][n]
         if record:
             every.append(record['receives'])
+    return every
+
+
+def posted(matcher):
+    if matcher['sole_']:
+        yield matcher['sole_'].dereference()
+    every = receives_of(matcher)
     request = DETAIL + 'receive_request'
     for some in every:
         for n in range(int(some['exact_']['size_'])):
@@ -118,23 +124,67 @@ def posted(matcher):
             yield from elements(some[masked], request, request)
 
 
+def covers(credits, size):
+    """As `credit_account::covers`."""
+    size = min(size, int(credits['peer_budget_']) * 64 // 4)
+    wanted = size + 192
+    storage = 256
+    if wanted > storage:
+        step = (1 << (wanted - 1).bit_length() - 1) // 4
+        storage = (wanted + step - 1) // step * step
+    return (storage + 63) // 64 <= int(credits['available_'])
+
+
+def describe_queue(connection):
+    """The sends that wait, the handshake and the close, as `connection_base::describe_own`."""
+    sends = list(elements(connection['queue_'], DETAIL + 'send_request', DETAIL + 'send_request'))
+    if enumerator(connection['phase_']) == 'opening':
+        greets = 'room in the link' if connection['owes_hello_'] else 'peer_poll'
+        stage, actor = 'waits for the handshake', greets
+        if connection['opener_']:
+            yield f"handshake: {'no room for this side' if connection['owes_hello_'] else 'the peer has not answered'}; {greets}"
+    elif not connection['starved_']:
+        stage, actor = 'waits for room in the link', 'room in the link'
+    elif sends and not covers(connection['credits_'], int(sends[0]['from_']['bytes_'])):
+        stage, actor = 'waits for credit', 'credit'
+    else:
+        stage, actor = 'waits for a free stream', 'peer_receive'
+    for n, send in enumerate(sends):
+        yield describe_send(send, stage if n == 0 else 'waits behind other sends', actor)
+    if not connection['closer_']:
+        return
+    if sends:
+        yield f'close: waits for sends that have not begun; {actor}'
+    elif int(connection['active_sends_']) != 0:
+        yield 'close: waits for sends that are under way; peer_receive'
+    elif connection['owes_goodbye_']:
+        yield 'close: no room for the goodbye; room in the link'
+    else:
+        yield 'close: goodbye is sent, the peer has not answered; peer_poll'
+
+
 def describe_connection(connection):
     phase = enumerator(connection['phase_'])
     if phase == 'down':
         return
     yield f"connection {connection.address} to source {int(connection['source_'])}, {phase}, " \
           f"{int(connection['active_sends_'])} sends under way, credit {int(connection['credits_']['available_'])}"
-    for send in elements(connection['queue_'], DETAIL + 'send_request', DETAIL + 'send_request'):
-        yield '  ' + describe_send(send, 'waits in the queue', 'credit' if connection['starved_'] else 'room in the link')
+    for line in describe_queue(connection):
+        yield '  ' + line
     for line in describe_engines(connection.cast(connection.dynamic_type)):
         yield '  ' + line
 
 
 def describe_mailbox(mailbox):
+    def asked(what, request):
+        source = int(request['source_'])
+        return f"{what}, {tags(request['wanted_'])}, from " + ('any' if source == 2**32 - 1 else f'source {source}')
+
     for receive in posted(mailbox['matcher_']):
-        source = int(receive['source_'])
-        yield f"recv, {tags(receive['wanted_'])}, from " + ('any' if source == 2**32 - 1 else f'source {source}') \
-              + ': posted, no message has met it; peer_send'
+        yield asked('recv', receive) + ': posted, no message has met it; peer_send'
+    for some in receives_of(mailbox['matcher_']):
+        for probe in elements(some['probes_'], DETAIL + 'probe_request', DETAIL + 'probe_request'):
+            yield asked('probe', probe) + ': no message waits; peer_send'
 
 
 def describe_scheduler(scheduler):
