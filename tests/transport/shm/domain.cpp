@@ -99,6 +99,7 @@ namespace {
 struct counting_link final : pollable {
     unsigned polls = 0;
     unsigned waits = 0;
+    unsigned notices_wanted = 0;
     unsigned records = 0;    // that have come
     bool busy = false;       // reads a record between any two calls of `quiet`
     std::uint64_t mark = 0;  // that the peer has set
@@ -116,7 +117,10 @@ struct counting_link final : pollable {
         ++polls;
         return std::exchange(records, 0);
     }
-    void want_notice(std::uint32_t word) noexcept final { notice = word; }
+    void want_notice(std::uint32_t word) noexcept final {
+        ++notices_wanted;
+        notice = word;
+    }
     bool quiet() noexcept final { return records == 0 && !busy; }
     void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
     bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
@@ -174,6 +178,11 @@ struct many_counting_links {
     [[nodiscard]] unsigned waits() const {
         unsigned all = 0;
         for (const auto& link : links) all += link->waits;
+        return all;
+    }
+    [[nodiscard]] unsigned notices_wanted() const {
+        unsigned all = 0;
+        for (const auto& link : links) all += link->notices_wanted;
         return all;
     }
 };
@@ -247,6 +256,25 @@ TEST_CASE(
     many.links.back() = std::make_unique<counting_link>();
     many.domain.add_link(*many.links.back());
     CHECK(many.links.back()->number() == freed);
+}
+
+TEST_CASE("to sleep and to wake up asks only the hot links for notice, however many are idle") {
+    many_counting_links many(1000);
+    many.domain.cool();
+    REQUIRE(many.domain.hot_links() == 1);
+    const auto asked_by = [&](auto&& step) {
+        const unsigned before = many.notices_wanted();
+        step();
+        return many.notices_wanted() - before;
+    };
+    CHECK(asked_by([&] { many.domain.arm(); }) == 1);
+    for (const auto& link : many.links) CHECK(link->notice == link->number());
+    CHECK(asked_by([&] { many.domain.disarm(); }) == 1);
+    many.domain.heat(*many.links[10]);
+    many.domain.heat(*many.links[20]);
+    REQUIRE(many.domain.hot_links() == 3);
+    CHECK(asked_by([&] { many.domain.arm(); }) == 3);
+    CHECK(asked_by([&] { many.domain.disarm(); }) == 3);
 }
 
 TEST_CASE("a doorbell without a mark makes the domain look at every link, a few at a time") {
