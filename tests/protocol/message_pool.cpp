@@ -91,6 +91,19 @@ task<> is_served(Endpoint& client, Endpoint& server, std::size_t messages, std::
     co_await serving.join();
 }
 
+/// What the receiver stores of the crowd's messages of `bytes`, in bytes; each of them is to be connected still.
+template <class T>
+std::size_t stored_of(const strangers<T>& crowd, std::size_t bytes) {
+    std::uint64_t sent = 0;
+    std::size_t down = 0;
+    for (const auto& one : crowd) {
+        sent += one->sent();
+        down += one->reason() ? 1 : 0;
+    }
+    CHECK(down == 0);
+    return static_cast<std::size_t>(sent) * detail::message_cost(bytes) * detail::credit_bytes;
+}
+
 /// Runs `program(here, there)`, two domains of one scheduler.
 template <class Variant, class Program>
 void on_two(Program program) {
@@ -162,16 +175,7 @@ TEMPLATE_LIST_TEST_CASE(
         co_await crowd_in<T>(here, listening, count, crowd, ends);
         const std::size_t after = private_bytes();
 
-        std::uint64_t sent = 0;
-        std::size_t down = 0;
-        for (const auto& one : crowd) {
-            sent += one->sent();
-            down += one->reason() ? 1 : 0;
-        }
-        CHECK(down == 0);
-        const std::size_t stored =
-            static_cast<std::size_t>(sent) * detail::message_cost(4000) * detail::credit_bytes;
-        CHECK(pool.footprint() == stored);
+        CHECK(pool.footprint() == stored_of<T>(crowd, 4000));
         CHECK(pool.footprint() <= total + count * least);
         CHECK(pool.footprint() > total * 3 / 4);  // they did fill it
         CHECK(pool.granted() <= total);
@@ -209,6 +213,39 @@ TEMPLATE_LIST_TEST_CASE(
         bool right = false;
         co_await is_served(client, server, 20, 1_MiB, right);
         CHECK(right);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "fifty strangers take 64 MiB of a listener that was given no pool, and 16 KiB each, and an "
+    "honest peer is served",
+    "", transports) {
+    using T = typename TestType::transport_type;
+    on_two<TestType>([](auto& here, auto& there) -> task<> {
+        constexpr std::size_t count = 50;
+        constexpr std::size_t total = message_pool::usual_bytes;
+        static_assert(total == 64_MiB && least == 16_KiB);
+        static_assert(count * mailbox_options{}.unexpected_bytes > 2 * total);  // what they might fill
+        auto listening = co_await listen<T>(there, TestType::address());
+        strangers<T> crowd;
+        std::vector<endpoint<T>> ends;
+        const std::size_t before = private_bytes();
+        co_await crowd_in<T>(here, listening, count, crowd, ends);
+        const std::size_t after = private_bytes();
+        const std::size_t stored = stored_of<T>(crowd, 4000);
+        CHECK(stored <= total + count * least);
+        CHECK(stored > total * 3 / 4);  // they did fill it
+        if (counts_allocations) CHECK(after - before <= total + count * (least + 64 * 1024));
+
+        auto accepting = start(listening.accept());
+        auto client = co_await connect<T>(here, listening.address());
+        auto server = co_await accepting;
+        for (const std::size_t bytes : {std::size_t{8}, std::size_t{4000}, std::size_t{3_MiB}}) {
+            CAPTURE(bytes);
+            bool right = false;
+            co_await is_served(client, server, 20, bytes, right);
+            CHECK(right);
+        }
     });
 }
 
