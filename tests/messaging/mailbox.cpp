@@ -1,11 +1,19 @@
 #include <rdmacoro/messaging/mailbox.hpp>
 
+#include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/transport/sim.hpp>
+
+#include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -393,6 +401,42 @@ TEST_CASE("a send to a peer that was removed ends with an error and does not thr
         const auto never = co_await as_result(box.send(77, {}, 1));
         CHECK(never.error() == errc::invalid_argument);
     }(world.on));
+}
+
+namespace {
+
+/// Of the end of a mailbox that has 50 messages of each of so many peers, which nothing has received.
+task<duration> time_to_end(scheduler& on, std::size_t peers) {
+    constexpr std::size_t each = 50;
+    sim::domain here(on);
+    sim::domain there(on);
+    auto box = std::make_unique<mailbox<sim>>(on);
+    std::deque<endpoint<sim>> senders;
+    auto listening = co_await listen<sim>(here, "sim://receiver");
+    for (std::size_t n = 0; n < peers; ++n) {
+        auto accepting = start(listening.accept());
+        senders.push_back(co_await connect<sim>(there, listening.address()));
+        box->attach(co_await accepting);
+    }
+    for (std::uint64_t n = 0; n < each; ++n) {
+        for (auto& sender : senders) co_await sender.send(bytes_of(n), n);
+    }
+    while (box->base().matching().unexpected() < each * peers) co_await yield();
+    const auto began = std::chrono::steady_clock::now();
+    box.reset();
+    const duration took = std::chrono::steady_clock::now() - began;
+    for (auto& sender : senders) sender.abort();
+    co_return took;
+}
+
+}  // namespace
+
+TEST_CASE("a mailbox with a hundred thousand messages of two thousand peers ends within a second") {
+    // Where each link's messages are looked for among those of all, it takes several.
+    virtual_time world;
+    const duration took = world.run(time_to_end(world.on, 2000));
+    CAPTURE(took.count());
+    if (counts_allocations) CHECK(took < std::chrono::seconds(1));
 }
 
 }  // namespace test_messaging_mailbox
