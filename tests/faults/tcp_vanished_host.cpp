@@ -3,7 +3,9 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/pattern.hpp"
 #include "support/run.hpp"
+#include "support/tcp_pair.hpp"
 
 #include <chrono>
 #include <cstdio>
@@ -46,6 +48,13 @@ constexpr auto quiet_limit = 4s;
 /// A link ends after the limit and an eighth of it; the rest is what a busy machine takes to notice. Half of `quiet_limit` more would let a
 /// link pass that looks at silence of twice the limit.
 constexpr auto latest = quiet_limit + quiet_limit / 8 + 1s;
+
+void within_the_limits(duration took) {
+    std::fprintf(stderr, "lost after %lld ms\n",
+                 static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+    expect(took >= quiet_limit / 2, "ended before the limit");
+    expect(took <= latest, "ended after the limit and its eighth");
+}
 
 task<> until_lost(endpoint<tcp>& end, use how, time_point& when) {
     std::vector<std::byte> memory(std::size_t{8} << 20);
@@ -97,30 +106,68 @@ task<> vanish(tcp_domain& in, use how) {
     interface_is(false);
     if (how != use::stream) beside.spawn(until_lost, std::ref(here), how, std::ref(ended));
     co_await beside.join();
-    const duration took = ended - gone;
-    std::fprintf(stderr, "lost after %lld ms\n",
-                 static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
-    expect(took >= quiet_limit / 2, "ended before the limit");
-    expect(took <= latest, "ended after the limit and its eighth");
+    within_the_limits(ended - gone);
+}
+
+/// Runs `body` in a process with a network of its own, whose loopback interface is up.
+template <class Body>
+void in_a_namespace(Body body) {
+    child_process child([&body](const std::string&) {
+        if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) ::_exit(77);
+        interface_is(true);
+        tcp_options options;
+        options.peer_timeout = quiet_limit;
+        body(options);
+    });
+    child.tell("begin");
+    const int status = child.wait();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP_TEST("no namespaces here");
+    CHECK(status == 0);
+}
+
+/// The peer is a socket that is never read: what is sent to it fills its buffer, closes the window, and then fills this side's.
+void vanish_behind_a_closed_window(const tcp_options& options) {
+    raw_pair p(options);
+    const auto payload = pattern(detail::tcp_most_message);
+    std::vector<recording_completion> completions(16);
+    for (auto& c : completions) {
+        const post_result answer = p.b.link->post(header_of(1), payload, c);
+        expect(answer == post_result::done || answer == post_result::posted, "not sent");
+    }
+    const auto unread = [&] {
+        int bytes = 0;
+        expect(::ioctl(p.peer.fd(), FIONREAD, &bytes) == 0, "no count of unread bytes");
+        return bytes;
+    };
+    p.on.run([](auto count) -> task<> {
+        for (int before = -1; before != count();) {
+            before = count();
+            co_await sleep_for(300ms);
+        }
+    }(unread));
+    expect(unread() > 0 && completions.back().calls == 0, "the window is open");
+    const time_point gone = p.on.now();
+    interface_is(false);
+    p.on.run([](const recording_sink& seen, time_point until) -> task<> {
+        while (seen.downs == 0 && scheduler::current()->now() < until) co_await sleep_for(1ms);
+    }(p.b.sink, gone + 2 * latest));
+    expect(p.b.sink.reason == errc::peer_lost, "ended with another reason");
+    within_the_limits(p.on.now() - gone);
 }
 
 }  // namespace
 
 TEST_CASE("a link ends with peer_lost when its host vanishes: idle, with a message under way, in a stream") {
     const use how = GENERATE(use::idle, use::one_message, use::stream);
-    child_process child([how](const std::string&) {
-        if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWNET) != 0) ::_exit(77);
-        interface_is(true);
+    in_a_namespace([how](const tcp_options& options) {
         scheduler on{idle::adaptive{}};
-        tcp_options options;
-        options.peer_timeout = quiet_limit;
         tcp_domain domain(on, options);
         on.run(vanish(domain, how));
     });
-    child.tell("begin");
-    const int status = child.wait();
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP_TEST("no namespaces here");
-    CHECK(status == 0);
+}
+
+TEST_CASE("a link ends with peer_lost, as soon, when its host vanishes after it has closed its window") {
+    in_a_namespace(vanish_behind_a_closed_window);
 }
 
 }  // namespace test_faults_tcp_vanished_host
