@@ -1,9 +1,11 @@
 #include "conformance.hpp"
 
 #include <rdmacoro/protocol/provider_matched.hpp>
+#include <rdmacoro/protocol/segmented.hpp>
 
 #include "support/counting_new.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <fstream>
 
@@ -245,6 +247,41 @@ task<> one_way_credit_in_bulk(two_domains& w) {
 }
 CONFORMANCE_CASE("credit flows back in full however much a message cost", every_transport) {
     conform(over, one_way_credit_in_bulk);
+}
+
+task<> shorter_overtakes(two_domains& w) {
+    auto [a, b] = co_await w.connected_with(list_name::eager_and_pieces);
+    const auto slowness = static_cast<std::size_t>(w.is().slowness);
+    const auto longer = pattern((std::size_t{64} << 20) / slowness, 1);
+    const auto shorter = pattern((std::size_t{4} << 20) / slowness, 2);
+    std::vector<std::byte> into_longer(longer.size());
+    std::vector<std::byte> into_shorter(shorter.size());
+    auto first = start(b.recv(into_longer, 1));
+    auto second = start(b.recv(into_shorter, 2));
+    auto sending = start(a.send(longer, 1));
+    const capabilities& link = a.link_capabilities();
+    const std::size_t piece =
+        link.byte_stream ? link.segment_bytes
+                         : std::min(link.segment_bytes, rdmacoro::detail::segmented_engine::ask_after);
+    while (a.counts().segments_sent * piece < longer.size() / 8) co_await yield();
+    const std::uint64_t before = a.counts().segments_sent;
+    auto overtaking = start(a.send(shorter, 2));
+    co_await second;
+    const std::uint64_t during = a.counts().segments_sent - before;
+    CHECK_FALSE(first.done());
+    // Of the longer one as much as of the shorter has come meanwhile, and what was under way before.
+    CAPTURE(piece, during);
+    CHECK(during * piece < 4 * shorter.size() + 16 * piece);
+    co_await first;
+    co_await sending;
+    co_await overtaking;
+    CHECK(a.counts().segmented_sent == 2);
+    CHECK(same_bytes(into_shorter, shorter));
+    CHECK(same_bytes(into_longer, longer));
+}
+CONFORMANCE_CASE("a long message that begins in the middle of a longer one ends long before it",
+                 every_transport) {
+    conform(over, shorter_overtakes);
 }
 
 }  // namespace
