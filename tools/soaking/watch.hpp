@@ -1,6 +1,7 @@
 // The resources of a process, as the kernel counts them, and whether they grow.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,10 @@ public:
     void add(const holdings& now) {
         if (now.kilobytes != 0) looks_.push_back(now);
     }
-    /// The resources that grew, in words: the last quarter of its life against the second; empty where nothing did, or it was too short to tell.
+    /// The resources that grew, in words; empty where nothing did, or the life was too short to tell. Either by more than a quarter and
+    /// something from the second quarter of the life to the last, or, in ten minutes or more, little but steadily: from the second
+    /// quarter on each ninth part of the time above those before, all but one pair, and in the end not much slower than at first, as a store that
+    /// fills or an allocator that settles would.
     [[nodiscard]] std::string judge() const;
     [[nodiscard]] bool long_enough() const noexcept { return looks_.size() >= fewest_looks; }
     /// Medians of the second quarter of the life (first) and of the last (second).
@@ -34,8 +38,15 @@ public:
 
 private:
     static constexpr std::size_t fewest_looks = 60;
+    static constexpr std::size_t fewest_looks_of_slow_leaks = 600;
+    static constexpr std::size_t parts = 9;
 
+    using resource = std::uint64_t holdings::*;
+
+    [[nodiscard]] std::uint64_t median(resource of, std::size_t from, std::size_t to) const;
     [[nodiscard]] holdings median(std::size_t from, std::size_t to) const;
+    /// By `least` at least.
+    [[nodiscard]] bool grew_steadily(resource of, std::uint64_t least) const;
 
     std::vector<holdings> looks_;
 };
