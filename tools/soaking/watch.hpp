@@ -26,10 +26,10 @@ public:
     void add(const holdings& now) {
         if (now.kilobytes != 0) looks_.push_back(now);
     }
-    /// The resources that grew, in words; empty where nothing did, or the life was too short to tell. Either by more than a quarter and
-    /// something from the second quarter of the life to the last, or, in ten minutes or more, little but steadily: from the second
-    /// quarter on each ninth part of the time above those before, all but one pair, and in the end not much slower than at first, as a store that
-    /// fills or an allocator that settles would.
+    /// The resources that grew, in words; empty where nothing did, or the life was too short to tell. Either from the second quarter of
+    /// the life to the last by more than a quarter and something; or, in half an hour or more, by little but steadily: from the second
+    /// quarter on each ninth part of the time above those before, all but one pair, and at the end not much slower than at first. What
+    /// settles, a store that fills or an allocator, slows down.
     [[nodiscard]] std::string judge() const;
     [[nodiscard]] bool long_enough() const noexcept { return looks_.size() >= fewest_looks; }
     /// Medians of the second quarter of the life (first) and of the last (second).
@@ -38,7 +38,7 @@ public:
 
 private:
     static constexpr std::size_t fewest_looks = 60;
-    static constexpr std::size_t fewest_looks_of_slow_leaks = 600;
+    static constexpr std::size_t fewest_looks_of_slow_leaks = 1800;
     static constexpr std::size_t parts = 9;
 
     using resource = std::uint64_t holdings::*;
