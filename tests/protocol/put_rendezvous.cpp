@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/rendezvous.hpp"
 
 #include <deque>
@@ -103,11 +104,17 @@ TEST_CASE("a sender says sent after each round and ends with the last") {
         auto sending = start(peer.self().send(data, 1));
         co_await peer.hear();
         for (const std::size_t at : {0u, 25u, 50u}) {
+            peer.to_peer().room = 0;
             say(peer, rv::ready, 0, ready_body(at, {open.remote().part(at, 25)}));
+            co_await turns(3);
+            CHECK(peer.heard().empty());
+            check_stage("send", "a part is put, no room to say so", next_actor::device);
+            peer.to_peer().room = loopback_lane::unlimited;
             const heard_message sent = co_await peer.hear();
             CHECK(is(sent, rv::sent));
             CHECK(sent.header.flags == 0);
             CHECK_FALSE(sending.done());
+            check_stage("send", "a part is put, the peer has not asked for the next", next_actor::peer_poll);
         }
         say(peer, rv::ready, 0, ready_body(75, {open.remote().part(75, 25)}));
         co_await sending;
@@ -156,6 +163,7 @@ TEST_CASE("puts that find no room go on when the link is writable") {
         co_await turns(5);
         CHECK_FALSE(sending.done());
         CHECK(peer.to_peer().retries > 0);
+        check_stage("send", "no room for the next put", next_actor::device);
         peer.to_peer().one_sided_room = loopback_lane::unlimited;
         co_await sending;
         CHECK(there == data);

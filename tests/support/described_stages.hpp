@@ -41,13 +41,16 @@ inline constexpr described_stage stages_of_sends[] = {
     {"requested, not received", party::peer_receive},
     {"both sides copy it", party::peer_poll},
     {"a part is put, the peer has not asked for the next", party::peer_poll},
+    {"a part is put, no room to say so", party::room},
     {"no room for the next put", party::room},
     {"is being put", party::transfers},
     {"is being put to its receive", party::transfers},
     {"the peer closed its memory and has not said why", party::peer_poll},
     {"all is put, no room to say so", party::room},
+    {"the peer takes no more, no room to answer", party::room},
     {"canceled, no room to say so", party::room},
     {"canceled, the peer has not answered", party::peer_poll},
+    {"canceled, others are asked back first", party::peer_poll},
     {"posted, no receive has met it", party::peer_receive},
     {"met, the link is not done with it", party::transfers},
 };
@@ -63,11 +66,15 @@ inline constexpr described_stage stages_of_receives[] = {
     {"met, no room to ask for the rest", party::room},
     {"is being got", party::transfers},
     {"no room for the next get", party::room},
+    {"met, no room to ask for it", party::room},
     {"met, the peer has not put it", party::peer_poll},
     {"the peer puts it", party::peer_poll},
     {"the peer closed its memory and has not said why", party::peer_poll},
     {"the peer's memory was refused", party::peer_poll},
+    {"canceled, no room to say so", party::room},
     {"canceled, the peer has not answered", party::peer_poll},
+    {"canceled, the peer is in the middle of a copy", party::peer_poll},
+    {"canceled, the link is not done with it", party::transfers},
 };
 inline constexpr described_stage stages_of_gets_and_puts[] = {{"is under way", party::transfers}};
 inline constexpr described_stage stages_of_closes[] = {
@@ -75,6 +82,20 @@ inline constexpr described_stage stages_of_closes[] = {
     {"no room for the goodbye", party::room},
     {"goodbye is sent, the peer has not answered", party::peer_poll},
 };
+
+/// One look at what the scheduler that runs describes: an operation `what` is at `stage`, and `next` must act for it to go on.
+inline void check_stage(std::string_view what, std::string_view stage, next_actor next) {
+    const description all = scheduler::current()->describe();
+    INFO(all.text());
+    INFO(what << ": " << stage);
+    std::size_t found = 0;
+    for (const pending_operation& one : all.operations()) {
+        if (one.what != what || one.stage != stage) continue;
+        ++found;
+        CHECK(std::string(text_of(one.next)) == text_of(next));
+    }
+    CHECK(found > 0);
+}
 
 /// Looks at all that is described, again and again, and notes each stage that it has seen, as "send: STAGE", "recv: STAGE" and so on.
 class described_stages {
@@ -92,6 +113,11 @@ public:
             if (one.stage == "waits behind other sends") {
                 CHECK(first == one.next);
                 ++seen_["send: waits behind other sends"];
+                continue;
+            }
+            if (one.stage == "waits for sends that have not begun") {
+                CHECK(first.value_or(one.next) == one.next);
+                ++seen_["close: waits for sends that have not begun"];
                 continue;
             }
             std::string_view stage = one.stage;

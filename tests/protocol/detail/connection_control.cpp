@@ -5,6 +5,7 @@
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/described_stages.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <initializer_list>
@@ -68,11 +69,16 @@ TEST_CASE("what is sent before the peer has said hello waits for it and goes the
     with_peer(
         [](scripted_peer& peer) -> task<> {
             const auto data = filled(8, 1);
+            auto opening = start(detail::open_operation(peer.self().connection()));
             auto first = start(peer.self().send(data, 1));
             auto second = start(peer.self().ssend(data, 2));
             co_await turns(3);
             CHECK_FALSE(first.done());
+            check_stage("handshake", "the peer has not answered", next_actor::peer_poll);
+            check_stage("send", "waits for the handshake", next_actor::peer_poll);
+            check_stage("ssend", "waits behind other sends", next_actor::peer_poll);
             peer.send_hello();
+            co_await opening;
             co_await first;
             peer.say(wire_kind::proceed, 0);
             co_await second;
@@ -90,12 +96,20 @@ TEST_CASE("a hello that finds no room is said when there is some, and before any
         noting_sink told;
         loopback_link<noting_sink> link(loopback_connection(wire, 1), told);
         scripted_peer::endpoint_type self(on, loopback_connection(wire, 0));
+        auto opening = start(as_result(detail::open_operation(self.connection())));
+        auto sending = start(as_result(self.send({}, 1)));
         co_await turns(5);
         CHECK(told.heard.empty());
+        check_stage("handshake", "no room for this side's", next_actor::device);
+        check_stage("send", "waits for the handshake", next_actor::device);
         wire->lanes[0].room = loopback_lane::unlimited;
         co_await turns(3);
         REQUIRE(told.heard.size() == 1);
         CHECK(is(told.heard.front(), wire_kind::hello));
+        check_stage("handshake", "the peer has not answered", next_actor::peer_poll);
+        self.abort();
+        static_cast<void>(co_await opening);
+        static_cast<void>(co_await sending);
     }(world.on));
 }
 
@@ -246,11 +260,16 @@ TEST_CASE("goodbye waits for everything that was sent before") {
         auto closing = start(peer.self().close());
         co_await turns(5);
         for (const heard_message& m : peer.heard()) CHECK_FALSE(is(m, wire_kind::goodbye));
+        check_stage("close", "waits for sends that are under way", next_actor::peer_receive);
         peer.heard().clear();
+        peer.to_peer().room = 0;
         peer.say(wire_kind::proceed, 0);
         co_await unmatched;
+        check_stage("close", "no room for the goodbye", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
         const heard_message goodbye = co_await peer.hear();
         CHECK(is(goodbye, wire_kind::goodbye));
+        check_stage("close", "goodbye is sent, the peer has not answered", next_actor::peer_poll);
         peer.say(wire_kind::goodbye_seen);
         co_await closing;
     });
@@ -273,6 +292,8 @@ TEST_CASE("goodbye is said when the last send that waited goes, or is withdrawn"
             co_await turns(5);
             REQUIRE_FALSE(peer.heard().empty());
             CHECK(is(peer.heard().back(), wire_kind::starved));
+            check_stage("send", "waits for credit", next_actor::credit);
+            check_stage("close", "waits for sends that have not begun", next_actor::credit);
             peer.heard().pop_back();
             for (const heard_message& m : peer.heard()) CHECK(is(m, wire_kind::eager));
             if (withdraw) {

@@ -5,6 +5,7 @@
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/rendezvous_lists.hpp"
 
 #include <algorithm>
@@ -25,12 +26,17 @@ TEST_CASE("a receive canceled while it is got leaves its stream as good as new")
     with_pair<get_list>([](endpoint_pair<get_list>& pair) -> task<> {
         pair.from_b().defers_one_sided = true;
         pair.from_b().one_sided_steps = 0;
+        pair.from_b().one_sided_room = 0;
         const auto data = pattern(100);
         std::vector<std::byte> into(100);
         local_stop_source stop;
         auto receiving = start(as_result(with_stop(pair.b.recv(into, 1), stop.get_token())));
         auto sending = start(pair.a.send(data, 1));
         co_await turns(5);
+        check_stage("recv", "no room for the next get", next_actor::device);
+        pair.from_b().one_sided_room = loopback_lane::unlimited;
+        co_await turns(3);
+        check_stage("recv", "is being got", next_actor::device);
         stop.request_stop();
         const auto ended = co_await receiving;
         CHECK(ended.error() == errc::canceled);
@@ -45,15 +51,25 @@ TEST_CASE("a canceled receive ends when its sender is no longer in the middle of
         std::vector<std::byte> into(100);
         local_stop_source stop;
         auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        peer.to_peer().room = 0;
         say(peer, rv::request, 1, request_body(0, 100));
+        co_await turns(3);
+        check_stage("recv", "met, no room to ask for it", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
         const heard_message ready = co_await peer.hear();
         CHECK(is(ready, rv::ready));
+        check_stage("recv", "met, the peer has not put it", next_actor::peer_poll);
         peer.from_peer().touches = true;
+        peer.to_peer().room = 0;
         stop.request_stop();
+        co_await turns(3);
+        check_stage("recv", "canceled, no room to say so", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
         const heard_message withdraw = co_await peer.hear();
         CHECK(is(withdraw, rv::withdraw));
         co_await turns(20);
         CHECK_FALSE(receiving.done());
+        check_stage("recv", "canceled, the peer has not answered", next_actor::peer_poll);
         peer.from_peer().touches = false;
         const auto ended = co_await receiving;
         CHECK(ended.error() == errc::canceled);
@@ -81,6 +97,7 @@ TEST_CASE(
         co_await turns(20);
         CHECK_FALSE(receiving.done());
         CHECK_FALSE(sending.done());  // not before the number may be used again
+        check_stage("recv", "canceled, the peer is in the middle of a copy", next_actor::peer_poll);
         pair.from_a().touches = false;
         const auto ended = co_await receiving;
         CHECK(ended.error() == errc::canceled);
@@ -155,6 +172,7 @@ TEST_CASE("memory that was refused ends the link only when the peer never says w
             const duration before = w.now();
             if (says_why) {
                 co_await sleep_for(std::chrono::milliseconds(900));
+                check_stage("recv", "the peer closed its memory and has not said why", next_actor::peer_poll);
                 say(peer, rv::abandon, 0);
                 const auto first = co_await receiving;
                 CHECK(first.error() == errc::peer_canceled);

@@ -4,6 +4,7 @@
 #include <rdmacoro/protocol/put_rendezvous.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/rendezvous_lists.hpp"
 
 #include <algorithm>
@@ -176,7 +177,12 @@ TEST_CASE("a put that was refused and never withdrawn ends the link after its ti
             if (says_why) {
                 co_await turns(5);
                 CHECK_FALSE(sending.done());
+                check_stage("send", "the peer closed its memory and has not said why", next_actor::peer_poll);
+                peer.to_peer().room = 0;
                 say(peer, rv::withdraw, 0);
+                co_await turns(3);
+                check_stage("send", "the peer takes no more, no room to answer", next_actor::device);
+                peer.to_peer().room = loopback_lane::unlimited;
                 const auto ended = co_await sending;
                 CHECK(ended);
                 const heard_message sent = co_await peer.hear();

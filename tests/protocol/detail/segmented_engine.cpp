@@ -2,6 +2,7 @@
 
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <deque>
@@ -201,8 +202,13 @@ TEST_CASE("more streams than there are numbers wait for one to be free, in order
         REQUIRE(peer.heard().size() == segmented<>::most_streams + 1);
         CHECK(is(peer.heard().back(), wire_kind::starved));
         CHECK(peer.self().counts().room_waits > 0);
+        check_stage("ssend", "waits for credit", next_actor::credit);
+        // Giving the credit back is not all that they wait for.
+        peer.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(detail::message_cost(0)));
+        co_await turns(3);
+        check_stage("ssend", "waits for a free stream", next_actor::peer_receive);
+        check_stage("ssend", "waits behind other sends", next_actor::peer_receive);
         peer.heard().clear();
-        // Giving the credit back is not what they wait for.
         peer.say(wire_kind::proceed, 700, {}, 30);
         heard_message next = co_await peer.hear();
         if (is(next, wire_kind::starved)) next = co_await peer.hear();  // the answer came before its credit
@@ -303,8 +309,12 @@ TEST_CASE("words that find no room are said later, in order, and once") {
         peer.say(wire_kind::announce, 7, announcement(2, 1, 0));
         co_await peer.self().probe(7);
         peer.say(wire_kind::abandon, 2);
+        std::vector<std::byte> large(unasked + 100);
+        auto third = start(peer.self().recv(large, 8));
+        peer.say(wire_kind::announce, 8, announcement(3, 0, large.size()));
         co_await turns(5);
         CHECK(peer.heard().empty());
+        check_stage("recv", "met, no room to ask for the rest", next_actor::device);
         peer.to_peer().room = loopback_lane::unlimited;
         heard_message said = co_await peer.hear();
         CHECK(is(said, wire_kind::proceed));
@@ -315,8 +325,15 @@ TEST_CASE("words that find no room are said later, in order, and once") {
         said = co_await peer.hear();
         CHECK(is(said, wire_kind::gone));
         CHECK(said.header.tag == 2);
+        said = co_await peer.hear();
+        CHECK(is(said, wire_kind::proceed));
+        CHECK(said.header.tag == 3);
         co_await turns(5);
         CHECK(peer.heard().empty());
+        check_stage("recv", "is being filled", next_actor::peer_poll);
+        peer.say(wire_kind::abandon, 3);
+        const auto given_up = co_await as_result(third);
+        CHECK(given_up.error() == errc::peer_canceled);
     });
 }
 

@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/detail/speculation_receiver.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/speculation.hpp"
 
 #include <algorithm>
@@ -59,12 +60,19 @@ TEST_CASE("a canceled receive says withdraw, and ends with the answer") {
         local_stop_source stop;
         auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
         const remote_region where = pieces_of(co_await peer.hear(), 16)[0];
+        check_stage("recv", "posted, no message has met it", next_actor::peer_send);
+        peer.to_peer().room = 0;
         stop.request_stop();
+        co_await turns(3);
+        check_stage("recv", "canceled, no room to say so", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
         const heard_message said = co_await peer.hear();
         CHECK(bytes_of(said) == raw({0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
         CHECK(said.payload.empty());
         co_await turns(5);
         CHECK_FALSE(receiving.done());
+        check_stage("recv", "canceled, the peer has not answered", next_actor::peer_poll);
+        CHECK(scheduler::current()->describe().operations().size() == 1);
         CHECK(peer.self().counts().announcements_withdrawn == 0);
         say(peer, sp::withdrawn, 0);
         const auto ended = co_await receiving;
@@ -123,11 +131,17 @@ TEST_CASE("a claimed receive that is canceled ends when the sender is no longer 
         say(peer, sp::claim, 0, length(800));
         co_await turns(3);
         peer.from_peer().touches = true;
+        check_stage("recv", "the peer puts it", next_actor::peer_poll);
+        peer.to_peer().room = 0;
         stop.request_stop();
+        co_await turns(3);
+        check_stage("recv", "canceled, no room to say so", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
         const heard_message said = co_await peer.hear();
         CHECK(is(said, sp::revoke));
         co_await turns(20);
         CHECK_FALSE(receiving.done());
+        check_stage("recv", "canceled, the peer has not answered", next_actor::peer_poll);
         peer.from_peer().touches = false;
         const auto ended = co_await receiving;
         CHECK(ended.error() == errc::canceled);

@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/detail/speculation_sender.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/speculation.hpp"
 
 #include <algorithm>
@@ -40,6 +41,37 @@ TEST_CASE("a send that meets an announcement claims it, puts and says finish") {
         say(peer, sp::announce, 9, announce_body(3, 0, 1, {open.remote()}));
         co_await peer.self().ssend(data, 9);
         CHECK(peer.self().counts().announcements_used == 2);
+    });
+}
+
+TEST_CASE("a put to an announced receive waits for room, and finish behind it") {
+    with_rendezvous_peer<list>([](peer_type& peer) -> task<> {
+        const auto data = pattern(700);
+        std::vector<std::byte> there(700);
+        const region open = peer.link().expose(there, access_rights::remote_write);
+        say(peer, sp::announce, 9, announce_body(0, 0, 0, {open.remote()}));
+        co_await turns(3);
+        peer.to_peer().defers_one_sided = true;
+        peer.to_peer().one_sided_room = 0;
+        auto sending = start(peer.self().send(data, 9));
+        const heard_message claim = co_await peer.hear();
+        CHECK(is(claim, sp::claim));
+        check_stage("send", "no room for the next put", next_actor::device);
+        peer.to_peer().one_sided_steps = 0;
+        peer.to_peer().one_sided_room = loopback_lane::unlimited;
+        co_await turns(3);
+        check_stage("send", "is being put to its receive", next_actor::device);
+        peer.to_peer().room = 0;
+        peer.to_peer().one_sided_steps = loopback_lane::unlimited;
+        co_await turns(3);
+        CHECK(there == data);
+        CHECK_FALSE(sending.done());
+        CHECK(peer.heard().empty());
+        check_stage("send", "all is put, no room to say so", next_actor::device);
+        peer.to_peer().room = loopback_lane::unlimited;
+        co_await sending;
+        const heard_message finish = co_await peer.hear();
+        CHECK(is(finish, sp::finish));
     });
 }
 
@@ -88,7 +120,12 @@ TEST_CASE("a claimed send that is canceled says so, and the receive ends with pe
         auto sending = start(as_result(with_stop(pair.a.send(data, 1), stop.get_token())));
         co_await turns(5);
         CHECK_FALSE(sending.done());
+        pair.from_a().room = 0;
         stop.request_stop();
+        co_await turns(3);
+        CHECK_FALSE(sending.done());
+        check_stage("send", "canceled, no room to say so", next_actor::device);
+        pair.from_a().room = loopback_lane::unlimited;
         const auto ended = co_await sending;
         CHECK(ended.error() == errc::canceled);
         pair.from_a().held = false;
@@ -224,7 +261,12 @@ TEST_CASE("each refused put has its own second") {
             auto sending = start(as_result(peer.self().send(data, 1)));
             co_await sleep_for(std::chrono::milliseconds(700));
             CHECK_FALSE(sending.done());
+            check_stage("send", "the peer closed its memory and has not said why", next_actor::peer_poll);
+            peer.to_peer().room = 0;
             say(peer, sp::revoke, number);
+            co_await turns(3);
+            check_stage("send", "the peer takes no more, no room to answer", next_actor::device);
+            peer.to_peer().room = loopback_lane::unlimited;
             auto answer_26 = co_await sending;
             CHECK(answer_26);
         }

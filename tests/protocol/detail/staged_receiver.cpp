@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/detail/staged_receiver.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/staged.hpp"
 
 #include <algorithm>
@@ -140,11 +141,16 @@ TEST_CASE("a get to the receiver's own block goes on when its receive has been c
             pair.wire->offered.revokes_at_once = revokes;
             pair.from_b().defers_one_sided = true;
             pair.from_b().one_sided_steps = 0;
+            pair.from_b().one_sided_room = 0;
             scattered into(20, 20, 4);
             local_stop_source stop;
             auto receiving = start(as_result(with_stop(pair.b.recv(into.into(), 1), stop.get_token())));
             co_await pair.a.send(pattern(400), 1);
             co_await turns(5);
+            check_stage("recv", "no room for the next get", next_actor::device);
+            pair.from_b().one_sided_room = loopback_lane::unlimited;
+            co_await turns(3);
+            check_stage("recv", "is being got", next_actor::device);
             stop.request_stop();
             const auto ended = co_await receiving;
             CHECK(ended.error() == errc::canceled);
@@ -215,6 +221,7 @@ TEST_CASE("a source that was refused ends the link after its time, and its recei
             const duration before = w.now();
             co_await turns(5);
             CHECK_FALSE(receiving.done());
+            check_stage("recv", "the peer's memory was refused", next_actor::peer_poll);
             if (cancels) {
                 stop.request_stop();
                 const auto ended = co_await receiving;

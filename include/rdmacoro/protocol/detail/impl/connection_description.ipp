@@ -108,7 +108,7 @@ RDMACORO_COLD void connection_base::describe(void* self, description& into) noex
         matcher& matching = here.mailbox_->matching();
         matching.each_stored(here.source_, [&](unexpected_message&) noexcept { ++all.stored; });
         matching.each_waiting(here.source_, [&](receive_request& r) noexcept {
-            if (r.source_ == here.source_)
+            if (r.source_ == here.source_ && !r.canceling_)  // an engine lists those
                 all.receive(r, "posted, no message has met it", next_actor::peer_send);
         });
         matching.each_probe(here.source_, [&](probe_request& p) noexcept {
@@ -215,6 +215,8 @@ RDMACORO_COLD void rendezvous_sender::describe(connection_description& into) noe
             case state::requested:
                 if (s.helping) {
                     into.send(r, "both sides copy it", next_actor::peer_poll);
+                } else if ((s.owed & owes_sent) != 0) {
+                    into.send(r, "a part is put, no room to say so", into.room, r.sent_);
                 } else if (r.sent_ != 0) {
                     into.send(r, "a part is put, the peer has not asked for the next", next_actor::peer_poll,
                               r.sent_);
@@ -230,7 +232,12 @@ RDMACORO_COLD void rendezvous_sender::describe(connection_description& into) noe
                 into.send(r, "the peer closed its memory and has not said why", next_actor::peer_poll,
                           r.sent_);
                 break;
-            case state::ending: into.send(r, "all is put, no room to say so", into.room, r.sent_); break;
+            case state::ending:
+                into.send(r,
+                          s.sent_flags == 0 ? "all is put, no room to say so"
+                                            : "the peer takes no more, no room to answer",
+                          into.room, r.sent_);
+                break;
             case state::leaving: into.send(r, "canceled, no room to say so", into.room, r.sent_); break;
             case state::left:
                 into.send(r, "canceled, the peer has not answered", next_actor::peer_poll, r.sent_);
@@ -255,13 +262,18 @@ RDMACORO_COLD void rendezvous_receiver::describe(connection_description& into) n
                 into.receive(r, "the peer closed its memory and has not said why", next_actor::peer_poll,
                              s.total);
                 break;
-            case state::awaiting:
-                into.receive(r, "met, the peer has not put it", next_actor::peer_poll, s.total, s.position);
+            case state::awaiting: {
+                const bool asked = (s.owed & owes_ready) == 0;
+                into.receive(r, asked ? "met, the peer has not put it" : "met, no room to ask for it",
+                             asked ? next_actor::peer_poll : into.room, s.total, s.position);
                 break;
-            case state::withdrawn:
-                into.receive(r, "canceled, the peer has not answered", next_actor::peer_poll, s.total,
-                             s.position);
+            }
+            case state::withdrawn: {
+                const bool said = (s.owed & owes_withdraw) == 0;
+                into.receive(r, said ? "canceled, the peer has not answered" : "canceled, no room to say so",
+                             said ? next_actor::peer_poll : into.room, s.total, s.position);
                 break;
+            }
             case state::closing:
                 into.receive(r, "canceled, the peer is in the middle of a copy", next_actor::peer_poll,
                              s.total);
@@ -285,7 +297,13 @@ RDMACORO_COLD void speculation_sender::describe(connection_description& into) no
                 into.send(*s.request, "the peer closed its memory and has not said why",
                           next_actor::peer_poll);
                 break;
-            case state::ending: into.send(*s.request, "all is put, no room to say so", into.room); break;
+            case state::ending:
+                into.send(*s.request,
+                          s.finish_flags == finish_done       ? "all is put, no room to say so"
+                          : s.finish_flags == finish_canceled ? "canceled, no room to say so"
+                                                              : "the peer takes no more, no room to answer",
+                          into.room);
+                break;
         }
     }
 }
@@ -296,9 +314,24 @@ RDMACORO_COLD void speculation_receiver::describe(connection_description& into) 
         if (s.request == nullptr) continue;  // one that is only announced is posted, too
         if (s.now == state::claimed)
             into.receive(*s.request, "the peer puts it", next_actor::peer_poll, s.bytes);
-        if (s.now == state::revoking)
-            into.receive(*s.request, "canceled, the peer has not answered", next_actor::peer_poll, s.bytes);
+        if (s.now == state::revoking) {
+            const bool said = (s.owed & owes_revoke) == 0;
+            into.receive(*s.request,
+                         said ? "canceled, the peer has not answered" : "canceled, no room to say so",
+                         said ? next_actor::peer_poll : into.room, s.bytes);
+        }
     }
+    // Those that are canceled and posted until announcements with their tag are taken back.
+    connection_base& connection = context_.connection();
+    connection.mailbox().matching().each_waiting(connection.source(), [&](receive_request& r) noexcept {
+        if (!r.canceling_ || r.source_ != connection.source()) return;
+        bool said = true;
+        for (std::uint32_t id = 0; id < slots_.size(); ++id) {
+            if (at(id).tag == r.wanted_.tag && (at(id).owed & owes_withdraw) != 0) said = false;
+        }
+        into.receive(r, said ? "canceled, the peer has not answered" : "canceled, no room to say so",
+                     said ? next_actor::peer_poll : into.room);
+    });
 }
 
 RDMACORO_COLD void staged_receiver::describe(connection_description& into) noexcept {
