@@ -2,6 +2,7 @@
 
 #include "support/counting_new.hpp"
 #include "support/death.hpp"
+#include "support/described_stages.hpp"
 #include "support/gates.hpp"
 
 #include <algorithm>
@@ -349,6 +350,9 @@ TEMPLATE_LIST_TEST_CASE("what waits for room in a gate can be canceled, and ends
                             some.spawn(wait, [&] { return by.flushed(); });
                         }
                         for (int n = 0; n < 3; ++n) co_await yield();
+                        check_stage("a message into a gate", "there is no room", next_actor::this_program);
+                        check_stage("what was put into a gate", "it is not sent", next_actor::this_program);
+                        check_stage("a task on another thread", "it has not ended", next_actor::this_program);
                         at = 1;
                         co_await some.join();
                         CHECK(closed == 40);

@@ -1,6 +1,7 @@
 #include <rdmacoro/service/stream.hpp>
 
 #include "support/calls_pair.hpp"
+#include "support/described_stages.hpp"
 
 #include <cstring>
 #include <random>
@@ -265,6 +266,13 @@ TEMPLATE_LIST_TEST_CASE(
             all += text.size();
             co_await up.write(text);
         }
+        {
+            const std::string longest(3'000'000, 'x');
+            all += longest.size();
+            auto writing = start(up.write(longest));
+            check_stage("stream write", "its item is not sent", next_actor::peer_poll);
+            co_await writing;
+        }
         const std::uint64_t length = co_await up.finish();
         CHECK(length == all);
         const auto copied = server.bytes_copied();
@@ -301,6 +309,7 @@ TEMPLATE_LIST_TEST_CASE("a writer is so many bytes ahead of its reader at most",
         static_assert(most < detail::stream_window);
         CHECK(there.written <= most);
         CHECK(there.written > 4);
+        check_stage("stream write", "the reader has not taken enough items", next_actor::peer_receive);
         std::uint32_t read = 1;
         while (co_await rows.next()) ++read;
         CHECK(read == 300);

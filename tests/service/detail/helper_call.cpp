@@ -1,6 +1,7 @@
 #include <rdmacoro/service/detail/helper_call.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/run.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
@@ -42,6 +43,7 @@ TEST_CASE("a function that blocks runs on another thread, and the scheduler goes
         helper_call call(std::move(work), soon(), false);
         auto pending = start(std::move(call));
         for (int n = 0; n < 100; ++n) co_await yield();
+        test::check_stage("a call to the launcher", "it has not answered", next_actor::outside);
         release = true;
         release.notify_all();
         co_await pending;

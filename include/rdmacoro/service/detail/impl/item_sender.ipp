@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/describe.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
@@ -48,7 +49,13 @@ RDMACORO_DECL item_sender::~item_sender() {
 
 RDMACORO_DECL void item_sender::write(item_write& one) noexcept {
     static constexpr wait_facts facts{"stream write", "the reader has not taken enough items",
-                                      next_actor::peer_receive};
+                                      next_actor::peer_receive,
+                                      [](const parked_wait& of, pending_operation& into) {
+                                          // The send of that message is described, too.
+                                          if (static_cast<const item_write&>(of).message_ == 0) return;
+                                          into.stage = "its item is not sent";
+                                          into.next = next_actor::peer_poll;
+                                      }};
     if (waiting_ != nullptr) [[unlikely]]
         return one.fail(make_error_code(errc::invalid_argument), {});
     waiting_ = &one;
