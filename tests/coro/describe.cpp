@@ -123,10 +123,14 @@ TEST_CASE("each wait for something of the program is described, and only while i
         const description all = on.describe();
         CHECK(all.complete());
         CHECK(all.operations().size() == 6);
-        for (const char* what : {"event wait", "semaphore acquire", "channel send", "channel receive",
-                                 "thread_channel receive"}) {
+        for (const auto& [what, stage] : {std::pair{"event wait", "the event is not set"},
+                                          {"semaphore acquire", "too few permits are free"},
+                                          {"channel send", "the channel is full"},
+                                          {"channel receive", "the channel is empty"},
+                                          {"thread_channel receive", "the channel is empty"}}) {
             const pending_operation* const one = find(all, what);
             REQUIRE(one != nullptr);
+            CHECK(one->stage == stage);
             CHECK(one->next == next_actor::this_program);
             REQUIRE(one->waited.has_value());
             CHECK(*one->waited < 1h);
@@ -228,6 +232,7 @@ TEST_CASE("a wait for a signal waits for something outside", "[describe]") {
         const description all = on.describe();
         REQUIRE(all.operations().size() == 1);
         CHECK(all.operations()[0].what == "signals next");
+        CHECK(all.operations()[0].stage == "no signal has come");
         CHECK(all.operations()[0].next == next_actor::outside);
         ::kill(::getpid(), SIGHUP);
         CHECK(co_await first == SIGHUP);

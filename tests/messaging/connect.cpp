@@ -159,10 +159,12 @@ TEST_CASE("connect that tries again is described as one step, between its attemp
             CHECK(one.peer == "later");
             if (one.next == next_actor::time) {
                 ++pauses;
+                CHECK(one.stage == "the last attempt failed, the next one is to come");
                 REQUIRE(one.left.has_value());
                 CHECK(*one.left <= 250ms);
             } else {
                 CHECK(one.next == next_actor::peer_accept);
+                CHECK(one.stage == "the listener has not answered");
             }
             if (look == 20) listening.emplace(co_await listen<loopback>(domain, "later"));
             co_await (look % 2 == 0 ? sleep_for(3ms) : sleep_for(0s));

@@ -313,7 +313,8 @@ TEST_CASE("a wait for a gone peer is described while it lasts") {
         const auto described = [&] {
             const auto all = on.describe().operations();
             return std::count_if(all.begin(), all.end(), [](const pending_operation& one) {
-                return one.what == "gone" && one.next == next_actor::outside;
+                return one.what == "gone" && one.stage == "no link has ended that it could tell of" &&
+                       one.next == next_actor::outside;
             });
         };
         CHECK(described() == 0);

@@ -3,6 +3,7 @@
 #include <rdmacoro/coro/coro.hpp>
 
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
@@ -217,6 +218,7 @@ TEST_CASE("a read or write that is canceled loses nothing; a stream cut short, a
             const auto none = co_await as_result(timeout(stream.read_some(ten), 5ms));
             CHECK(none.error() == errc::timed_out);
             auto reading = start(as_result(stream.read_exactly(ten)));
+            check_stage("plain_stream", "waits for its socket", next_actor::network);
             const auto second = co_await as_result(stream.read_some(ten));
             CHECK(second.error() == errc::invalid_argument);
             now = 1;
