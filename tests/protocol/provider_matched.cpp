@@ -5,6 +5,7 @@
 
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/described_stages.hpp"
 #include "support/matching_loopback.hpp"
 #include "support/pattern.hpp"
 #include "support/run.hpp"
@@ -157,6 +158,70 @@ TEST_CASE("a short send that the link has not finished is described, and leaves 
             co_await second;
             CHECK(sends().empty());
         }
+        nothing_left(e);
+    });
+}
+
+TEST_CASE("a send that has met its receive is described until the link is done with its memory") {
+    with_ends([](ends& e) -> task<> {
+        e.lane().defers = e.lane().keeps = true;
+        std::uint64_t number = 5;
+        auto sending = start(e.a.ssend(bytes_of(number), 1));
+        check_stage("ssend", "posted, no receive has met it", next_actor::peer_receive);
+        std::uint64_t heard = 0;
+        co_await e.b.recv(room_for(heard), 1);
+        co_await turns(3);
+        CHECK_FALSE(sending.done());
+        check_stage("ssend", "met, the link is not done with it", next_actor::device);
+        e.lane().keeps = false;
+        co_await sending;
+        nothing_left(e);
+    });
+}
+
+TEST_CASE("a receive that has met a claimed message is described until that is in its memory") {
+    with_ends([](ends& e) -> task<> {
+        auto probing = start(e.b.probe(777));  // so that messages are claimed
+        const auto data = pattern(100, 1);
+        std::vector<std::byte> into(100);
+        for (const bool stored : {false, true}) {
+            CAPTURE(stored);
+            e.lane().posts = 0;  // the link fetches nothing
+            std::optional<receiving> met;
+            if (!stored) met.emplace(e.b.recv(into, 1));
+            co_await e.a.send(data, 1);
+            co_await turns(5);
+            if (stored) met.emplace(e.b.recv(into, 1));
+            check_stage("recv", "met, no room to ask for its message", next_actor::device);
+            e.lane().posts = tagged_lane::unlimited;
+            co_await *met;
+            CHECK(same_bytes(into, data));
+        }
+        e.lane().answers_late = true;
+        detail::message_store& store = e.b.connection().mailbox().store();
+        co_await e.a.send(data, 1);
+        while (store.live() == 0) co_await yield();
+        receiving last(e.b.recv(into, 1));
+        check_stage("recv", "its message is being fetched", next_actor::device);
+        co_await last;
+        co_await e.a.send({}, 777);
+        co_await probing;
+        co_await e.b.recv({}, 777);
+        nothing_left(e);
+    });
+}
+
+TEST_CASE("a receive that is canceled is described as long as the link does not give it back") {
+    with_ends([](ends& e) -> task<> {
+        e.lane().withdraws_late = true;
+        std::byte into[8];
+        local_stop_source stop;
+        auto waiting = start(as_result(with_stop(e.b.recv(into, 1), stop.get_token())));
+        check_stage("recv", "posted with the link, no message has met it", next_actor::peer_send);
+        stop.request_stop();
+        check_stage("recv", "canceled, the link is not done with it", next_actor::device);
+        const auto ended = co_await waiting;
+        CHECK(ended.error() == errc::canceled);
         nothing_left(e);
     });
 }
@@ -421,6 +486,7 @@ TEST_CASE("a matched word that finds no room is said when there is some, and the
         co_await turns(20);
         for (auto& s : sends) CHECK_FALSE(s.done());
         for (auto& r : receives) CHECK_FALSE(r.done());
+        check_stage("recv", "is there, no room to say so", next_actor::device);
         words.room = loopback_lane::unlimited;
         for (auto& s : sends) co_await s;
         for (auto& r : receives) co_await r;
@@ -442,7 +508,16 @@ TEST_CASE("more synchronous sends are canceled at once than may be asked back at
                 sends.emplace_back(as_result(with_stop(e.a.ssend(std::span(&one, 1), n), stop.get_token())));
             }
             if (claimed) co_await e.b.probe(count - 1);
+            loopback_lane& words = e.a.connection().link().under().out();
+            if (claimed) words.room = 0;
             stop.request_stop();
+            if (claimed) {
+                check_stage("ssend", "canceled, no room to say so", next_actor::device);
+                words.room = loopback_lane::unlimited;
+            } else {
+                check_stage("ssend", "canceled, the peer has not answered", next_actor::peer_poll);
+                check_stage("ssend", "canceled, others are asked back first", next_actor::peer_poll);
+            }
             for (auto& s : sends) {
                 const auto ended = co_await s;
                 CHECK(ended.error() == errc::canceled);

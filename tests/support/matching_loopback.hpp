@@ -34,6 +34,7 @@ struct tagged_lane {
     bool held = false;             ///< nothing arrives
     std::size_t room = unlimited;  ///< messages that may be on their way; more are answered `retry`
     bool defers = false;           ///< short posts are answered `posted`, and done when they arrive
+    bool keeps = false;            ///< what was posted is not done yet
     std::size_t piece = 100'000;   ///< bytes of a long message that move at one poll
     // Of the reading end.
     bool answers_late = false;      ///< nothing is answered `done`
@@ -257,7 +258,7 @@ public:
 
     unsigned poll(unsigned budget) noexcept override {
         unsigned moved = 0;
-        while (!down_ && !out().transmitted.empty()) {
+        while (!down_ && !out().keeps && !out().transmitted.empty()) {
             completion* c = out().transmitted.front();
             out().transmitted.erase(out().transmitted.begin());
             c->done(*c, {});

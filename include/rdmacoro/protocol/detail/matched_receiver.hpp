@@ -119,20 +119,25 @@ public:
 
     /// Adds the receives that are held here, and not in the mailbox.
     [[gnu::cold]] void describe(connection_description& into) noexcept {
-        const auto each = [&](intrusive_list<receive_request>& list, const char* how, next_actor next) {
-            for (receive_request* r = list.front(); r != nullptr; r = list.next(*r))
-                into.receive(*r, how, next);
-        };
         for (receive_request* r = held_.front(); r != nullptr; r = held_.next(*r)) {
-            if (r->posted_.place == stage::posted) {
-                into.receive(*r, "posted with the link, no message has met it", next_actor::peer_send);
-            } else {
+            if (r->posted_.place != stage::posted) {
                 into.receive(*r, "its message is coming", into.transfers, r->posted_.bytes);
+            } else if (r->canceling_) {
+                into.receive(*r, "canceled, the link is not done with it", into.transfers);
+            } else {
+                into.receive(*r, "posted with the link, no message has met it", next_actor::peer_send);
             }
         }
-        each(waiting_, "its message is being fetched", into.transfers);
-        each(starting_, "met, no room to ask for its message", into.room);
-        each(answering_, "is there, no room to say so", into.room);
+        for (auto* list : {&waiting_, &starting_}) {
+            for (receive_request* r = list->front(); r != nullptr; r = list->next(*r)) {
+                if (list == &waiting_ && !static_cast<aside*>(r->posted_.transport_state)->linked())
+                    into.receive(*r, "its message is being fetched", into.transfers);
+                else
+                    into.receive(*r, "met, no room to ask for its message", into.room);
+            }
+        }
+        for (receive_request* r = answering_.front(); r != nullptr; r = answering_.next(*r))
+            into.receive(*r, "is there, no room to say so", into.room);
     }
 
     // ---- control messages
@@ -361,8 +366,7 @@ private:
         unexpected_message& m = *a.message;
         receive_request* r = a.waiting;
         if (r != nullptr) r->list_node<receive_request>::unlink();
-        const bool unwanted =
-            a.unwanted;  // `a` lies in the message's memory, which is free once it is handed over
+        const bool unwanted = a.unwanted;  // `a` lies in memory that is free once the message is handed over
         if (!outcome) {
             m.complete = true;
             m.stored = m.bytes;
@@ -479,9 +483,8 @@ private:
     }
 
     Context& context_;
-    intrusive_list<receive_request> held_;  // with the link
-    intrusive_list<receive_request>
-        starting_;  // have matched a claimed message that the link had no room to ask for
+    intrusive_list<receive_request> held_;       // with the link
+    intrusive_list<receive_request> starting_;   // have matched one that the link had no room to ask for
     intrusive_list<receive_request> waiting_;    // have matched a message that is being fetched
     intrusive_list<receive_request> answering_;  // done, except for `matched` to the sender
     intrusive_list<aside> unfetched_;            // as `starting_`, for stored messages

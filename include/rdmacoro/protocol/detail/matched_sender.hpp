@@ -135,7 +135,10 @@ public:
             const slot& s = at(id);
             if (s.request == nullptr) continue;
             if ((s.owed & owes_withdraw) != 0) {
-                into.send(*s.request, "canceled, no room to say so", into.room);
+                const bool turn = asked_ < most_withdrawals;
+                into.send(*s.request,
+                          turn ? "canceled, no room to say so" : "canceled, others are asked back first",
+                          turn ? into.room : next_actor::peer_poll);
             } else if (s.asks && !s.answered) {
                 into.send(*s.request, "canceled, the peer has not answered", next_actor::peer_poll);
             } else if (s.answered) {
