@@ -137,6 +137,7 @@ task<> gets_and_puts(two_domains& w) {
             const auto waits = found(w, what);
             INFO(w.on().describe().text());
             REQUIRE(waits.size() == 1);
+            CHECK(waits[0].stage == "is under way");
             CHECK(waits[0].bytes == local.size());
             CHECK_FALSE(waits[0].peer.empty());
             CHECK(waits[0].next == moves_bytes_of(w, offloaded));
@@ -148,6 +149,35 @@ task<> gets_and_puts(two_domains& w) {
     }
 }
 
+task<> atomics(two_domains& w) {
+    if (!w.is().has_atomics) co_return;
+    auto p = co_await w.connected();
+    if (!p.a.link_capabilities().atomics) co_return;
+    alignas(8) std::uint64_t number = 1;
+    const region open =
+        w.there().register_memory(std::as_writable_bytes(std::span(&number, 1)), access_rights::all);
+    for (const bool adds : {true, false}) {
+        const std::string what = adds ? "rdma_fetch_add" : "rdma_compare_swap";
+        auto moving =
+            start(adds ? p.a.rdma_fetch_add(open.remote(), 1) : p.a.rdma_compare_swap(open.remote(), 2, 3));
+        std::size_t looks = 0;
+        for (; !moving.done(); ++looks) {
+            const auto waits = found(w, what);
+            INFO(w.on().describe().text());
+            REQUIRE(waits.size() == 1);
+            CHECK(waits[0].stage == "is under way");
+            CHECK(waits[0].bytes == 8);
+            CHECK_FALSE(waits[0].peer.empty());
+            CHECK(waits[0].next == moves_bytes_of(w, p.a.link_capabilities().one_sided_offloaded));
+            co_await yield();
+        }
+        if (w.is().name.starts_with("sim")) CHECK(looks > 0);  // else it may be over at once
+        co_await moving;
+        CHECK(found(w, what).empty());
+    }
+    CHECK(number == 3);
+}
+
 // ---- connecting and closing
 
 task<> beginning_and_end(two_domains& w) {
@@ -157,6 +187,7 @@ task<> beginning_and_end(two_domains& w) {
     {
         INFO(w.on().describe().text());
         REQUIRE(found(w, "accept").size() == 1);
+        CHECK(found(w, "accept")[0].stage == "no peer has connected and shaken hands");
         CHECK(found(w, "accept")[0].next == next_actor::peer_connect);
         CHECK(w.on().describe().operations().size() == 1);  // nothing of the toolkit's own
     }
@@ -209,6 +240,9 @@ CONFORMANCE_CASE("describe: a send without credit names the credit, and one behi
 }
 CONFORMANCE_CASE("describe: gets and puts that are under way name who moves them", every_transport) {
     conform(over, gets_and_puts);
+}
+CONFORMANCE_CASE("describe: atomics that are under way name who carries them out", every_transport) {
+    conform(over, atomics);
 }
 CONFORMANCE_CASE("describe: connecting, accepting and closing name the other side", every_transport) {
     conform(over, beginning_and_end);
