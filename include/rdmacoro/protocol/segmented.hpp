@@ -23,7 +23,7 @@ namespace rdmacoro {
 /// Sends a message of any length as an announcement and pieces of the transport's `segment_bytes`. The pieces that may
 /// arrive before a receive is posted, a quarter of the receiver's budget at most, are paid for with credit; the rest
 /// waits for the receiver's `proceed` and then goes to the receive's buffer without being stored. Messages take turns, a
-/// piece each, and other messages pass them: a link that stores what is sent holds at most 128 KiB of pieces. A synchronous send ends when its message is matched.
+/// piece each, and other messages pass them: a link that stores what is sent holds at most 64 KiB of pieces. A synchronous send ends when its message is matched.
 template <class Limit = up_to_transport>
 struct segmented {
     static constexpr std::string_view name = "segmented";
