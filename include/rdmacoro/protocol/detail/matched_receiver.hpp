@@ -380,7 +380,9 @@ private:
     /// Receives a claimed message into its receive's memory.
     void fill(receive_request& r, const tagged_completion& found) noexcept {
         hold(r, stage::filling);
-        static_cast<tagged_completion&>(r.posted_) = with_done(found, r.posted_.done);
+        const completion::function done = r.posted_.done;
+        static_cast<tagged_completion&>(r.posted_) = found;
+        r.posted_.done = done;
         const std::size_t longest = r.is_lent() ? context_.mailbox().options().lent_bytes : r.into_.size();
         const bool in_one = r.is_lent() || r.into_.pieces() > context_.link().matching().pieces;
         if (found.bytes > longest) {
@@ -396,11 +398,6 @@ private:
         } else {
             static_cast<void>(receive_claimed(r));
         }
-    }
-    [[nodiscard]] static tagged_completion with_done(tagged_completion c,
-                                                     completion::function done) noexcept {
-        c.done = done;
-        return c;
     }
     /// False: there is no room now.
     bool receive_claimed(receive_request& r) noexcept {
