@@ -5,9 +5,15 @@
 // its own; the arrangements are taken in turns, and the figures are medians over the rounds. Goals: 1.15 times alone beside an
 // idle link, 1.3 times beside a busy one, whose own latency grows by 2 us at most.
 
-#include "../tools/pingpong/cpus.hpp"
+#include "common/pair.hpp"
+#include "common/report.hpp"
+#include "common/statistics.hpp"
 
-#include <rdmacoro/rdmacoro.hpp>
+#include "../tools/pingpong/text.hpp"
+
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/transport/shm.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
@@ -19,57 +25,57 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <span>
-#include <stdexcept>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-namespace rc = rdmacoro;
-using namespace std::chrono_literals;
 
 namespace {
 
+using namespace bench;
+using namespace std::chrono_literals;
+
 constexpr std::size_t rounds_of_a_sample = 2000;
-constexpr std::size_t samples = 100;
+constexpr double idle_goal = 1.15;       // of 8 bytes over shm, alone
+constexpr double busy_goal = 1.3;        // likewise
+constexpr double longer_goal_ns = 2000;  // of the other link's own 8 bytes
 
 enum class traffic { none, idle, busy };
 
-/// Microseconds; 0: there was none.
+/// What the two processes have.
+struct arrangement {
+    const char* name;
+    bool shm;
+    traffic beside;
+};
+constexpr arrangement alone{"shm alone", true, traffic::none};
+constexpr arrangement beside_idle{"shm beside it, idle", true, traffic::idle};
+constexpr arrangement busy_alone{"its own messages alone", false, traffic::busy};
+constexpr arrangement beside_busy{"shm beside it, busy", true, traffic::busy};
+
+/// Nanoseconds; 0: there was none.
 struct figures {
     double shm = 0;    ///< 8 bytes one way
     double other = 0;  ///< likewise, over the other link
 };
 
-double micros() {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
+double now_ns() {
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
 }
-
-double median(std::vector<double> of) {
-    if (of.empty()) return 0;
-    std::sort(of.begin(), of.end());
-    return of[of.size() / 2];
-}
-
-std::span<std::byte> raw(std::uint64_t& value) { return std::as_writable_bytes(std::span(&value, 1)); }
 
 /// Answers until it gets 0.
 template <class T>
 rc::task<> answer(rc::endpoint<T>& over) {
     for (std::uint64_t value = 1; value != 0;) {
-        co_await over.recv(raw(value), 1);
-        if (value != 0) co_await over.send(raw(value), 1);
+        co_await over.recv(rc::bytes_of(value), 1);
+        if (value != 0) co_await over.send(rc::bytes_of(value), 1);
     }
 }
 
@@ -77,16 +83,16 @@ template <class T>
 rc::task<> bounce(rc::endpoint<T>& over, std::size_t times) {
     for (std::uint64_t n = 1; n <= times; ++n) {
         std::uint64_t value = n;
-        co_await over.send(raw(value), 1);
-        co_await over.recv(raw(value), 1);
-        if (value != n) throw std::runtime_error("an answer was another's");
+        co_await over.send(rc::bytes_of(value), 1);
+        co_await over.recv(rc::bytes_of(value), 1);
+        if (value != n) throw run_error("an answer was another's");
     }
 }
 
 template <class T>
 rc::task<> end(rc::endpoint<T>& over) {
     std::uint64_t last = 0;
-    co_await over.send(raw(last), 1);
+    co_await over.send(rc::bytes_of(last), 1);
 }
 
 /// One request each millisecond until `stop`.
@@ -94,39 +100,38 @@ template <class T>
 rc::task<> thousand_a_second(rc::endpoint<T>& over, const bool& stop, std::vector<double>& one_way) {
     while (!stop) {
         co_await rc::sleep_for(1ms);
-        const double begin = micros();
+        const double begin = now_ns();
         co_await bounce(over, 1);
-        one_way.push_back((micros() - begin) / 2);
+        one_way.push_back((now_ns() - begin) / 2);
     }
     co_await end(over);
 }
 
-rc::task<> measure_shm(rc::endpoint<rc::shm>& over, std::vector<double>& one_way) {
-    co_await bounce(over, 5 * rounds_of_a_sample);
-    for (std::size_t n = 0; n < samples; ++n) {
-        const double begin = micros();
+/// Up to five samples are not counted. Goes on until `requests`, unless it is null, has one.
+rc::task<> measure_shm(rc::endpoint<rc::shm>& over, std::size_t samples, const std::vector<double>* requests,
+                       std::vector<double>& one_way) {
+    co_await bounce(over, std::min<std::size_t>(5, samples) * rounds_of_a_sample);
+    while (one_way.size() < samples || (requests != nullptr && requests->empty())) {
+        const double begin = now_ns();
         co_await bounce(over, rounds_of_a_sample);
-        one_way.push_back((micros() - begin) / (2 * rounds_of_a_sample));
+        one_way.push_back((now_ns() - begin) / (2 * rounds_of_a_sample));
+        watch::reached(one_way.size());
     }
     co_await end(over);
 }
 
-/// Only the other link, as busy.
-rc::task<> measure_time(bool& stop) {
-    co_await rc::sleep_for(300ms);
-    stop = true;
-}
-
-std::string read_line(int from) {
-    std::string line;
-    for (char c = 0; ::read(from, &c, 1) == 1 && c != '\n';) line += c;
-    if (line.empty()) throw std::runtime_error("the other process ended early");
-    return line;
+/// Only the other link, as busy: about as long as `measure_shm`.
+rc::task<> measure_time(std::size_t samples) {
+    for (std::size_t n = 0; n < samples; ++n) {
+        co_await rc::sleep_for(3ms);
+        watch::reached(n + 1);
+    }
 }
 
 /// The child: accepts and answers.
 template <class T>
-rc::task<> child(bool with_shm, bool with_other, std::string url, int told) {
+rc::task<> answering_side(arrangement what, std::string url,
+                          const std::function<void(const std::string&)>& listening) {
     rc::task_group links;
     const auto serve = []<class U>(rc::listener<U> listener) -> rc::task<> {
         auto over = co_await listener.accept();
@@ -134,166 +139,183 @@ rc::task<> child(bool with_shm, bool with_other, std::string url, int told) {
         co_await over.close();
     };
     std::string addresses;
-    if (with_shm) {
+    if (what.shm) {
         auto listener = co_await rc::listen<rc::shm>("shm://beside-" + std::to_string(::getpid()));
-        addresses += listener.address() + "\n";
+        pingpong::append_item(addresses, listener.address(), ",");
         links.spawn(serve, std::move(listener));
     }
-    if (with_other) {
+    if (what.beside != traffic::none) {
         auto listener = co_await rc::listen<T>(url);
-        addresses += listener.address() + "\n";
+        pingpong::append_item(addresses, listener.address(), ",");
         links.spawn(serve, std::move(listener));
     }
-    if (::write(told, addresses.data(), addresses.size()) != static_cast<ssize_t>(addresses.size()))
-        throw std::runtime_error("the other process is gone");
+    listening(addresses);
     co_await links.join();
 }
 
 template <class T>
-rc::task<figures> parent(bool with_shm, traffic beside, int from) {
+rc::task<figures> asking_side(arrangement what, std::size_t samples, std::string addresses) {
+    const std::vector<std::string> listening = pingpong::split_at_commas(addresses);
     std::vector<double> shm;
     std::vector<double> other;
     bool stop = false;
-    if (beside == traffic::none) {
-        auto over = co_await rc::connect<rc::shm>(read_line(from));
-        co_await measure_shm(over, shm);
+    watch::expect(what.name, samples);
+    if (what.beside == traffic::none) {
+        auto over = co_await rc::connect<rc::shm>(listening.front());
+        co_await measure_shm(over, samples, nullptr, shm);
         co_await over.close();
         co_return figures{median(shm), 0};
     }
     rc::endpoint<rc::shm> near;
-    if (with_shm) near = co_await rc::connect<rc::shm>(read_line(from));
-    auto over = co_await rc::connect<T>(read_line(from));
+    if (what.shm) near = co_await rc::connect<rc::shm>(listening.front());
+    auto over = co_await rc::connect<T>(listening.back());
     co_await bounce(over, 100);
     co_await rc::sleep_for(20ms);
+    const bool busy = what.beside == traffic::busy;
     rc::task_group links;
-    if (beside == traffic::busy)
-        links.spawn(thousand_a_second<T>, std::ref(over), std::cref(stop), std::ref(other));
-    if (with_shm) {
-        co_await measure_shm(near, shm);
-        stop = true;
+    if (busy) links.spawn(thousand_a_second<T>, std::ref(over), std::cref(stop), std::ref(other));
+    if (what.shm) {
+        co_await measure_shm(near, samples, busy ? &other : nullptr, shm);
     } else {
-        co_await measure_time(stop);
+        co_await measure_time(samples);
     }
+    stop = true;
     co_await links.join();
-    if (beside == traffic::idle) co_await end(over);
-    if (with_shm) co_await near.close();
+    if (!busy) co_await end(over);
+    if (what.shm) co_await near.close();
     co_await over.close();
-    co_return figures{median(shm), median(other)};
+    co_return figures{what.shm ? median(shm) : 0, busy ? median(other) : 0};
 }
 
-/// Neither process has a scheduler yet.
 template <class T>
-figures pair(const std::vector<int>& cpus, bool with_shm, traffic beside, const std::string& url) {
-    std::array<int, 2> line{};
-    if (::pipe(line.data()) != 0) throw std::runtime_error("no pipe");
-    const pid_t other = ::fork();
-    if (other < 0) throw std::runtime_error("no process");
-    if (other == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        ::close(line[0]);
-        try {
-            pingpong::pin_to(cpus[1]);
-            rc::scheduler on{rc::idle::spin{}};
-            on.run(child<T>(with_shm, beside != traffic::none, url, line[1]));
-        } catch (const std::exception& failure) {
-            std::fprintf(stderr, "beside: the other process: %s\n", failure.what());
-            std::_Exit(1);
-        }
-        std::_Exit(0);
-    }
-    ::close(line[1]);
+figures measure(const settings& asked, std::size_t samples, arrangement what, const std::string& url) {
     figures found;
-    std::exception_ptr failed;
-    try {
-        pingpong::pin_to(cpus[0]);
-        rc::scheduler on{rc::idle::spin{}};
-        found = on.run(parent<T>(with_shm, beside, line[0]));
-    } catch (...) {
-        failed = std::current_exception();
-        ::kill(other, SIGKILL);
-    }
-    ::close(line[0]);
-    int status = 0;
-    ::waitpid(other, &status, 0);
-    if (failed) std::rethrow_exception(failed);
-    if (status != 0) throw std::runtime_error("the other process failed");
+    run_processes(
+        asked, url + ", " + what.name,
+        [&](const auto& listening) {
+            rc::scheduler on{rc::idle::spin{}};
+            on.run(answering_side<T>(what, url, listening));
+        },
+        [&](const std::string& addresses) {
+            rc::scheduler on{rc::idle::spin{}};
+            found = on.run(asking_side<T>(what, samples, addresses));
+        });
     return found;
 }
 
 template <class T>
-void table(const std::vector<int>& cpus, int rounds, const char* name, const std::string& url) {
-    std::vector<double> alone, beside_idle, beside_busy, busy_alone, busy_beside;
-    try {
-        for (int n = 0; n < rounds; ++n) {
-            alone.push_back(pair<T>(cpus, true, traffic::none, url).shm);
-            beside_idle.push_back(pair<T>(cpus, true, traffic::idle, url).shm);
-            busy_alone.push_back(pair<T>(cpus, false, traffic::busy, url).other);
-            const figures both = pair<T>(cpus, true, traffic::busy, url);
-            beside_busy.push_back(both.shm);
-            busy_beside.push_back(both.other);
-        }
-    } catch (const std::exception& failure) {
-        std::printf("| %s | %s\n", name, failure.what());
-        return;
+void measure_link(const settings& asked, std::size_t samples, const std::string& url, report& out) {
+    std::vector<double> one, with_idle, with_busy, own, own_beside;
+    for (std::uint64_t n = 0; n < asked.rounds; ++n) {
+        one.push_back(measure<T>(asked, samples, alone, url).shm);
+        with_idle.push_back(measure<T>(asked, samples, beside_idle, url).shm);
+        own.push_back(measure<T>(asked, samples, busy_alone, url).other);
+        const figures both = measure<T>(asked, samples, beside_busy, url);
+        with_busy.push_back(both.shm);
+        own_beside.push_back(both.other);
     }
-    const double one = median(alone);
-    std::printf("| %s | %.0f ns | %.0f ns, %.2f x (1.15) | %.0f ns, %.2f x (1.30) | %.1f us | %.1f us, %+.1f "
-                "(+2.0) |\n",
-                name, one * 1e3, median(beside_idle) * 1e3, median(beside_idle) / one,
-                median(beside_busy) * 1e3, median(beside_busy) / one, median(busy_alone), median(busy_beside),
-                median(busy_beside) - median(busy_alone));
-    std::fflush(stdout);
+    const double shm = median(one);
+    const double idle = median(with_idle);
+    const double busy = median(with_busy);
+    const double other = median(own);
+    const double longer = median(own_beside) - other;
+    const auto ratio = [](double value, double goal) {
+        return number_text(value, 2) + " x (" + number_text(goal, 2) + ")";
+    };
+    const std::string transport = url.substr(0, url.find(':'));
+    out.row({transport, time_text(shm), time_text(idle), ratio(idle / shm, idle_goal), time_text(busy),
+             ratio(busy / shm, busy_goal), time_text(other), time_text(median(own_beside)),
+             number_text(longer / 1e3, 1) + " us (" + number_text(longer_goal_ns / 1e3, 1) + ")"},
+            {{"transport", transport},
+             {"url", url},
+             {"shm_alone_ns", rounded(shm)},
+             {"shm_beside_idle_ns", rounded(idle)},
+             {"idle_ratio", rounded(idle / shm)},
+             {"idle_ratio_goal", idle_goal},
+             {"shm_beside_busy_ns", rounded(busy)},
+             {"busy_ratio", rounded(busy / shm)},
+             {"busy_ratio_goal", busy_goal},
+             {"own_alone_ns", rounded(other)},
+             {"own_beside_shm_ns", rounded(median(own_beside))},
+             {"own_longer_ns", rounded(longer)},
+             {"own_longer_goal_ns", longer_goal_ns}});
 }
 
-int usage() {
-    std::fputs("usage: beside [--rounds N] [tcp|ofi+tcp|verbs URL]...\n"
-               "  tcp://127.0.0.1:0 and ofi+tcp://127.0.0.1:0 are measured without an argument;\n"
-               "  verbs needs the URL of a device of this host, such as verbs://192.168.7.1:0\n",
-               stderr);
-    return 2;
+/// A transport beside shm, by the beginning of its URLs.
+struct other_transport {
+    std::string_view scheme;
+    const char* usual_url;  ///< null: a device's address is needed
+    void (*measure)(const settings& asked, std::size_t samples, const std::string& url, report& out);
+};
+
+const std::vector<other_transport>& others() {
+    static const std::vector<other_transport> all{
+#if RDMACORO_WITH_TCP
+        {"tcp://", "tcp://127.0.0.1:0", &measure_link<rc::tcp>},
+#endif
+#if RDMACORO_WITH_OFI
+        {"ofi+tcp://", "ofi+tcp://127.0.0.1:0", &measure_link<rc::ofi<rc::provider::tcp>>},
+#endif
+#if RDMACORO_WITH_VERBS
+        {"verbs://", nullptr, &measure_link<rc::verbs_rc>},
+#endif
+    };
+    return all;
+}
+
+const other_transport& transport_of(const std::string& url) {
+    for (const other_transport& one : others()) {
+        if (url.starts_with(one.scheme)) return one;
+    }
+    throw usage_error("no transport here that is measured beside shm has the URL " + url);
+}
+
+void run(int argc, char** argv) {
+    settings asked;
+    asked.name = "beside";
+    asked.rounds = 5;
+    std::uint64_t samples = 100;
+    std::string cpus;
+    std::vector<std::string> urls;
+    for (const other_transport& one : others()) {
+        if (one.usual_url != nullptr) urls.emplace_back(one.usual_url);
+    }
+    options app(
+        "Measures 8 bytes over shared memory beside a link of another transport, and that link's own.",
+        asked.name);
+    app.add("url", urls,
+            "where the other link listens: tcp://, ofi+tcp://, or verbs:// and the address of a device of "
+            "this "
+            "host, such as verbs://192.168.7.1:0")
+        .show_default();
+    app.add("--rounds", asked.rounds, "of which the medians are shown").between(1, 1000).show_default();
+    app.add("--samples", samples, "of each arrangement in each round; one is 2,000 round trips over shm")
+        .between(1, 1'000'000)
+        .show_default();
+    app.add("--cpus", cpus, "the asking process's and the other's, such as 0,1; by default the first two");
+    app.add("--timeout", asked.timeout_seconds, "seconds without a sample that end the program; 0: none do")
+        .between(0, 1'000'000)
+        .show_default();
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
+    asked.cpus = parse_sides(cpus, 2);
+    for (const std::string& url : urls) static_cast<void>(transport_of(url));
+    if (urls.empty()) throw run_error("no transport was built that is measured beside shm without a URL");
+    report out(asked, {{"link", 8},
+                       {"shm alone", 9},
+                       {"idle", 9},
+                       {"ratio (goal)", 14},
+                       {"busy", 9},
+                       {"ratio (goal)", 14},
+                       {"own alone", 9},
+                       {"own", 9},
+                       {"longer (goal)", 15}});
+    out.section("8 bytes over shm alone, beside a link that is idle or has 1,000 requests a second; that "
+                "link's own, alone and beside shm");
+    for (const std::string& url : urls) transport_of(url).measure(asked, samples, url, out);
+    out.finish({{"samples", samples}});
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    int rounds = 5;
-    std::vector<std::array<std::string, 2>> asked;
-    for (int n = 1; n < argc; n += 2) {
-        if (n + 1 == argc) return usage();
-        const std::string name = argv[n];
-        if (name == "--rounds") {
-            rounds = std::atoi(argv[n + 1]);
-        } else {
-            asked.push_back({name, argv[n + 1]});
-        }
-    }
-    if (asked.empty()) asked = {{"tcp", "tcp://127.0.0.1:0"}, {"ofi+tcp", "ofi+tcp://127.0.0.1:0"}};
-    const std::vector<int> cpus = pingpong::usable_cpus();
-    if (rounds < 1) return usage();
-    if (cpus.size() < 2) {
-        std::fputs("beside: two CPUs are needed\n", stderr);
-        return 1;
-    }
-    std::puts("| link | 8 B over shm alone | beside it, idle (goal) | beside it, 1,000 a second (goal) | its "
-              "own 8 B alone | beside shm (goal) |\n"
-              "|---|---|---|---|---|---|");
-    for (const auto& [name, url] : asked) {
-        const char* const shown = name.c_str();
-        if (false) {
-#if RDMACORO_WITH_TCP
-        } else if (name == "tcp") {
-            table<rc::tcp>(cpus, rounds, shown, url);
-#endif
-#if RDMACORO_WITH_OFI
-        } else if (name == "ofi+tcp") {
-            table<rc::ofi<rc::provider::tcp>>(cpus, rounds, shown, url);
-#endif
-#if RDMACORO_WITH_VERBS
-        } else if (name == "verbs") {
-            table<rc::verbs_rc>(cpus, rounds, shown, url);
-#endif
-        } else {
-            return usage();
-        }
-    }
-}
+int main(int argc, char** argv) { return bench::run_program("beside", argc, argv, run); }

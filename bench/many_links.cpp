@@ -2,9 +2,15 @@
 //
 // One scheduler holds both ends of N links, each an endpoint; all are idle but one. Printed for each N: the time to open all;
 // of a turn that finds nothing; of 8 bytes one way over the last link, both ends on the one thread; of registering memory and ending
-// that; and the processor's time of a sleep: parking, and waking for a timer. Goals are ratios to the figures of one link.
+// that; and the processor's time of a sleep: parking, and waking for a timer. Goals are ratios to the figures of the first number of
+// links that is asked for, by default one.
 // A link takes four descriptors of the process over shared memory, two over TCP: where RLIMIT_NOFILE does not allow so many links
 // there are fewer.
+
+#include "common/report.hpp"
+#include "common/statistics.hpp"
+
+#include "../tools/pingpong/cpus.hpp"
 
 #include <rdmacoro/rdmacoro.hpp>
 #if RDMACORO_WITH_TCP
@@ -13,14 +19,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +32,10 @@
 #include <time.h>
 #include <unistd.h>
 
-namespace rc = rdmacoro;
-using namespace std::chrono_literals;
-
 namespace {
 
+using namespace bench;
+using namespace std::chrono_literals;
 using clock_type = std::chrono::steady_clock;
 
 double wall_ns() {
@@ -101,7 +103,7 @@ rc::task<> regions(std::size_t count) {
     std::vector<std::byte> memory(64);
     for (std::size_t n = 0; n < count; ++n) {
         const rc::region open = domain.register_memory(std::span(memory), rc::access_rights::all);
-        if (!open) throw std::runtime_error("no region");
+        if (!open) throw run_error("no region");
     }
     co_return;
 }
@@ -114,19 +116,18 @@ rc::task<> sleeps(std::size_t count) {
 
 /// The median of five runs of `run`, by `clock`, divided by `count`.
 template <class Run>
-double median(double count, double (*clock)(), Run run) {
+double time_of_one(std::size_t count, double (*clock)(), Run run) {
     std::vector<double> taken;
     for (int n = 0; n < 5; ++n) {
         const double begin = clock();
         run();
-        taken.push_back((clock() - begin) / count);
+        taken.push_back((clock() - begin) / static_cast<double>(count));
     }
-    std::sort(taken.begin(), taken.end());
-    return taken[taken.size() / 2];
+    return median(taken);
 }
 
 template <class T>
-figures measure(std::size_t links, const std::string& address) {
+figures measure(std::size_t links, std::size_t repeat, const std::string& address) {
     figures found;
     {
         rc::scheduler on{rc::idle::spin{}};
@@ -135,11 +136,11 @@ figures measure(std::size_t links, const std::string& address) {
         on.run(open_all(pairs, links, address));
         found.open = wall_ns() - begin;
         on.run(pause());  // links that have nothing to say become cold
-        const std::size_t count = links > 1000 ? 2000 : 20000;
-        found.idle_turn = median(static_cast<double>(count), wall_ns, [&] { on.run(turns(count)); });
-        found.one_way =
-            median(static_cast<double>(count), wall_ns, [&] { on.run(bounce(*pairs.back(), count)); });
-        found.region = median(2000, wall_ns, [&] { on.run(regions<T>(2000)); });
+        const std::size_t tenth = repeat / 10;
+        const std::size_t count = links > 1000 ? tenth : repeat;
+        found.idle_turn = time_of_one(count, wall_ns, [&] { on.run(turns(count)); });
+        found.one_way = time_of_one(count, wall_ns, [&] { on.run(bounce(*pairs.back(), count)); });
+        found.region = time_of_one(tenth, wall_ns, [&] { on.run(regions<T>(tenth)); });
     }
     {
         rc::scheduler on{rc::idle::adaptive(rc::duration::zero(), rc::duration::zero())};
@@ -149,53 +150,58 @@ figures measure(std::size_t links, const std::string& address) {
         on.run(sleeps(100));
         constexpr std::size_t count = 300;
         const std::uint64_t before = on.parks();
-        found.park = median(static_cast<double>(count), processor_ns, [&] { on.run(sleeps(count)); });
-        if (on.parks() - before < 4 * count) throw std::runtime_error("it did not park");
+        found.park = time_of_one(count, processor_ns, [&] { on.run(sleeps(count)); });
+        if (on.parks() - before < 4 * count) throw run_error("it did not park");
     }
     return found;
 }
 
-void print_time(double ns, double goal_ns, const char* end) {
-    const auto text = [](double value, char* into, std::size_t room) {
-        if (value >= 1e8) {
-            std::snprintf(into, room, "%.2f s", value / 1e9);
-        } else if (value >= 1e5) {
-            std::snprintf(into, room, "%.1f ms", value / 1e6);
-        } else if (value >= 1e3) {
-            std::snprintf(into, room, "%.2f us", value / 1e3);
-        } else {
-            std::snprintf(into, room, "%.0f ns", value);
-        }
-    };
-    char shown[32];
-    char goal[32] = "-";
-    text(ns, shown, sizeof shown);
-    if (goal_ns > 0) text(goal_ns, goal, sizeof goal);
-    std::printf(" %9s (%9s) |%s", shown, goal, end);
+/// As many links as there are descriptors for.
+std::size_t possible(std::size_t links, std::size_t descriptors, std::size_t each) {
+    constexpr std::size_t others = 64;
+    return std::min(links, descriptors > others + each ? (descriptors - others) / each : 1);
 }
 
+/// `descriptors`: of this process; a link takes `each`.
 template <class T>
-void table(const char* name, const std::vector<std::size_t>& counts, const std::string& address) {
-    std::printf("%s\n| links |  idle turn  (goal)    |  8 B one way  (goal)  |  opening all  (goal)  |"
-                "  region's life (goal) |  park + wake (goal)   |\n|---|---|---|---|---|---|\n",
-                name);
-    figures one;
-    for (const std::size_t links : counts) {
+void table(const std::string& address, const std::vector<unsigned>& counts, std::size_t repeat,
+           std::size_t descriptors, std::size_t each, report& out) {
+    const std::string transport(T::name);
+    out.section("over " + transport);
+    figures first;
+    for (const std::size_t asked : counts) {
+        const std::size_t links = possible(asked, descriptors, each);
         figures found;
         try {
-            found = measure<T>(links, address);
-        } catch (const std::exception& failure) {
-            std::printf("| %5zu | %s\n", links, failure.what());
-            continue;
+            found = measure<T>(links, repeat, address);
+        } catch (const std::exception& error) {
+            throw run_error(transport + ", " + std::to_string(links) + (links == 1 ? " link: " : " links: ") +
+                            error.what());
         }
-        if (one.open == 0) one = found;
-        std::printf("| %5zu |", links);
-        print_time(found.idle_turn, 3 * one.idle_turn, "");
-        print_time(found.one_way, 1.2 * one.one_way, "");
-        print_time(found.open, 1e6 * static_cast<double>(links), "");
-        print_time(found.region, 1.5 * one.region, "");
-        print_time(found.park, 2 * one.park, "\n");
-        std::fflush(stdout);
+        if (first.open == 0) first = found;
+        const figures goal{1e6 * static_cast<double>(links), 3 * first.idle_turn, 1.2 * first.one_way,
+                           1.5 * first.region, 2 * first.park};
+        const auto cell = [&](double figures::* of) {
+            return time_text(found.*of) + " (" + time_text(goal.*of) + ")";
+        };
+        out.row({std::to_string(links), cell(&figures::idle_turn), cell(&figures::one_way),
+                 cell(&figures::open), cell(&figures::region), cell(&figures::park)},
+                {{"transport", transport},
+                 {"links", links},
+                 {"links_asked", asked},
+                 {"idle_turn_ns", rounded(found.idle_turn)},
+                 {"idle_turn_goal_ns", rounded(goal.idle_turn)},
+                 {"one_way_ns", rounded(found.one_way)},
+                 {"one_way_goal_ns", rounded(goal.one_way)},
+                 {"open_ns", rounded(found.open)},
+                 {"open_goal_ns", rounded(goal.open)},
+                 {"region_ns", rounded(found.region)},
+                 {"region_goal_ns", rounded(goal.region)},
+                 {"park_ns", rounded(found.park)},
+                 {"park_goal_ns", rounded(goal.park)}});
+        if (links != asked)
+            out.note("RLIMIT_NOFILE allows no " + std::to_string(asked) + " links of " +
+                     std::to_string(each) + " descriptors each");
     }
 }
 
@@ -208,31 +214,52 @@ std::size_t raise_descriptors() {
     return static_cast<std::size_t>(limit.rlim_max);
 }
 
-/// As many links as there are descriptors for.
-std::vector<std::size_t> possible(std::vector<std::size_t> counts, std::size_t descriptors,
-                                  std::size_t each) {
-    constexpr std::size_t others = 64;
-    const std::size_t most = descriptors > others + each ? (descriptors - others) / each : 1;
-    for (std::size_t& links : counts) links = std::min(links, most);
-    return counts;
+void run(int argc, char** argv) {
+    settings asked;
+    asked.name = "many_links";
+    std::vector<unsigned> counts{1, 100, 1000, 5000};
+    unsigned repeat = 20000;
+    std::string transports = "all";
+    std::vector<std::string_view> known{"shm"};
+#if RDMACORO_WITH_TCP
+    known.push_back("tcp");
+#endif
+    options app("Measures what a link costs beside many idle ones.", asked.name);
+    app.add("--transport", transports, "over these: shm, tcp where it was built, or all")
+        .type_name("NAME,...")
+        .show_default();
+    app.add("--links", counts, "numbers of links; the goals are ratios to the first")
+        .between(1, 1'000'000)
+        .separated_by(',')
+        .show_default();
+    app.add("--repeat", repeat,
+            "turns and messages of each run; a tenth with more than 1,000 links, and of regions always")
+        .between(10, 1'000'000'000)
+        .show_default();
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
+    asked.repeat = repeat;
+    asked.cpus = pingpong::usable_cpus();
+    const std::vector<std::size_t> chosen = parse_names("--transport", transports, known);
+    const std::size_t descriptors = raise_descriptors();
+    report out(asked, {{"links", 6},
+                       {"idle turn (goal)", 21},
+                       {"8 B one way (goal)", 21},
+                       {"opening all (goal)", 21},
+                       {"region's life (goal)", 21},
+                       {"park + wake (goal)", 21}});
+    for (const std::size_t which : chosen) {
+        if (known[which] == "shm")
+            table<rc::shm>("shm://many-links-" + std::to_string(::getpid()), counts, repeat, descriptors, 4,
+                           out);
+#if RDMACORO_WITH_TCP
+        else
+            table<rc::tcp>("tcp://127.0.0.1:0", counts, repeat, descriptors, 2, out);
+#endif
+    }
+    out.finish();
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    const std::string_view only = argc > 1 ? argv[1] : "";
-    std::vector<std::size_t> counts;
-    for (int n = 2; n < argc; ++n) counts.push_back(std::strtoul(argv[n], nullptr, 10));
-    if ((only != "" && only != "shm" && only != "tcp") || std::count(counts.begin(), counts.end(), 0u) != 0) {
-        std::fprintf(stderr, "usage: many_links [shm|tcp [LINKS...]]\n");
-        return 2;
-    }
-    if (counts.empty()) counts = {1, 100, 1000, 5000};
-    const std::size_t descriptors = raise_descriptors();
-    if (only != "tcp")
-        table<rc::shm>("shm", possible(counts, descriptors, 4),
-                       "shm://many-links-" + std::to_string(::getpid()));
-#if RDMACORO_WITH_TCP
-    if (only != "shm") table<rc::tcp>("tcp", possible(counts, descriptors, 2), "tcp://127.0.0.1:0");
-#endif
-}
+int main(int argc, char** argv) { return bench::run_program("many_links", argc, argv, run); }

@@ -1,27 +1,27 @@
-// matching [PEERS...]: what receives of a mailbox cost beside idle peers, and what destroying it costs, with so many peers
-// (default: 1, 100, 1,000 and 4,000).
+// matching: what receives of a mailbox cost beside idle peers, and what destroying it costs, with more and more peers.
 //
 // Each row should be the same in all columns but for the processor's cache. At last what a service's receives cost while another
 // service has 16,384 requests stored. Over the simulated network, all in one thread, so
 // that thousands of links cost no descriptors; only this library's own work is timed.
+
+#include "common/report.hpp"
+
+#include "../tools/pingpong/cpus.hpp"
+
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/transport/sim.hpp>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <cstddef>
 #include <deque>
-#include <exception>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-namespace rc = rdmacoro;
-
 namespace {
+
+using namespace bench;
 
 constexpr int rounds = 5;  // of which the best counts
 
@@ -53,7 +53,7 @@ struct request final : rc::detail::receive_request {
 void of_the_matcher(rc::peer_id peers, figures& best) {
     rc::detail::matcher matching(true);
     for (rc::peer_id peer = 0; peer <= peers; ++peer) {
-        if (!matching.add_source(peer)) throw std::bad_alloc();
+        if (!matching.add_source(peer)) throw run_error("no memory for a source");
     }
     constexpr int messages = 4000;
     std::deque<request> posted;
@@ -109,10 +109,11 @@ double beside_a_saturated_service(std::size_t stored) {
     for (int round = 0; round < rounds; ++round) {
         const double took = timed([&] {
             for (int n = 0; n < requests; ++n) {
-                if (matching.find(0, standing.wanted_) != nullptr) throw std::bad_alloc();
+                if (matching.find(0, standing.wanted_) != nullptr)
+                    throw run_error("a receive took another service's request");
                 matching.post(standing);
                 if (matching.arrived(0, request_to(2, static_cast<rc::tag_type>(n))) != &standing)
-                    throw std::bad_alloc();
+                    throw run_error("a request did not meet its receive");
             }
         });
         best = std::min(best, took / requests);
@@ -161,28 +162,42 @@ figures measure(rc::peer_id peers) {
     return best;
 }
 
+void run(int argc, char** argv) {
+    settings asked;
+    asked.name = "matching";
+    std::vector<unsigned> counts{1, 100, 1000, 4000};
+    options app("Measures receives of a mailbox beside idle peers, and its end.", asked.name);
+    app.add("--peers", counts, "numbers of peers").between(1, 100'000).separated_by(',').show_default();
+    app.add("--json", asked.json, "a file for the results; - for standard output");
+    if (!app.parse(argc, argv)) return;
+    asked.cpus = pingpong::usable_cpus();
+    report out(asked, {{"", 13},
+                       {"recv(tag, any) begins", 21},
+                       {"any_tag of each: met", 21},
+                       {"behind 16,000: taken", 21},
+                       {"destroyed, a message", 21},
+                       {"a service's receive", 21}});
+    out.section(
+        "a mailbox with so many peers; a service beside another one that has so many requests stored");
+    for (const rc::peer_id peers : counts) {
+        const figures f = measure(peers);
+        out.row({std::to_string(peers) + " peers", time_text(f.any_source), time_text(f.one_of_each),
+                 time_text(f.behind), time_text(f.destroyed)},
+                {{"test", "peers"},
+                 {"peers", peers},
+                 {"any_source_ns", rounded(f.any_source)},
+                 {"one_of_each_ns", rounded(f.one_of_each)},
+                 {"behind_ns", rounded(f.behind)},
+                 {"destroyed_ns", rounded(f.destroyed)}});
+    }
+    for (const std::size_t stored : {std::size_t{0}, std::size_t{16384}}) {
+        const double took = beside_a_saturated_service(stored);
+        out.row({std::to_string(stored) + " stored", "", "", "", "", time_text(took)},
+                {{"test", "service"}, {"stored", stored}, {"receive_ns", rounded(took)}});
+    }
+    out.finish();
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-    try {
-        std::printf("%-8s %22s %22s %22s %22s\n", "peers", "recv(tag, any) begins", "any_tag of each: met",
-                    "behind 16,000: taken", "destroyed, a message");
-        std::vector<rc::peer_id> counts{1, 100, 1000, 4000};
-        if (argc > 1) counts.clear();
-        for (int n = 1; n < argc; ++n)
-            counts.push_back(static_cast<rc::peer_id>(std::max(1L, std::strtol(argv[n], nullptr, 10))));
-        for (const rc::peer_id peers : counts) {
-            const figures f = measure(peers);
-            std::printf("%-8u %19.0f ns %19.0f ns %19.0f ns %19.0f ns\n", peers, f.any_source, f.one_of_each,
-                        f.behind, f.destroyed);
-            std::fflush(stdout);
-        }
-        for (const std::size_t stored : {std::size_t{0}, std::size_t{16384}})
-            std::printf("a receive of a service's requests, posted and met, beside %zu stored ones of "
-                        "another: %.0f ns\n",
-                        stored, beside_a_saturated_service(stored));
-    } catch (const std::exception& failure) {
-        std::fprintf(stderr, "matching: %s\n", failure.what());
-        return 1;
-    }
-}
+int main(int argc, char** argv) { return bench::run_program("matching", argc, argv, run); }

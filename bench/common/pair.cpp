@@ -1,7 +1,6 @@
 #include "pair.hpp"
 
 #include "../../tools/pingpong/cpus.hpp"
-#include "../../tools/pingpong/listening_process.hpp"
 #include "../../tools/pingpong/sizes.hpp"
 
 #include <string>
@@ -21,12 +20,12 @@ std::string listening_address(std::string_view transport) {
 
 }  // namespace
 
-void run_pair(const settings& asked, const link_entry& link, const side& measuring, const side& other) {
-    const std::string where = std::string(link.transport) + ", " + std::string(link.protocol);
-    const std::string wanted = listening_address(link.transport);
+void run_processes(const settings& asked, const std::string& where,
+                   const pingpong::listening_process::body& listen,
+                   const std::function<void(const std::string& address)>& connect) {
     pingpong::listening_process child(asked.name, [&](const auto& listening) {
         pingpong::pin_to(asked.cpus[1]);
-        link.listen(wanted, asked.idle, listening, other);
+        listen(listening);
     });
     if (child.address().empty()) {
         static_cast<void>(child.ends_well());  // it has printed the reason
@@ -35,13 +34,21 @@ void run_pair(const settings& asked, const link_entry& link, const side& measuri
     pingpong::pin_to(asked.cpus[0]);
     watch::begin(asked.name, asked.timeout_seconds, true);
     try {
-        link.connect(child.address(), asked.idle, measuring);
+        connect(child.address());
     } catch (const std::exception& error) {
         watch::stop();
         throw run_error(where + ": " + error.what());
     }
     watch::stop();
     if (!child.ends_well()) throw run_error(where + ": the listening side failed");
+}
+
+void run_pair(const settings& asked, const link_entry& link, const side& measuring, const side& other) {
+    const std::string wanted = listening_address(link.transport);
+    run_processes(
+        asked, std::string(link.transport) + ", " + std::string(link.protocol),
+        [&](const auto& listening) { link.listen(wanted, asked.idle, listening, other); },
+        [&](const std::string& address) { link.connect(address, asked.idle, measuring); });
 }
 
 rc::task<> receive_go(peer& from) { static_cast<void>(co_await receive_value<std::uint64_t>(from, go_tag)); }

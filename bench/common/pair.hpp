@@ -3,12 +3,15 @@
 
 #include "settings.hpp"
 
+#include "../../tools/pingpong/listening_process.hpp"
 #include "../../tools/pingpong/watch.hpp"
 
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
+#include <string>
 #include <type_traits>
 
 namespace bench {
@@ -19,8 +22,13 @@ inline constexpr rc::tag_type data_tag = 1;
 inline constexpr rc::tag_type go_tag = 2;
 inline constexpr rc::tag_type command_tag = 3;
 
-/// Starts the other side as a child, and is the measuring side itself; returns when both are done. Throws `run_error` when
-/// either failed. Precondition: no scheduler and no other thread exists.
+/// Calls `listen` in a child process and `connect` in this one, with what the child reports, each on its CPU; returns when both
+/// are done. Throws `run_error`, which `where` begins, when either failed. Precondition: no scheduler and no other thread exists.
+void run_processes(const settings& asked, const std::string& where,
+                   const pingpong::listening_process::body& listen,
+                   const std::function<void(const std::string& address)>& connect);
+
+/// Likewise over one link: the child is the other side, this process the measuring one.
 void run_pair(const settings& asked, const link_entry& link, const side& measuring, const side& other);
 
 // Both sides are one program on one machine: control messages are plain values.

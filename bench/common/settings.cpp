@@ -43,6 +43,18 @@ std::vector<std::size_t> parse_names(const char* option, const std::string& list
     return found;
 }
 
+std::vector<int> parse_sides(const std::string& list, std::size_t sides) {
+    std::vector<int> cpus = list.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(list);
+    if (list.empty() && cpus.size() > sides) cpus.resize(sides);
+    if (cpus.size() != sides || (sides == 2 && cpus[0] == cpus[1])) {
+        throw usage_error(sides == 1 ? "--cpus: one CPU, such as 0"
+                          : list.empty()
+                              ? "the two sides are pinned to two CPUs, and this process may use only one"
+                              : "--cpus: two different CPUs, such as 0,1");
+    }
+    return cpus;
+}
+
 command_line::command_line(const std::string& name, const std::string& description, defaults usual)
     : options(description, name), usual_(std::move(usual)), transports_("all") {
     asked.name = name;
@@ -109,15 +121,7 @@ bool command_line::parse(int argc, char** argv) {
         throw usage_error("--idle: there is no strategy \"" + idle_ + "\"; there are spin, yield, adaptive");
     asked.idle = static_cast<idle_kind>(idle - idles.begin());
 
-    const std::size_t sides = usual_.pair ? 2 : 1;
-    asked.cpus = cpus_.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus_);
-    if (cpus_.empty() && asked.cpus.size() > sides) asked.cpus.resize(sides);
-    if (asked.cpus.size() != sides || (sides == 2 && asked.cpus[0] == asked.cpus[1])) {
-        throw usage_error(!usual_.pair ? "--cpus: one CPU, such as 0"
-                          : cpus_.empty()
-                              ? "the two sides are pinned to two CPUs, and this process may use only one"
-                              : "--cpus: two different CPUs, such as 0,1");
-    }
+    asked.cpus = parse_sides(cpus_, usual_.pair ? 2 : 1);
     return true;
 }
 

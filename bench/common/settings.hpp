@@ -68,6 +68,10 @@ private:
 [[nodiscard]] std::uint64_t parse_number(const char* option, const std::string& text, std::uint64_t least,
                                          std::uint64_t most);
 
+/// The CPUs of --cpus, one for each of one or two sides; of an empty list the first that this process may use. Throws
+/// `usage_error`.
+[[nodiscard]] std::vector<int> parse_sides(const std::string& list, std::size_t sides);
+
 /// Runs a program and turns an exception into a message and an exit status.
 int run_program(const char* name, int argc, char** argv, void (*body)(int argc, char** argv));
 
