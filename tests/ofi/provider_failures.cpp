@@ -191,7 +191,7 @@ TEST_CASE(
 
 TEST_CASE("an injected message that fails is counted and ends its link, also when it was the last, and no "
           "other link") {
-    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
     CAPTURE(provider);
     two_links both(provider);
     auto& [w, a, b, c, d] = both;
@@ -211,7 +211,7 @@ TEST_CASE("an injected message that fails is counted and ends its link, also whe
 }
 
 TEST_CASE("a tagged message that was injected and failed is counted and ends its link, and no other link") {
-    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi");
+    const std::string provider = GENERATE(as<std::string>{}, "gni", "cxi", "efa");
     CAPTURE(provider);
     two_links both(provider);
     auto& [w, a, b, c, d] = both;
