@@ -16,6 +16,28 @@ struct timed {
 
 struct moved {
     static constexpr method<"bulk.sum", std::uint64_t(remote_region)> sum{};
+    static constexpr method<"bulk.again", void(remote_region)> again{};
+};
+
+/// A handler that gets until it may no longer, or for seconds.
+struct gets_again {
+    static constexpr std::size_t most = 1000;
+    service loads;
+    std::size_t done = 0;
+    std::error_code ended;
+
+    gets_again() {
+        loads.on(moved::again, [this](call_context& c, remote_region from) -> task<> {
+            std::vector<std::byte> here(from.length);
+            done = 0;
+            ended = {};
+            for (; done < most; ++done) {
+                const auto got = co_await as_result(c.get(from, here));
+                if (!got) ended = got.error();
+                got.value();
+            }
+        });
+    }
 };
 
 }  // namespace
@@ -66,6 +88,37 @@ TEMPLATE_LIST_TEST_CASE("a handler gets from its caller's memory while the call 
             const auto got = co_await client.call(moved::sum, memory.remote());
             CHECK(got == 300000);
         }
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a handler's get is canceled at the call's deadline, and when its caller leaves", "",
+                        every_kind) {
+    run_pair<TestType>([](auto& client, auto& server, shop&, auto& domain) -> task<> {
+        std::vector<std::byte> bulk(32 << 20);
+        gets_again serves;
+        server.serve(serves.loads);
+        const auto memory = domain.register_memory(bulk, access_rights::remote_read);
+        // A slow machine needs more time for the first one.
+        for (auto limit = 20ms; serves.done == 0 && limit < 20s; limit *= 2) {
+            const auto late = co_await as_result(timeout(client.call(moved::again, memory.remote()), limit));
+            CHECK((late.error() == errc::timed_out || late.error() == call_errc::expired));
+            while (serves.loads.running() != 0) co_await yield();
+        }
+        CHECK(serves.done >= 1);
+        CHECK(serves.ended == errc::canceled);
+
+        serves.done = 0;
+        local_stop_source stop;
+        auto calling = start(with_stop(client.call(moved::again, memory.remote()), stop.get_token()));
+        while (serves.done == 0) co_await yield();
+        CHECK_FALSE(calling.done());
+        CHECK(serves.loads.running() == 1);
+        CHECK(!serves.ended);
+        stop.request_stop();
+        const auto left = co_await as_result(calling);
+        CHECK(left.error() == errc::canceled);
+        while (serves.loads.running() != 0) co_await yield();
+        CHECK(serves.ended == errc::canceled);
     });
 }
 
