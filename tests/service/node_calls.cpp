@@ -4,9 +4,11 @@
 #include "support/counting_new.hpp"
 #include "support/nodes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@ using namespace rdmacoro::test;
 namespace {
 constexpr method<"kv.load", std::uint64_t(stream<row>)> load{};
 constexpr method<"kv.ten", std::array<float, 10>()> ten{};
+constexpr method<"kv.slow", std::uint64_t(std::uint64_t)> slow{};
 
 /// A node with calls, and a service for others.
 template <class T>
@@ -31,6 +34,10 @@ struct participant {
         });
         there.store.on(
             ten, [](call_context&) -> task<std::array<float, 10>> { co_return std::array<float, 10>{1.0F}; });
+        there.store.on(slow, [](call_context&, std::uint64_t n) -> task<std::uint64_t> {
+            co_await sleep_for(20ms);
+            co_return n + 1;
+        });
         peers->serve(there.store);
     }
     /// The node first: its connections end then, and with them what `peers` has.
@@ -156,6 +163,50 @@ TEMPLATE_LIST_TEST_CASE("a limit of one connection is enough for calls to three 
                 CHECK(one.here->connections() <= 1);
             }
         }
+        co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a limit of one connection is enough for calls to three nodes at once, also where a handler takes long",
+    "", node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1, {.connections = 1});
+        std::vector<std::unique_ptr<participant<TestType>>> others;
+        for (node_id id = 7; id <= 9; ++id) {
+            others.push_back(std::make_unique<participant<TestType>>(id));
+            const std::string url = co_await others.back()->here->listen(fresh_url<TestType>());
+            one.here->add({.id = id, .urls = {url}});
+        }
+        const std::uint64_t first = co_await one.peers->call(7, kv::add, 1U, 2U);
+        CHECK(first == 3);
+        std::vector<std::string> failed;
+        std::size_t answered = 0;
+        std::size_t most = 0;
+        task_group calling;
+        for (unsigned n = 0; n < 10; ++n) {
+            for (node_id id = 7; id <= 9; ++id) {
+                calling.spawn([&, n, id]() -> task<> {
+                    try {
+                        std::uint64_t sum = 0;
+                        // Over the connection that is open; under way while the calls to the others wait for theirs.
+                        if (n == 0 && id == 7) {
+                            sum = co_await one.peers->call(id, slow, std::uint64_t{id} - 1);
+                        } else {
+                            sum = co_await one.peers->call(id, kv::add, n, id);
+                        }
+                        if (sum == n + id) ++answered;
+                    } catch (const error& why) {
+                        failed.emplace_back(why.what());
+                    }
+                    most = std::max(most, one.here->connections());
+                });
+            }
+        }
+        co_await calling.join();
+        CHECK(failed == std::vector<std::string>{});
+        CHECK(answered == 30);
+        CHECK(most == 1);
         co_await one.here->close();
     });
 }
