@@ -18,6 +18,10 @@
 #include <utility>
 #include <vector>
 
+#if RDMACORO_WITH_TCP
+#include <rdmacoro/transport/tcp/engine.hpp>
+#endif
+
 namespace test_service_gate {
 
 using namespace rdmacoro;
@@ -520,6 +524,63 @@ TEST_CASE("a thousand peers that do not exist keep no other from its messages") 
     });
 }
 
+#if RDMACORO_WITH_TCP
+TEST_CASE("what several threads put while the gate's thread was busy goes out together, to each of their peers") {
+    run_nodes([]() -> task<> {
+        tcp::domain ours(*scheduler::current());  // of this node alone: its system calls are those of sending
+        node<tcp> here(1, {}, ours);
+        node<tcp> two(2);
+        node<tcp> three(3);
+        co_await two.listen(fresh_url<tcp>());
+        co_await three.listen(fresh_url<tcp>());
+        here.add(two.card());
+        here.add(three.card());
+        auto at_two = two.peer(1);
+        auto at_three = three.peer(1);
+        {
+            gate through(here);
+            constexpr std::uint32_t each = 50;
+            const auto put_all = [&](auto& pass, std::uint32_t thread) {
+                for (numbered one{.thread = thread}; one.number < each; ++one.number) {
+                    pass.send(2, bytes_of(one), 7);
+                    pass.send(3, bytes_of(one), 7);
+                }
+            };
+            auto first = through.pass();
+            auto second = through.pass();
+            stepping one([&] { put_all(first, 0); }, [&] { put_all(first, 0); });
+            stepping other([&] { put_all(second, 1); }, [&] { put_all(second, 1); });
+            const auto all_arrive = [](auto peer) -> task<> {
+                std::array<std::uint32_t, 2> next{};
+                std::uint32_t wrong = 0;
+                for (std::uint32_t n = 0; n < 2 * each; ++n) {
+                    numbered got;
+                    co_await timeout(peer.recv(bytes_of(got), 7), 20s);
+                    if (got.thread > 1 || got.number != next.at(got.thread)++) ++wrong;
+                }
+                CHECK(wrong == 0);
+            };
+            // The first time makes the connections. Then until the links are quiet, which are not looked at in each turn.
+            for (int round = 0; round < 2; ++round) {
+                for (unsigned n = 0; n < 4 * detail::tcp_engine::cold_after; ++n) co_await yield();
+                const std::uint64_t before = ours.system_calls();
+                one.go();
+                other.go();
+                CHECK(ours.system_calls() == before);
+                co_await all_arrive(at_two);
+                co_await all_arrive(at_three);
+                const std::uint64_t made = ours.system_calls() - before;
+                CAPTURE(made);
+                if (round == 1) CHECK(made <= 4 * each / 10);
+            }
+        }
+        co_await here.close();
+        co_await two.close();
+        co_await three.close();
+    });
+}
+#endif
+
 TEMPLATE_LIST_TEST_CASE("a thread that ends in the middle holds no other up", "", node_transports) {
     run_gate<TestType>([](auto& through, auto& peer, shop& there) -> task<> {
         // By an exception, with a call under way and messages that none waits for.
@@ -569,6 +630,108 @@ TEMPLATE_LIST_TEST_CASE("a thread that ends in the middle holds no other up", ""
         CHECK(there.stopped == 2);
         delete kept;
     });
+}
+
+TEMPLATE_LIST_TEST_CASE("what a thread put before it ended is sent, though its ring was half full then", "",
+                        node_transports) {
+    run_gate<TestType>(
+        [](auto& through, auto& peer, shop& there) -> task<> {
+            auto& arrived = peer.connection().mailbox().matching();
+            std::optional<decltype(through.pass())> pass(through.pass());
+            std::optional<decltype(pass->call(kv::wait))> call;
+            {
+                stepping dying([&] {
+                    for (numbered one; one.number < 4; ++one.number) pass->send(bytes_of(one), 7);
+                    call.emplace(pass->call(kv::wait));
+                    static_cast<void>(call->wait_for(duration::zero()));
+                });
+                dying.go();
+            }  // joined, while the gate's scheduler has done nothing
+            CHECK(arrived.unexpected() == 0);
+            CHECK(there.waiting == 0);
+            CHECK(call->begun());  // it has its place in the ring
+            std::uint32_t wrong = 0;
+            for (std::uint32_t n = 0; n < 4; ++n) {
+                numbered got;
+                co_await timeout(peer.recv(bytes_of(got), 7), 20s);
+                if (got.number != n) ++wrong;
+            }
+            CHECK(wrong == 0);
+            co_await timeout(until([&] { return there.waiting == 1; }), 20s);
+            // Its ring is another thread's then, all of it; none of its messages comes twice.
+            auto goes_on = [&] {
+                call.reset();
+                pass.reset();
+                auto next = through.pass();
+                for (numbered one{.thread = 1}; one.number < 8; ++one.number) next.send(bytes_of(one), 7);
+                next.flush();
+            };
+            co_await on_thread(std::move(goes_on));
+            CHECK(through.lanes() == 1);
+            for (std::uint32_t n = 0; n < 8; ++n) {
+                numbered got;
+                co_await timeout(peer.recv(bytes_of(got), 7), 20s);
+                if (got.thread != 1 || got.number != n) ++wrong;
+            }
+            CHECK(wrong == 0);
+            CHECK(arrived.unexpected() == 0);
+            co_await timeout(until([&] { return there.waiting == 0; }), 20s);
+            CHECK(there.stopped == 1);
+        },
+        {.messages = 8});
+}
+
+TEMPLATE_LIST_TEST_CASE("a gate ends though the ring of a thread that has ended is full", "",
+                        node_transports) {
+    scheduler on;
+    on.run([]() -> task<> {
+        auto listening = co_await listen<TestType>(fresh_url<TestType>());
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<TestType>(listening.address());
+        auto b = co_await accepting;
+        shop there;
+        {
+            calls<TestType> server(b, there.store);
+            calls<TestType> client(a);
+            std::optional<gate<calls<TestType>>> through(std::in_place, client, gate_options{.messages = 8});
+            auto pass = through->pass();
+            auto other = through->pass();
+            std::optional<decltype(pass.call(kv::wait))> call;
+            std::uint32_t put = 0;
+            {
+                stepping dying([&] {
+                    call.emplace(pass.call(kv::wait));
+                    static_cast<void>(call->wait_for(duration::zero()));
+                    for (numbered one; pass.try_send(bytes_of(one), 7); ++one.number) ++put;
+                });
+                dying.go();
+            }
+            CHECK(put == 7);
+            {
+                stepping beside([&] { other.send(std::string_view("other"), 7); });
+                beside.go();
+            }
+            through.reset();
+            CHECK(pass.closed());
+            CHECK(other.closed());
+            CHECK(code_of([&] { static_cast<void>(pass.try_send(std::string_view("late"), 7)); }) ==
+                  errc::closed);
+            CHECK(code_of([&] { pass.flush(); }) == errc::closed);
+            std::error_code ended;
+            std::jthread([&] {
+                if (call->wait_for(20s)) ended = call->get_result().error();
+            }).join();
+            CHECK(ended == errc::closed);
+            call.reset();
+            // The connection goes on, and nothing of the ring has come by it.
+            const std::string colour = co_await timeout(client.call(kv::get, "colour"), 20s);
+            CHECK(colour == "red");
+            CHECK(b.connection().mailbox().matching().unexpected() == 0);
+            CHECK(there.waiting == 0);
+            CHECK(there.store.running() == 0);
+        }
+        a.abort();
+    }());
 }
 
 TEMPLATE_LIST_TEST_CASE("the end of a gate ends a thousand calls, and all that wait", "", node_transports) {
