@@ -27,6 +27,7 @@ struct far {
     static constexpr method<"far.much", std::vector<float>()> much{};
     static constexpr method<"far.load", std::uint64_t(remote_region)> load{};
     static constexpr method<"far.rows", stream<row>()> rows{};
+    static constexpr method<"far.take", std::uint64_t(stream<row>)> take{};
     static constexpr method<"far.deaf", void()> deaf{};
 };
 /// The messages of node 9 to node 1.
@@ -62,6 +63,11 @@ void serve_until_killed(const std::string& address) {
         });
         methods.on(far::rows, [](call_context&, stream_writer<row>& out) -> task<> {
             for (std::uint32_t n = 0;; ++n) co_await out.write(n, 0.5F);
+        });
+        methods.on(far::take, [&](call_context&, stream_reader<row>&) -> task<std::uint64_t> {
+            co_await peers.cast(1, tells::that, hangs);
+            co_await sleep_for(60s);  // reads nothing
+            co_return 0;
         });
         peers.serve(methods);
         here.add({.id = 1, .urls = {std::move(where)}});
@@ -224,17 +230,37 @@ TEMPLATE_LIST_TEST_CASE(
             CHECK((one && one->key == n));
         }
         w.child.kill();
-        std::error_code code;
-        try {
+        const ending seen = co_await ended([](auto& from) -> task<> {
             for (std::uint32_t n = 100;; ++n) {
-                const auto one = co_await rows.next();
+                const auto one = co_await from.next();
                 CHECK((one && one->key == n));
                 if (!one) break;
             }
-        } catch (const error& failed) {
-            code = failed.code();
-        }
-        CHECK(code == errc::peer_lost);
+        }(rows));
+        w.lost(seen, "far.rows");
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a peer that is killed while it is written a stream ends the writes and the call, and is named", "",
+    node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        auto one = co_await w.peers->open(9, far::take);
+        auto two = co_await w.peers->open(9, far::take);
+        std::uint32_t written = 0;
+        // Until the handler has as many before it as it may have: this write waits.
+        auto writing = start(ended([](auto& to, std::uint32_t& n) -> task<> {
+            for (;; ++n) co_await to.write(n, 0.5F);
+        }(one, written)));
+        auto finishing = start(ended(two.finish()));
+        co_await until([&] { return w.heard[hangs] == 2 && written == detail::stream_window; });
+        w.child.kill();
+        const ending of_write = co_await writing;
+        w.lost(of_write, "far.take");
+        const ending of_finish = co_await finishing;
+        w.lost(of_finish, "far.take");
+        const ending after_write = co_await ended(one.finish());
+        w.lost(after_write, "far.take");
     });
 }
 

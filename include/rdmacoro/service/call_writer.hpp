@@ -73,17 +73,21 @@ public:
     /// Completes: when the handler has answered.
     /// Buffers: none.
     /// Concurrency: once, and after the last write.
-    /// Errors: as `calls::call`.
+    /// Errors: as `calls::call`; those of a stream to a node name it, as those of `node_calls::call`.
     /// Cancellation: as `calls::call`.
     /// Example:
     ///     std::uint64_t stored = co_await rows.finish();
     [[nodiscard]] task<R> finish() {
-        const message got = co_await this->upstream_->finish();
-        const auto value = detail::value_of_answer(this->upstream_->of(), got.bytes());
-        if constexpr (std::is_void_v<R>) {
-            detail::read_answer<void>(this->upstream_->of(), value);
-        } else {
-            co_return detail::read_answer<R>(this->upstream_->of(), value);
+        try {
+            const message got = co_await this->upstream_->finish();
+            const auto value = detail::value_of_answer(this->upstream_->of(), got.bytes());
+            if constexpr (std::is_void_v<R>) {
+                detail::read_answer<void>(this->upstream_->of(), value);
+            } else {
+                co_return detail::read_answer<R>(this->upstream_->of(), value);
+            }
+        } catch (const error& failed) {
+            this->upstream_->over().throw_of_stream(failed);
         }
     }
 };

@@ -126,6 +126,7 @@ public:
     /// Buffers: as `calls::open`.
     /// Concurrency: as `calls::open`.
     /// Errors: as `calls::open`, and as `node_peer::send` for want of a connection.
+    ///     Those of the stream name the node and its generation, too.
     /// Cancellation: as `calls::open`.
     /// Example:
     ///     auto rows = co_await peers.open(9, kv::scan, "a");
@@ -149,6 +150,7 @@ public:
     /// Buffers: as `calls::open`.
     /// Concurrency: as `calls::open`.
     /// Errors: as `calls::open`, and as `node_peer::send` for want of a connection.
+    ///     Those of the stream name the node and its generation, too.
     /// Cancellation: as `calls::open`.
     /// Example:
     ///     auto rows = co_await peers.open(9, kv::load);
@@ -294,6 +296,7 @@ private:
             of.failed_.erase(id);
             calls<T> mine(end);
             co_await detail::calls_base::part_of_current{mine, true};
+            mine.base().belongs_to(id, born);
             try {
                 for (service* const one : of.services_) {
                     if (!of.drained_) mine.serve(*one);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace rdmacoro {
@@ -66,6 +67,8 @@ private:
         return call_tag(serving_ != nullptr ? call_kind::caller_item : call_kind::item, number_);
     }
     [[noreturn]] void malformed(const char* why);
+    /// The stream has ended with an error of the handler's.
+    [[noreturn]] void answered(std::span<const std::byte> with);
 
     calls_base* over_;
     const method_facts* of_;

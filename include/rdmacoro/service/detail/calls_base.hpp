@@ -11,6 +11,7 @@
 #include <rdmacoro/service/detail/call_history.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/detail/short_answers.hpp>
+#include <rdmacoro/service/node_card.hpp>
 #include <rdmacoro/service/service.hpp>
 
 #include <coroutine>
@@ -52,6 +53,13 @@ public:
     }
     std::size_t discard(tag_match wanted);
     [[nodiscard]] std::string peer_name() const { return link_.base().peer_name(); }
+    /// The connection is to that life of a node: the errors of streams, which outlive what has opened them, begin with it.
+    void belongs_to(node_id id, generation born) noexcept {
+        node_ = id;
+        born_ = born;
+    }
+    /// Throws an error of a stream again, with the node in its text where there is one; a cancellation as it is.
+    [[noreturn]] RDMACORO_DECL void throw_of_stream(const error& failed) const;
 
     // The functions that depend on the transport, beside these.
     virtual task<> get(const remote_region& there, std::span<std::byte> into) = 0;
@@ -455,6 +463,8 @@ private:
     std::error_code notes_end_;                             // why no note comes any more
     std::size_t dropping_ = 0;  // streams of the peer's that are dropped until they end
     std::uint64_t copied_ = 0;
+    node_id node_ = 0;  // at the other end; 0: not known
+    generation born_{};
 };
 
 }  // namespace rdmacoro::detail

@@ -61,7 +61,19 @@ RDMACORO_COLD void stream_reader_base::malformed(const char* why) {
     items_ = 0;
     if (!std::exchange(ended_, true)) leave();
     if (serving_ != nullptr) throw_malformed_request(why);
-    throw_malformed_answer(*of_, why);
+    try {
+        throw_malformed_answer(*of_, why);
+    } catch (const error& failed) {
+        over_->throw_of_stream(failed);
+    }
+}
+
+RDMACORO_COLD void stream_reader_base::answered(std::span<const std::byte> with) {
+    try {
+        throw_answer(*of_, with);
+    } catch (const error& failed) {
+        over_->throw_of_stream(failed);
+    }
 }
 
 RDMACORO_COLD void stream_reader_base::lost(const std::error_code& why, const error_facts& facts) {
@@ -69,7 +81,7 @@ RDMACORO_COLD void stream_reader_base::lost(const std::error_code& why, const er
     ended_ = true;
     // A part of the item may be lost: what comes after it is not read.
     if (!calls_base::ends_link(why) || why == errc::canceled) leave();
-    throw_call_failure(*of_, why, facts);
+    over_->throw_of_stream(error(why, "call of " + std::string(of_->name), facts));
 }
 
 RDMACORO_DECL void stream_reader_base::received(result<message> got) {
@@ -91,7 +103,7 @@ RDMACORO_DECL void stream_reader_base::received(result<message> got) {
     ended_ = true;
     if (serving_ != nullptr) serving_->written_over_ = true;
     if (head.outcome == static_cast<std::uint32_t>(outcome_kind::end)) return;
-    if (serving_ == nullptr) throw_answer(*of_, bytes);
+    if (serving_ == nullptr) answered(bytes);
     throw error(make_error_code(call_errc::stopped),
                 "call of " + std::string(of_->name) + ": its caller has left before the end of its stream");
 }

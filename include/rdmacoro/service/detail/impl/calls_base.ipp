@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/sleep_for.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
+#include <rdmacoro/service/node_call_operation.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -30,6 +31,11 @@ RDMACORO_COLD task<> call_context::put(std::span<const std::byte> from, const re
 namespace detail {
 
 RDMACORO_COLD calls_base::~calls_base() = default;
+
+RDMACORO_COLD void calls_base::throw_of_stream(const error& failed) const {
+    if (node_ == 0 || failed.code() == errc::canceled) throw error(failed);
+    throw_of_node(node_, born_, failed);
+}
 
 RDMACORO_COLD void calls_base::end() noexcept {
     if (pending_ != 0)

@@ -29,12 +29,14 @@ RDMACORO_COLD void item_write::throw_failure() const {
     const std::error_code code = code_;
     const detail::method_facts& of = to_->of();
     if (code == call_errc::reader_left) {
-        throw error(code, "call of " + std::string(of.name) +
-                              ": its handler has ended before the stream was; its result says why");
+        to_->over().throw_of_stream(
+            error(code, "call of " + std::string(of.name) +
+                            ": its handler has ended before the stream was; its result says why"));
     }
     if (code == errc::closed && to_->failure() != errc::closed)
-        throw error(code, "call of " + std::string(of.name) + ": its stream has ended");
-    detail::throw_call_failure(of, code, facts_);
+        to_->over().throw_of_stream(
+            error(code, "call of " + std::string(of.name) + ": its stream has ended"));
+    to_->over().throw_of_stream(error(code, "call of " + std::string(of.name), facts_));
 }
 
 namespace detail {
