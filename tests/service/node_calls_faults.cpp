@@ -7,12 +7,15 @@
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
 #include "support/death.hpp"
+#include "support/gates.hpp"
 #include "support/nodes.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace test_service_node_calls_faults {
@@ -261,6 +264,65 @@ TEMPLATE_LIST_TEST_CASE(
         w.lost(of_finish, "far.take");
         const ending after_write = co_await ended(one.finish());
         w.lost(after_write, "far.take");
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a peer that is killed ends what threads wait for in a gate, each with its name", "",
+                        node_transports) {
+    with_a_victim<TestType>([](auto& w) -> task<> {
+        gate through(*w.peers, {.messages = 16, .message_bytes = 1 << 20});
+        std::atomic<std::size_t> waiting{0};
+        std::atomic<std::size_t> over{0};
+        std::vector<ending> of_calls(4);
+        ending of_flush, of_send;
+        // How a thread's operation failed.
+        const auto thrown = [](auto&& what) {
+            try {
+                what();
+            } catch (const error& failed) {
+                return ending{failed.code(), failed.what()};
+            }
+            return ending{};
+        };
+        std::vector<std::jthread> threads;
+        for (ending& one : of_calls) {
+            threads.emplace_back([&, pass = through.pass()]() mutable {
+                one = thrown([&] { pass.call(9, far::hang).get(); });
+                ++over;
+            });
+        }
+        // More than the victim keeps unasked: it receives none of these.
+        const std::vector<std::byte> much(8 << 20, std::byte{9});
+        threads.emplace_back([&, pass = through.pass()]() mutable {
+            const std::span<const std::byte> part = std::span(much).first(1 << 20);
+            while (pass.try_send(9, part, 7)) {}
+            ++waiting;
+            of_flush = thrown([&] { pass.flush(); });
+            ++over;
+        });
+        threads.emplace_back([&, pass = through.pass()]() mutable {
+            ++waiting;
+            of_send = thrown([&] { pass.send(9, much, 7); });
+            ++over;
+        });
+        co_await until([&] { return w.heard[hangs] == 4 && waiting == 2; });
+        // Another node's calls go by the same gate meanwhile, and afterwards.
+        auto of_others = through.pass();
+        const auto add = [&of_others] { return of_others.call(2, kv::add, 1U, 2U).get(); };
+        const std::uint64_t before = co_await on_thread(add);
+        CHECK(before == 3);
+        CHECK(over == 0);
+        w.child.kill();
+        co_await until([&] { return over == 6; });
+        threads.clear();
+        for (const ending& one : of_calls) w.lost(one, "far.hang");
+        for (const ending* const one : {&of_flush, &of_send}) {
+            CAPTURE(one->text);
+            CHECK(one->code == errc::peer_lost);
+            CHECK(one->text.find("node 9") != std::string::npos);
+        }
+        const std::uint64_t after = co_await on_thread(add);
+        CHECK(after == 3);
     });
 }
 
