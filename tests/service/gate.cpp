@@ -525,7 +525,8 @@ TEST_CASE("a thousand peers that do not exist keep no other from its messages") 
 }
 
 #if RDMACORO_WITH_TCP
-TEST_CASE("what several threads put while the gate's thread was busy goes out together, to each of their peers") {
+TEST_CASE(
+    "what several threads put while the gate's thread was busy goes out together, to each of their peers") {
     run_nodes([]() -> task<> {
         tcp::domain ours(*scheduler::current());  // of this node alone: its system calls are those of sending
         node<tcp> here(1, {}, ours);
@@ -859,6 +860,49 @@ TEMPLATE_LIST_TEST_CASE("a thread's messages and calls through a gate allocate n
         co_await some.join();
         CHECK(round == 3);
         CHECK(made == 0);
+    });
+}
+
+TEST_CASE("a thread's messages to a hundred peers allocate nothing, once each of these has had one") {
+    if (!counts_allocations) SUCCEED("allocations are not counted here");
+    if (!counts_allocations) return;
+    run_nodes([]() -> task<> {
+        constexpr node_id peers = 100;
+        constexpr std::uint32_t rounds = 10;
+        node<shm> here(1);
+        std::vector<std::unique_ptr<node<shm>>> others;
+        for (node_id id = 2; id < 2 + peers; ++id) {
+            others.push_back(std::make_unique<node<shm>>(id));
+            co_await others.back()->listen(fresh_url<shm>());
+            here.add(others.back()->card());
+        }
+        {
+            gate through(here, {.messages = 128});
+            std::size_t made = 1;
+            auto work = [&, pass = through.pass()]() mutable {
+                std::size_t before = 0;
+                for (numbered one; one.number <= rounds; ++one.number) {
+                    for (node_id id = 2; id < 2 + peers; ++id) pass.send(id, bytes_of(one), 7);
+                    pass.flush();
+                    if (one.number == 0) before = allocations();  // there is a record of each
+                }
+                made = allocations() - before;
+            };
+            co_await on_thread(std::move(work));
+            CHECK(made == 0);
+        }
+        std::uint32_t wrong = 0;
+        for (const auto& other : others) {
+            auto from = other->peer(1);
+            for (std::uint32_t n = 0; n <= rounds; ++n) {
+                numbered got;
+                co_await timeout(from.recv(bytes_of(got), 7), 20s);
+                if (got.number != n) ++wrong;
+            }
+        }
+        CHECK(wrong == 0);
+        co_await here.close();
+        for (const auto& other : others) co_await other->close();
     });
 }
 

@@ -349,8 +349,9 @@ private:
 /// A way for other threads to the connections of this one: each takes a `pass`, by which it sends and calls. `Over` is a `calls`, `node_calls`,
 /// `endpoint` or `node`.
 ///
-/// Each pass has a bounded room for its messages; putting one there takes no lock and allocates nothing. The gate's thread takes
-/// what all have put when it comes to it, in turns, and sends each peer's in their order: many go to the network together without being asked.
+/// Each pass has a bounded room for its messages, a ring of its own in ordinary memory; putting one there takes no lock, and allocates nothing
+/// once there is a record of the peer: a pass keeps those of as many peers as it has slots. The gate's thread takes what all have put when it
+/// comes to it, in turns, and sends each peer's in their order: many go to the network together without being asked.
 /// A peer that takes nothing leaves room for all others, in each thread. A thread that ends in the middle of a message has put nothing.
 ///
 /// Made and destroyed on the scheduler of `over`, before `over` is; passes may outlive it. Destroying it ends what has not been sent, all
