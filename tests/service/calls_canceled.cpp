@@ -167,8 +167,9 @@ void cancel_half_of(std::size_t calls_in_all) {
             CHECK(after.credit_in_use == 0);
             CHECK(before->credit_in_use == 0);
             CHECK(after.blocks == before->blocks);
-            // The heap's own bookkeeping, and lists that grow to what was the most at a time.
-            CHECK(after.heap <= before->heap + (64 << 10));
+            // The heap's own bookkeeping, and lists and pools that grow to what was the most at a time. Sixteen bytes for each call that was
+            // canceled meanwhile would be more than twice as much.
+            CHECK(after.heap <= before->heap + (256 << 10));
             CHECK(there.store.bytes() == 0);
         }
         link.a.abort();
