@@ -233,7 +233,8 @@ TEST_CASE("a network that is down for two seconds ends no link, unless a shorter
         // Idle ends send something now and then, to which the same applies.
         w.until([&] { return a.sink.downs == 1; });
         CHECK(a.sink.reason == errc::peer_lost);
-        CHECK(w.on.now() - cut < (idle ? 4 * here.keepalive : duration(2s)));
+        CHECK(w.on.now() - cut <
+              (idle ? 10 * here.keepalive : duration(10s)));  // most of it for a busy machine
         cable::mend();
         return;
     }

@@ -154,11 +154,12 @@ TEST_CASE("clients whose GID is an address that no host answers for hold nobody 
         w.until([&] { return !look() && w.server.counts().unfinished == begun.size(); });
         // Meanwhile a client whose address answers is served, and a link's messages go on.
         w.on.run(connect_within(&w.client, &listening, 5s));
+        last = std::chrono::steady_clock::now();
         served = !look();
         w.exchange(a, b, pattern(100));
         w.until(look);
         CHECK(served);
-        CHECK(longest < 500ms);  // each look of the kernel's would have taken a second
+        CHECK(longest < 800ms);  // each look of the kernel's would have taken a second
     }
     spare_device::run("ip addr flush dev " + name);  // the device stays, as librdmacm has it open
 }
