@@ -20,7 +20,7 @@ TEST_CASE("where a device's completion queues are too short for libfabric's verb
     FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
     if (!way.rxe) SKIP_TEST("the queues of adapters are long enough: on rxe alone");
     // libfabric reads it when it is first called, in this process here.
-    REQUIRE(std::getenv("FI_UNIVERSE_SIZE") == nullptr);
+    if (std::getenv("FI_UNIVERSE_SIZE") != nullptr) SKIP_TEST("FI_UNIVERSE_SIZE is set");
     ofi_options o;
     o.node = way.options.address;
     scheduler on;
