@@ -159,6 +159,7 @@ enum class runs_over {
     every_transport,
     every_real_transport,     ///< those that have `traits::real`
     every_counted_transport,  ///< those that have `traits::counted`
+    every_atomic_transport,   ///< those that have `traits::has_atomics`
 };
 
 /// A case of one transport, as Catch2 calls it.
@@ -182,6 +183,7 @@ public:
             for (const variant* over : *part) {
                 if (which == runs_over::every_real_transport && !over->is().real) continue;
                 if (which == runs_over::every_counted_transport && !over->is().counted) continue;
+                if (which == runs_over::every_atomic_transport && !over->is().has_atomics) continue;
                 const std::string full = std::string(name) + " - " + std::string(over->is().name);
 #if __has_include(<catch2/catch_test_macros.hpp>)
                 const Catch::AutoReg registered(Catch::Detail::make_unique<conformance_case>(body, *over),

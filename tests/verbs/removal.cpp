@@ -50,6 +50,28 @@ task<> accept_until_it_ends(verbs_listener* on, accept_end* into) {
     into->over = true;
 }
 
+/// A coroutine that accepts until that ends with an error.
+struct accepting {
+    accept_end end;
+
+    accepting(verbs_world& world, verbs_listener& listening) : world_(world) {
+        world.on.run([](accepting* self, verbs_listener* on) -> task<> {
+            self->waiting_.spawn(accept_until_it_ends, on, &self->end);
+            co_return;
+        }(this, &listening));
+        world.turns(100);
+    }
+    ~accepting() {
+        world_.on.run([](task_group* group) -> task<> { co_await group->join(); }(&waiting_));
+    }
+    accepting(const accepting&) = delete;
+    accepting& operator=(const accepting&) = delete;
+
+private:
+    verbs_world& world_;
+    task_group waiting_;
+};
+
 }  // namespace
 
 TEST_CASE("a device that is taken away ends links, accepts and connects with an error that says so") {
@@ -64,13 +86,8 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         verbs_end b;
         w.link(a, b);
         verbs_listener listening = w.on.run(w.server.listen("*:0"));
-        accept_end ended;
-        task_group waiting;
-        w.on.run([](task_group* group, verbs_listener* on, accept_end* into) -> task<> {
-            group->spawn(accept_until_it_ends, on, into);
-            co_return;
-        }(&waiting, &listening, &ended));
-        w.turns(100);
+        const accepting waits(w, listening);
+        const accept_end& ended = waits.end;
         const between hooks;
         if (by_event) {
             // Linux's devices in software do not report it themselves. An event of theirs becomes that of an adapter.
@@ -95,7 +112,6 @@ TEST_CASE("a device that is taken away ends links, accepts and connects with an 
         CHECK(w.client.broken());
         const refusal deaf = refused([&] { static_cast<void>(w.on.run(w.server.listen("*:0"))); });
         CHECK(deaf.code == errc::unsupported);
-        w.on.run([](task_group* group) -> task<> { co_await group->join(); }(&waiting));
         a.link.reset();
         b.link.reset();
     }
@@ -113,13 +129,8 @@ TEST_CASE("a queue of the device that fails ends the domain's links, accepts and
     verbs_end b;
     w.link(a, b);
     verbs_listener listening = w.on.run(w.server.listen("*:0"));
-    accept_end ended;
-    task_group waiting;
-    w.on.run([](task_group* group, verbs_listener* on, accept_end* into) -> task<> {
-        group->spawn(accept_until_it_ends, on, into);
-        co_return;
-    }(&waiting, &listening, &ended));
-    w.turns(100);
+    const accepting waits(w, listening);
+    const accept_end& ended = waits.end;
     const between hooks;
     static ibv_async_event failing;
     failing.event_type = how == failure::completion_queue ? IBV_EVENT_CQ_ERR : IBV_EVENT_SRQ_ERR;
@@ -141,7 +152,6 @@ TEST_CASE("a queue of the device that fails ends the domain's links, accepts and
     CHECK(w.server.broken());
     CHECK(w.client.broken() == (how != failure::read));
     CHECK(refused([&] { static_cast<void>(w.on.run(w.server.listen("*:0"))); }).code == errc::unsupported);
-    w.on.run([](task_group* group) -> task<> { co_await group->join(); }(&waiting));
     between::event = nullptr;
     a.link.reset();
     b.link.reset();

@@ -25,11 +25,11 @@ struct connect_options {
 
 namespace detail {
 
-/// A transport with several devices chooses one by the address, for which it may have to look up a name.
+/// A transport with several devices chooses one by the address, for which it may have to look up a name: `domain_for` is a task that ends
+/// with a pointer to the domain.
 template <class T>
-concept chooses_domain = requires(scheduler& here, std::string_view address) {
-    { T::domain_for(here, address) } -> std::same_as<task<typename T::domain*>>;
-};
+concept chooses_domain =
+    requires(scheduler& here, std::string_view address) { T::domain_for(here, address); };
 
 /// Connects, in `domain` or in the scheduler's own, and shakes hands. The address is copied before the first suspension.
 template <transport T, protocol_list P>

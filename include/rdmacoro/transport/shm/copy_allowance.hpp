@@ -1,4 +1,4 @@
-// How much the links of a domain copy of each other's memory between two looks at everything else.
+// How much the links of a domain copy between two looks at everything else: of each other's memory, and of long messages.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace rdmacoro::detail::shm {
 
-/// One account for all links of a domain: many transfers at a time hold up other messages, timers and coroutines no longer than one
+/// One account for all links of a domain: many transfers and long messages at a time hold up other messages, timers and coroutines no longer than one
 /// of them does.
 class copy_allowance {
 public:
