@@ -1,44 +1,34 @@
 #include "connecting.hpp"
 
+#include "cpus.hpp"
+#include "crew.hpp"
 #include "failure.hpp"
+#include "idle_choice.hpp"
+#include "peer.hpp"
+#include "rows.hpp"
+#include "services.hpp"
+#include "sizes.hpp"
+#include "talk.hpp"
+#include "transports.hpp"
+#include "watch.hpp"
 
 #include <rdmacoro/coro/error.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace pingpong {
 
-std::vector<row_request> rows_of(const options& asked) {
-    std::vector<row_request> rows;
-    for (const test_kind test : asked.tests) {
-        const test_facts& facts = facts_of(test);
-        const std::vector<std::size_t> sizes =
-            asked.sizes.empty() ? parse_sizes(facts.default_sizes) : asked.sizes;
-        const std::uint64_t window =
-            test == test_kind::latency ? 1 : asked.window.value_or(facts.default_window);
-        // Of casts both are wanted: how long one takes, and how many there can be.
-        if (test == test_kind::cast && !asked.window) {
-            for (const std::size_t bytes : sizes) rows.push_back({test, bytes, 1, 1});
-        }
-        for (const std::size_t bytes : sizes) rows.push_back({test, bytes, window, 1});
-    }
-    return rows;
-}
+namespace {
 
-std::uint64_t count_for(double seconds, std::uint64_t count, double took_s, std::uint64_t window) {
-    constexpr double most_samples = 16e6;
-    constexpr double least_windows = 4;
-    const double window_s = std::max(took_s, 1e-9) / static_cast<double>(count) * static_cast<double>(window);
-    return static_cast<std::uint64_t>(std::clamp(seconds / window_s, least_windows, most_samples)) * window;
-}
-
-void fail_verification(const row_request& row, const exchange_message& plan, const findings& found,
-                       const char* where) {
-    throw run_error("verify: " + std::string(facts_of(row.test).name) + ", " + size_text(row.bytes) + ": " +
-                    std::to_string(found.wrong) + " of " + std::to_string(plan.count) +
-                    " messages arrived wrong " + where + ", the first of them message " +
-                    std::to_string(found.message) + " at byte " + std::to_string(found.offset));
-}
-
-void explain_failure(const std::exception_ptr& failure, const std::string& during) {
+/// Throws the exception that ended a run again, as a `run_error` that names the step `during` which it happened.
+[[noreturn]] void explain_failure(const std::exception_ptr& failure, const std::string& during) {
     try {
         std::rethrow_exception(failure);
     } catch (const std::system_error& error) {
@@ -51,6 +41,267 @@ void explain_failure(const std::exception_ptr& failure, const std::string& durin
         }
         throw run_error(during + ": " + error.what());
     }
+}
+
+class connecting_side {
+public:
+    /// `leads`: the thread that decides; the others do as `crew` says.
+    connecting_side(peer& over, const options& asked, crew& among, bool leads)
+        : peer_(over), asked_(asked), crew_(among), leads_(leads) {
+        if (leads) ticks_ = calibrate_ticks();
+    }
+
+    rdmacoro::task<answer_message> greet(idle_kind idle) {
+        co_await send_control(peer_, plan_message{.idle = static_cast<std::uint64_t>(idle),
+                                                  .timeout_seconds = asked_.timeout_seconds,
+                                                  .threads = leads_ ? crew_.members() + 1 : 1});
+        co_return co_await rdmacoro::timeout(receive_control<answer_message>(peer_), greeting_limit);
+    }
+
+    /// Warms up, finds out how many messages take about a second unless a number was given, and measures.
+    rdmacoro::task<result_row> measure(row_request row) {
+        doing_ = std::string(facts_of(row.test).name) + ", " + size_text(row.bytes);
+        row.window = std::min<std::uint64_t>(row.window, most_window(row));
+        if (asked_.iterations) row.window = std::min(row.window, *asked_.iterations);
+        row.buffers = buffers_of(row);
+        const std::uint64_t window = row.window;
+        const auto whole = [window](std::uint64_t count) { return (count + window - 1) / window * window; };
+        if (asked_.warmup && *asked_.warmup != 0) co_await run(row, whole(*asked_.warmup), false);
+        std::uint64_t count = asked_.iterations.value_or(0);
+        if (!asked_.iterations || !asked_.warmup) {
+            // Trials, each longer than the one before, until one is long enough to extrapolate from.
+            std::uint64_t trial = window;
+            double took = co_await run(row, trial, false);
+            while (took < trial_seconds && (!asked_.iterations || trial < count)) {
+                const std::uint64_t longer = count_for(1.5 * trial_seconds, trial, took, window);
+                trial = std::max(trial * 2, std::min(trial * 16, longer));
+                took = co_await run(row, trial, false);
+            }
+            if (!asked_.iterations) count = count_for(1.0, trial, took, window);
+        }
+        count = whole(count);
+        const bool each = row.test == test_kind::call;  // has a time of its own
+        if (count / (each ? 1 : window) > most_samples) {
+            throw run_error("--iterations: at most " + std::to_string(most_samples) +
+                            (each ? " calls" : " windows") + " fit into the memory for their times");
+        }
+        const double took = co_await run(row, count, true);
+        co_return summarize_row(row, count, took);
+    }
+
+    /// Does what the leader does, until that has no more to do.
+    rdmacoro::task<> take_part() {
+        while (const std::optional<crew::step> step = crew_.next())
+            static_cast<void>(co_await run(*step->row, step->count, step->counts));
+    }
+
+    /// Ends what the services need of the connection, which is about to be closed.
+    void rest() noexcept { services_.reset(); }
+
+    [[nodiscard]] const std::string& doing() const noexcept { return doing_; }
+    [[nodiscard]] const tick_facts& ticks() const noexcept { return ticks_; }
+
+private:
+    static constexpr double trial_seconds = 0.03;
+    static constexpr std::uint64_t most_samples = 100'000'000;
+    static constexpr std::uint64_t messages_between_acks = 2048;
+
+    /// When verifying, every message of a window needs a buffer of its own.
+    [[nodiscard]] std::uint64_t most_window(const row_request& row) const noexcept {
+        return asked_.verify ? payload::most_slots(row.bytes) : ~std::uint64_t{0};
+    }
+    [[nodiscard]] std::uint64_t buffers_of(const row_request& row) const noexcept {
+        if (asked_.verify) return row.window;
+        return std::min({asked_.buffers, row.window, std::uint64_t{payload::most_slots(row.bytes)}});
+    }
+
+    /// One exchange; gives the seconds it took.
+    rdmacoro::task<double> run(row_request row, std::uint64_t count, bool counts) {
+        const exchange_message plan{
+            .phase = ++phase_,
+            .test = row.test,
+            .bytes = row.bytes,
+            .count = count,
+            .window = row.window,
+            .buffers = row.buffers,
+            .ack_every = std::max<std::uint64_t>(1, messages_between_acks / row.window),
+            .verify = asked_.verify ? 1u : 0u,
+            .spoil = counts ? asked_.spoil.value_or(exchange_message::nothing) : exchange_message::nothing};
+        exchange_.prepare(plan);
+        exchange_.samples.prepare(
+            static_cast<std::size_t>(row.test == test_kind::call ? count : plan.windows()));
+        const bool service = is_service(row.test);
+        if (service) services().prepare(exchange_, true);
+        if (leads_) {
+            crew_.begin({&row, count, counts});
+            watch::expect(doing_, plan.windows());
+        }
+        co_await send_control(peer_, plan);
+        const auto ready = co_await receive_control<ready_message>(peer_);
+        const rdmacoro::metrics before = peer_.counts();
+        crew_.meet();
+        tick_count took = 0;
+        if (service) {
+            took = co_await services_->ask();
+        } else {
+            took = co_await peer_.ask(exchange_, ready.remote());
+        }
+        carried_ = carried(before, peer_.counts());
+        const auto done = co_await receive_control<done_message>(peer_);
+        if (exchange_.found.wrong != 0) fail_verification(row, plan, exchange_.found, "here");
+        if (done.found.wrong != 0) fail_verification(row, plan, done.found, "at the listening side");
+        if (!leads_) {
+            crew_.done(took, exchange_.samples.all(), carried_);
+            co_return 0;
+        }
+        const crew::findings others = crew_.collect();
+        watch::rest();
+        took = std::max(took, others.longest);
+        exchange_.samples.append(others.samples);
+        add_carried(carried_, others.carried);
+        co_return static_cast<double>(took) * ticks_.ns * 1e-9;
+    }
+
+    [[nodiscard]] result_row summarize_row(const row_request& row, std::uint64_t count, double took_s) {
+        const std::span<tick_count> samples = exchange_.samples.all();
+        // Both directions of a round trip are messages; so are those of both sides.
+        const bool half = goes_there_and_back(row.test, row.window);
+        const bool both_ways = half || row.test == test_kind::bidirectional;
+        const double parts = half ? 2.0 : row.test == test_kind::call ? 1.0 : static_cast<double>(row.window);
+        count *= crew_.members() + 1;
+        const double messages = static_cast<double>(count) * (both_ways ? 2.0 : 1.0);
+        result_row done;
+        done.test = row.test;
+        done.policy =
+            is_one_sided(row.test) ? std::string(facts_of(row.test).name) : peer_.policy_of(row.bytes);
+        // A stream's reader sends requests and credits.
+        if (!is_one_sided(row.test) && row.test != test_kind::stream) done.carried = carried_;
+        done.bytes = row.bytes;
+        done.iterations = count;
+        done.window = row.window;
+        done.buffers = row.buffers;
+        done.samples = samples.size();
+        done.times = summarize(samples, ticks_.ns / parts);
+        done.messages_per_s = messages / took_s;
+        done.bytes_per_s = done.messages_per_s * static_cast<double>(row.bytes);
+        return done;
+    }
+
+    service_side& services() {
+        if (!services_) services_ = peer_.make_services();
+        return *services_;
+    }
+
+    peer& peer_;
+    const options& asked_;
+    crew& crew_;
+    const bool leads_;
+    tick_facts ticks_{};
+    exchange exchange_;
+    std::unique_ptr<service_side> services_;  // from the first such test on
+    std::vector<carried_by> carried_;
+    std::uint64_t phase_ = 0;
+    std::string doing_ = "the greeting";
+};
+
+rdmacoro::task<> measure_all(connecting_side& side, const peer& over, const options& asked, reporter& out,
+                             answer_message answer) {
+    const std::vector<row_request> rows = rows_of(asked);
+    const idle_kind idle = asked.idle.value_or(idle_kind::adaptive);
+    check_rows(over, asked, rows);
+    run_facts facts;
+    facts.transport = over.transport_name();
+    facts.peer = asked.where.whole;
+    facts.protocols = over.protocols();
+    facts.idle = idle_names[static_cast<std::size_t>(idle)];
+    if (answer.idle != static_cast<std::uint64_t>(idle) && answer.idle < idle_names.size()) {
+        facts.idle += " and " + std::string(idle_names[static_cast<std::size_t>(answer.idle)]);
+    }
+    facts.cpu = cpu_of(asked, true, 0);
+    facts.peer_cpu = static_cast<int>(answer.cpu_plus_one) - 1;
+    facts.clock_step_ns = side.ticks().step_ns;
+    out.begin(facts);
+    for (const row_request& row : rows) out.add(co_await side.measure(row));
+}
+
+/// Ends a side's connection, in good order where it can.
+rdmacoro::task<> leave(connecting_side& side, peer& over, bool failed) {
+    side.rest();
+    if (!over.is_open()) co_return;
+    co_await send_control(over, bye_message{.failed = failed ? 1u : 0u});
+    co_await over.close();
+}
+
+/// A thread beside the leader.
+rdmacoro::task<> connect_and_take_part(const options& asked, crew& among, std::string address) {
+    std::exception_ptr failure;
+    std::string during = "connecting";
+    try {
+        const std::unique_ptr<peer> over = co_await list_of(asked).connect(address);
+        connecting_side side(*over, asked, among, false);
+        std::exception_ptr failed;
+        try {
+            static_cast<void>(co_await side.greet(asked.idle.value_or(idle_kind::adaptive)));
+            among.meet();  // all are connected
+            co_await side.take_part();
+        } catch (...) {
+            failed = std::current_exception();
+            among.fail(failed);
+        }
+        during = "a further thread's part";
+        co_await leave(side, *over, failed != nullptr);
+        if (failed) std::rethrow_exception(failed);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    if (failure) explain_failure(failure, during);
+}
+
+void run_member(const options& asked, crew& among, const std::string& address, std::size_t index) {
+    if (!asked.cpus.empty()) pin_to(cpu_of(asked, true, index));
+    const idle_kind idle = asked.idle.value_or(idle_kind::adaptive);
+    rdmacoro::scheduler owner{chosen_idle(&idle)};
+    owner.run(connect_and_take_part(asked, among, address));
+}
+
+}  // namespace
+
+rdmacoro::task<> connect_and_measure(const options& asked, reporter& out) {
+    std::exception_ptr failure;
+    std::string during = "connecting";
+    try {
+        const std::unique_ptr<peer> over = co_await list_of(asked).connect(asked.where.whole);
+        crew among(asked.threads - 1);
+        connecting_side side(*over, asked, among, true);
+        std::exception_ptr failed;
+        try {
+            watch::begin("pingpong", asked.timeout_seconds, true);
+            const answer_message answer = co_await side.greet(asked.idle.value_or(idle_kind::adaptive));
+            std::vector<std::string> places;
+            while (places.size() < among.members()) {
+                const auto place = co_await receive_control<place_message>(*over);
+                places.push_back(address_at(place, asked.where.whole));
+            }
+            among.start([&asked, &among, places](std::size_t index) {
+                run_member(asked, among, places[index - 1], index);
+            });
+            watch::expect("connecting all threads", 0);
+            among.meet();
+            co_await measure_all(side, *over, asked, out, answer);
+        } catch (...) {
+            failed = std::current_exception();
+            among.fail(failed);
+        }
+        watch::rest();
+        among.end();
+        during = side.doing();
+        co_await leave(side, *over, failed != nullptr);
+        if (failed) std::rethrow_exception(failed);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    watch::stop();
+    if (failure) explain_failure(failure, during);
 }
 
 }  // namespace pingpong

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "list_names.hpp"
-#include "session.hpp"
+#include "peer_over.hpp"
 #include "transports.hpp"
 
 #include <vector>
@@ -13,8 +13,8 @@ template <class Transport>
 [[nodiscard]] std::vector<protocol_entry> lists_over() {
     std::vector<protocol_entry> lists;
     const auto add = [&]<class List>(list_name named) {
-        lists.push_back({named.name, named.description, &connect_side<Transport, List>,
-                         &listen_side<Transport, List>, &explain_side<Transport, List>});
+        lists.push_back({named.name, named.description, &connect_over<Transport, List>,
+                         &listen_over<Transport, List>, [] { return rdmacoro::explain<Transport, List>(); }});
     };
     for_each_list<Transport>(add);
     // To look at one policy alone.

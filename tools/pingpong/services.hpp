@@ -1,13 +1,12 @@
 // The tests of the toolkit's services: calls, casts and streams of typed values.
 #pragma once
 
-#include "measure.hpp"
+#include "exchange.hpp"
 
 #include <rdmacoro/messaging/endpoint.hpp>
 
 #include <cstddef>
 #include <memory>
-#include <type_traits>
 
 namespace pingpong {
 
@@ -34,9 +33,5 @@ public:
 /// transport: it is much code, and only one list's.
 template <rdmacoro::transport T>
 [[nodiscard]] std::unique_ptr<service_side> make_service_side(rdmacoro::endpoint<T>& over);
-
-template <class Endpoint>
-inline constexpr bool has_services =
-    std::is_same_v<Endpoint, rdmacoro::endpoint<typename Endpoint::transport_type>>;
 
 }  // namespace pingpong

@@ -2,7 +2,9 @@
 // back.
 #pragma once
 
+#include "measure.hpp"
 #include "services.hpp"
+#include "watch.hpp"
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/event.hpp>

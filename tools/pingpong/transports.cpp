@@ -1,6 +1,7 @@
 #include "transports.hpp"
 
 #include "failure.hpp"
+#include "options.hpp"
 #include "text.hpp"
 
 #include <array>
@@ -38,6 +39,10 @@ const protocol_entry& find_list(const transport_entry& transport, std::string_vi
     }
     throw usage_error("--protocol: there is no protocol list \"" + std::string(name) +
                       "\"; compiled in are " + names);
+}
+
+const protocol_entry& list_of(const options& asked) {
+    return find_list(*find_transport(asked.where.scheme), asked.protocol);
 }
 
 std::string address_forms() {

@@ -1,7 +1,9 @@
 // The transports and protocol lists that are compiled in.
 #pragma once
 
-#include <functional>
+#include <rdmacoro/coro/task.hpp>
+
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,18 +12,17 @@
 namespace pingpong {
 
 struct options;
-class reporter;
+class peer;
+class peer_listener;
 
 /// One protocol list over one transport.
 struct protocol_entry {
     std::string_view name;
     std::string_view description;
-    /// The connecting side: measures as the options ask. Throws.
-    void (*connect)(const options& asked, reporter& out);
-    /// The listening side. Reports its address once it listens. Throws when a run failed.
-    void (*listen)(const options& asked, const std::function<void(const std::string& address)>& listening);
-    /// The table of protocols: of a connected link, or, when no process listens there, the one known without a link.
-    std::string (*explain)(const options& asked);
+    rdmacoro::task<std::unique_ptr<peer>> (*connect)(std::string address);
+    rdmacoro::task<std::unique_ptr<peer_listener>> (*listen)(std::string address);
+    /// The table of protocols, without a link.
+    std::string (*explain)();
 };
 
 struct transport_entry {
@@ -35,6 +36,9 @@ struct transport_entry {
 [[nodiscard]] const transport_entry* find_transport(std::string_view scheme);
 /// Throws `usage_error` with the names that there are.
 [[nodiscard]] const protocol_entry& find_list(const transport_entry& transport, std::string_view name);
+
+/// What the options name. Throws `usage_error`.
+[[nodiscard]] const protocol_entry& list_of(const options& asked);
 
 /// For people.
 [[nodiscard]] std::string address_forms();
