@@ -122,6 +122,16 @@ template <transport T, protocol_list P = default_protocols<T>>
 
 namespace detail {
 
+/// The peer's host, by `host_hash`, where the transport knows several.
+template <class Connection>
+[[nodiscard]] std::uint8_t host_of(const Connection& made) noexcept {
+    if constexpr (requires { made.peer_host(); }) {
+        return made.peer_host();
+    } else {
+        return 0;
+    }
+}
+
 /// The state of a listener.
 template <transport T, protocol_list P>
 class listener_state final : public listener_base {
@@ -158,10 +168,11 @@ template <transport T, protocol_list P>
 child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
     try {
         for (;;) {
-            while (!self->take_place()) co_await find_place<>(self);
             typename T::connection made = co_await self->raw_.accept();
+            const std::uint8_t from = host_of(made);
+            while (!self->take_place()) co_await find_place<>(self, from);
             self->begin_handshake(
-                new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_));
+                new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_), from);
         }
     } catch (const std::system_error& failed) {
         self->fail(failed.code());
@@ -171,7 +182,8 @@ child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
 }  // namespace detail
 
 /// Accepts endpoints. The handshakes of new peers run concurrently in the background: a peer that is silent, or sends
-/// nonsense, delays no other and is dropped. Destroying it stops listening; endpoints already accepted go on.
+/// nonsense, delays no other and is dropped. As many as 1,024 may shake hands or wait for accept(); then the oldest that has said nothing
+/// gives its place to a new one, first those of the host that holds the most places. Destroying it stops listening; endpoints already accepted go on.
 template <transport T, protocol_list P = default_protocols<T>>
 class listener {
 public:

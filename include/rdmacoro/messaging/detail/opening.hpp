@@ -10,6 +10,7 @@
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/messaging/detail/endpoint_base.hpp>
+#include <rdmacoro/transport/detail/host_places.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -88,32 +89,39 @@ public:
     [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
     [[nodiscard]] const listener_refusal& last_refusal() const noexcept { return last_refusal_; }
 
-    /// Waits until a place is free, and makes one: a peer that has connected and said nothing for a tenth of its time gives way.
+    /// Waits until a place is free for a peer of the host `newcomer`, and makes one: the oldest that has connected and said nothing gives
+    /// way, of the host with the most of them, at once if that holds more than the newcomer's host, or after a tenth of its time.
     template <class = void>
-    [[gnu::cold]] static task<> find_place(listener_base* self) {
+    [[gnu::cold]] static task<> find_place(listener_base* self, std::uint8_t newcomer) {
         for (bool gave_way = false;;) {
-            const candidate* const oldest = gave_way ? nullptr : self->candidates_.front();
+            candidate* const next = gave_way ? nullptr : self->hosts_.next_to_drop(self->candidates_);
             duration grace = std::chrono::hours(1);  // any: it waits again
-            if (oldest != nullptr)
-                grace = std::max(duration::zero(),
-                                 oldest->since + self->limit_ / 10 - scheduler::current()->now());
+            if (next != nullptr)
+                grace = self->hosts_.holds_more(next->from, newcomer)
+                            ? duration::zero()
+                            : std::max(duration::zero(),
+                                       next->since + self->limit_ / 10 - scheduler::current()->now());
             const result<void> got = co_await as_result(timeout(self->places_.acquire(), grace));
             if (got) break;
             if (got.error() != errc::timed_out) throw error(got.error());
-            if (oldest == nullptr) continue;
+            if (next == nullptr || self->hosts_.next_to_drop(self->candidates_) != next) continue;
             gave_way = true;
-            if (self->candidates_.front() == oldest) self->candidates_.pop_front()->give_way();
+            self->leave(*next);
+            next->give_way();
         }
         self->places_.release();
     }
     /// Shakes hands with a peer that has connected; then accept() returns its endpoint.
     template <class = void>
-    [[gnu::cold]] static child admit(child_owner&, listener_base* self, endpoint_owner fresh) {
+    [[gnu::cold]] static child admit(child_owner&, listener_base* self, endpoint_owner fresh,
+                                     std::uint8_t from) {
         candidate here(fresh.get()->base());
         here.since = scheduler::current()->now();
+        here.from = from;
+        self->hosts_.take(from);
         self->candidates_.push_back(here);
         const result<void> outcome = co_await as_result(timeout(here.opened, self->limit_));
-        here.unlink();
+        self->leave(here);
         self->shook_hands(std::move(fresh), outcome.error());
     }
     /// Ends when an endpoint is there, for `take`, or with the reason why there are no more.
@@ -163,11 +171,11 @@ protected:
 
     static constexpr std::size_t most_waiting = 1024;
 
-    /// A place for the next connection, unless all are taken: `find_place`.
+    /// A place for a connection, unless all are taken: `find_place`.
     [[nodiscard]] bool take_place() noexcept { return places_.try_acquire(); }
-    /// A peer has connected, and has a place.
-    [[gnu::cold]] void begin_handshake(endpoint_base* fresh) {
-        own_children::begin(*workers_, running_scheduler(), admit<>, this, endpoint_owner(fresh));
+    /// A peer of the host `from` has connected, and has a place.
+    [[gnu::cold]] void begin_handshake(endpoint_base* fresh, std::uint8_t from) {
+        own_children::begin(*workers_, running_scheduler(), admit<>, this, endpoint_owner(fresh), from);
     }
     /// There are no more connections; accept() throws this once it has returned those that are ready.
     [[gnu::cold]] void fail(std::error_code why) noexcept {
@@ -210,8 +218,16 @@ protected:
         }
 
         time_point since{};
+        std::uint8_t from = 0;  // its host, by a hash
         open_operation opened;
     };
+
+    /// Counts it no more.
+    void leave(candidate& one) noexcept {
+        if (!one.linked()) return;
+        one.unlink();
+        hosts_.release(one.from);
+    }
 
     duration limit_;
     std::uint64_t refused_ = 0;
@@ -220,6 +236,7 @@ protected:
     intrusive_list<endpoint_base> ready_;         // owned: they have shaken hands, and no accept() waited
     intrusive_list<accept_operation> accepting_;  // calls of accept() that wait
     intrusive_list<candidate> candidates_;        // oldest first
+    host_places hosts_;                           // of the candidates
     semaphore places_;     // for peers in their handshake, or not yet returned by accept()
     task_group* workers_;  // the derived class's; ends before the members that its coroutines use
 };

@@ -7,9 +7,9 @@
 #include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/transport/detail/accept.hpp>
+#include <rdmacoro/transport/detail/host_places.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
@@ -128,7 +128,7 @@ public:
         made->host = this;
         made->since = owner().now();
         made->from = from;
-        ++held_by_[from];
+        hosts_.take(from);
         accepting_.push_back(*made);
         ++waiting_;
         begin(*made->which, *made);  // it may be destroyed when this returns
@@ -161,21 +161,17 @@ private:
 
     /// Makes room for one of the host `newcomer`.
     [[nodiscard, gnu::cold]] bool drop_stranger(std::uint8_t newcomer) noexcept {
-        incoming* found = accepting_.front();
-        for (incoming* one = found; one != nullptr; one = accepting_.next(*one)) {
-            if (held_by_[one->from] > held_by_[found->from]) found = one;
-        }
+        incoming* const found = hosts_.next_to_drop(accepting_);
         if (found == nullptr) return false;
-        const bool holds_more = held_by_[found->from] > held_by_[newcomer] + 1;
         const duration grace = engine_.options().handshake_timeout / grace_part;
-        if (!holds_more && owner().now() - found->since < grace) return false;
-        --held_by_[found->from];
+        if (!hosts_.holds_more(found->from, newcomer) && owner().now() - found->since < grace) return false;
+        hosts_.release(found->from);
         forget(*found);
         return true;
     }
 
     void opened(incoming& one, errc outcome) noexcept {
-        --held_by_[one.from];
+        hosts_.release(one.from);
         if (outcome != errc::ok) {
             one.which = nullptr;
             forget(one);
@@ -198,9 +194,9 @@ private:
 
     Engine& engine_;
     unsigned waiting_ = 0;
-    errc ended_ = errc::ok;                     // not any more: why not
-    std::array<std::uint32_t, 256> held_by_{};  // places of those that have not opened, for each host
-    intrusive_list<incoming> accepting_;        // not open yet, oldest first
+    errc ended_ = errc::ok;               // not any more: why not
+    host_places hosts_;                   // of those that have not opened
+    intrusive_list<incoming> accepting_;  // not open yet, oldest first
     intrusive_list<incoming> ready_;
     accept_waiters<Session> waiters_;
 };

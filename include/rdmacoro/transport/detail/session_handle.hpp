@@ -1,6 +1,7 @@
 // session_handle: an open connection before a link takes it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 namespace rdmacoro::detail {
@@ -16,6 +17,9 @@ public:
 
     /// Closes it now.
     void reset() noexcept { session_.reset(); }
+
+    /// The peer's host, by `host_hash`.
+    [[nodiscard]] std::uint8_t peer_host() const noexcept { return session_->peer_host(); }
 
     /// Hands the session to the link that takes the connection.
     [[nodiscard]] Session* release() noexcept { return session_.release(); }

@@ -124,6 +124,8 @@ public:
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return capabilities_; }
     [[nodiscard]] const ofi_counts& counts() const noexcept { return counts_; }
     [[nodiscard]] std::string peer_name() const;
+    /// By `host_hash`.
+    [[nodiscard]] std::uint8_t peer_host() const noexcept;
     /// Messages that may be sent before the peer returns credits.
     [[nodiscard]] std::uint32_t credits() const noexcept { return window_.credits(); }
 

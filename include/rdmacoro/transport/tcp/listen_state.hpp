@@ -3,10 +3,10 @@
 
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/transport/detail/accept.hpp>
+#include <rdmacoro/transport/detail/host_places.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 #include <rdmacoro/transport/tcp/handshake.hpp>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -50,9 +50,6 @@ private:
 
     void accept_more() noexcept;
 
-    // The oldest silent one of the host that holds the most places; or nullptr.
-    [[nodiscard]] incoming* next_to_drop() noexcept;
-
     // Not dropped before.
     [[nodiscard]] time_point grace_ends(const incoming& client) const noexcept;
 
@@ -63,8 +60,8 @@ private:
     tcp_session* session_;
     inet_endpoint address_;
     unsigned waiting_ = 0;
-    std::array<std::uint32_t, 256> held_by_{};  // places of sockets that have not greeted, for each host
-    intrusive_list<incoming> accepting_;        // not greeted yet, oldest first
+    host_places hosts_;                   // of sockets that have not greeted
+    intrusive_list<incoming> accepting_;  // not greeted yet, oldest first
     intrusive_list<incoming> ready_;
     accept_waiters<tcp_session> waiters_;
 };

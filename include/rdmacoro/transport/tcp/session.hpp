@@ -90,6 +90,8 @@ public:
     unsigned poll(unsigned budget) noexcept;
     lent_buffer keep() noexcept { return receiver_.keep(); }
     [[nodiscard]] std::string peer_name() const;
+    /// By `host_hash`.
+    [[nodiscard]] std::uint8_t peer_host() const noexcept;
     [[nodiscard]] scheduler& owner() const noexcept;
     [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept;
 

@@ -124,6 +124,8 @@ public:
     [[nodiscard]] const rdmacoro::capabilities& capabilities() const noexcept { return capabilities_; }
     [[nodiscard]] const verbs_counts& counts() const noexcept { return counts_; }
     [[nodiscard]] std::string peer_name() const;
+    /// By `host_hash`.
+    [[nodiscard]] std::uint8_t peer_host() const noexcept;
     [[nodiscard]] ibv_qp* queue_pair() const noexcept { return queue_pair_.get(); }
     /// Messages that may be sent before the peer returns credits.
     [[nodiscard]] std::uint32_t credits() const noexcept { return window_.credits(); }

@@ -56,7 +56,7 @@ RDMACORO_COLD void tcp_listen_state::greet(int fd) noexcept {
     made->host = this;
     made->since = engine_.owner().now();
     made->from = host_hash(inet_endpoint::peer(fd));
-    ++held_by_[made->from];
+    hosts_.take(made->from);
     accepting_.push_back(*made);
     ++waiting_;
     try {
@@ -65,13 +65,13 @@ RDMACORO_COLD void tcp_listen_state::greet(int fd) noexcept {
             client.host->greeted(client, outcome);
         });
     } catch (const std::exception&) {
-        --held_by_[made->from];
+        hosts_.release(made->from);
         forget(*made);
     }
 }
 
 RDMACORO_COLD void tcp_listen_state::greeted(incoming& client, errc outcome) noexcept {
-    --held_by_[client.from];
+    hosts_.release(client.from);
     if (outcome != errc::ok) {
         forget(client);
     } else if (auto* first = waiters_.pop_front(); first != nullptr) {
@@ -97,24 +97,16 @@ RDMACORO_COLD void tcp_listen_state::accept_more() noexcept {
     if (session_->awaits_outcome() || timer_node::queued()) return;
     if (waiting_ < engine_.options().most_waiting) return session_->start_accept();
     if (drop_stranger() || accepting_.empty()) return;
-    deadline = grace_ends(*next_to_drop());
+    deadline = grace_ends(*hosts_.next_to_drop(accepting_));
     engine_.owner().add_timer(*this);
 }
 
 RDMACORO_COLD bool tcp_listen_state::drop_stranger() noexcept {
-    incoming* const silent = next_to_drop();
+    incoming* const silent = hosts_.next_to_drop(accepting_);
     if (silent == nullptr || engine_.owner().now() < grace_ends(*silent)) return false;
-    --held_by_[silent->from];
+    hosts_.release(silent->from);
     forget(*silent);
     return true;
-}
-
-RDMACORO_COLD tcp_listen_state::incoming* tcp_listen_state::next_to_drop() noexcept {
-    incoming* found = accepting_.front();
-    for (incoming* one = found; one != nullptr; one = accepting_.next(*one)) {
-        if (held_by_[one->from] > held_by_[found->from]) found = one;
-    }
-    return found;
 }
 
 RDMACORO_COLD time_point tcp_listen_state::grace_ends(const incoming& client) const noexcept {

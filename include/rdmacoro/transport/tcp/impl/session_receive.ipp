@@ -22,6 +22,10 @@ RDMACORO_DECL std::string tcp_session::peer_name() const {
     return fd_ >= 0 ? inet_endpoint::peer(fd_).url("tcp") : std::string("a closed connection");
 }
 
+RDMACORO_COLD std::uint8_t tcp_session::peer_host() const noexcept {
+    return fd_ >= 0 ? host_hash(inet_endpoint::peer(fd_)) : 0;
+}
+
 RDMACORO_DECL scheduler& tcp_session::owner() const noexcept { return engine_.owner(); }
 
 RDMACORO_DECL region tcp_session::expose(std::span<std::byte> memory, access_rights rights) noexcept {

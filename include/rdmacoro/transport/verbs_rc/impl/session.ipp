@@ -39,6 +39,8 @@ RDMACORO_DECL std::string session::peer_name() const {
     return peer_.bytes != 0 ? peer_.url("verbs") : std::string("a closed connection");
 }
 
+RDMACORO_COLD std::uint8_t session::peer_host() const noexcept { return host_hash(peer_); }
+
 RDMACORO_DECL void session::timer_expired() noexcept {
     if (phase_ == phase::opening) return fail_opening(errc::timed_out, 0, "open");
     if (phase_ != phase::ready) {
