@@ -56,8 +56,8 @@ using default_mailbox_state = mailbox_state<T, default_protocols<T>>;
 /// The coroutines that all transports and lists share.
 #define RDMACORO_SHARED_MESSAGING_INSTANCES(Template)                                                        \
     namespace rdmacoro::detail {                                                                             \
-    Template task<> listener_base::find_place<void>(listener_base*);                                         \
-    Template child listener_base::admit<void>(child_owner&, listener_base*, endpoint_owner);                 \
+    Template task<> listener_base::find_place<void>(listener_base*, std::uint8_t);                           \
+    Template child listener_base::admit<void>(child_owner&, listener_base*, endpoint_owner, std::uint8_t);   \
     Template task<> mailbox_state_base::close_all<void>(mailbox_state_base*);                                \
     Template task<> mailbox_state_base::close_one<void>(mailbox_state_base*, peer_id);                       \
     }

@@ -14,7 +14,7 @@ public:
     void take(std::uint8_t host) noexcept { ++held_[host]; }
     void release(std::uint8_t host) noexcept { --held_[host]; }
 
-    /// The first in the list of those whose host holds the most places; nullptr: the list is empty. `Stranger::from` is the host.
+    /// The first in the list that comes from the host with the most places; nullptr: the list is empty. `Stranger::from` is the host.
     template <class Stranger>
     [[nodiscard, gnu::cold]] Stranger* next_to_drop(intrusive_list<Stranger>& oldest_first) const noexcept {
         Stranger* found = oldest_first.front();
