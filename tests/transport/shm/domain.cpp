@@ -122,6 +122,7 @@ struct counting_link final : pollable {
         notice = word;
     }
     bool quiet() noexcept final { return records == 0 && !busy; }
+    bool wants_poll() noexcept final { return records != 0 || busy; }
     void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
     bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
     void wait_until_untouched(std::uint64_t key, std::span<std::byte>, mark_wait& wait) noexcept final {
@@ -473,6 +474,7 @@ struct ending_link final : pollable {
     }
     void want_notice(std::uint32_t) noexcept override {}
     bool quiet() noexcept override { return false; }
+    bool wants_poll() noexcept override { return true; }
     void want_touch_notice(std::uint32_t) noexcept override {}
     bool touched(std::uint64_t) noexcept override { return mark != 0; }
     void wait_until_untouched(std::uint64_t, std::span<std::byte>, mark_wait& wait) noexcept override {

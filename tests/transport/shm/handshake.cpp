@@ -15,7 +15,7 @@ using namespace rdmacoro;
 using namespace rdmacoro::detail::shm;
 
 // Part of the protocol between two processes.
-static_assert(sizeof(hello) == 72 && hello::version_value == 5);
+static_assert(sizeof(hello) == 72 && hello::version_value == 6);
 static_assert(std::is_trivially_copyable_v<hello>);
 
 namespace {

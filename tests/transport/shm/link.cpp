@@ -249,6 +249,25 @@ TEST_CASE("a full ring answers retry, and the sink is notified when there is roo
     CHECK(p.at_far.messages.back().number == posted);
 }
 
+TEST_CASE("a link that is polled no more is seen to have a message though its mark was lost, and without its "
+          "ring") {
+    shm_pair p;
+    REQUIRE(p.to_far->post_copied(header_of(0), {}) == post_result::done);
+    REQUIRE(p.until([&] { return p.at_far.count == 1; }));
+    p.to_near->want_notice(7);
+    CHECK_FALSE(p.to_near->wants_poll());
+    // Neither domain takes a turn: what marks the board is not read.
+    REQUIRE(p.to_far->post_copied(header_of(1), {}) == post_result::done);
+    CHECK(p.to_near->wants_poll());
+    CHECK(p.to_near->poll(1) == 1);
+    CHECK(p.at_far.count == 2);
+    CHECK_FALSE(p.to_near->wants_poll());
+    // While it is polled nothing is said.
+    p.to_near->want_notice(0);
+    REQUIRE(p.to_far->post_copied(header_of(2), {}) == post_result::done);
+    CHECK_FALSE(p.to_near->wants_poll());
+}
+
 TEST_CASE("a link that has sent nothing since it was asked last gives the memory of what was read back") {
     shm_pair p;
     const std::vector<std::byte> in_a_block = pattern(3000);

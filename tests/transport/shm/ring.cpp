@@ -430,6 +430,29 @@ std::uint64_t read_all(both_ends& ends) {
 
 }  // namespace
 
+TEST_CASE("one message is enough for a ring to hold memory, all of which is returned once it was read") {
+    both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
+    static_cast<void>(read_all(ends));
+    static_cast<void>(ends.out.return_memory());
+    const std::size_t before = pages(ends);
+    CHECK_FALSE(ends.out.holds_memory());
+    const std::vector<std::byte> short_one(8, std::byte{1});
+    REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
+    CHECK(ends.out.holds_memory());
+    CHECK(pages(ends) > before);
+    ends.in.want_notice(1);
+    ends.out.announce();
+    CHECK(ends.in.announced());
+    CHECK(read_all(ends) == 1);
+    CHECK_FALSE(ends.in.announced());
+    ends.in.want_notice(1);
+    CHECK(ends.out.return_memory());
+    CHECK(pages(ends) == before);
+    // To look whether there is one does not take the memory again.
+    CHECK_FALSE(ends.in.announced());
+    CHECK(pages(ends) == before);
+}
+
 TEST_CASE("the memory of what the consumer has given back is returned to the system, and of nothing else") {
     both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
     static_cast<void>(read_all(ends));

@@ -65,6 +65,8 @@ public:
     virtual void want_notice(std::uint32_t word) noexcept = 0;
     /// Whether no record was read since the last call, none has come, and nothing else is under way.
     [[nodiscard]] virtual bool quiet() noexcept = 0;
+    /// Whether a link that is not polled should be: the peer gave notice, whether that was seen or not, or something is under way.
+    [[nodiscard]] virtual bool wants_poll() noexcept = 0;
     /// Tells the peer whether to announce touches; see `direction_words::touch_notice`.
     virtual void want_touch_notice(std::uint32_t word) noexcept = 0;
     /// Whether the peer says that it is touching the region with this key, 0: any region.

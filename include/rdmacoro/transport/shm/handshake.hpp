@@ -18,7 +18,7 @@ namespace rdmacoro::detail::shm {
 /// The message by which each side describes itself, sent together with its descriptors.
 struct hello {
     static constexpr std::uint64_t magic_value = 0x316d68732d636472;  // "rdc-shm1"
-    static constexpr std::uint32_t version_value = 5;
+    static constexpr std::uint32_t version_value = 6;
 
     std::uint64_t magic = magic_value;
     std::uint32_t version = version_value;

@@ -78,6 +78,7 @@ public:
     RDMACORO_DECL void await_untouched(std::uint64_t key, std::span<std::byte> range,
                                        time_point until) noexcept final;
     [[nodiscard]] RDMACORO_DECL bool awaits_untouched(time_point now) noexcept final;
+    [[nodiscard]] RDMACORO_DECL bool wants_poll() noexcept final;
     [[nodiscard]] RDMACORO_DECL bool holds_memory() noexcept final;
     RDMACORO_DECL bool return_memory() noexcept final;
 

@@ -105,10 +105,10 @@ public:
     }
     /// Counts the cells that were written; wraps around.
     [[nodiscard]] std::uint32_t position() const noexcept { return tail_; }
-    /// Whether more than a page was written since all memory was returned.
-    [[nodiscard]] bool holds_memory() const noexcept {
-        return tail_ - returned_ > page_bytes / cell_bytes || blocks_used_;
-    }
+    /// See `direction_words::announced`.
+    void announce() noexcept { words_->announced.store(tail_, std::memory_order_release); }
+    /// Whether something was written since all memory was returned.
+    [[nodiscard]] bool holds_memory() const noexcept { return tail_ != returned_ || blocks_used_; }
     /// Returns the memory of cells and blocks to the system that the consumer has given back: they read as zeros, as if never written.
     /// False: the consumer has yet to take some. One that polls may keep an eighth of the ring.
     bool return_memory() noexcept;
@@ -229,6 +229,11 @@ public:
     /// Whether the head shows no record of this lap.
     [[gnu::always_inline]] bool nothing_new() noexcept {
         return frame_word::turn(load_word(head_cell())) != turn_;
+    }
+
+    /// Whether the producer gave notice of records that were not read. Does not touch the ring.
+    [[nodiscard]] bool announced() const noexcept {
+        return static_cast<std::int32_t>(words_->announced.load(std::memory_order_acquire) - head_) > 0;
     }
 
     /// Looks at the head. A record stays there until `advance`.

@@ -73,6 +73,9 @@ struct direction_words {
     std::atomic<std::uint32_t> touch_notice;
     /// Written by the producer: the key of the consumer's region it is reading or writing right now, or 0.
     alignas(64) std::atomic<std::uint64_t> region_in_use;
+    /// Written by the producer before it marks the link or rings: the cells that it has written so far. A consumer that polls the link no
+    /// more sees here whether a mark was lost, and not in the ring, whose memory may be the system's meanwhile.
+    std::atomic<std::uint32_t> announced;
     /// Written by the consumer: the blocks given back, in order; entry n at n mod `most_blocks`. The upper byte is what reading it has
     /// cost, by `store_cost`.
     alignas(64) std::atomic<std::uint16_t> freed_blocks[geometry::most_blocks];

@@ -49,6 +49,7 @@ RDMACORO_COLD void channel::release() noexcept {
 [[gnu::noinline]] RDMACORO_DECL void channel::notify_peer() noexcept {
     const std::uint32_t wanted = out.notice_wanted();
     if (wanted == 0) return;  // meanwhile the peer polls the link
+    out.announce();
     peer.use_pages();
     if (notice_board* board = peer.board(); board != nullptr && wanted <= notice_board::most_links) {
         board->mark(wanted - 1);

@@ -254,7 +254,7 @@ RDMACORO_DECL void domain_base::cool() noexcept {
             break;
         }
         cold_.push_back(*link);
-        if (!link->quiet()) reheat(*link);
+        if (link->wants_poll()) reheat(*link);
     }
     return true;
 }

@@ -54,6 +54,10 @@ RDMACORO_DECL bool link_base::quiet() noexcept {
            !wants_room_ && touches_nothing();
 }
 
+RDMACORO_DECL bool link_base::wants_poll() noexcept {
+    return channel_->in.announced() || hung_up_ || wants_room_ || !touches_nothing();
+}
+
 RDMACORO_COLD bool link_base::revoke(completion& c) noexcept {
     if (!copies_.revoke(c)) one_sided_.revoke(c);
     return false;
