@@ -74,7 +74,7 @@ struct direction_words {
     /// Written by the producer: the key of the consumer's region it is reading or writing right now, or 0.
     alignas(64) std::atomic<std::uint64_t> region_in_use;
     /// Written by the producer before it marks the link or rings: the cells that it has written so far. A consumer that polls the link no
-    /// more sees here whether a mark was lost, and not in the ring, whose memory may be the system's meanwhile.
+    /// more sees here whether a mark was lost: the memory of the ring may have gone back to the system.
     std::atomic<std::uint32_t> announced;
     /// Written by the consumer: the blocks given back, in order; entry n at n mod `most_blocks`. The upper byte is what reading it has
     /// cost, by `store_cost`.
