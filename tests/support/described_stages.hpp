@@ -107,46 +107,11 @@ public:
         std::optional<next_actor> first;  // of the last send that waits at the head of a queue
         for (const pending_operation& one : all.operations()) {
             if (one.what == "sleep" || one.what == "accept" || one.what == "connect") continue;
-            INFO(all.text());
-            INFO(one.what << ": " << one.stage);
-            CHECK_FALSE(one.peer.empty());
-            if (one.stage == "waits behind other sends") {
-                CHECK(first == one.next);
-                ++seen_["send: waits behind other sends"];
-                continue;
-            }
-            if (one.stage == "waits for sends that have not begun") {
-                CHECK(first.value_or(one.next) == one.next);
-                ++seen_["close: waits for sends that have not begun"];
-                continue;
-            }
-            std::string_view stage = one.stage;
-            stage = stage.substr(0, stage.find(" ("));  // what it does not take, in brackets
-            const char* kind = "recv: ";
-            std::span<const described_stage> table = stages_of_receives;
-            if (one.what == "send" || one.what == "ssend") {
-                kind = "send: ";
-                table = stages_of_sends;
-                if (stage.starts_with("waits")) first = one.next;
-            } else if (one.what.starts_with("rdma_")) {
-                kind = "move: ";
-                table = stages_of_gets_and_puts;
-            } else if (one.what == "close") {
-                kind = "close: ";
-                table = stages_of_closes;
-            }
-            ++seen_[kind + std::string(stage)];
-            if (stage ==
-                "is being filled") {  // a whole message by the network, pieces as the peer sends them
-                CHECK((one.next == next_actor::peer_poll || one.next == next_actor::network));
-                continue;
-            }
-            const described_stage* found = nullptr;
-            for (const described_stage& each : table) {
-                if (each.stage == stage) found = &each;
-            }
-            REQUIRE(found != nullptr);
-            CHECK(std::string(text_of(one.next)) == text_of(actor_of(found->acts)));
+            // Thousands are looked at, thousands of times: the texts are made when one is wrong.
+            if (const std::string_view wrong = fault_of(one, first); !wrong.empty())
+                FAIL_CHECK(one.what << ": " << one.stage << ", next " << text_of(one.next) << ": " << wrong
+                                    << '\n'
+                                    << all.text());
         }
     }
 
@@ -162,6 +127,44 @@ public:
     }
 
 private:
+    /// What is described wrong of one operation; notes its stage. `first`: of the last send that waits at the head of a queue.
+    [[nodiscard]] std::string_view fault_of(const pending_operation& one, std::optional<next_actor>& first) {
+        if (one.peer.empty()) return "the peer is not named";
+        if (one.stage == "waits behind other sends") {
+            ++seen_["send: waits behind other sends"];
+            return first == one.next ? "" : "another party than that of the send before it";
+        }
+        if (one.stage == "waits for sends that have not begun") {
+            ++seen_["close: waits for sends that have not begun"];
+            return first.value_or(one.next) == one.next ? "" : "another party than that of the sends";
+        }
+        std::string_view stage = one.stage;
+        stage = stage.substr(0, stage.find(" ("));  // what it does not take, in brackets
+        const char* kind = "recv: ";
+        std::span<const described_stage> table = stages_of_receives;
+        if (one.what == "send" || one.what == "ssend") {
+            kind = "send: ";
+            table = stages_of_sends;
+            if (stage.starts_with("waits")) first = one.next;
+        } else if (one.what.starts_with("rdma_")) {
+            kind = "move: ";
+            table = stages_of_gets_and_puts;
+        } else if (one.what == "close") {
+            kind = "close: ";
+            table = stages_of_closes;
+        }
+        ++seen_[kind + std::string(stage)];
+        if (stage == "is being filled") {  // a whole message by the network, pieces as the peer sends them
+            const bool right = one.next == next_actor::peer_poll || one.next == next_actor::network;
+            return right ? "" : "neither the peer nor the network";
+        }
+        for (const described_stage& each : table) {
+            if (each.stage == stage)
+                return one.next == actor_of(each.acts) ? "" : "another party than the table says";
+        }
+        return "no such stage is in the table";
+    }
+
     [[nodiscard]] next_actor actor_of(party acts) const {
         switch (acts) {
             case party::peer_send: return next_actor::peer_send;
