@@ -31,7 +31,9 @@
 
 namespace rdmacoro::test {
 
-#if RDMACORO_WITH_VERBS
+#if RDMACORO_WITH_VERBS && RDMACORO_SERVICES_SUITE
+using every_verbs_transport = std::tuple<verbs_as_it_comes>;
+#elif RDMACORO_WITH_VERBS
 using every_verbs_transport = std::tuple<verbs_as_it_comes, verbs_over_iwarp, verbs_by_exchange>;
 #endif
 
@@ -78,8 +80,13 @@ inline constexpr bool slow_devices = false;
 #endif
 #endif
 
-/// One of each that needs no device, wherever the test runs.
+/// One of each that needs no device; in the programs of services over libfabric and over verbs, that transport.
 // clang-format off
+#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE && RDMACORO_SERVICES_SUITE
+using every_kind = std::tuple<verbs_as_it_comes>;
+#elif RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE && RDMACORO_SERVICES_SUITE
+using every_kind = std::tuple<ofi_tcp>;
+#else
 using every_kind = std::tuple<
 #if !RDMACORO_TEST_TWO_KINDS
     shm_as_it_comes,
@@ -88,6 +95,7 @@ using every_kind = std::tuple<
     tcp_as_it_comes,
 #endif
     sim_plain>;
+#endif
 // clang-format on
 
 /// Whether a scheduler with that transport can sleep until something comes.

@@ -93,11 +93,13 @@ task<ending> ended(Operation what) {
     }
     co_return ending{};
 }
-/// Whether a part of a message is here, and not all of it.
+/// Whether a part of a message is here, and not all of it; where the network moves it at once, whether it does.
 bool half_received() {
     const auto now = scheduler::current()->describe();
-    for (const pending_operation& one : now.operations())
-        if (one.what.find("recv") != std::string::npos && one.moved > 0) return true;
+    for (const pending_operation& one : now.operations()) {
+        if (one.what.find("recv") != std::string::npos && (one.moved > 0 || one.stage == "is being got"))
+            return true;
+    }
     return false;
 }
 

@@ -8,6 +8,11 @@
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
 #endif
+#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE && RDMACORO_SERVICES_SUITE
+#include <rdmacoro/transport/verbs_rc.hpp>
+#elif RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE && RDMACORO_SERVICES_SUITE
+#include <rdmacoro/transport/ofi.hpp>
+#endif
 
 #include <chrono>
 #include <string>
@@ -25,11 +30,18 @@ template <class T>
 std::string fresh_url() {
     static int made = 0;
     if (std::string_view(T::name) == "tcp") return "tcp://127.0.0.1:0";
+    if (std::string_view(T::name) == "ofi") return "ofi://127.0.0.1:0";
+    if (std::string_view(T::name) == "verbs") return "verbs://*:0";
     return std::string(std::string_view(T::name)) + "://node-" + std::to_string(::getpid()) + '-' +
            std::to_string(++made);
 }
 
-#if RDMACORO_WITH_TCP
+// Nodes open domains by the environment: it names the provider and the device.
+#if RDMACORO_WITH_VERBS && RDMACORO_VERBS_SUITE && RDMACORO_SERVICES_SUITE
+using node_transports = std::tuple<verbs_rc>;
+#elif RDMACORO_WITH_OFI && RDMACORO_OFI_SUITE && RDMACORO_SERVICES_SUITE
+using node_transports = std::tuple<ofi<provider::any>>;
+#elif RDMACORO_WITH_TCP
 using node_transports = std::tuple<shm, tcp>;
 #else
 using node_transports = std::tuple<shm>;
