@@ -1,15 +1,19 @@
-// Calls whose link is lost at some moment, over the simulated network, in every order of events: before the request is there, in the handler, in
-// the middle of an answer or of a get, between two items of a stream.
+// Calls of which one process is killed at some moment, over the simulated network, in every order of events: before the request is there, in the
+// handler, in the middle of an answer or of a get, between two items of a stream.
 #include <rdmacoro/service/calls.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/coro/describe.hpp>
 #include <rdmacoro/transport/sim.hpp>
 #include <rdmacoro/transport/sim/explore.hpp>
 
 #include "support/catch.hpp"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +26,7 @@ namespace {
 
 struct deed {
     static constexpr method<"deed.twice", std::uint64_t(std::uint64_t)> twice{};
+    static constexpr method<"deed.slow", std::uint64_t(std::uint64_t)> slow{};
     static constexpr method<"deed.row", std::vector<float>(std::uint32_t)> row{};
     static constexpr method<"deed.sum", double(std::vector<float>)> sum{};
     static constexpr method<"deed.load", std::uint64_t(remote_region)> load{};
@@ -30,19 +35,50 @@ struct deed {
     static constexpr method<"deed.wait", void()> wait{};
 };
 
+/// How far the server has come with a call.
+enum class phase : std::uint8_t {
+    no_request,  ///< its handler has not begun
+    in_handler,
+    getting,     ///< the handler gets from the caller's memory
+    writing,     ///< the handler writes a stream, or reads one
+    answering,   ///< the handler has ended
+    mid_answer,  ///< likewise, and the caller gets its answer from the server's memory
+};
+constexpr std::size_t phases = 6;
+
 struct world_of_two {
+    /// The handler of this coroutine has begun, and is in `during` until it ends.
+    struct handling {
+        handling(world_of_two& of, phase during) : w(of) { w.now = during; }
+        handling(const handling&) = delete;
+        handling& operator=(const handling&) = delete;
+        ~handling() { w.now = phase::answering; }
+        world_of_two& w;
+    };
+
     explicit world_of_two(exploration& x) : network{.world = &x.world()} {
-        offered.on(deed::twice,
-                   [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
-        offered.on(deed::row, [](call_context&, std::uint32_t n) -> task<std::vector<float>> {
+        offered.on(deed::twice, [this](call_context&, std::uint64_t n) -> task<std::uint64_t> {
+            const handling here(*this, phase::in_handler);
+            co_return 2 * n;
+        });
+        offered.on(deed::slow, [this](call_context&, std::uint64_t n) -> task<std::uint64_t> {
+            const handling here(*this, phase::in_handler);
+            sim_actor actor(right);
+            co_await actor.step();
+            co_return 2 * n;
+        });
+        offered.on(deed::row, [this](call_context&, std::uint32_t n) -> task<std::vector<float>> {
+            const handling here(*this, phase::in_handler);
             co_return std::vector<float>(n, 1.0F);
         });
-        offered.on(deed::sum, [](call_context&, std::vector<float> all) -> task<double> {
+        offered.on(deed::sum, [this](call_context&, std::vector<float> all) -> task<double> {
+            const handling here(*this, phase::in_handler);
             double sum = 0;
             for (const float one : all) sum += static_cast<double>(one);
             co_return sum;
         });
-        offered.on(deed::load, [](call_context& c, remote_region from) -> task<std::uint64_t> {
+        offered.on(deed::load, [this](call_context& c, remote_region from) -> task<std::uint64_t> {
+            const handling here(*this, phase::getting);
             std::vector<std::byte> room(from.length);
             co_await c.get(from, room);
             std::uint64_t sum = 0;
@@ -50,21 +86,32 @@ struct world_of_two {
             co_return sum;
         });
         offered.on(deed::items,
-                   [](call_context&, std::uint32_t n, stream_writer<std::uint32_t>& out) -> task<> {
-                       for (std::uint32_t i = 0; i < n; ++i) co_await out.write(i);
+                   [this](call_context&, std::uint32_t n, stream_writer<std::uint32_t>& out) -> task<> {
+                       const handling here(*this, phase::writing);
+                       sim_actor actor(right);
+                       for (std::uint32_t i = 0; i < n; ++i) {
+                           co_await out.write(i);
+                           co_await actor.step();
+                       }
                    });
-        offered.on(deed::count, [](call_context&, stream_reader<std::uint32_t>& in) -> task<std::uint32_t> {
-            std::uint32_t n = 0;
-            while (co_await in.next()) ++n;
-            co_return n;
+        offered.on(deed::count,
+                   [this](call_context&, stream_reader<std::uint32_t>& in) -> task<std::uint32_t> {
+                       const handling here(*this, phase::writing);
+                       std::uint32_t n = 0;
+                       while (co_await in.next()) ++n;
+                       co_return n;
+                   });
+        offered.on(deed::wait, [this](call_context&) -> task<> {
+            const handling here(*this, phase::in_handler);
+            co_await sleep_for(std::chrono::hours(1));
         });
-        offered.on(deed::wait, [](call_context&) -> task<> { co_await sleep_for(std::chrono::hours(1)); });
     }
     scheduler& on = *scheduler::current();
     sim_options network;
     sim::domain left{on, network};
     sim::domain right{on, network};
     service offered;
+    phase now = phase::no_request;
 };
 
 /// The caller's program: true where all of it ended well, with the right values.
@@ -72,6 +119,9 @@ using caller = task<bool> (*)(calls<sim>&, sim::domain&);
 
 task<bool> short_call(calls<sim>& peer, sim::domain&) {
     co_return co_await peer.call(deed::twice, std::uint64_t{21}) == 42;
+}
+task<bool> slow_call(calls<sim>& peer, sim::domain&) {
+    co_return co_await peer.call(deed::slow, std::uint64_t{21}) == 42;
 }
 task<bool> long_answer(calls<sim>& peer, sim::domain&) {
     const std::vector<float> row = co_await peer.call(deed::row, 6000U);
@@ -115,32 +165,47 @@ task<bool> canceled_call(calls<sim>& peer, sim::domain& here) {
     co_return true;
 }
 
+/// In how many executions the call ended well, and in how many with an error, by the phase in which the process was killed.
 struct calls_lost {
     std::uint64_t ended = 0;
     std::uint64_t lost = 0;
-};
+    std::array<std::uint64_t, phases> lost_in{};
 
-task<> does_call(caller what, calls<sim>& peer, sim::domain& here, exploration& x, calls_lost& seen) {
+    [[nodiscard]] std::uint64_t in(phase when) const { return lost_in[static_cast<std::size_t>(when)]; }
+};
+/// What became of the call; nothing where the explorer has given this order up.
+enum class fate : std::uint8_t { none, ended, lost };
+
+task<> does_call(caller what, calls<sim>& peer, sim::domain& here, exploration& x, fate& of) {
     sim_actor actor(here);
     co_await actor.step();
     try {
         const bool right = co_await what(peer, here);
         x.check(right, "another value");
-        ++seen.ended;
+        of = fate::ended;
     } catch (const std::system_error& failed) {
         const std::error_code why = failed.code();
+        if (why == errc::canceled) throw;
         x.check(why == errc::peer_lost || why == errc::closed || why == call_errc::stopped,
                 "ended with " + std::string(failed.what()));
-        ++seen.lost;
+        of = fate::lost;
     }
 }
-task<> loses_link(sim::domain& at, const sim::domain& other) {
+bool answer_is_being_got() {
+    for (const pending_operation& one : scheduler::current()->describe().operations())
+        if (one.what.find("recv") != std::string::npos && one.stage == "is being got") return true;
+    return false;
+}
+/// The process at `at` is killed: nothing that it does from now on reaches the other one.
+task<> killed(sim::domain& at, const sim::domain& other, const world_of_two& w, std::optional<phase>& when) {
     sim_actor actor(at);
+    actor.touches(other);
     co_await actor.step();
     at.drop_links_to(other);
+    when = w.now == phase::answering && answer_is_being_got() ? phase::mid_answer : w.now;
 }
 
-task<> lost_at_some_moment(exploration& x, caller what, bool by_caller, calls_lost& seen) {
+task<> killed_at_some_moment(exploration& x, caller what, bool is_caller, calls_lost& seen) {
     world_of_two w(x);
     auto listening = co_await listen<sim>(w.right, "sim://explored");
     auto accepting = rdmacoro::start(listening.accept());
@@ -149,11 +214,13 @@ task<> lost_at_some_moment(exploration& x, caller what, bool by_caller, calls_lo
     {
         calls<sim> server(b, w.offered);
         calls<sim> client(a);
+        fate of_call = fate::none;
+        std::optional<phase> when;
         x.begin();
         task_group parts;
-        parts.spawn(does_call, what, std::ref(client), std::ref(w.left), std::ref(x), std::ref(seen));
-        parts.spawn(loses_link, std::ref(by_caller ? w.left : w.right),
-                    std::cref(by_caller ? w.right : w.left));
+        parts.spawn(does_call, what, std::ref(client), std::ref(w.left), std::ref(x), std::ref(of_call));
+        parts.spawn(killed, std::ref(is_caller ? w.left : w.right), std::cref(is_caller ? w.right : w.left),
+                    std::cref(w), std::ref(when));
         co_await parts.join();
         x.end();
         co_await sleep_for(
@@ -161,6 +228,11 @@ task<> lost_at_some_moment(exploration& x, caller what, bool by_caller, calls_lo
         x.check(w.offered.running() == 0, "a handler runs on");
         x.check(w.offered.bytes() == 0, "its bytes are counted");
         x.check(!client.over().is_open() && !server.over().is_open(), "a link is open");
+        if (of_call == fate::ended) ++seen.ended;
+        if (of_call == fate::lost) {
+            ++seen.lost;
+            ++seen.lost_in[static_cast<std::size_t>(when.value())];
+        }
     }
 }
 
@@ -170,12 +242,13 @@ struct explored_outcome {
     bool complete = false;
     calls_lost seen{};
 };
-explored_outcome explore_call(caller what, bool by_caller, std::uint64_t most) {
+explored_outcome explore_call(caller what, bool is_caller) {
     explored_outcome found;
     explore_options how;
-    how.most_executions = most;
+    how.most_executions = 20'000;
     const explore_report report = explore(
-        [&](exploration& x) -> task<> { co_await lost_at_some_moment(x, what, by_caller, found.seen); }, how);
+        [&](exploration& x) -> task<> { co_await killed_at_some_moment(x, what, is_caller, found.seen); },
+        how);
     if (report.failed) found.wrong = report.text();
     found.executions = report.executions;
     found.complete = report.complete;
@@ -185,36 +258,41 @@ explored_outcome explore_call(caller what, bool by_caller, std::uint64_t most) {
 struct explored_call {
     const char* name;
     caller what;
+    std::vector<phase> felt_in;  ///< the phases in which the server can be killed, and the call be lost
 };
-constexpr explored_call explored_calls[] = {{"short", short_call},         {"long answer", long_answer},
-                                            {"in place", answer_in_place}, {"long request", long_request},
-                                            {"one-sided", one_sided},      {"items", items_of_stream},
-                                            {"written", written_stream},   {"canceled", canceled_call}};
+const std::vector<explored_call>& explored_calls() {
+    using enum phase;
+    static const std::vector<explored_call> all = {
+        {"short", short_call, {no_request, answering}},
+        {"slow", slow_call, {no_request, in_handler, answering}},
+        {"long answer", long_answer, {no_request, answering, mid_answer}},
+        {"in place", answer_in_place, {no_request, answering, mid_answer}},
+        {"long request", long_request, {no_request, answering}},
+        {"one-sided", one_sided, {no_request, getting, answering}},
+        {"items", items_of_stream, {no_request, writing, answering}},
+        {"written", written_stream, {no_request, writing, answering}},
+        {"canceled", canceled_call, {no_request, in_handler}},
+    };
+    return all;
+}
 
 }  // namespace
 
-TEST_CASE("a call whose peer is lost at any moment ends with its value or an error, and leaves nothing") {
-    for (const explored_call& one : explored_calls) {
-        for (const bool by_caller : {false, true}) {
-            const explored_outcome found = explore_call(one.what, by_caller, 1500);
-            INFO(one.name << (by_caller ? ", lost by the caller: " : ": ") << found.executions
+TEST_CASE("a call of which a process is killed ends with its value or an error, in every order, and leaves "
+          "nothing") {
+    for (const explored_call& one : explored_calls()) {
+        for (const bool is_caller : {false, true}) {
+            const explored_outcome found = explore_call(one.what, is_caller);
+            INFO(one.name << (is_caller ? ", the caller is killed: " : ": ") << found.executions
                           << " executions, ended " << found.seen.ended << ", lost " << found.seen.lost);
             CHECK(found.wrong == "");
-            CHECK(found.executions >= 4);
-            CHECK(found.seen.lost > 0);
-            CHECK(found.seen.ended > 0);
-        }
-    }
-}
-
-TEST_CASE("a call whose peer is lost at any moment ends, in every order there is", "[nightly]") {
-    for (const explored_call& one : explored_calls) {
-        for (const bool by_caller : {false, true}) {
-            const explored_outcome found = explore_call(one.what, by_caller, 300'000);
-            INFO(one.name << (by_caller ? ", lost by the caller: " : ": ") << found.executions
-                          << " executions");
-            CHECK(found.wrong == "");
             CHECK(found.complete);
+            CHECK(found.seen.ended > 0);
+            CHECK(found.seen.ended + found.seen.lost >= found.executions);  // and those that it gave up late
+            for (const phase when : one.felt_in) {
+                INFO("in phase " << static_cast<int>(when));
+                CHECK(found.seen.in(when) > 0);
+            }
         }
     }
 }

@@ -61,6 +61,9 @@ task<> take_part(ranks<sim>& all, unsigned rank, const explored_case& what, loca
 task<> make_trouble(ranks<sim>& all, trouble with, local_stop_source& stop) {
     const unsigned last = all.size() - 1;
     sim_actor actor(all.network_of(with == trouble::cancel ? 0 : last));
+    if (with != trouble::cancel) {
+        for (unsigned rank = 0; rank < last; ++rank) actor.touches(all.network_of(rank));
+    }
     co_await actor.step();
     if (with == trouble::cancel) {
         stop.request_stop();

@@ -34,12 +34,16 @@ private:
 };
 
 /// A coroutine of a program at one node; its progress is ordered with the events of the network. Actors of different
-/// nodes must share nothing that matters but the network.
+/// nodes must share nothing that matters but the network; one that does has to say so by `touches`.
 class sim_actor {
 public:
     explicit sim_actor(detail::sim::node& at) noexcept : at_(&at), number_(at.world().next_actor()) {}
     sim_actor(const sim_actor&) = delete;
     sim_actor& operator=(const sim_actor&) = delete;
+
+    /// What it does after its steps from now on changes something of `other`, too: it breaks a link to that node, or listens where that one
+    /// connects. Without this an explorer takes such a step and the events of `other` to be independent, and leaves orders of them out.
+    void touches(const detail::sim::node& other) noexcept { also_ |= other.bit(); }
 
     /// Awaitable.
     /// Completes: when it is this actor's turn: when an explorer chooses it, or as soon as nothing else happens earlier.
@@ -57,6 +61,7 @@ private:
     detail::sim::node* at_;
     std::uint32_t number_;
     std::uint64_t steps_ = 0;
+    std::uint64_t also_ = 0;  // nodes
 };
 
 }  // namespace rdmacoro

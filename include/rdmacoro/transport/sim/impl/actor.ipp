@@ -12,7 +12,7 @@ RDMACORO_DECL void sim_step::start() noexcept {
     using detail::sim::event_kind;
     hook_.self = this;
     hook_.key = event_key::of(event_kind::step, of_->number_, of_->steps_++);
-    hook_.nodes = of_->at_->bit();
+    hook_.nodes = of_->at_->bit() | of_->also_;
     hook_.fire = [](detail::sim::event& e) noexcept { static_cast<hook&>(e).self->complete(); };
     owner_ = &of_->at_->owner();
     of_->at_->world().schedule(hook_, of_->at_->world().clock_now() + of_->at_->world().extra());
