@@ -13,6 +13,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -162,7 +163,7 @@ public:
     /// Completes: when everything that this pass has put was sent.
     /// Buffers: none.
     /// Concurrency: any number at a time.
-    /// Errors: the first error since the last `flushed` or `flush`, with the peer in its text; `errc::closed` where the gate has ended before.
+    /// Errors: the first error since the last `flushed` or `flush`, with the peer in its text, a node with its generation; `errc::closed` where the gate has ended before.
     /// Cancellation: at any time.
     /// Example:
     ///     co_await pass.flushed();
@@ -173,7 +174,7 @@ public:
     }
 
     /// Sleeps until everything that this pass has put was sent, as `endpoint::send` completes. Throws the first error since the last
-    /// time, with the peer in its text: the messages that failed are lost, others were sent. Throws `errc::closed` where the gate has ended before,
+    /// time, with the peer in its text, a node with its generation: the messages that failed are lost, others were sent. Throws `errc::closed` where the gate has ended before,
     /// and `errc::invalid_argument` on the gate's own thread.
     void flush() {
         if (!flush_for(time_point::max())) detail::throw_error(errc::closed, "gate_pass::flush");
@@ -309,7 +310,7 @@ private:
         }
         if (!over.wait_until_back(loan))
             detail::throw_error(errc::closed, "gate_pass::send: the gate has ended");
-        if (loan.failed) throw_failure("gate_pass::send", std::error_code(loan.failed), to);
+        if (loan.failed) throw_failure("gate_pass::send", std::error_code(loan.failed), to, loan.why);
     }
     [[gnu::noinline]] void wait_for_room(put_result why, detail::gate_flow& flow) {
         if (why == put_result::full) check_thread("gate_pass::send");
@@ -327,15 +328,23 @@ private:
     }
     static void throw_failed(detail::gate_lane& of) {
         std::uint32_t peer = 0;
-        if (const std::error_code failed = of.take_error(peer))
-            throw_failure("gate_pass::flush", failed, peer);
+        std::exception_ptr why;
+        if (const std::error_code failed = of.take_error(peer, why))
+            throw_failure("gate_pass::flush", failed, peer, why);
     }
-    [[noreturn, gnu::cold]] static void throw_failure(const char* where, const std::error_code& why,
-                                                      std::uint32_t peer) {
+    /// With the text of the send's own error, where it had one: that names a node with its generation.
+    [[noreturn, gnu::cold]] static void throw_failure(const char* where, const std::error_code& code,
+                                                      std::uint32_t peer, const std::exception_ptr& why) {
         std::string text(where);
         text += ": a message";
+        try {
+            if (why) std::rethrow_exception(why);
+        } catch (const error& failed) {
+            if (const std::string own = failed.context(); !own.empty())
+                throw error(code, text + ": " + own, failed.facts());
+        } catch (...) {}
         if constexpr (way::by_id) text += " to node " + std::to_string(peer);
-        throw error(why, text);
+        throw error(code, text);
     }
     void leave() noexcept {
         if (lane_ != nullptr) core_->leave(*std::exchange(lane_, nullptr));
@@ -430,8 +439,9 @@ private:
                 } else {
                     senders_.send(way::peer(over_, 0), slot);
                 }
-            } catch (const std::system_error& why) {
-                slot.lane->give_back(slot, why.code());
+            } catch (const std::system_error& failed) {
+                const std::exception_ptr why = std::current_exception();
+                slot.lane->give_back(slot, failed.code(), &why);
             } catch (...) {
                 slot.lane->give_back(slot, errc::no_resources);
             }

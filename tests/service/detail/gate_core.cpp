@@ -57,7 +57,8 @@ TEST_CASE("lanes of threads that have left are taken again once they are empty")
     on.turn();
     CHECK(&core.enter() == &one);
     std::uint32_t peer = 0;
-    CHECK(!one.take_error(peer));  // it was the former thread's
+    std::exception_ptr why;
+    CHECK(!one.take_error(peer, why));  // it was the former thread's
     core.leave(third);
     core.end();
     CHECK_THROWS_AS(core.enter(), error);

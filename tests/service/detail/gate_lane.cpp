@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <exception>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -75,9 +76,34 @@ TEST_CASE("what a thread puts into a lane comes out in order, whatever is given 
     w.lane.publish_back();
     CHECK(w.lane.all_back());
     std::uint32_t peer = 0;
-    CHECK(w.lane.take_error(peer) == errc::peer_lost);  // the first; that of a loan is its owner's
+    std::exception_ptr why;
+    CHECK(w.lane.take_error(peer, why) == errc::peer_lost);  // the first; that of a loan is its owner's
     CHECK(peer == 5);
-    CHECK(!w.lane.take_error(peer));
+    CHECK(!w.lane.take_error(peer, why));
+}
+
+TEST_CASE("an error's own exception comes with it, to the thread or to the loan, and with no later one") {
+    lane_world w(16);
+    gate_flow& to = w.lane.flow(5);
+    const std::exception_ptr own = std::make_exception_ptr(error(errc::peer_lost, "node 5"));
+    const const_buffers text = bytes("x");
+    gate_loan loan(text);
+    CHECK(w.put(5));
+    CHECK(w.lane.lend(to, loan, 3) == gate_lane::put_result::done);
+    CHECK(w.put(5));
+    gate_slot* const first = w.lane.take();
+    gate_slot* const second = w.lane.take();
+    gate_slot* const third = w.lane.take();
+    w.lane.give_back(*first, errc::peer_lost, &own);
+    w.lane.give_back(*second, errc::peer_lost, &own);
+    CHECK(loan.why == own);
+    std::uint32_t peer = 0;
+    std::exception_ptr why;
+    CHECK(w.lane.take_error(peer, why) == errc::peer_lost);
+    CHECK(why == own);
+    w.give_back(*third, errc::closed);
+    CHECK(w.lane.take_error(peer, why) == errc::closed);
+    CHECK(why == nullptr);
 }
 
 TEST_CASE("a peer that takes nothing leaves room for others in a lane") {

@@ -90,7 +90,8 @@ TEST_CASE("sends of a gate begin in order, while others are under way, and end i
     while (on.turn()) {}
     CHECK(lane.all_back());
     std::uint32_t peer = 0;
-    CHECK(lane.take_error(peer) == errc::peer_lost);
+    std::exception_ptr why;
+    CHECK(lane.take_error(peer, why) == errc::peer_lost);
     core.end();
 }
 
@@ -130,7 +131,8 @@ TEST_CASE("sends that wait when their gate ends are canceled, and end with close
     core.end();
     CHECK(lane.all_back());
     std::uint32_t peer = 0;
-    CHECK(lane.take_error(peer) == errc::closed);
+    std::exception_ptr why;
+    CHECK(lane.take_error(peer, why) == errc::closed);
 }
 
 }  // namespace test_service_detail_gate_sender

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <unordered_map>
 
@@ -61,6 +62,7 @@ struct gate_loan {
 
     const const_buffers& from;
     status failed{};
+    std::exception_ptr why{};  // with the text, where there is one
     std::atomic<bool> back{false};
 };
 
@@ -140,8 +142,8 @@ public:
     void enlist(gate_wait& one) noexcept;
     /// It waits no longer, and is in no list any more. `to`: the peer for which it waited for room.
     void forget(gate_wait& one, gate_flow* to = nullptr) noexcept;
-    /// The first error since the last time; nothing: none.
-    [[nodiscard]] std::error_code take_error(std::uint32_t& peer) noexcept;
+    /// The first error since the last time; nothing: none. `why`: the exception with its text, where there was one.
+    [[nodiscard]] std::error_code take_error(std::uint32_t& peer, std::exception_ptr& why) noexcept;
     [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
     [[nodiscard]] task_port& port() const noexcept { return port_; }
     /// Peers for which something is there, or was a while ago.
@@ -163,12 +165,12 @@ public:
         if (tail_.load(std::memory_order_seq_cst) == taken_) return true;
         return interested_.exchange(true, std::memory_order_seq_cst);
     }
-    /// The thread sees it with the next `publish_back`.
-    void give_back(gate_slot& slot, const status& failed) noexcept {
+    /// The thread sees it with the next `publish_back`. `why`: the exception that it failed with, if it was one.
+    void give_back(gate_slot& slot, const status& failed, const std::exception_ptr* why = nullptr) noexcept {
         if (slot.kind == gate_slot::content::lent) {
-            give_loan_back(*slot.loan, failed);
+            give_loan_back(*slot.loan, failed, why);
         } else if (failed) [[unlikely]] {
-            fail(failed, slot.flow->peer);
+            fail(failed, slot.flow->peer, why);
         }
         std::atomic<std::uint64_t>& of_flow = slot.flow->back;
         free_[given_++ & mask_] = &slot;
@@ -226,8 +228,8 @@ private:
     [[nodiscard]] gate_flow& find_flow(std::uint32_t peer);
     void drop_flows() noexcept;
     [[nodiscard]] put_result wake() noexcept;
-    void fail(const status& with, std::uint32_t peer) noexcept;
-    void give_loan_back(gate_loan& loan, const status& failed) noexcept;
+    void fail(const status& with, std::uint32_t peer, const std::exception_ptr* why) noexcept;
+    void give_loan_back(gate_loan& loan, const status& failed, const std::exception_ptr* why) noexcept;
 
     /// The thread sleeps until `met()`, which is looked at when so many are back in all, and when a loan is.
     template <class Met>
@@ -276,6 +278,7 @@ private:
     bool loan_back_ = false;
     std::error_code error_;
     std::uint32_t error_peer_ = 0;
+    std::exception_ptr error_why_;
     std::atomic<bool> failed_{false};
     std::atomic<std::uint64_t> back_{0};
 

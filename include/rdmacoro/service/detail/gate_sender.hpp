@@ -87,7 +87,8 @@ private:
                     core.port.owner().resume_child(op_->await_suspend(end_.frame));
                 }
             } catch (...) {
-                give_back(code_of_current());
+                const std::exception_ptr why = std::current_exception();
+                give_back(code_of_current(), &why);
             }
         }
 
@@ -101,23 +102,26 @@ private:
             }
         }
         void has_ended() noexcept {
-            status failed{};
             if constexpr (hot_startable<Op>) {
-                failed = status(op_->take_result().error());
+                give_back(status(op_->take_result().error()));
             } else {
                 try {
                     op_->await_resume();
                 } catch (...) {
-                    failed = code_of_current();
+                    const std::exception_ptr why = std::current_exception();
+                    return give_back(code_of_current(), &why);
                 }
+                give_back({});
             }
-            give_back(failed);
         }
-        void give_back(status failed) noexcept {
-            if (failed && among_.core_.port.stop().stop_requested()) failed = errc::closed;
+        void give_back(status failed, const std::exception_ptr* why = nullptr) noexcept {
+            if (failed && among_.core_.port.stop().stop_requested()) {
+                failed = errc::closed;
+                why = nullptr;  // it tells of the cancellation
+            }
             if (op_ != nullptr) std::destroy_at(std::exchange(op_, nullptr));
             gate_lane& lane = *slot_->lane;
-            lane.give_back(*slot_, failed);
+            lane.give_back(*slot_, failed, why);
             next = std::exchange(among_.free_, this);
             if (std::exchange(waits_, false)) among_.core_.ended(lane);
         }

@@ -15,7 +15,8 @@ RDMACORO_COLD gate_lane& gate_core::enter() {
     for (const auto& one : lanes_) {
         if (!one->taken && one->all_back()) {
             std::uint32_t peer = 0;
-            static_cast<void>(one->take_error(peer));
+            std::exception_ptr why;
+            static_cast<void>(one->take_error(peer, why));
             one->taken = true;
             return *one;
         }

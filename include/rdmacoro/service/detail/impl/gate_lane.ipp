@@ -106,8 +106,10 @@ RDMACORO_DECL bool gate_lane::wait_until_back(const gate_loan& loan) noexcept {
                  [&] { return loan.back.load(std::memory_order_seq_cst); });
 }
 
-RDMACORO_DECL void gate_lane::give_loan_back(gate_loan& loan, const status& failed) noexcept {
+RDMACORO_DECL void gate_lane::give_loan_back(gate_loan& loan, const status& failed,
+                                             const std::exception_ptr* why) noexcept {
     loan.failed = failed;
+    if (why != nullptr) loan.why = *why;
     loan_back_ = true;
     loan.back.store(true, std::memory_order_seq_cst);  // it may be gone after this
 }
@@ -199,16 +201,19 @@ RDMACORO_COLD void gate_lane::look_here(posted_node& at) noexcept {
     self.await_back();
 }
 
-RDMACORO_COLD void gate_lane::fail(const status& with, std::uint32_t peer) noexcept {
+RDMACORO_COLD void gate_lane::fail(const status& with, std::uint32_t peer,
+                                   const std::exception_ptr* why) noexcept {
     if (failed_.load(std::memory_order_acquire)) return;
     error_ = with;
     error_peer_ = peer;
+    error_why_ = why != nullptr ? *why : nullptr;
     failed_.store(true, std::memory_order_release);
 }
-RDMACORO_COLD std::error_code gate_lane::take_error(std::uint32_t& peer) noexcept {
+RDMACORO_COLD std::error_code gate_lane::take_error(std::uint32_t& peer, std::exception_ptr& why) noexcept {
     if (!failed_.load(std::memory_order_acquire)) return {};
     const std::error_code first = error_;
     peer = error_peer_;
+    why = std::move(error_why_);
     failed_.store(false, std::memory_order_release);
     return first;
 }
