@@ -1,7 +1,8 @@
 // gate: how many messages several threads send through one connection.
 //
-// A child process on another CPU receives. In turns: threads that put their messages into a gate, and threads that take a mutex
-// around the endpoint. The gate's thread and the receiver have a CPU each; the threads that send run where the system lets them.
+// A child process on another CPU receives. In turns: threads that put their messages into a gate, and threads that take a mutex: over shm
+// around the endpoint, over tcp, whose endpoint is for one thread, around a socket of the system beside it, which they write to by
+// themselves. The gate's thread and the receiver have a CPU each; the threads that send run where the system lets them.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
@@ -17,16 +18,23 @@
 #include <rdmacoro/transport/tcp.hpp>
 #endif
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace {
@@ -141,6 +149,87 @@ double rate_by_mutex(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t threa
     return static_cast<double>(all) / seconds(steady::now() - before).count() / 1e6;
 }
 
+/// A TCP connection of this host to a thread of the child's, which reads whatever comes: bytes, and no messages.
+class plain_socket {
+public:
+    plain_socket() : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in here{};
+        here.sin_family = AF_INET;
+        here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof here;
+        auto* const any = reinterpret_cast<sockaddr*>(&here);
+        if (::bind(listening_.get(), any, length) != 0 || ::listen(listening_.get(), 1) != 0 ||
+            ::getsockname(listening_.get(), any, &length) != 0)
+            throw run_error("no socket to listen at");
+        port_ = here.sin_port;
+    }
+    /// In the child: for each number of messages that comes first, reads so many and answers with a byte, until the other side closes.
+    void receive() const {
+        const rc::detail::shm::unique_fd from(::accept(listening_.get(), nullptr, nullptr));
+        std::vector<std::byte> room(1 << 20);
+        for (std::uint64_t count = 0;
+             ::recv(from.get(), &count, sizeof count, MSG_WAITALL) == ssize_t{sizeof count};) {
+            for (std::uint64_t left = count * message_bytes; left != 0;) {
+                const ssize_t got =
+                    ::recv(from.get(), room.data(), std::min<std::uint64_t>(room.size(), left), 0);
+                if (got <= 0) return;
+                left -= static_cast<std::uint64_t>(got);
+            }
+            if (::send(from.get(), room.data(), 1, MSG_NOSIGNAL) != 1) return;
+        }
+    }
+    void connect() {
+        sockaddr_in there{};
+        there.sin_family = AF_INET;
+        there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        there.sin_port = port_;
+        const int at_once = 1;
+        to_ = rc::detail::shm::unique_fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (::connect(to_.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 ||
+            ::setsockopt(to_.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once) != 0)
+            throw run_error("no connection by a socket");
+    }
+    void close() { to_.reset(); }
+    void send(std::span<const std::byte> bytes) const {
+        while (!bytes.empty()) {
+            const ssize_t sent = ::send(to_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            if (sent <= 0) throw run_error("a socket that is not written to");
+            bytes = bytes.subspan(static_cast<std::size_t>(sent));
+        }
+    }
+    void wait_for_answer() const {
+        std::byte answer{};
+        if (::recv(to_.get(), &answer, 1, 0) != 1) throw run_error("a socket without an answer");
+    }
+
+private:
+    rc::detail::shm::unique_fd listening_;
+    rc::detail::shm::unique_fd to_;
+    in_port_t port_ = 0;
+};
+double rate_by_socket(const plain_socket& to, std::size_t threads, std::uint64_t count) {
+    const std::uint64_t each = count / threads;
+    const std::uint64_t all = each * threads;
+    std::mutex lock;
+    const auto before = steady::now();
+    to.send(rc::bytes_of(all));
+    {
+        std::vector<std::jthread> senders;
+        for (std::size_t n = 0; n < threads; ++n) {
+            senders.emplace_back([&] {
+                run_anywhere();
+                const std::array<std::byte, message_bytes> message{};
+                for (std::uint64_t i = 0; i < each; ++i) {
+                    const std::lock_guard locked(lock);
+                    to.send(message);
+                }
+            });
+        }
+    }
+    to.wait_for_answer();
+    return static_cast<double>(all) / seconds(steady::now() - before).count() / 1e6;
+}
+
 template <class T>
 double rate_by_gate(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t threads, std::uint64_t count,
                     std::size_t room) {
@@ -156,7 +245,9 @@ double rate_by_gate(rc::scheduler& on, rc::endpoint<T>& peer, std::size_t thread
 }
 
 template <class T>
-void measure(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
+void measure(const std::string& url, const plain_socket& beside, std::uint64_t count, int rounds,
+             std::size_t room, report& out) {
+    constexpr bool of_any_thread = std::is_same_v<T, rc::shm>;
     rc::scheduler on;
     auto peer = on.run(rc::connect<T>(url, rc::connect_options{.retry_for = 10s}));
     struct way {
@@ -168,20 +259,23 @@ void measure(const std::string& url, std::uint64_t count, int rounds, std::size_
     way ways[] = {{"gate, 1 thread", 1, true, {}},
                   {"gate, 4 threads", 4, true, {}},
                   {"gate, 16 threads", 16, true, {}},
-                  {"mutex, 4 threads", 4, false, {}}};
+                  {of_any_thread ? "mutex, 4 threads" : "mutex and socket, 4 threads", 4, false, {}}};
     for (int round = -1; round < rounds; ++round) {
         for (way& one : ways) {
-            // A ring of the kernel's, as tcp has one, is for one thread.
-            if (!one.by_gate && std::is_same_v<T, rc::shm> == false) continue;
-            const double got = one.by_gate ? rate_by_gate<T>(on, peer, one.threads, count, room)
-                                           : rate_by_mutex<T>(on, peer, one.threads, count / 8);
+            double got = 0;
+            if (one.by_gate) {
+                got = rate_by_gate<T>(on, peer, one.threads, count, room);
+            } else if constexpr (of_any_thread) {
+                got = rate_by_mutex<T>(on, peer, one.threads, count / 8);
+            } else {
+                got = rate_by_socket(beside, one.threads, count / 8);
+            }
             if (round >= 0) one.rates.push_back(got);
         }
     }
     out.section("64-byte messages over " + url.substr(0, url.find(':')));
-    const double least = median(std::is_same_v<T, rc::shm> ? ways[3].rates : ways[0].rates);
+    const double least = median(ways[3].rates);
     for (way& one : ways) {
-        if (one.rates.empty()) continue;
         const double got = median(one.rates);
         out.row({one.name, number_text(got, 2) + " M/s", number_text(got / least, 1) + " x"},
                 {{"test", "rate"},
@@ -199,13 +293,17 @@ void measure(const std::string& url, std::uint64_t count, int rounds, std::size_
 
 template <class T>
 void run_over(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
+    plain_socket beside;
     child receiving([&] {
         pingpong::pin_to(places.receiver);
+        std::jthread plain([&] { beside.receive(); });
         rc::scheduler on;
         on.run(receive_all<T>(url));
     });
     pingpong::pin_to(places.gate);
-    measure<T>(url, count, rounds, room, out);
+    beside.connect();
+    measure<T>(url, beside, count, rounds, room, out);
+    beside.close();
     run_anywhere();
     if (receiving.end(false) != 0) throw run_error("the other process failed");
 }
@@ -237,7 +335,7 @@ void run(int argc, char** argv) {
     places.receiver = asked.cpus.size() > 1 ? asked.cpus[1] : asked.cpus.front();
     if (::sched_getaffinity(0, sizeof places.all, &places.all) != 0) throw run_error("sched_getaffinity");
     asked.idle = idle_kind::adaptive;
-    report out(asked, {{"by", 18}, {"", 12}, {"", 8}});
+    report out(asked, {{"by", 28}, {"", 12}, {"", 8}});
     for (const std::string& url : urls) {
         if (url.starts_with("shm://")) {
             run_over<rc::shm>(url, count, rounds, room, out);
