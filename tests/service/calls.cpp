@@ -45,6 +45,7 @@ struct row_methods {
     static constexpr method<"rows.sum", double(std::span<const double>)> sum{};
     static constexpr method<"rows.sum_later", double(std::uint8_t, std::span<const double>)> sum_later{};
     static constexpr method<"rows.dot", double(row_pair)> dot{};
+    static constexpr method<"rows.tell", one_way(std::span<const double>)> tell{};
     static constexpr method<"rows.at", double(plane_point)> at{};
 };
 
@@ -365,6 +366,14 @@ TEMPLATE_LIST_TEST_CASE(
             CHECK(later == 65536);
         }
         CHECK(seen != row.data());
+        CHECK(copied() - before < 200);
+        // One-way as well: the handler reads it where it lies.
+        before = copied();
+        double heard = 0;
+        sums.on(row_methods::tell, [&](call_context&, std::span<const double> all) { heard = sum_of(all); });
+        co_await client.cast(row_methods::tell, row);
+        while (heard == 0) co_await yield();
+        CHECK(heard == 65536);
         CHECK(copied() - before < 200);
         std::vector<float> place(1 << 18);
         before = copied();
