@@ -1,4 +1,5 @@
-// node_cost: what nodes cost. `node_cost connect N` connects one node to N others at once, over shared memory and TCP, with calls and without; `node_cost
+// node_cost: what nodes cost. `node_cost connect N` connects one node to N others at once, over shared memory and TCP, with calls and without, and
+// `node_cost connect N ofi` or `verbs` over that transport, by the environment's provider or device; `node_cost
 // memory N` adds N cards to an address book; `node_cost messages N` and `node_cost endpoints N` send and receive N messages of 8 bytes over shared
 // memory, between nodes of two transports and over the endpoints of the same connection, and `node_cost calls N` and `node_cost link_calls N` make
 // N calls of 8 bytes, to a node by its id and over the endpoints of a connection, for counting under callgrind.
@@ -7,6 +8,12 @@
 #include <rdmacoro/service/node_calls.hpp>
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp.hpp>
+#endif
+#if RDMACORO_WITH_VERBS
+#include <rdmacoro/transport/verbs_rc.hpp>
+#endif
+#if RDMACORO_WITH_OFI
+#include <rdmacoro/transport/ofi.hpp>
 #endif
 
 #include <chrono>
@@ -37,6 +44,8 @@ using measured_calls = rc::node_calls<rc::shm>;
 template <class T>
 std::string fresh_url(long number) {
     if (std::string_view(T::name) == "tcp") return "tcp://127.0.0.1:0";
+    if (std::string_view(T::name) == "ofi") return "ofi://127.0.0.1:0";
+    if (std::string_view(T::name) == "verbs") return "verbs://*:0";
     return "shm://bench-nodes-" + std::to_string(::getpid()) + '-' + std::to_string(number);
 }
 
@@ -113,13 +122,25 @@ rc::task<> connect_at_once(long count, bool with_calls) {
         static_cast<double>(::mallinfo2().uordblks - before) / 1024 / static_cast<double>(count));
 }
 
-rc::task<> connect_all(long count) {
+/// Over the transport of that name; empty: over those that every machine has.
+rc::task<> connect_all(long count, std::string_view over) {
+    bool known = over.empty() || over == "shm";
     for (const bool with_calls : {false, true}) {
-        co_await connect_at_once<rc::shm>(count, with_calls);
+        if (over.empty() || over == "shm") co_await connect_at_once<rc::shm>(count, with_calls);
 #if RDMACORO_WITH_TCP
-        co_await connect_at_once<rc::tcp>(count, with_calls);
+        known = known || over == "tcp";
+        if (over.empty() || over == "tcp") co_await connect_at_once<rc::tcp>(count, with_calls);
+#endif
+#if RDMACORO_WITH_VERBS
+        known = known || over == "verbs";
+        if (over == "verbs") co_await connect_at_once<rc::verbs_rc>(count, with_calls);
+#endif
+#if RDMACORO_WITH_OFI
+        known = known || over == "ofi";
+        if (over == "ofi") co_await connect_at_once<rc::ofi<rc::provider::any>>(count, with_calls);
 #endif
     }
+    if (!known) throw rc::error(rc::errc::unsupported, "no transport " + std::string(over));
 }
 
 rc::task<> known_nodes(long count) {
@@ -217,12 +238,12 @@ rc::task<> count_link_calls(long calls) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::string_view what = argc == 3 ? argv[1] : "";
-    const long count = argc == 3 ? std::strtol(argv[2], nullptr, 10) : 0;
+    const std::string_view what = argc == 3 || argc == 4 ? argv[1] : "";
+    const long count = argc >= 3 ? std::strtol(argv[2], nullptr, 10) : 0;
     try {
         rc::scheduler on{rc::idle::spin{}};
         if (what == "connect" && count > 0) {
-            on.run(connect_all(count));
+            on.run(connect_all(count, argc == 4 ? argv[3] : ""));
         } else if (what == "memory" && count > 0) {
             on.run(known_nodes(count));
         } else if ((what == "messages" || what == "endpoints") && count >= 0) {
@@ -232,7 +253,9 @@ int main(int argc, char** argv) {
         } else if (what == "link_calls" && count >= 0) {
             on.run(count_link_calls(count));
         } else {
-            std::fprintf(stderr, "usage: node_cost connect|memory|messages|endpoints|calls|link_calls N\n");
+            std::fprintf(
+                stderr,
+                "usage: node_cost connect|memory|messages|endpoints|calls|link_calls N [TRANSPORT]\n");
             return 2;
         }
     } catch (const std::exception& failure) {
