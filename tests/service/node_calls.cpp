@@ -21,6 +21,16 @@ namespace {
 constexpr method<"kv.load", std::uint64_t(stream<row>)> load{};
 constexpr method<"kv.ten", std::array<float, 10>()> ten{};
 constexpr method<"kv.slow", std::uint64_t(std::uint64_t)> slow{};
+constexpr method<"kv.bulk", std::uint64_t(remote_region)> bulk_sum{};
+
+/// Sums memory of its caller's.
+task<std::uint64_t> sum_of_caller(call_context& c, remote_region from) {
+    std::vector<std::byte> room(from.length);
+    co_await c.get(from, room);
+    std::uint64_t sum = 0;
+    for (const std::byte one : room) sum += std::to_integer<std::uint64_t>(one);
+    co_return sum;
+}
 
 /// A node with calls, and a service for others.
 template <class T>
@@ -38,6 +48,7 @@ struct participant {
             co_await sleep_for(20ms);
             co_return n + 1;
         });
+        there.store.on(bulk_sum, sum_of_caller);
         peers->serve(there.store);
     }
     /// The node first: its connections end then, and with them what `peers` has.
@@ -116,6 +127,98 @@ TEMPLATE_LIST_TEST_CASE(
         const std::uint64_t sum = co_await one.peers->call(9, kv::add, 1U, 2U);
         CHECK(sum == 3);
         co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("memory that is registered for a node is open to it, and makes the connection", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        participant<TestType> nine(9);
+        const std::string url = co_await nine.here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        std::vector<std::byte> bulk(100'000, std::byte{2});
+        {
+            const region open = co_await one.here->peer(9).register_memory(bulk, access_rights::remote_read);
+            CHECK(one.here->connections() == 1);
+            CHECK(open.remote().rights == access_rights::remote_read);
+            const std::uint64_t sum = co_await one.peers->call(9, bulk_sum, open.remote());
+            CHECK(sum == 200'000);
+            // The side that has accepted knows its domain as well.
+            const region back = co_await nine.here->peer(1).register_memory(bulk, access_rights::remote_read);
+            const std::uint64_t same = co_await nine.peers->call(1, bulk_sum, back.remote());
+            CHECK(same == 200'000);
+        }
+        const auto nowhere = co_await as_result(one.here->peer(4).register_memory(bulk));
+        CHECK(nowhere.error() == errc::address_invalid);
+        co_await one.here->close();
+        co_await nine.here->close();
+    });
+}
+
+#if RDMACORO_WITH_TCP
+TEST_CASE("memory is registered with the transport that carries the connection, of several") {
+    run_limited([]() -> task<> {
+        service sums;
+        sums.on(bulk_sum, sum_of_caller);
+        std::optional<node<shm, tcp>> one(std::in_place, 1), nine(std::in_place, 9);
+        node_calls peers(*one);
+        node_calls served(*nine, sums);
+        const std::string url = co_await nine->listen(fresh_url<tcp>());
+        one->add({.id = 9, .urls = {url}});
+        std::vector<std::byte> bulk(1000, std::byte{3});
+        {
+            const region open = co_await one->peer(9).register_memory(bulk, access_rights::remote_read);
+            const std::uint64_t sum = co_await peers.call(9, bulk_sum, open.remote());
+            CHECK(sum == 3000);
+        }
+        one.reset();
+        nine.reset();
+    });
+}
+#endif
+
+TEMPLATE_LIST_TEST_CASE("requests that may be done twice go on in the next life of their node", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        std::optional<participant<TestType>> nine(std::in_place, 9);
+        const std::string url = co_await nine->here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        std::size_t begun = 0;
+        bool waits = true;
+        auto asking = start(one.peers->repeat_if_lost([&]() -> task<std::uint64_t> {
+            ++begun;
+            if (waits) co_await one.peers->call(9, kv::wait);
+            co_return co_await one.peers->call(9, kv::add, 1U, 2U);
+        }));
+        while (nine->there.waiting == 0) co_await yield();
+        CHECK(begun == 1);
+        waits = false;
+        nine.reset();
+        nine.emplace(9);
+        co_await nine->here->listen(url);
+        const std::uint64_t sum = co_await asking;
+        CHECK(sum == 3);
+        CHECK(begun >= 2);
+        // Another error, and a cancellation, are its end.
+        begun = 0;
+        const auto refused = co_await as_result(one.peers->repeat_if_lost([&]() -> task<> {
+            ++begun;
+            co_await one.peers->call(9, kv::fail, 0);
+        }));
+        CHECK(refused.error() == errc::access_denied);
+        CHECK(begun == 1);
+        const auto late = co_await as_result(timeout(
+            one.peers->repeat_if_lost([&]() -> task<> { co_await one.peers->call(9, kv::wait); }), 5ms));
+        CHECK(late.error() == errc::timed_out);
+        // And so is the end of this side's node.
+        auto last =
+            start(one.peers->repeat_if_lost([&]() -> task<> { co_await one.peers->call(9, kv::wait); }));
+        while (nine->there.waiting == 0) co_await yield();
+        co_await one.here->close();
+        const auto closed = co_await as_result(last);
+        CHECK((closed.error() == errc::closed || closed.error() == call_errc::stopped));
     });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/memory/detail/owning_temporary.hpp>
+#include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/service/detail/node_operation.hpp>
 #include <rdmacoro/service/detail/node_state.hpp>
 #include <rdmacoro/service/node_card.hpp>
@@ -9,6 +10,7 @@
 #include <rdmacoro/service/node_watch.hpp>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -133,6 +135,23 @@ public:
     ///     nine.visit([](auto& endpoint) { std::puts(endpoint.explain().c_str()); });
     [[nodiscard]] task<node_hold> connect() { return connect_to(peer_); }
 
+    /// Awaitable.
+    /// Ends with a region: `memory`, open to the other node over the transport that carries the connection; its `remote()` goes to that node in
+    /// a call or message.
+    /// Completes: when there is a connection, which is made where there is none.
+    /// Buffers: the memory outlives the region, and the region ends before the node's domains do.
+    /// Concurrency: any number at a time.
+    /// Errors: as `send`, for want of a connection; as the domain's `register_memory`. The next connection may be over another transport, for which
+    ///     memory is to be registered anew: a get or put by that node fails there.
+    /// Cancellation: at any time.
+    /// Example:
+    ///     const region open = co_await here.peer(9).register_memory(bytes_of(bulk), access_rights::remote_read);
+    ///     co_await peers.call(9, kv::load, key, open.remote());
+    [[nodiscard]] task<region> register_memory(std::span<std::byte> memory,
+                                               access_rights rights = access_rights::all) {
+        return register_for(peer_, memory, rights);
+    }
+
     /// Calls `f(endpoint)` with the `endpoint<T>` of the transport that carries the connection, and returns what it does. The endpoint
     /// lives until the next suspension, or as long as the function of `node::on_connection` that was called with it. It must not be
     /// moved from. Throws `errc::closed` where there is no connection: `connect` first.
@@ -178,6 +197,14 @@ private:
         detail::counted_ptr<detail::node_record> found;
         found = co_await detail::node_core::connected(std::move(to), false, 0);
         co_return node_hold(std::move(found));
+    }
+
+    [[gnu::cold]] static task<region> register_for(detail::counted_ptr<detail::node_peer> to,
+                                                   std::span<std::byte> memory, access_rights rights) {
+        const node_hold held = co_await connect_to(to);
+        detail::node_record* const open = to->open();
+        if (open == nullptr) throw error(errc::closed, detail::node_text(to->id, to->last_born));
+        co_return open->register_memory(memory, rights);
     }
 
     detail::counted_ptr<detail::node_peer> peer_;

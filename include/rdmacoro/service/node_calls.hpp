@@ -10,6 +10,7 @@
 #include <rdmacoro/service/node_call_operation.hpp>
 #include <rdmacoro/service/several_nodes.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,8 +34,10 @@ namespace rdmacoro {
 template <transport... Ts>
 class node_calls final : private detail::node_work {
 public:
-    /// Over a node that has no connections yet.
-    explicit node_calls(node<Ts...>& over) : over_(over), state_(over.state_) {
+    /// Over a node that has no connections yet; offers these services, as `serve` does.
+    template <std::same_as<service>... Services>
+    explicit node_calls(node<Ts...>& over, Services&... offered)
+        : over_(over), state_(over.state_), services_{&offered...} {
         over.on_connection(connection{this});
         state_->work_names = this;
     }
@@ -215,6 +218,32 @@ public:
                 return detail::make_cast<M, decltype(kept)>(over, kept, until);
             },
             static_cast<Args&&>(args)...);
+    }
+
+    /// For requests that may be done twice: `make()` gives a task of calls, and is called again whenever that ends because its node was lost or has
+    /// left. The calls of the next task wait for the node's next life, as all do, for `node_options::connect_limit`.
+    ///
+    /// Awaitable.
+    /// Ends with the task's result.
+    /// Completes: when a task has ended well, or with another error.
+    /// Buffers: what `make` refers to stays; it is kept itself.
+    /// Concurrency: any number at a time.
+    /// Errors: those of the last task; `errc::closed` when this side's node stops.
+    /// Cancellation: as the tasks'.
+    /// Example:
+    ///     auto value = co_await peers.repeat_if_lost([&] { return ask(peers, key); });
+    template <class Make>
+        requires requires(Make& make) { make().handle(); }
+    [[nodiscard]] std::invoke_result_t<Make&> repeat_if_lost(Make make) {
+        for (;;) {
+            try {
+                co_return co_await make();
+            } catch (const error& failed) {
+                const bool lost = failed.code() == errc::peer_lost || failed.code() == errc::closed;
+                if (!lost || state_->stopped) throw;
+            }
+            co_await yield();  // others go on, also where each task ends at once
+        }
     }
 
     /// Awaitable.

@@ -24,8 +24,8 @@ TEST_CASE("the word that a node leaves is not for the user's receives, whichever
         auto other = co_await connect<shm>(listening.address());
         const counted_ptr<rdmacoro::detail::node_peer> of(new rdmacoro::detail::node_peer(9, nullptr));
         endpoint<shm> made = co_await listening.accept();
-        const counted_ptr<node_record_over<shm>> record(
-            new node_record_over<shm>(*of, 0, generation{1}, 0, std::move(made)));
+        const counted_ptr<node_record_over<shm>> record(new node_record_over<shm>(
+            *of, 0, generation{1}, 0, std::move(made), scheduler::current()->service<shm::domain>()));
         CHECK(record->link->is_open());
         auto users = start(record->end.recv_lent(any_tag));
         const std::byte word{static_cast<std::uint8_t>(leave_reason::idle)};
@@ -51,8 +51,8 @@ TEST_CASE("a use counts while it lives") {
         auto other = co_await connect<shm>(listening.address());
         const counted_ptr<rdmacoro::detail::node_peer> of(new rdmacoro::detail::node_peer(9, nullptr));
         endpoint<shm> made = co_await listening.accept();
-        const counted_ptr<node_record_over<shm>> record(
-            new node_record_over<shm>(*of, 0, generation{1}, 0, std::move(made)));
+        const counted_ptr<node_record_over<shm>> record(new node_record_over<shm>(
+            *of, 0, generation{1}, 0, std::move(made), scheduler::current()->service<shm::domain>()));
         {
             node_use first{counted_ptr<rdmacoro::detail::node_record>(record.get())};
             node_use second(std::move(first));

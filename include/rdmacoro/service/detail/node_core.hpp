@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/local_stop.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/node_wire.hpp>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -34,6 +36,8 @@ public:
 
     /// Ends the link now.
     virtual void abort() noexcept = 0;
+    /// In the connection's domain.
+    [[nodiscard]] virtual region register_memory(std::span<std::byte> memory, access_rights rights) = 0;
     /// Counts of the user's messages: sent, received, and waiting for a receive.
     [[nodiscard]] std::uint64_t traffic() const noexcept {
         return link->counts().messages_sent + link->counts().messages_received;

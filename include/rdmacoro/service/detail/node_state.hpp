@@ -163,13 +163,13 @@ private:
             if (!has_scheme<T>(url)) co_return co_await listen_by<I + 1>(self, url, as, where, known);
             known = true;
             mailbox_options box = self->options.mailbox;
-            typename T::domain* const in = std::get<I>(self->in_);
+            typename T::domain* const in = co_await domain_at<T>(self->owner, std::get<I>(self->in_), url);
             listener<T> made = co_await listen_in<T, default_protocols<T>>(in, url, box);
             where = made.address();
             if (where.find("://") == std::string::npos)
                 where = std::string(std::string_view(T::name)) + "://" + where;
             if (self->stopped) self->throw_stopped();
-            self->work_->spawn(accept_all<T>, self.get(), std::move(made), as.empty() ? where : as);
+            self->work_->spawn(accept_all<T>, self.get(), in, std::move(made), as.empty() ? where : as);
         }
         co_return 0;
     }
@@ -177,7 +177,8 @@ private:
     // ---- accepting
 
     template <class T>
-    [[gnu::cold]] static task<> accept_all(node_state* self, listener<T> from, std::string told) {
+    [[gnu::cold]] static task<> accept_all(node_state* self, typename T::domain* in, listener<T> from,
+                                           std::string told) {
         try {
             for (;;) {
                 while (self->strangers >= self->options.unnamed_connections)
@@ -185,7 +186,7 @@ private:
                 endpoint<T> made = co_await from.accept();
                 ++self->strangers;
                 try {
-                    self->work_->spawn(admit<T>, self, std::move(made));
+                    self->work_->spawn(admit<T>, self, in, std::move(made));
                 } catch (const std::bad_alloc&) {  // without this one
                     --self->strangers;
                 }
@@ -197,7 +198,7 @@ private:
         }
     }
     template <class T>
-    [[gnu::cold]] static task<> admit(node_state* self, endpoint<T> made) {
+    [[gnu::cold]] static task<> admit(node_state* self, typename T::domain* in, endpoint<T> made) {
         std::optional<node_stranger> unnamed(std::in_place, *self);
         if (self->stopped) co_return;
         std::array<std::byte, longest_hello> room;
@@ -231,7 +232,7 @@ private:
         if (verdict == welcome::accepted) {
             from->explained =
                 "  it has connected by itself, over " + std::string(std::string_view(T::name)) + '\n';
-            publish_over<T>(self, *from, hello->from, hello->attempt, std::move(made), *place);
+            publish_over<T>(self, *from, hello->from, hello->attempt, std::move(made), *in, *place);
             unnamed.reset();
             wins.reset();
             static_cast<void>(co_await as_result(answering));
@@ -349,10 +350,12 @@ private:
         try {
             mailbox_options box = self->options.mailbox;
             box.handshake_limit = std::min(box.handshake_limit, self->options.attempt_limit);
-            typename T::domain* const in = std::get<index_of<T>>(self->in_);
+            typename T::domain* const in =
+                co_await timeout(domain_at<T>(self->owner, std::get<index_of<T>>(self->in_), url),
+                                 self->options.attempt_limit);
             endpoint<T> made = co_await timeout(connect_in<T, default_protocols<T>>(in, url, box),
                                                 self->options.attempt_limit);
-            outcome = co_await timeout(say_hello<T>(self, to, made, place), self->options.attempt_limit);
+            outcome = co_await timeout(say_hello<T>(self, to, in, made, place), self->options.attempt_limit);
         } catch (const std::system_error& why) {
             outcome = {why.code(), why.what()};
         }
@@ -360,8 +363,8 @@ private:
         co_return outcome;
     }
     template <class T>
-    [[gnu::cold]] static task<tried> say_hello(node_state* self, node_peer& to, endpoint<T>& made,
-                                               node_place& place) {
+    [[gnu::cold]] static task<tried> say_hello(node_state* self, node_peer& to, typename T::domain* in,
+                                               endpoint<T>& made, node_place& place) {
         if (to.accepting != 0) co_return tried{make_error_code(errc::canceled), {}};
         const std::vector<std::byte> bytes =
             encode_hello({to.id, to.card.born, ++self->attempts, self->self});
@@ -387,7 +390,7 @@ private:
         }
         to.hello_sent = false;
         to.attempt = nullptr;  // this one has succeeded
-        publish_over<T>(self, to, answer->from, answer->attempts, std::move(made), place);
+        publish_over<T>(self, to, answer->from, answer->attempts, std::move(made), *in, place);
         co_return tried{};
     }
 
@@ -395,9 +398,10 @@ private:
 
     template <class T>
     [[gnu::cold]] static void publish_over(node_state* self, node_peer& to, const node_card& theirs,
-                                           std::uint64_t attempts, endpoint<T>&& made, node_place& place) {
+                                           std::uint64_t attempts, endpoint<T>&& made, typename T::domain& in,
+                                           node_place& place) {
         counted_ptr<node_record_over<T>> record(
-            new node_record_over<T>(to, index_of<T>, theirs.born, attempts, std::move(made)));
+            new node_record_over<T>(to, index_of<T>, theirs.born, attempts, std::move(made), in));
         self->publish(*record, theirs);
         place.taken();
         self->work_->spawn(attend<T>, self, std::move(record));
