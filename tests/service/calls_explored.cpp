@@ -4,6 +4,7 @@
 
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/coro/describe.hpp>
+#include <rdmacoro/messaging/connect.hpp>
 #include <rdmacoro/transport/sim.hpp>
 #include <rdmacoro/transport/sim/explore.hpp>
 

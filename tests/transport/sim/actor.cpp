@@ -1,7 +1,7 @@
 #include <rdmacoro/transport/sim/actor.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
-#include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/messaging/connect.hpp>
 #include <rdmacoro/transport/sim.hpp>
 #include <rdmacoro/transport/sim/explore.hpp>
 
