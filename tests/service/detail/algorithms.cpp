@@ -7,6 +7,20 @@ namespace test_service_detail_algorithms {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
+// On two hosts: the first half of the ranks on one, or every other one.
+[[nodiscard]] std::vector<unsigned> in_halves(unsigned size) {
+    std::vector<unsigned> hosts;
+    for (unsigned rank = 0; rank < size; ++rank) hosts.push_back(rank < size / 2 ? 0 : 1);
+    return hosts;
+}
+[[nodiscard]] std::vector<unsigned> in_turns(unsigned size) {
+    std::vector<unsigned> hosts;
+    for (unsigned rank = 0; rank < size; ++rank) hosts.push_back(rank % 2);
+    return hosts;
+}
+/// The algorithms for several hosts: one of each kind, and the ring from host to host.
+constexpr std::size_t for_hosts = collective_kinds + 1;
+
 TEST_CASE(
     "every algorithm gives every rank what it must have, for 1 to 17 ranks, whatever the order of events") {
     collective_findings found;
@@ -27,15 +41,11 @@ TEST_CASE("algorithms in two levels give the same wherever the ranks are") {
         how.roots = some_roots(size);
         how.lengths = short_lengths(size);
         how.hosts = 2;
-        std::vector<unsigned> halves, turns, threes;
-        for (unsigned rank = 0; rank < size; ++rank) {
-            halves.push_back(rank < size / 2 ? 0 : 1);
-            turns.push_back(rank % 2);
-            threes.push_back(rank / 3);
-        }
-        try_ranks(size, how, size, ranks<sim>::usual(), found, halves);
+        std::vector<unsigned> threes;
+        for (unsigned rank = 0; rank < size; ++rank) threes.push_back(rank / 3);
+        try_ranks(size, how, size, ranks<sim>::usual(), found, in_halves(size));
         how.in_turn = true;
-        try_ranks(size, how, 100 + size, ranks<sim>::usual(), found, turns);
+        try_ranks(size, how, 100 + size, ranks<sim>::usual(), found, in_turns(size));
         how.in_turn = false;
         how.hosts = threes.back() + 1;
         if (how.hosts > 1) try_ranks(size, how, 200 + size, ranks<sim>::usual(), found, threes);
@@ -68,7 +78,25 @@ TEST_CASE("no algorithm relies on a message being buffered: every one by rendezv
     }
     check_right(found);
     check_complete(found, 2, 17, false);
-    check_happened(found);
+    check_happened(found, 30);
+}
+
+TEST_CASE("no algorithm in two levels relies on a message being buffered: every one by rendezvous") {
+    collective_findings found;
+    for (unsigned size = 3; size <= 12; ++size) {
+        collective_plan how;
+        how.roots = {size / 2};
+        how.lengths = {1, size + 1};
+        how.variants = size % 4 == 3;
+        how.counted = &metrics::get_sent;
+        how.hosts = 2;
+        try_ranks(size, how, 3000 + size, by_rendezvous(), found, in_halves(size));
+        how.in_turn = true;
+        try_ranks(size, how, 4000 + size, by_rendezvous(), found, in_turns(size));
+    }
+    check_right(found);
+    check_complete(found, 3, 12, true);
+    check_happened(found, for_hosts);
 }
 
 TEST_CASE("no algorithm relies on room for its messages: all with a store that is too small for them") {
@@ -83,7 +111,26 @@ TEST_CASE("no algorithm relies on room for its messages: all with a store that i
         try_ranks(size, how, 2000 + size, short_of_memory(pool), found);
     }
     check_right(found);
-    check_happened(found);
+    check_happened(found, 30);
+    CHECK(found.waits > 0);
+}
+
+TEST_CASE("no algorithm in two levels relies on room for its messages") {
+    collective_findings found;
+    for (const unsigned size : {3u, 4u, 5u, 8u}) {
+        const message_pool pool(64u << 10);
+        collective_plan how;
+        how.roots = {size - 1};
+        how.lengths = {80'000 + size};
+        how.variants = false;
+        how.counted = &metrics::credit_waits;
+        how.hosts = 2;
+        try_ranks(size, how, 5000 + size, short_of_memory(pool), found, in_halves(size));
+        how.in_turn = true;
+        try_ranks(size, how, 6000 + size, short_of_memory(pool), found, in_turns(size));
+    }
+    check_right(found);
+    check_happened(found, for_hosts);
     CHECK(found.waits > 0);
 }
 
