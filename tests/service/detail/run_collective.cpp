@@ -1,11 +1,13 @@
 #include <rdmacoro/service/detail/run_collective.hpp>
 
 #include "support/catch.hpp"
+#include "support/collective_cases.hpp"
 #include "support/counting_new.hpp"
 #include "support/ranks.hpp"
 
 #include <array>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -136,6 +138,137 @@ TEST_CASE("what an operation throws while elements arrive ends the collective at
         co_await all.each(body);
         CHECK_THAT(texts[0], contains("this sum is not one"));
         CHECK_THAT(texts[1], contains("rank 0") && contains("this sum is not one"));
+    });
+}
+
+namespace {
+
+/// Blocks of several lengths, of which one rank of three says something else.
+struct other_counts {
+    task<> (*what)(group&);
+    const char* text;
+};
+
+// Rank 2 takes the block of rank 1 for one element longer.
+[[nodiscard]] std::vector<std::size_t> counts_of_two(const group& g) {
+    std::vector<std::size_t> counts{2, 0, 3};
+    if (g.rank() == 2) ++counts[1];
+    return counts;
+}
+[[nodiscard]] std::size_t sum_of(const std::vector<std::size_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+const other_counts all_other_counts[] = {
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts = counts_of_two(g);
+         const std::vector<int> mine(counts[g.rank()], 1);
+         std::vector<int> all(sum_of(counts));
+         co_await g.allgatherv(mine, all, counts);
+     },
+     "ranks 0 and 2 disagree about the length of block 1 (0 elements; 1 elements)"},
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts = counts_of_two(g);
+         std::vector<int> all(sum_of(counts));
+         co_await g.allgatherv(in_place, all, counts);
+     },
+     "ranks 0 and 2 disagree about the length of block 1 (0 elements; 1 elements)"},
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts = counts_of_two(g);
+         const std::vector<double> mine(sum_of(counts), 1);
+         std::vector<double> x(counts[g.rank()]);
+         co_await g.reduce_scatterv(mine, counts, x, std::plus<>{});
+     },
+     "ranks 0 and 2 disagree about the length of block 1 (0 elements; 1 elements)"},
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts{2, 0, 3};
+         const std::vector<int> mine(g.rank() == 2 ? 4 : counts[g.rank()], 1);
+         std::vector<int> all(5);
+         co_await g.gatherv(mine, all, counts, root(0));
+     },
+     "ranks 0 and 2 disagree about the length of what rank 2 sends to 0 (3 elements; 4 elements)"},
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts{2, 0, 3};
+         std::vector<double> x(g.rank() == 0 ? 5 : 3);
+         co_await g.gatherv(in_place, x, counts, root(0));
+     },
+     "ranks 0 and 1 disagree about the length of what rank 1 sends to 0 (0 elements; 3 elements)"},
+    {[](group& g) -> task<> {
+         const std::vector<std::size_t> counts{2, 0, 3};
+         const std::vector<double> all(5, 1);
+         std::vector<double> mine(g.rank() == 2 ? 2 : counts[g.rank()]);
+         co_await g.scatterv(all, counts, mine, root(1));
+     },
+     "ranks 1 and 2 disagree about the length of what rank 1 sends to 2 (3 elements; 2 elements)"},
+    {[](group& g) -> task<> {
+         // Rank 2 expects one more of rank 1 than that sends, and has as many in all.
+         const std::vector<std::size_t> out_counts{2, 1, 3};
+         std::vector<std::size_t> in_counts(3, out_counts[g.rank()]);
+         if (g.rank() == 2) {
+             --in_counts[0];
+             ++in_counts[1];
+         }
+         const std::vector<int> out(6, 1);
+         std::vector<int> in(sum_of(in_counts));
+         co_await g.alltoallv(out, out_counts, in, in_counts);
+     },
+     "ranks 0 and 2 disagree about the length of what rank 0 sends to 2 (3 elements; 2 elements)"},
+    {[](group& g) -> task<> {
+         std::vector<std::size_t> counts{1, 1, 1};
+         if (g.rank() == 0) counts[1] = 2;
+         std::vector<int> x(sum_of(counts));
+         co_await g.alltoallv(in_place, x, counts);
+     },
+     "ranks 1 and 0 disagree about the length of what rank 1 sends to 0 (1 elements; 2 elements), "
+     "ranks 0 and 1 disagree about the length of what rank 0 sends to 1 (2 elements; 1 elements)"},
+    {[](group& g) -> task<> {
+         std::vector<int> mine(2), all(6);
+         const std::vector<std::size_t> counts{2, 2, 2};
+         if (g.rank() == 2) {
+             co_await g.gather(mine, all, root(0));
+         } else {
+             co_await g.gatherv(mine, all, counts, root(0));
+         }
+     },
+     "ranks 0 and 2 disagree about the length (gather by counts, root 0; gather of 8 bytes, root 0)"},
+};
+
+}  // namespace
+
+TEST_CASE("ranks that give different lengths for one block are told which ranks and which block, all alike") {
+    run_nodes([]() -> task<> {
+        for (const other_counts& one : all_other_counts) {
+            ranks<sim> all(3);
+            co_await all.open();
+            for (unsigned rank = 0; rank < 3; ++rank) all.state(rank).checks = true;
+            std::vector<failure> how(3);
+            const auto body = [&](group& g) -> task<> { how[g.rank()] = co_await failing(one.what(g)); };
+            co_await all.each(body);
+            for (const failure& of : how) {
+                CHECK(of.code == group_errc::mismatch);
+                CHECK(of.text.substr(0, of.text.rfind(": the ranks")) == "group: " + std::string(one.text));
+            }
+        }
+    });
+}
+
+TEST_CASE("blocks of several lengths on which all ranks agree pass the comparison") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(5);
+        co_await all.open();
+        for (unsigned rank = 0; rank < 5; ++rank) all.state(rank).checks = true;
+        unsigned entered = 0;
+        for (const collective_kind kind :
+             {collective_kind::scatter, collective_kind::gather, collective_kind::allgather,
+              collective_kind::alltoall, collective_kind::reduce_scatter}) {
+            for (const collective_case& one : cases_of(kind, {0, 3}, {0, 1, 7}, true)) {
+                const auto body = [&](group& g) -> task<> {
+                    const std::string wrong = co_await perform<int>(g, one, std::plus<>{}, entered);
+                    CHECK(wrong == "");
+                };
+                co_await all.each(body);
+            }
+        }
     });
 }
 

@@ -5,6 +5,7 @@
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <optional>
@@ -30,6 +31,17 @@ struct collective_claim {
     std::uint64_t type;
     std::uint64_t algorithm;  // the name of the one that was chosen, and of its steps
 };
+/// Instead of a length: blocks have several.
+inline constexpr std::uint64_t by_counts = ~std::uint64_t{0};
+
+/// What a rank has found about the lengths of blocks, in elements.
+struct counts_finding {
+    std::uint64_t with;    // the rank that says something else
+    std::uint64_t block;   // of that rank
+    std::uint64_t theirs;  // as `with` says
+    std::uint64_t own;
+};
+inline constexpr std::uint64_t nobody = ~std::uint64_t{0};
 
 [[nodiscard]] inline std::uint64_t number_of(const algorithm& chosen) noexcept {
     std::uint64_t hash = 0xcbf29ce484222325u;
@@ -191,39 +203,70 @@ RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
     std::string text = claim.kind < collective_kinds
                            ? std::string(name_of(static_cast<collective_kind>(claim.kind)))
                            : "an unknown collective";
-    if (claim.bytes != ~std::uint64_t{0}) text += " of " + std::to_string(claim.bytes) + " bytes";
+    text += claim.bytes == by_counts ? " by counts" : " of " + std::to_string(claim.bytes) + " bytes";
     return text + ", root " + std::to_string(claim.root);
 }
 
-/// Every rank tells every other one what it was asked for. Throws where they differ.
-RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const algorithm* how,
-                                   local_stop_token around, std::uint32_t number) {
-    const unsigned size = of->size();
-    const bool total = call.kind != collective_kind::alltoall || !call.uneven;
-    collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
-                          call.uneven || !total ? ~std::uint64_t{0} : call.bytes, call.type, number_of(*how)};
-    std::vector<collective_claim> all;
-    std::exception_ptr failed;
-    try {
-        all.resize(size);
-        all[of->rank()] = mine;
-    } catch (...) {
-        failed = std::current_exception();
+/// Whether every rank gives the lengths of all blocks.
+[[nodiscard]] inline bool all_know_counts(collective_kind kind) noexcept {
+    return kind == collective_kind::allgather || kind == collective_kind::reduce_scatter;
+}
+
+/// What this rank finds of the lengths of blocks. Where every rank gives all of them they are compared with rank 0's; else with what the rank says that a
+/// block goes to or comes from, which is the root's word of a gather and a scatter.
+RDMACORO_COLD task<counts_finding> compare_with_one(collective* c, const collective_call* of) {
+    const unsigned size = c->size();
+    counts_finding found{nobody, 0, 0, 0};
+    std::vector<std::uint64_t> heard(size);
+    collective_call call;
+    call.out = reinterpret_cast<std::byte*>(heard.data());
+    if (all_know_counts(of->kind)) {
+        const auto counts = of->kind == collective_kind::allgather ? of->out_counts : of->in_counts;
+        if (c->rank() == 0) heard.assign(counts.begin(), counts.end());
+        call.kind = collective_kind::broadcast;
+        call.bytes = size * sizeof(std::uint64_t);
+        collective step(*c, {}, call);
+        co_await binomial_broadcast(step);
+        const auto differs = std::mismatch(heard.begin(), heard.end(), counts.begin());
+        if (differs.first != heard.end())
+            found = {0, static_cast<std::uint64_t>(differs.first - heard.begin()), *differs.first,
+                     *differs.second};
+        co_return found;
     }
-    collective_call exchange;
-    exchange.kind = collective_kind::allgather;
-    exchange.named = call.named.empty() ? name_of(call.kind) : call.named;
-    exchange.out = reinterpret_cast<std::byte*>(all.data());
-    exchange.bytes = exchange.out_blocks.each = sizeof(collective_claim);
-    collective c(*of, exchange, around, number, 1);
-    try {
-        if (!failed) co_await bruck_allgather(c);
-    } catch (...) {
-        failed = std::current_exception();
+    const bool each_with_each = of->kind == collective_kind::alltoall;
+    const auto said = of->kind == collective_kind::gather ? of->out_counts : of->in_counts;
+    std::vector<std::uint64_t> says(size, by_counts);
+    if (each_with_each || c->rank() == of->root) says.assign(said.begin(), said.end());
+    call.kind = collective_kind::alltoall;
+    call.in = reinterpret_cast<const std::byte*>(says.data());
+    call.in_blocks.each = call.out_blocks.each = sizeof(std::uint64_t);
+    collective step(*c, {}, call);
+    co_await bruck_alltoall(step);
+    for (unsigned from = 0; from < size; ++from) {
+        const std::uint64_t own = each_with_each ? of->out_counts[from] : of->bytes / of->element;
+        if (heard[from] == by_counts || heard[from] == own) continue;
+        found = {from, c->rank(), heard[from], own};
+        break;
     }
-    if (failed) co_await give_up(of, c, std::move(failed));
-    std::string differs;
-    for (unsigned rank = 1; rank < size; ++rank) {
+    co_return found;
+}
+
+RDMACORO_COLD std::string finding_text(const collective_call& of, unsigned rank,
+                                       const counts_finding& found) {
+    std::string what = "block " + std::to_string(found.block);
+    if (!all_know_counts(of.kind)) {
+        const bool comes = of.kind == collective_kind::gather;
+        what = "what rank " + std::to_string(comes ? rank : found.with) + " sends to " +
+               std::to_string(comes ? found.with : rank);
+    }
+    return "ranks " + std::to_string(found.with) + " and " + std::to_string(rank) +
+           " disagree about the length of " + what + " (" + std::to_string(found.theirs) + " elements; " +
+           std::to_string(found.own) + " elements)";
+}
+
+RDMACORO_COLD std::string differences(const std::vector<collective_claim>& all) {
+    std::string text;
+    for (unsigned rank = 1; rank < all.size(); ++rank) {
         const collective_claim& a = all[0];
         const collective_claim& b = all[rank];
         const char* in = a.kind != b.kind             ? "the operation"
@@ -233,14 +276,64 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const 
                          : a.algorithm != b.algorithm ? "the algorithm"
                                                       : nullptr;
         if (in == nullptr) continue;
-        if (differs.size() > 1000) {
-            differs += ", ...";
-            break;
-        }
-        if (!differs.empty()) differs += ", ";
-        differs += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) +
-                   "; " + claim_text(b) + ")";
+        if (text.size() > 1000) return text + ", ...";
+        if (!text.empty()) text += ", ";
+        text += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) +
+                "; " + claim_text(b) + ")";
     }
+    return text;
+}
+RDMACORO_COLD std::string differences(const collective_call& of, const std::vector<counts_finding>& all) {
+    std::string text;
+    for (unsigned rank = 0; rank < all.size(); ++rank) {
+        if (all[rank].with == nobody) continue;
+        if (text.size() > 1000) return text + ", ...";
+        if (!text.empty()) text += ", ";
+        text += finding_text(of, rank, all[rank]);
+    }
+    return text;
+}
+
+/// This rank's part becomes known to all.
+template <class T>
+task<> tell_all(collective* c, std::vector<T>* all) {
+    collective_call exchange;
+    exchange.kind = collective_kind::allgather;
+    exchange.out = reinterpret_cast<std::byte*>(all->data());
+    exchange.bytes = exchange.out_blocks.each = sizeof(T);
+    collective step(*c, {}, exchange);
+    co_await bruck_allgather(step);
+}
+
+/// Every rank tells every other one what it was asked for; then, of blocks of several lengths, what it finds about these. All come to the same end. Throws
+/// where they differ.
+RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const algorithm* how,
+                                   local_stop_token around, std::uint32_t number) {
+    const unsigned size = of->size();
+    collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
+                          call.uneven ? by_counts : call.bytes, call.type, number_of(*how)};
+    collective_call exchange;
+    exchange.kind = call.kind;
+    exchange.named = call.named;
+    collective c(*of, exchange, around, number, 1);
+    std::string differs;
+    std::exception_ptr failed;
+    try {
+        std::vector<collective_claim> all(size);
+        all[of->rank()] = mine;
+        co_await tell_all(&c, &all);
+        differs = differences(all);
+        if (call.uneven && differs.empty()) {
+            std::vector<counts_finding> found(size);
+            const counts_finding own = co_await compare_with_one(&c, &call);
+            found[of->rank()] = own;
+            co_await tell_all(&c, &found);
+            differs = differences(call, found);
+        }
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (failed) co_await give_up(of, c, std::move(failed));
     if (differs.empty()) co_return;
     group_failure why;
     why.why = make_error_code(group_errc::mismatch);
