@@ -70,12 +70,13 @@ TEST_CASE("the default for few and for many ranks") {
     // Every kind has one for every shape.
     for (std::size_t kind = 0; kind < collective_kinds; ++kind) {
         for (const unsigned ranks : {2u, 3u, 8u, 100u}) {
-            for (const unsigned flags : {0u, 1u, 2u, 4u, 7u}) {
+            for (const unsigned flags : {0u, 1u, 2u, 4u, 7u, 9u, 15u}) {
                 for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{1} << 30}) {
                     collective_shape one = shape(static_cast<collective_kind>(kind), bytes, ranks);
                     one.in_order = (flags & 1) != 0;
                     one.reproducible = (flags & 2) != 0;
                     one.uneven = (flags & 4) != 0;
+                    one.left_fold = (flags & 8) != 0 && one.kind >= collective_kind::reduce;
                     INFO(name_of(one.kind) << ' ' << ranks << ' ' << bytes << ' ' << flags);
                     CHECK(by(one) != nullptr);
                 }
@@ -165,6 +166,12 @@ TEST_CASE("the table of eight ranks on one host") {
                   65544        ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
 }
 
@@ -191,6 +198,12 @@ TEST_CASE("the table of two ranks differs where a short way to the other rank is
                   65544        ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
 }
 
@@ -221,6 +234,12 @@ TEST_CASE("the table of sixty-four ranks on four hosts") {
                   65544        ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
 }
 
@@ -249,6 +268,12 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   65544        ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
     CHECK(explain_collectives(127) == R"(collectives of 127 ranks on 1 host, elements of 8 bytes
   collective      from bytes   algorithm
@@ -275,6 +300,12 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   4104         ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
     CHECK(explain_collectives(128) == R"(collectives of 128 ranks on 1 host, elements of 8 bytes
   collective      from bytes   algorithm
@@ -300,6 +331,12 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   65544        ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
     CHECK(explain_collectives(1000) == R"(collectives of 1000 ranks on 1 host, elements of 8 bytes
   collective      from bytes   algorithm
@@ -326,6 +363,12 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   4104         ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
     CHECK(explain_collectives(1000, 16) == R"(collectives of 1000 ranks on 16 hosts, elements of 8 bytes
   collective      from bytes   algorithm
@@ -354,6 +397,12 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   4104         ring
   scan            0            log_step
   exscan          0            log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            chain
+  exscan          0            chain
 )");
 }
 

@@ -219,6 +219,12 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
                   32           log_step
   exscan          0            overlapped_flat_tree
                   32           log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            overlapped_flat_tree
+  exscan          0            overlapped_flat_tree
 )");
     CHECK(explain_collectives(16, 4, &collectives_by_costs<usual_costs>::choose) ==
           R"(collectives of 16 ranks on 4 hosts, elements of 8 bytes
@@ -248,6 +254,12 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
                   29560        log_step
   exscan          0            hierarchical
                   29560        log_step
+  of an operation that is not associative
+  reduce          0            flat_tree
+  allreduce       0            by_root of flat_tree and binomial
+  reduce_scatter  0            by_root of flat_tree and overlapped_flat_tree
+  scan            0            overlapped_flat_tree
+  exscan          0            overlapped_flat_tree
 )");
 }
 

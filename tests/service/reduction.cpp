@@ -20,6 +20,29 @@ struct said_commutative {
     static constexpr bool commutative = true;
     int operator()(int a, int b) const { return a + b; }
 };
+struct said_grouped {
+    static constexpr bool associative = false;
+    int operator()(int a, int b) const { return a - b; }
+};
+struct mean {
+    double operator()(double a, double b) const { return (a + b) / 2; }
+};
+
+}  // namespace
+}  // namespace test_service_reduction
+
+template <>
+inline constexpr bool rdmacoro::is_associative<test_service_reduction::mean, double> = false;
+
+namespace test_service_reduction {
+namespace {
+
+static_assert(is_associative<std::plus<>, double>, "what floating-point numbers lose is nobody's order");
+static_assert(is_associative<first_of, int>);
+static_assert(!is_associative<said_grouped, int>);
+static_assert(!is_associative<mean, double>);
+static_assert(is_associative<mean, float>);
+
 struct amount {
     int of = 0;
     [[maybe_unused]] friend amount operator+(const amount& a, const amount& b) { return {a.of + b.of}; }
@@ -53,6 +76,14 @@ std::vector<T> applied(std::vector<T> into, const std::vector<T>& other, Op op, 
 }
 
 }  // namespace
+
+TEST_CASE("an operation without its type knows whether it is commutative and associative") {
+    CHECK(detail::make_reduction<int>(std::plus<>{}).associative);
+    CHECK(detail::make_reduction<int>(std::plus<>{}).commutative);
+    CHECK(!detail::make_reduction<int>(said_grouped{}).associative);
+    CHECK(!detail::make_reduction<int>(said_grouped{}).commutative);
+    CHECK(detail::make_reduction<int>(first_of{}).associative);
+}
 
 TEST_CASE("contributions are combined element by element, in the order that is asked for") {
     using row = std::vector<int>;

@@ -32,6 +32,13 @@ struct product {
     }
 };
 
+/// Commutative, not associative.
+struct mixing {
+    static constexpr bool commutative = true;
+    static constexpr bool associative = false;
+    std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return (a + b) * 0x9e3779b1u + 1; }
+};
+
 /// Element number `at` of what a rank gives.
 template <class T>
 [[nodiscard]] T given_by(unsigned rank, std::size_t at) {
@@ -66,8 +73,8 @@ struct collective_case {
         return all;
     }
     /// The choice of algorithms of the group.
-    [[nodiscard]] collective_shape shape(std::size_t element, unsigned ranks, unsigned hosts,
-                                         bool in_order) const {
+    [[nodiscard]] collective_shape shape(std::size_t element, unsigned ranks, unsigned hosts, bool in_order,
+                                         bool left_fold = false) const {
         collective_shape s;
         s.kind = kind;
         s.elements = kind == collective_kind::barrier || uneven ? 0 : elements;
@@ -76,6 +83,7 @@ struct collective_case {
         s.hosts = hosts;
         s.uneven = uneven;
         s.in_order = in_order;
+        s.left_fold = left_fold;
         s.reproducible = is_reproducible;
         return s.for_choice();
     }

@@ -73,14 +73,16 @@ struct collective_plan {
 };
 
 template <class T, class Op>
-task<> try_kind(ranks<sim>& all, collective_kind kind, const collective_plan& how, bool in_order,
+task<> try_kind(ranks<sim>& all, collective_kind kind, const collective_plan& how,
                 collective_findings& found) {
+    const bool left_fold = !is_associative<Op, T>;
+    const bool in_order = left_fold || !is_commutative<Op, T>;
     const std::vector<collective_case> cases = cases_of(kind, how.roots, how.lengths, how.variants);
     for (const algorithm& by : algorithms_of(kind)) {
         if (!how.only.empty() && by.name != how.only) continue;
         if (how.hosts > 1 && !is_for_hosts(by.name)) continue;
         for (const collective_case& one : cases) {
-            collective_shape shape = one.shape(sizeof(T), all.size(), how.hosts, in_order);
+            collective_shape shape = one.shape(sizeof(T), all.size(), how.hosts, in_order, left_fold);
             shape.in_turn = how.in_turn;
             if (!by.admits(shape)) continue;
             co_await try_case<T, Op>(all, one, by, how.counted, found);
@@ -91,9 +93,11 @@ task<> try_kind(ranks<sim>& all, collective_kind kind, const collective_plan& ho
 inline task<> try_all_kinds(ranks<sim>& all, const collective_plan& how, collective_findings& found) {
     for (std::size_t which = 0; which < collective_kinds; ++which) {
         const auto kind = static_cast<collective_kind>(which);
-        co_await try_kind<std::uint32_t, std::plus<>>(all, kind, how, false, found);
-        if (is_reduction(kind) && how.variants)
-            co_await try_kind<matrix, product>(all, kind, how, true, found);
+        co_await try_kind<std::uint32_t, std::plus<>>(all, kind, how, found);
+        if (is_reduction(kind) && how.variants) {
+            co_await try_kind<matrix, product>(all, kind, how, found);
+            co_await try_kind<std::uint32_t, mixing>(all, kind, how, found);
+        }
     }
 }
 

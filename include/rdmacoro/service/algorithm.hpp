@@ -51,6 +51,8 @@ struct collective_shape {
     bool in_order =
         false;  ///< the operation is not commutative: contributions are combined in the order of ranks
     bool reproducible = false;  ///< the same bits whatever the length and the timing
+    /// The operation is not associative: contributions are combined one after the other, from rank 0 on. Then `in_order`, too.
+    bool left_fold = false;
 
     /// The same, without its length where that must not decide.
     [[nodiscard]] constexpr collective_shape for_choice() const noexcept {

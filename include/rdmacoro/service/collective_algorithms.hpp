@@ -32,9 +32,9 @@ struct flat_tree {
         if constexpr (K == scatter) return make_algorithm<Limit, everything>(name, &flat_scatter);
         if constexpr (K == gather) return make_algorithm<Limit, everything>(name, &flat_gather);
         if constexpr (K == reduce)
-            return make_algorithm < Limit, everything | can::input > (name, &flat_reduce);
+            return make_algorithm < Limit, everything | can::input | can::fold > (name, &flat_reduce);
         if constexpr (K == scan || K == exscan)
-            return make_algorithm < Limit, everything | can::input > (name, &flat_scan);
+            return make_algorithm < Limit, everything | can::input | can::fold > (name, &flat_scan);
         return {};
     }
 };
@@ -57,7 +57,8 @@ struct overlapped_flat_tree {
         if constexpr (K == alltoall)
             return make_algorithm < Limit, everything | can::input > (name, &overlapped_flat_alltoall);
         if constexpr (K == scan || K == exscan)
-            return make_algorithm < Limit, everything | can::input > (name, &overlapped_flat_scan);
+            return make_algorithm < Limit,
+                   everything | can::input | can::fold > (name, &overlapped_flat_scan);
         return {};
     }
 };
@@ -141,7 +142,7 @@ struct chain {
         using namespace detail;
         if constexpr (K == broadcast) return make_algorithm<Limit, everything>("chain", &chain_broadcast);
         if constexpr (K == scan || K == exscan)
-            return make_algorithm < Limit, everything | can::input > ("chain", &chain_scan);
+            return make_algorithm < Limit, everything | can::input | can::fold > ("chain", &chain_scan);
         return {};
     }
 };

@@ -114,17 +114,19 @@ using default_collectives = collectives<
     reduce<hierarchical<up_to<(64u << 10)>>, spanning_tree<up_to<(64u << 10)>>,
            bytes_a_rank<(64u << 10), ring<>>,
            bytes_a_rank<(1u << 10), by_parts<any_length, recursive_halving<>, spanning_tree<>>>,
-           spanning_tree<>>,
+           spanning_tree<>, flat_tree<>>,
     allreduce<hierarchical<up_to<(16u << 10)>>, ranks_up_to<2, recursive_doubling<up_to<(128u << 10)>>>,
               recursive_doubling<up_to<(8u << 10)>>, bytes_a_rank<(8u << 10), ring_by_host<>>,
               powers_of_two<rabenseifner<>>, bytes_a_rank<(16u << 10), ring<>>, rabenseifner<>,
-              recursive_doubling<>>,
+              recursive_doubling<>, by_root<any_length, flat_tree<>, binomial<>>>,
     reduce_scatter<even_blocks<powers_of_two<recursive_halving<up_to<(64u << 10)>>>>,
                    ranks_up_to<5, pairwise<up_to<512>>>, even_blocks<recursive_halving<up_to<(4u << 10)>>>,
-                   pairwise<up_to<512>>, ring<>, by_root<>>,
-    scan<log_step<>>, exscan<log_step<>>>;
+                   pairwise<up_to<512>>, ring<>, by_root<>,
+                   by_root<any_length, flat_tree<>, overlapped_flat_tree<>>>,
+    scan<log_step<>, chain<>>, exscan<log_step<>, chain<>>>;
 
-/// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts.
+/// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts; then
+/// the same of operations that are not associative.
 [[nodiscard]] std::string explain_collectives(unsigned ranks, unsigned hosts = 1,
                                               algorithm_choice choice = &default_collectives::choose);
 

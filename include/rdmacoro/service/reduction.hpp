@@ -51,8 +51,7 @@ inline constexpr bool is_standard_commutative<maximum> = true;
 
 /// Whether `Op` gives the same for (a, b) and (b, a) of type `T`. True for the function objects of the standard library and `minimum`,
 /// `maximum` on numbers, and where `Op` has `static constexpr bool commutative = true`. Specialize it for others. An operation that is not
-/// commutative is applied in the order of the ranks. Every operation must be associative; of floating-point numbers only
-/// `reproducible` makes the grouping the same each time.
+/// commutative is applied in the order of the ranks.
 template <class Op, class T>
 inline constexpr bool is_commutative = [] {
     if constexpr (requires {
@@ -61,6 +60,21 @@ inline constexpr bool is_commutative = [] {
         return static_cast<bool>(Op::commutative);
     } else {
         return std::is_arithmetic_v<T> && detail::is_standard_commutative<Op>;
+    }
+}();
+
+/// Whether `Op` may be grouped in any way: `op(op(a, b), c)` is as good as `op(a, op(b, c))`. True, also of floating-point numbers, of which only `reproducible`
+/// makes the grouping the same each time; but where `Op` has `static constexpr bool associative = false`. Specialize it for others. An
+/// operation that is not associative is applied from rank 0 on, one rank after the other: `op(op(op(x0, x1), x2), x3)`. That takes as
+/// many steps as there are ranks.
+template <class Op, class T>
+inline constexpr bool is_associative = [] {
+    if constexpr (requires {
+                      { Op::associative } -> std::convertible_to<bool>;
+                  }) {
+        return static_cast<bool>(Op::associative);
+    } else {
+        return true;
     }
 }();
 
@@ -79,6 +93,7 @@ struct reduction {
     function apply = nullptr;
     const void* op = nullptr;
     bool commutative = true;
+    bool associative = true;
 };
 
 /// Elements that a loop of constant length combines: g++ takes several at a time at -O2 only there.
@@ -127,7 +142,7 @@ void apply_reduction(const void* op, std::byte* into, const std::byte* first, co
 
 template <class T, class Op>
 [[nodiscard]] reduction make_reduction(const Op& op) noexcept {
-    return {&apply_reduction<T, Op>, &op, is_commutative<Op, T>};
+    return {&apply_reduction<T, Op>, &op, is_commutative<Op, T>, is_associative<Op, T>};
 }
 
 }  // namespace detail

@@ -36,6 +36,10 @@ TEST_CASE("an algorithm admits what it can do, up to its limit") {
     CHECK(!admits_shape<80, all_but(can::order)>(other));
     CHECK(admits_shape<80, all_but(can::repeat)>(other));
     other = plain;
+    other.left_fold = true;
+    CHECK(!admits_shape<80, everything>(other));
+    CHECK(admits_shape < 80, everything | can::fold > (other));
+    other = plain;
     other.reproducible = true;
     CHECK(!admits_shape<80, all_but(can::repeat)>(other));
     other = plain;
@@ -69,6 +73,9 @@ TEST_CASE("a collective as two steps is admitted where both are, each of its own
     CHECK(kept.admits(ordered));
     ordered.reproducible = true;
     CHECK(kept.admits(ordered));
+    ordered.left_fold = true;
+    CHECK(kept.admits(ordered));
+    CHECK(!rc::by_root<>::of<allreduce>().admits(ordered));
     // Blocks of several lengths, which all ranks know.
     collective_shape uneven = shape(reduce_scatter, 0, 4);
     uneven.uneven = true;

@@ -1,5 +1,7 @@
 #include <rdmacoro/service/detail/run_collective.hpp>
 
+#include <rdmacoro/service/collectives_by_costs.hpp>
+
 #include "support/catch.hpp"
 #include "support/collective_cases.hpp"
 #include "support/counting_new.hpp"
@@ -9,6 +11,7 @@
 #include <new>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,7 @@ namespace test_service_detail_run_collective {
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
+namespace rc = rdmacoro;
 
 static_assert(detail::type_number<int, void>() != detail::type_number<unsigned, void>());
 static_assert(detail::type_number<int, std::plus<>>() != detail::type_number<int, std::minus<>>());
@@ -269,6 +273,83 @@ TEST_CASE("blocks of several lengths on which all ranks agree pass the compariso
                 co_await all.each(body);
             }
         }
+    });
+}
+
+namespace {
+
+/// Of what it carries by default, and of lists with algorithms that group otherwise.
+task<> try_left_folds(ranks<sim>& all) {
+    using grouping =
+        collectives<rc::reduce<ring<>, binomial<>, spanning_tree<>>,
+                    rc::allreduce<recursive_doubling<>, rabenseifner<>, ring<>, by_root<>>,
+                    rc::reduce_scatter<pairwise<>, recursive_halving<>, ring<>, by_root<>, hierarchical<>>,
+                    rc::scan<log_step<>, hierarchical<>>, rc::exscan<log_step<>, hierarchical<>>>;
+    const unsigned size = all.size();
+    std::set<unsigned> roots{0, size / 2, size - 1};
+    std::set<std::size_t> lengths{0, 1, size - 1, size, size + 1, 5000};
+    for (const algorithm_choice by :
+         {&default_collectives::choose, &grouping::choose, &collectives_by_costs<usual_costs>::choose}) {
+        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(by);
+        unsigned entered = 0;
+        for (std::size_t which = 0; which < collective_kinds; ++which) {
+            const auto kind = static_cast<collective_kind>(which);
+            if (!is_reduction(kind)) continue;
+            for (const collective_case& one :
+                 cases_of(kind, {roots.begin(), roots.end()}, {lengths.begin(), lengths.end()}, true)) {
+                const auto body = [&](group& g) -> task<> {
+                    const std::string wrong = co_await perform<std::uint32_t>(g, one, mixing{}, entered);
+                    INFO(one.text("", size));
+                    CHECK(wrong == "");
+                };
+                co_await all.each(body);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("an operation that is not associative is applied from rank 0 on, whatever algorithms are listed") {
+    // Grouped in another way, or begun at another rank, it would not be the same.
+    const mixing op;
+    REQUIRE(op(op(1, 2), op(3, 4)) != op(op(op(1, 2), 3), 4));
+    for (unsigned size = 1; size <= 9; ++size) {
+        run_nodes([size]() -> task<> {
+            ranks<sim> all(size);
+            co_await all.open();
+            co_await try_left_folds(all);
+        });
+    }
+    run_nodes([]() -> task<> {
+        ranks<sim> all(6, {0, 0, 0, 1, 1, 1});
+        co_await all.open();
+        co_await try_left_folds(all);
+    });
+}
+
+TEST_CASE("a sum that may be grouped goes by the fast algorithm again behind one that may not") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(4);
+        co_await all.open();
+        std::vector<std::string_view> ran;
+        static std::vector<std::string_view>* into;
+        into = &ran;
+        const algorithm_choice by = [](const collective_shape& s) {
+            const algorithm* const found = default_collectives::choose(s);
+            if (s.kind == collective_kind::allreduce) into->push_back(found->name);
+            return found;
+        };
+        all.state(0).choose_by(by);
+        for (unsigned rank = 0; rank < 4; ++rank) all.state(rank).checks = false;
+        const auto body = [](group& g) -> task<> {
+            std::vector<std::uint32_t> x(8, g.rank());
+            co_await g.allreduce(in_place, x, std::plus<>{});
+            co_await g.allreduce(in_place, x, mixing{});
+            co_await g.allreduce(in_place, x, std::plus<>{});
+        };
+        co_await all.each(body);
+        CHECK(ran == std::vector<std::string_view>{"recursive_doubling", "by_root", "recursive_doubling"});
     });
 }
 

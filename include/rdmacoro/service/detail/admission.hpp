@@ -19,6 +19,7 @@ enum class can : unsigned {
     no_part = 32,   ///< does not cut the elements into parts for the ranks
     in_turn = 64,   ///< useful where ranks of one host do not follow each other
     input = 128,    ///< reads contributions where the caller has them: `algorithm::from_input`
+    fold = 256,     ///< contributions are combined one after the other, from rank 0 on
 };
 [[nodiscard]] constexpr unsigned operator|(can a, can b) noexcept {
     return static_cast<unsigned>(a) | static_cast<unsigned>(b);
@@ -42,6 +43,7 @@ template <std::size_t Most, unsigned Can>
 constexpr bool admits_shape(const collective_shape& s) noexcept {
     if (s.bytes > Most) return false;
     if (s.in_order && !has(Can, can::order)) return false;
+    if (s.left_fold && !has(Can, can::fold)) return false;
     if (s.reproducible && !has(Can, can::repeat)) return false;
     if (s.uneven && !has(Can, can::uneven)) return false;
     if (!std::has_single_bit(s.ranks) && !has(Can, can::any_size)) return false;
@@ -64,7 +66,7 @@ template <class Limit, unsigned Can>
     of.elements = of.elements / part * times;
     of.bytes = of.bytes / part * times;
     const bool combines = kind == collective_kind::reduce || kind == collective_kind::reduce_scatter;
-    if (!combines) of.in_order = of.reproducible = false;
+    if (!combines) of.in_order = of.reproducible = of.left_fold = false;
     return of;
 }
 

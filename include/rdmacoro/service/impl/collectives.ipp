@@ -54,16 +54,21 @@ RDMACORO_COLD const algorithm* find_algorithm(collective_kind kind, std::string_
 }
 
 RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, algorithm_choice choice) {
-    const auto name_at = [&](collective_kind kind, std::size_t bytes) -> std::string_view {
+    const auto name_at = [&](collective_kind kind, std::size_t bytes, bool left_fold) {
         collective_shape shape;
         shape.kind = kind;
         shape.bytes = bytes;
         shape.elements = bytes / 8;
         shape.ranks = ranks;
         shape.hosts = hosts;
+        shape.in_order = shape.left_fold = left_fold;
         const algorithm* found = choice(shape);
         if (found == nullptr) found = default_collectives::choose(shape);
-        return found != nullptr ? found->name : std::string_view("none");
+        if (found == nullptr) return std::string("none");
+        std::string name(found->name);
+        if (left_fold && !found->steps[0].empty())
+            name += " of " + std::string(found->steps[0]) + " and " + std::string(found->steps[1]);
+        return name;
     };
     const auto column = [](std::string text, std::size_t width) {
         text.resize(std::max(width, text.size() + 1), ' ');
@@ -73,24 +78,29 @@ RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, al
                         (hosts == 1 ? " host" : " hosts") + ", elements of 8 bytes\n";
     table += "  collective      from bytes   algorithm\n";
     constexpr std::size_t longest = std::size_t{1} << 30;
-    for (std::size_t which = 0; which < collective_kinds; ++which) {
-        const auto kind = static_cast<collective_kind>(which);
-        std::string_view before;
+    const auto add = [&](collective_kind kind, bool left_fold) {
+        std::string before;
         for (std::size_t bytes = 0; bytes <= longest; bytes = bytes == 0 ? 8 : 2 * bytes) {
-            const std::string_view name = name_at(kind, bytes);
+            const std::string name = name_at(kind, bytes, left_fold);
             if (name == before) continue;
             // The limit is between the length before and this one.
             std::size_t low = bytes / 2 / 8;
             std::size_t high = bytes / 8;
             while (!before.empty() && low + 1 < high) {
                 const std::size_t middle = low + (high - low) / 2;
-                (name_at(kind, middle * 8) == name ? high : low) = middle;
+                (name_at(kind, middle * 8, left_fold) == name ? high : low) = middle;
             }
             table += "  " + column(before.empty() ? std::string(name_of(kind)) : std::string(), 16) +
-                     column(std::to_string(high * 8), 13) + std::string(name) + "\n";
+                     column(std::to_string(high * 8), 13) + name + "\n";
             before = name;
         }
-    }
+    };
+    for (std::size_t which = 0; which < collective_kinds; ++which)
+        add(static_cast<collective_kind>(which), false);
+    table += "  of an operation that is not associative\n";
+    for (std::size_t which = static_cast<std::size_t>(collective_kind::reduce); which < collective_kinds;
+         ++which)
+        add(static_cast<collective_kind>(which), true);
     return table;
 }
 

@@ -136,7 +136,8 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, bool fr
     shape.hosts = of.hosts();
     shape.in_turn = of.hosts_in_turn();
     shape.uneven = call.uneven;
-    shape.in_order = call.with.apply != nullptr && !call.with.commutative;
+    shape.in_order = call.with.apply != nullptr && !(call.with.commutative && call.with.associative);
+    shape.left_fold = call.with.apply != nullptr && !call.with.associative;
     shape.reproducible = call.reproducible;
     return shape.for_choice();
 }
@@ -157,9 +158,9 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, bool fr
     if (!call.asked.empty()) [[unlikely]]
         return choose_anew(shape_of(call, of), call.asked, of);
     group_state::chosen& last = of.last_choice(call.kind);
-    const bool in_order = call.with.apply != nullptr && !call.with.commutative;
-    const unsigned flags = static_cast<unsigned>(call.element) << 3 | (call.uneven ? 4u : 0u) |
-                           (call.reproducible ? 2u : 0u) | (in_order ? 1u : 0u);
+    const unsigned flags = static_cast<unsigned>(call.element) << 4 | (call.uneven ? 8u : 0u) |
+                           (call.reproducible ? 4u : 0u) | (call.with.associative ? 0u : 2u) |
+                           (call.with.commutative ? 0u : 1u);
     if (last.how != nullptr && last.bytes == call.bytes && last.flags == flags) return last.how;
     last = {call.bytes, flags, choose_anew(shape_of(call, of), {}, of)};
     return last.how;
