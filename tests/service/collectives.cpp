@@ -146,7 +146,7 @@ TEST_CASE("the table of eight ranks on one host") {
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  131080       by_parts
+                  131080       by_parts of spanning_tree and recursive_doubling
                   1048576      chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -158,7 +158,7 @@ TEST_CASE("the table of eight ranks on one host") {
                   72           overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  65544        by_parts
+                  65544        by_parts of recursive_halving and spanning_tree
                   524288       ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
@@ -213,7 +213,7 @@ TEST_CASE("the table of sixty-four ranks on four hosts") {
   barrier         0            hierarchical
   broadcast       0            hierarchical
                   65544        binomial
-                  131080       by_parts
+                  131080       by_parts of spanning_tree and recursive_doubling
                   8388608      chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -225,7 +225,7 @@ TEST_CASE("the table of sixty-four ranks on four hosts") {
                   264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            hierarchical
-                  65544        by_parts
+                  65544        by_parts of recursive_halving and spanning_tree
                   4194304      ring
   allreduce       0            hierarchical
                   16392        rabenseifner
@@ -248,7 +248,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  131080       by_parts
+                  131080       by_parts of spanning_tree and recursive_doubling
                   8388608      chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -260,7 +260,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  65544        by_parts
+                  65544        by_parts of recursive_halving and spanning_tree
                   4194304      ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
@@ -279,7 +279,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  260096       by_parts
+                  260096       by_parts of spanning_tree and recursive_doubling
                   16646144     chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -291,7 +291,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  130048       by_parts
+                  130048       by_parts of recursive_halving and spanning_tree
                   8323072      ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
@@ -311,7 +311,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  262144       by_parts
+                  262144       by_parts of spanning_tree and recursive_doubling
                   16777216     chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -323,7 +323,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  131072       by_parts
+                  131072       by_parts of recursive_halving and spanning_tree
                   8388608      ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
@@ -342,7 +342,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  2048000      by_parts
+                  2048000      by_parts of spanning_tree and recursive_doubling
                   131072000    chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -354,7 +354,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   264          overlapped_flat_tree
                   8200         pairwise
   reduce          0            spanning_tree
-                  1024000      by_parts
+                  1024000      by_parts of recursive_halving and spanning_tree
                   65536000     ring
   allreduce       0            recursive_doubling
                   8200         rabenseifner
@@ -375,7 +375,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
   barrier         0            hierarchical
   broadcast       0            hierarchical
                   65544        binomial
-                  2048000      by_parts
+                  2048000      by_parts of spanning_tree and recursive_doubling
                   131072000    chain
   scatter         0            spanning_tree
                   4104         overlapped_flat_tree
@@ -388,7 +388,7 @@ TEST_CASE("the tables of many ranks: limits know how many there are, and whether
                   8200         pairwise
   reduce          0            hierarchical
                   65544        spanning_tree
-                  1024000      by_parts
+                  1024000      by_parts of recursive_halving and spanning_tree
                   65536000     ring
   allreduce       0            hierarchical
                   16392        rabenseifner

@@ -200,7 +200,7 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
   collective      from bytes   algorithm
   barrier         0            dissemination
   broadcast       0            binomial
-                  1360         by_parts
+                  1360         by_parts of spanning_tree and recursive_doubling
                   542488       chain
   scatter         0            spanning_tree
                   48           overlapped_flat_tree
@@ -210,7 +210,7 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
   alltoall        0            bruck
                   512          pairwise
   reduce          0            spanning_tree
-                  1264         by_parts
+                  1264         by_parts of recursive_halving and spanning_tree
                   84840        ring
   allreduce       0            recursive_doubling
                   1880         rabenseifner
@@ -231,7 +231,7 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
   collective      from bytes   algorithm
   barrier         0            hierarchical
   broadcast       0            hierarchical
-                  99776        by_parts
+                  99776        by_parts of spanning_tree and recursive_doubling
   scatter         0            hierarchical
                   70552        overlapped_flat_tree
   gather          0            hierarchical
@@ -243,7 +243,7 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
                   432          overlapped_flat_tree
                   173328       pairwise
   reduce          0            hierarchical
-                  89200        by_parts
+                  89200        by_parts of recursive_halving and spanning_tree
                   29495744     ring
   allreduce       0            hierarchical
                   16384        recursive_doubling

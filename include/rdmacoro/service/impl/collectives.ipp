@@ -66,7 +66,7 @@ RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, al
         if (found == nullptr) found = default_collectives::choose(shape);
         if (found == nullptr) return std::string("none");
         std::string name(found->name);
-        if (left_fold && !found->steps[0].empty())
+        if (!found->steps[0].empty())
             name += " of " + std::string(found->steps[0]) + " and " + std::string(found->steps[1]);
         return name;
     };
