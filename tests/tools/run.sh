@@ -99,10 +99,10 @@ ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exec sleep 4 ;; esac; exec "$0" --l
 says 'rank 1 '
 says 'not come'
 
-# begins ARGUMENT...: run is in $runs, in the background, and its ranks have begun.
+# begins ARGUMENT...: run is in $runs, in the background, at the head of a group, and its ranks have begun.
 begins() {
     : >"$work/out"
-    "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    setsid "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
     runs=$!
     for ((n = 0; n < 200; n++)); do
         [ "$(grep -c begun "$work/out")" -lt 2 ] || return 0
@@ -134,11 +134,33 @@ status=0
 wait $runs || status=$?
 [ $status -eq 0 ] || [ $status -eq 137 ] || fail "after two SIGINT: status $status"
 nothing_left 'after two SIGINT'
-# It is killed itself.
-begins -n 2 bash -c "$waits"
-kill -KILL $runs
-wait $runs 2>/dev/null || true
-nothing_left 'after SIGKILL'
+# It is killed itself, alone or with its group, or the child that keeps the ranks is: nothing is left of the ranks, of what they have started in sessions
+# of its own, and of what that has started.
+leaves="setsid sh -c 'setsid sleep $mark & sleep $mark & wait' & $waits"
+# sleep_all COUNT: so many processes that ranks have started have begun.
+sleep_all() {
+    for ((n = 0; n < 100; n++)); do
+        count=0
+        for one in $(marked); do
+            case $(tr '\0' ' ' 2>/dev/null <"$one" || true) in "sleep $mark "*) count=$((count + 1)) ;; esac
+        done
+        [ "$count" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+    fail "only $count of $1 processes of the ranks begin"
+}
+for group in '' -; do
+    begins -n 2 bash -c "$leaves"
+    sleep_all 6
+    kill -KILL -- "$group$runs"
+    wait $runs 2>/dev/null || true
+    nothing_left "after SIGKILL of ${group:+the group of }run"
+done
+begins -n 2 bash -c "$leaves"
+sleep_all 6
+kill -KILL "$(cat /proc/$runs/task/$runs/children)"
+over 137 'SIGKILL of the child that keeps the ranks'
+says 'the process that keeps the ranks was ended by signal 9'
 
 # Other hosts, by a stand-in that runs the command here, and notes it.
 cat >"$work/ssh" <<'END'

@@ -1,7 +1,7 @@
 #include "jobs.hpp"
 
 #include "command.hpp"
-#include "guard.hpp"
+#include "keeper.hpp"
 #include "meeting.hpp"
 #include "output.hpp"
 
@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -48,8 +47,9 @@ struct rank_process {
 
 class job_run {
 public:
-    explicit job_run(const options& asked)
+    job_run(const options& asked, const sigset_t& for_ranks)
         : asked_(asked),
+          for_ranks_(for_ranks),
           places_(place_ranks(asked.hosts, asked.ranks)),
           ranks_(asked.ranks),
           key_(new_key()) {
@@ -58,8 +58,7 @@ public:
             ranks_[rank].by_ssh = places_[rank] != "localhost" && places_[rank] != host_name();
             any_by_ssh_ = any_by_ssh_ || ranks_[rank].by_ssh;
         }
-        if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");
-        block_signals();
+        await_signals();
     }
     job_run(const job_run&) = delete;
     job_run& operator=(const job_run&) = delete;
@@ -68,7 +67,7 @@ public:
             if (one.words >= 0) ::close(one.words);
             if (one.process > 0) ::kill(one.by_ssh ? one.process : -one.process, SIGKILL);
         }
-        end_orphans();
+        end_children();
         if (signals_ >= 0) ::close(signals_);
     }
 
@@ -76,7 +75,7 @@ public:
         meeting_.emplace(meeting_address(), asked_.ranks, key_);
         for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) start(rank);
         while (living_ != 0) turn();
-        end_orphans();
+        end_children();  // what the ranks have left
         drain();
         return status_;
     }
@@ -93,12 +92,11 @@ private:
         return own;
     }
 
-    void block_signals() {
+    void await_signals() {
         sigset_t awaited;
         ::sigemptyset(&awaited);
         for (const int one : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
             ::sigaddset(&awaited, one);
-        ::sigprocmask(SIG_BLOCK, &awaited, &before_);
         signals_ = ::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK);
         if (signals_ < 0) fail("signalfd");
         std::signal(SIGPIPE, SIG_IGN);
@@ -148,15 +146,13 @@ private:
             if (in[0] >= 0) ::dup2(in[0], 0);
             if (out[1] >= 0) ::dup2(out[1], 1);
             if (err[1] >= 0) ::dup2(err[1], 2);
-            ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+            ::sigprocmask(SIG_SETMASK, &for_ranks_, nullptr);
             ::execvpe(arguments[0], arguments.data(), variables.data());
             const int why = errno;
             static_cast<void>(::write(failed[1], &why, sizeof why));
             ::_exit(127);
         }
         ::setpgid(one.process, one.process);  // whichever of both is first
-        // A rank on another host ends when the input of its ssh does, and the part of it that is here by PR_SET_PDEATHSIG.
-        if (!one.by_ssh) guard_.watch(one.process);
         ++living_;
         for (const int fd : {in[0], out[1], err[1], failed[1]}) {
             if (fd >= 0) ::close(fd);
@@ -202,9 +198,6 @@ private:
         switch (number) {
             case SIGCHLD: return reap();
             case SIGTSTP:
-                tell_all(SIGTSTP);
-                ::kill(::getpid(), SIGSTOP);
-                return;
             case SIGUSR1:
             case SIGUSR2:
             case SIGCONT: return tell_all(number);
@@ -228,7 +221,6 @@ private:
         rank_process& one = ranks_[rank];
         // The processes that it has started and left.
         ::kill(-one.process, SIGKILL);
-        if (!one.by_ssh) guard_.forget(one.process);
         one.process = -1;
         if (one.words >= 0) ::close(std::exchange(one.words, -1));
         --living_;
@@ -301,20 +293,6 @@ private:
         static_cast<void>(::write(to.words, all.data(), all.size()));  // less than a pipe holds
     }
 
-    /// Processes that ranks have left, whichever group they are in: they have become children of this one.
-    void end_orphans() const {
-        for (;;) {
-            std::ifstream list("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-            bool any = false;
-            for (pid_t one = 0; list >> one;) {
-                if (one == guard_.process()) continue;
-                any = true;
-                ::kill(one, SIGKILL);
-                ::waitpid(one, nullptr, 0);
-            }
-            if (!any) return;
-        }
-    }
     /// What is in the pipes; what holds them open has ended.
     void drain() {
         for (tagged_output& one : outputs_) {
@@ -328,13 +306,12 @@ private:
     }
 
     const options& asked_;
+    sigset_t for_ranks_;
     std::vector<std::string> places_;
     std::vector<rank_process> ranks_;
     std::string key_;
     bool any_by_ssh_ = false;
-    sigset_t before_{};
     int signals_ = -1;
-    guard guard_;
     std::optional<meeting> meeting_;
     std::vector<tagged_output> outputs_;
     std::size_t living_ = 0;
@@ -349,8 +326,10 @@ private:
 }  // namespace
 
 int run_job(const options& asked) {
-    job_run all(asked);
-    return all.run();
+    return run_kept([&](const sigset_t& for_ranks) {
+        job_run all(asked, for_ranks);
+        return all.run();
+    });
 }
 
 }  // namespace run
