@@ -69,9 +69,14 @@ hydra)
     # One that never comes: the others do not wait for longer than their limit.
     runs some "$hydra" -n 3 sh -c '[ "$PMI_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
     says "not all of the 3 ranks have come within the limit.*of those on this host rank 1 was not seen"
-    # On the host that misses none nothing is said of the other.
-    runs some "$hydra" -n 3 -hosts a:2,b:1 -launcher fork sh -c '[ "$PMI_RANK" = 2 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
-    says "all that are to be on this host have come"
+    # On another host: one where no rank comes, and one where another one does, in both versions.
+    for version in 1 2; do
+        slurm=
+        [ "$version" = 1 ] || slurm=SLURM_STEP_ID=0
+        runs some "$hydra" -n 6 -hosts a:2,b:2,c:2 -launcher fork env $slurm sh -c \
+            'case $PMI_RANK in 2 | 3 | 5) exec sleep 8 ;; esac; exec "$0" --limit-ms 2500' "$ring"
+        says "PMI-$version: not all of the 6 ranks have come within the limit.*all that are to be on this host have come; of those on other hosts ranks 2, 3 and 5 have not come"
+    done
     ;;
 openmpi)
     mpirun=$(command -v mpirun.openmpi) || skip "no mpirun.openmpi: install openmpi-bin"
@@ -90,7 +95,13 @@ openmpi)
     runs some "$mpirun" --oversubscribe -n 2 sh -c 'env $(env | sed -n "s/^\(PMIX_SERVER_URI[^=]*\)=.*/-u \1/p") "$0" --alone' "$ring"
     says "PMIx: the launcher cannot be spoken to"
     runs some "$mpirun" --oversubscribe -n 3 sh -c '[ "$PMIX_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 2500' "$ring"
-    says "within the limit.*of those on this host rank 1 was not seen"
+    says "not all of the 3 ranks have come within the limit.*rank 1 has not come"
+    # On other hosts, by a stand-in for ssh: one where no rank comes, and one where another one does.
+    printf '#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c "$*"\n' >"$work/ssh"
+    chmod +x "$work/ssh"
+    runs some "$mpirun" --mca plm_rsh_agent "$work/ssh" --host a:2,b:2,c:2 --oversubscribe -n 6 sh -c \
+        'case $PMIX_RANK in 2 | 3 | 5) exec sleep 8 ;; esac; exec "$0" --limit-ms 3000' "$ring"
+    says "not all of the 6 ranks have come within the limit.*rank 0 has; ranks 2, 3 and 5 have not come"
     ;;
 slurm)
     for one in slurmctld slurmd srun; do

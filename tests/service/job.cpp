@@ -280,6 +280,11 @@ TEST_CASE("ranks that do not come end the others within their limit, with their 
         const auto over_pmi = [&](std::uint32_t rank) { return server.environment(rank); };
         members few = co_await join_all(ids(1, 0), over_pmi, quick(300ms));
         CHECK(few[0]->code == errc::timed_out);
+        CHECK_THAT(few[0]->text, contains("not all of the 2 ranks") && contains("rank 1 has not come"));
+        pmi_server nameless(2);
+        nameless.has_names = false;
+        const auto without_names = [&](std::uint32_t rank) { return nameless.environment(rank); };
+        few = co_await join_all(ids(1, 0), without_names, quick(300ms));
         CHECK_THAT(few[0]->text, contains("not all of the 2 ranks") && contains("does not say"));
         // Where the launcher says which of them are on this host, those that did not come there are known.
         for (const int version : {1, 2}) {

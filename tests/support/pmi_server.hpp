@@ -5,13 +5,14 @@
 #include <rdmacoro/service/detail/launcher.hpp>
 
 #include <array>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -92,6 +93,7 @@ class pmi_server {
 public:
     explicit pmi_server(std::uint32_t ranks, int version = 1, std::string mapping = {})
         : version_(version), mapping_(std::move(mapping)), ends_(ranks) {
+        waiting_.resize(ranks);
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
             threads_.emplace_back([this, rank] { serve(rank); });
     }
@@ -99,11 +101,6 @@ public:
     pmi_server& operator=(const pmi_server&) = delete;
     ~pmi_server() {
         for (const pmi_pair& one : ends_) ::shutdown(one.server, SHUT_RDWR);
-        {
-            const std::lock_guard held(lock_);
-            over_ = true;
-        }
-        changed_.notify_all();
         for (std::thread& one : threads_) one.join();
     }
 
@@ -119,13 +116,24 @@ public:
         const std::lock_guard held(lock_);
         return finalized_;
     }
+    /// Names that ranks have published.
+    [[nodiscard]] std::size_t published() {
+        const std::lock_guard held(lock_);
+        return names_.size();
+    }
     /// Longest value that it takes; it is told to clients of version 1.
     std::size_t longest = 1024;
     /// The answers that clients get in place of a value, by its key.
     std::map<std::string, std::string> spoilt;
+    /// As Hydra does it in version 2: a fence ends at once, and a value that is not there yet is waited for.
+    bool fences_at_once = false;
+    /// Whether ranks may publish names.
+    bool has_names = true;
 
 private:
     using fields = std::map<std::string, std::string>;
+    /// Instead of an answer: it comes when other ranks have done something.
+    static constexpr std::string_view later = "later";
 
     [[nodiscard]] static fields parse(const std::string& text, char between) {
         fields all;
@@ -153,16 +161,16 @@ private:
         for (;;) {
             const std::string text = version_ == 1 ? read_line(fd) : read_counted(fd);
             if (text.empty()) return;
+            const std::lock_guard held(lock_);
             const std::string answer = reply(rank, parse(text, version_ == 1 ? ' ' : ';'));
             if (answer.empty()) return;
-            if (version_ == 1) {
-                write_all(fd, answer + '\n');
-            } else {
-                std::array<char, 32> head{};
-                std::snprintf(head.data(), head.size(), "%-6zu", answer.size());
-                write_all(fd, head.data() + answer);
-            }
+            if (answer != later) say(rank, answer);
         }
+    }
+    void say(std::uint32_t rank, const std::string& answer) {
+        std::array<char, 32> head{};
+        if (version_ == 2) std::snprintf(head.data(), head.size(), "%-6zu", answer.size());
+        write_all(ends_[rank].server, head.data() + answer + (version_ == 1 ? "\n" : ""));
     }
     [[nodiscard]] static std::string read_counted(int fd) {
         std::array<char, 7> head{};
@@ -173,7 +181,6 @@ private:
     }
     [[nodiscard]] std::string reply(std::uint32_t rank, fields asked) {
         const std::string command = asked["cmd"];
-        std::unique_lock held(lock_);
         if (command == "get_maxes")
             return "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=" + std::to_string(longest);
         if (command == "get_my_kvsname") return "cmd=my_kvsname kvsname=" + space();
@@ -187,15 +194,39 @@ private:
         if (command == "put" || command == "kvs-put") {
             const bool fits = asked["value"].size() <= longest && asked["key"].size() <= 64;
             if (fits) values_[asked["key"]] = asked["value"];
+            for (std::uint32_t one = 0; one < waiting_.size() && fences_at_once; ++one) {
+                if (waiting_[one] != asked["key"]) continue;
+                waiting_[one].clear();
+                say(one, value_of(asked["key"]));
+            }
             return (version_ == 1 ? "cmd=put_result rc=" : "cmd=kvs-put-response;rc=") +
                    std::string(fits ? "0" : "-1") + (version_ == 1 ? " msg=success" : ";");
         }
+        if (fences_at_once && command == "kvs-get" && !values_.contains(asked["key"])) {
+            waiting_[rank] = asked["key"];
+            return std::string(later);
+        }
         if (command == "get" || command == "kvs-get") return value_of(asked["key"]);
+        const std::string through = version_ == 1 ? "cmd=barrier_out" : "cmd=kvs-fence-response;rc=0;";
+        if (fences_at_once && command == "kvs-fence") return through;
         if (command == "barrier_in" || command == "kvs-fence") {
-            const std::uint64_t round = arrived_++ / ends_.size();
-            changed_.notify_all();
-            changed_.wait(held, [&] { return over_ || arrived_ >= (round + 1) * ends_.size(); });
-            return version_ == 1 ? "cmd=barrier_out" : "cmd=kvs-fence-response;rc=0;";
+            if (++arrived_ % ends_.size() == 0) {
+                for (std::uint32_t one = 0; one < ends_.size(); ++one) say(one, through);
+            }
+            return std::string(later);
+        }
+        if (command == "publish_name" || command == "name-publish") {
+            if (has_names) names_.insert(asked[version_ == 1 ? "service" : "name"]);
+            return (version_ == 1 ? "cmd=publish_result rc=" : "cmd=name-publish-response;rc=") +
+                   std::string(has_names ? "0" : "1") + (version_ == 1 ? " msg=x" : ";");
+        }
+        if (command == "lookup_name" || command == "name-lookup") {
+            const bool found = names_.contains(asked[version_ == 1 ? "service" : "name"]);
+            if (version_ == 1)
+                return found ? "cmd=lookup_result port=come info=ok rc=0 msg=success"
+                             : "cmd=lookup_result rc=1 msg=service_not_found";
+            return found ? "cmd=name-lookup-response;port=come;found=TRUE;rc=0;"
+                         : "cmd=name-lookup-response;found=FALSE;rc=1;";
         }
         if (command == "finalize") {
             ++finalized_;
@@ -224,11 +255,11 @@ private:
     std::string mapping_;
     std::vector<pmi_pair> ends_;
     std::mutex lock_;
-    std::condition_variable changed_;
     std::map<std::string, std::string> values_;
+    std::set<std::string> names_;
+    std::vector<std::string> waiting_;  // the key that each rank waits for
     std::uint64_t arrived_ = 0;
     std::uint32_t finalized_ = 0;
-    bool over_ = false;
     std::vector<std::thread> threads_;
 };
 

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -51,17 +53,7 @@ public:
         value.data.bo.size = copy.size();
         check("PMIx_Put", PMIx_Put(PMIX_GLOBAL, key.c_str(), &value));
         check("PMIx_Commit", PMIx_Commit());
-        bool collect = true;
-        int seconds = seconds_of(limit);
-        pmix_info_t infos[2];
-        load(infos[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-        load(infos[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
-        const pmix_status_t fenced = PMIx_Fence(nullptr, 0, infos, 2);
-        if (fenced == PMIX_ERR_TIMEOUT)
-            throw error(errc::timed_out, "PMIx: not all of the " + std::to_string(size_) +
-                                             " ranks have come within the limit; rank " +
-                                             std::to_string(rank_) + " has" + absent_text());
-        check("PMIx_Fence", fenced);
+        fence(key, limit);
         std::vector<blob> all(size_);
         std::vector<std::uint32_t> missing;
         for (std::uint32_t rank = 0; rank < size_; ++rank) {
@@ -79,6 +71,92 @@ public:
     void leave(const patience&) override { check("PMIx_Finalize", PMIx_Finalize(nullptr, 0)); }
 
 private:
+    /// Of calls that may be answered when the caller has gone on: each of them keeps it.
+    struct answers {
+        std::mutex lock{};
+        std::condition_variable changed{};
+        std::optional<pmix_status_t> fenced{};
+        std::vector<bool> come{};  // by rank
+        std::uint32_t unheard = 0;
+        pmix_info_t infos[2];  // of the fence
+        bool collect = true;
+        int seconds = 1;
+    };
+    struct asked {
+        std::shared_ptr<answers> to;
+        pmix_rank_t rank = 0;
+    };
+    static void fence_ended(pmix_status_t status, void* of) {
+        const std::unique_ptr<asked> call(static_cast<asked*>(of));
+        const std::lock_guard held(call->to->lock);
+        call->to->fenced = status;
+        call->to->changed.notify_all();
+    }
+    static void get_ended(pmix_status_t status, pmix_value_t*, void* of) {
+        const std::unique_ptr<asked> call(static_cast<asked*>(of));
+        const std::lock_guard held(call->to->lock);
+        call->to->come[call->rank] = status == PMIX_SUCCESS;
+        --call->to->unheard;
+        call->to->changed.notify_all();
+    }
+    [[nodiscard]] static bool is_through(const answers& of) {
+        if (!of.fenced || *of.fenced == PMIX_ERR_TIMEOUT) return false;
+        check("PMIx_Fence_nb", *of.fenced);
+        return true;
+    }
+
+    /// All ranks come to it. The server answers a get of a value as soon as its rank has given it, before the fence has ended, and not while there is none:
+    /// at the end of the limit those without an answer have not come.
+    void fence(const std::string& key, const patience& limit) const {
+        const auto shared = std::make_shared<answers>();
+        shared->come.resize(size_);
+        shared->seconds = seconds_of(limit);
+        load(shared->infos[0], PMIX_COLLECT_DATA, &shared->collect, PMIX_BOOL);
+        load(shared->infos[1], PMIX_TIMEOUT, &shared->seconds, PMIX_INT);
+        auto ends = std::make_unique<asked>(asked{shared});
+        check("PMIx_Fence_nb", PMIx_Fence_nb(nullptr, 0, shared->infos, 2, &fence_ended, ends.get()));
+        ends.release();
+        const duration quarter = std::max(duration::zero(), limit.until() - monotonic_now()) / 4;
+        const time_point asks = limit.until() - std::min<duration>(quarter, std::chrono::milliseconds(500));
+        std::unique_lock held(shared->lock);
+        while (!shared->fenced && monotonic_now() < asks)
+            shared->changed.wait_for(held, asks - monotonic_now());
+        if (is_through(*shared)) return;
+        for (pmix_rank_t rank = 0; rank < size_; ++rank) {
+            if (rank == rank_) continue;
+            pmix_proc_t of{};
+            std::memcpy(of.nspace, own_.nspace, sizeof of.nspace);
+            of.rank = rank;
+            auto one = std::make_unique<asked>(asked{shared, rank});
+            ++shared->unheard;
+            held.unlock();  // it may be answered at once
+            const pmix_status_t begun = PMIx_Get_nb(&of, key.c_str(), nullptr, 0, &get_ended, one.get());
+            held.lock();
+            if (begun == PMIX_SUCCESS) {
+                one.release();
+            } else {
+                --shared->unheard;
+            }
+        }
+        // A little before the end, so that the names come before it.
+        const time_point end = asks + (limit.until() - asks) * 4 / 5;
+        while (shared->unheard != 0 && !is_through(*shared) && monotonic_now() < end)
+            shared->changed.wait_for(held, end - monotonic_now());
+        if (is_through(*shared)) return;
+        std::vector<std::uint32_t> absent;
+        for (std::uint32_t rank = 0; rank < size_; ++rank) {
+            if (rank != rank_ && !shared->come[rank]) absent.push_back(rank);
+        }
+        throw error(errc::timed_out,
+                    "PMIx: not all of the " + std::to_string(size_) +
+                        " ranks have come within the limit; rank " + std::to_string(rank_) + " has" +
+                        (absent.empty()
+                             ? std::string("; the others have, too, but the launcher does not say so")
+                             : (absent.size() == 1 ? "; rank " : "; ranks ") +
+                                   list_of_ranks(absent, absent.size()) +
+                                   (absent.size() == 1 ? " has not come" : " have not come")));
+    }
+
     static void load(pmix_info_t& into, const char* key, const void* value, pmix_data_type_t type) {
         std::memset(&into, 0, sizeof into);
         std::strncpy(into.key, key, PMIX_MAX_KEYLEN);

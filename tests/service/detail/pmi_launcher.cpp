@@ -153,6 +153,93 @@ TEST_CASE("a rank that never comes to the barrier ends the others within their l
     CHECK_THAT(text, contains("not all of the 3 ranks") && contains("rank 2"));
 }
 
+TEST_CASE("ranks on other hosts that never come are named, and those that came are not, in either version") {
+    for (const int way : {1, 2, 3}) {
+        INFO("version " << way << "; 3: a fence of version 2 that ends at once");
+        pmi_server server(6, way == 1 ? 1 : 2, "(vector,(0,3,2))");
+        server.fences_at_once = way == 3;
+        // 2 and 5 do not come: one on a host that has another rank, and one on a host that has one, too.
+        std::vector<std::pair<std::error_code, std::string>> how(6);
+        on_each(6, [&](std::uint32_t rank) {
+            if (rank == 2 || rank == 5) return;
+            detail::pmi_launcher one(server.environment(rank));
+            one.open(patience_of(10s));
+            how[rank] =
+                error_of([&] { static_cast<void>(one.exchange(bytes_of(rank, 10), patience_of(2s))); });
+        });
+        for (const std::uint32_t rank : {0u, 1u, 3u, 4u}) {
+            INFO(how[rank].second);
+            CHECK(how[rank].first == errc::timed_out);
+            CHECK_THAT(how[rank].second, contains("not all of the 6 ranks"));
+        }
+        CHECK_THAT(how[0].second, contains("all that are to be on this host have come") &&
+                                      contains("of those on other hosts ranks 2 and 5 have not come"));
+        CHECK_THAT(how[3].second, contains("of those on this host rank 2 was not seen") &&
+                                      contains("of those on other hosts rank 5 has not come"));
+        CHECK_THAT(how[4].second, contains("of those on this host rank 5 was not seen") &&
+                                      contains("of those on other hosts rank 2 has not come"));
+    }
+}
+
+TEST_CASE("a rank of another host that comes while it is asked for is waited for") {
+    for (const int way : {1, 2, 3}) {
+        INFO("version " << way << "; 3: a fence of version 2 that ends at once");
+        pmi_server server(3, way == 1 ? 1 : 2, "(vector,(0,3,1))");
+        server.fences_at_once = way == 3;
+        std::vector<std::string> failures(3);
+        on_each(3, [&](std::uint32_t rank) {
+            failures[rank] = error_of([&] {
+                                 detail::pmi_launcher one(server.environment(rank));
+                                 one.open(patience_of(10s));
+                                 // The others have said by a name that they are there.
+                                 while (rank == 2 && server.published() < 2) std::this_thread::yield();
+                                 for (int times = 0; times < 2; ++times)
+                                     static_cast<void>(one.exchange(bytes_of(rank, 10), patience_of(10s)));
+                             }).second;
+        });
+        CHECK(failures == std::vector<std::string>(3));
+    }
+}
+
+TEST_CASE("a barrier that ends while a name is published, or looked for, is one that has ended") {
+    const std::vector<std::string> beginning = {ok,
+                                                maxes,
+                                                "cmd=my_kvsname kvsname=a\n",
+                                                "cmd=get_result rc=0 value=(vector,(0,2,1))\n",
+                                                "cmd=put_result rc=0\n",
+                                                ""};
+    for (const bool looks : {false, true}) {
+        INFO(looks);
+        std::vector<std::string> script = beginning;
+        if (looks) script.push_back("cmd=publish_result rc=0\n");
+        script.push_back(looks ? "cmd=barrier_out\ncmd=lookup_result rc=1\n"
+                               : "cmd=barrier_out\ncmd=publish_result rc=0\n");
+        script.push_back("cmd=get_result rc=0 value=1:07\n");
+        scripted_pmi server(script);
+        detail::pmi_launcher one(server.environment());
+        one.open(patience_of(10s));
+        std::vector<blob> got;
+        const auto failed = error_of([&] { got = one.exchange(bytes_of(0, 1), patience_of(2s)); });
+        CHECK(failed.second == "");
+        CHECK(got == std::vector<blob>{bytes_of(0, 1), {std::byte{7}}});
+        ::close(server.client());
+    }
+}
+
+TEST_CASE("where the launcher publishes no names, what is known of this host is told") {
+    pmi_server server(3, 1, "(vector,(0,1,2),(1,1,1))");
+    server.has_names = false;
+    std::string text;
+    on_each(2, [&](std::uint32_t rank) {
+        detail::pmi_launcher one(server.environment(rank));
+        one.open(patience_of(10s));
+        const auto how = error_of([&] { static_cast<void>(one.exchange(bytes_of(0, 10), patience_of(1s))); });
+        if (rank == 0) text = how.second;
+    });
+    CHECK_THAT(text, contains("all that are to be on this host have come"));
+    CHECK_THAT(text, !contains("other hosts"));
+}
+
 TEST_CASE("a conversation ends when it is told to") {
     scripted_pmi server({});
     detail::pmi_launcher launcher(server.environment());

@@ -5,6 +5,7 @@
 #include <rdmacoro/service/detail/pmi_lines.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,21 @@ private:
     void see_mapping(const std::string* text);
     void put(const std::string& key, const std::string& value, const patience& limit);
     void fence(const patience& limit);
+    /// As `lines_.ask`, for words that the launcher answers when all ranks have come, and maybe not before.
+    [[nodiscard]] pmi_message ask_with_all(const std::string& text, std::string_view answer,
+                                           const patience& limit);
+    /// The next message with that command; nothing: the limit came first. `other`: where the message with another command goes that may come first.
+    [[nodiscard]] std::optional<pmi_message> hear(std::string_view answer, const patience& limit,
+                                                  std::string_view other = {},
+                                                  std::optional<pmi_message>* other_came = nullptr);
+    [[nodiscard]] pmi_message wait_for_all(const std::string& text, std::string_view answer,
+                                           const patience& limit);
+    [[nodiscard]] bool publish(std::string_view answer, const patience& limit,
+                               std::optional<pmi_message>& late);
+    /// The name by which a rank says that it has come.
+    [[nodiscard]] std::string name_of(std::uint32_t rank) const;
+    [[nodiscard]] std::string of_other_hosts(std::string_view answer, const patience& limit,
+                                             std::optional<pmi_message>& late);
     /// Empty: there is none.
     [[nodiscard]] std::string get(const std::string& key, const patience& limit);
     [[nodiscard]] std::string key(std::uint32_t rank, std::size_t part) const;
@@ -44,7 +60,9 @@ private:
     std::string space_;  // where the values are: the name of a key-value space, or of a job
     std::size_t most_digits_ = 0;
     std::uint32_t exchanges_ = 0;
+    std::uint32_t published_ = 0;  // the exchange for which this rank's name is, and one more
     bool knows_size_ = false;
+    std::vector<std::uint32_t> here_;  // the ranks on this host; none: the launcher does not say it
 };
 
 }  // namespace rdmacoro::detail

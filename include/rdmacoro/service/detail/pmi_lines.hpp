@@ -50,6 +50,11 @@ public:
     [[nodiscard]] pmi_message ask(std::string_view text, std::string_view answer, const patience& limit);
     /// The same without a look at the command.
     [[nodiscard]] pmi_message ask(std::string_view text, const patience& limit);
+    /// The two parts of that, where other words come between them. Errors do not name the words.
+    void say(std::string_view text, const patience& limit) { write(text, limit); }
+    [[nodiscard]] pmi_message hear(const patience& limit) {
+        return pmi_message(read(limit), version_ == 1 ? ' ' : ';');
+    }
 
 private:
     void write(std::string_view text, const patience& limit);

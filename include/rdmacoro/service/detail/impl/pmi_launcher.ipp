@@ -127,6 +127,7 @@ RDMACORO_COLD void pmi_launcher::see_mapping(const std::string* text) {
     for (std::uint32_t other = 0; other < size_; ++other) {
         if (nodes[other] == nodes[rank_]) here.push_back(other);
     }
+    here_ = here;
     look_out(space_, std::move(here));
 }
 
@@ -140,25 +141,121 @@ RDMACORO_COLD void pmi_launcher::put(const std::string& key, const std::string& 
         throw error(errc::unsupported, name() + ": the launcher refuses a value of " +
                                            std::to_string(value.size()) + " bytes: " + quoted(done.text()));
 }
-RDMACORO_COLD void pmi_launcher::fence(const patience& limit) {
+RDMACORO_COLD std::optional<pmi_message> pmi_launcher::hear(std::string_view answer, const patience& limit,
+                                                            std::string_view other,
+                                                            std::optional<pmi_message>* other_came) {
     try {
-        const pmi_message done = version_ == 1 ? lines_.ask("cmd=barrier_in", "barrier_out", limit)
-                                               : lines_.ask("cmd=kvs-fence;", "kvs-fence-response", limit);
-        if (!pmi_success(done))
-            throw error(errc::protocol_violation,
-                        name() + ": the launcher's barrier failed: " + quoted(done.text()));
+        for (;;) {
+            pmi_message got = lines_.hear(limit);
+            const std::string* const command = got.find("cmd");
+            if (command != nullptr && *command == answer) return got;
+            if (command == nullptr || other_came == nullptr || *command != other)
+                throw error(errc::protocol_violation, name() + ": the launcher answered " +
+                                                          quoted(got.text()) + ", not " + quoted(answer));
+            *other_came = std::move(got);
+        }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
-        throw error(errc::timed_out, name() + ": not all of the " + std::to_string(size_) +
-                                         " ranks have come within the limit; rank " + std::to_string(rank_) +
-                                         " has" + absent_text());
+        return {};
     }
 }
+RDMACORO_COLD std::string pmi_launcher::name_of(std::uint32_t rank) const {
+    return "rdmacoro-" + space_ + '-' + std::to_string(exchanges_) + '-' + std::to_string(rank);
+}
+
+/// What ranks of other hosts put is seen here when all ranks of that host have come to the barrier. A name that a rank publishes is seen at once: a
+/// rank that has waited for a while publishes one, and those without are looked for at the end of the limit.
+RDMACORO_COLD pmi_message pmi_launcher::ask_with_all(const std::string& text, std::string_view answer,
+                                                     const patience& limit) {
+    try {
+        return wait_for_all(text, answer, limit);
+    } catch (const error& failed) {
+        if (failed.code() != errc::peer_lost && failed.code() != errc::canceled) throw;
+        throw error(failed.code(),
+                    "PMI: the launcher did not answer " + quoted(text) + ": " + failed.context());
+    }
+}
+RDMACORO_COLD pmi_message pmi_launcher::wait_for_all(const std::string& text, std::string_view answer,
+                                                     const patience& limit) {
+    using std::chrono::milliseconds;
+    const time_point began = monotonic_now();
+    const duration quarter = std::max(duration::zero(), limit.until() - began) / 4;
+    const patience at_first(began + std::min<duration>(quarter, milliseconds(1000)), limit.stop_fd());
+    const patience before_end(limit.until() - std::min<duration>(quarter, milliseconds(500)),
+                              limit.stop_fd());
+    lines_.say(text, limit);
+    if (auto got = hear(answer, at_first)) return *std::move(got);
+    std::optional<pmi_message> late;
+    std::string absent;
+    if (on_one_host_ != true) {
+        const bool said = publish(answer, before_end, late);
+        if (late) return *std::move(late);
+        if (auto got = hear(answer, before_end)) return *std::move(got);
+        absent = said ? of_other_hosts(answer, limit, late) : absent_text();
+        if (late) return *std::move(late);
+    } else if (auto got = hear(answer, limit)) {
+        return *std::move(got);
+    } else {
+        absent = absent_text();
+    }
+    throw error(errc::timed_out, name() + ": not all of the " + std::to_string(size_) +
+                                     " ranks have come within the limit; rank " + std::to_string(rank_) +
+                                     " has" + absent);
+}
+/// False: the launcher does not do it.
+RDMACORO_COLD bool pmi_launcher::publish(std::string_view answer, const patience& limit,
+                                         std::optional<pmi_message>& late) {
+    if (published_ == exchanges_ + 1) return true;
+    lines_.say(version_ == 1 ? "cmd=publish_name service=" + name_of(rank_) + " port=come"
+                             : "cmd=name-publish;name=" + name_of(rank_) + ";port=come;",
+               limit);
+    const auto done = hear(version_ == 1 ? "publish_result" : "name-publish-response", limit, answer, &late);
+    if (!done || !pmi_success(*done)) return false;
+    published_ = exchanges_ + 1;
+    return true;
+}
+/// Of the ranks on this host `absent_text` knows more.
+RDMACORO_COLD std::string pmi_launcher::of_other_hosts(std::string_view answer, const patience& limit,
+                                                       std::optional<pmi_message>& late) {
+    std::vector<std::uint32_t> absent;
+    std::uint32_t asked = 0;
+    for (; asked < size_; ++asked) {
+        if (asked == rank_ || std::binary_search(here_.begin(), here_.end(), asked)) continue;
+        lines_.say(version_ == 1 ? "cmd=lookup_name service=" + name_of(asked)
+                                 : "cmd=name-lookup;name=" + name_of(asked) + ";",
+                   limit);
+        const auto found =
+            hear(version_ == 1 ? "lookup_result" : "name-lookup-response", limit, answer, &late);
+        if (late) return {};
+        if (!found) break;
+        const std::string* const is_found = found->find("found");
+        if (!pmi_success(*found) || (is_found != nullptr && *is_found == "FALSE")) absent.push_back(asked);
+    }
+    std::string text = here_.empty() ? "" : absent_text();
+    const std::string where = here_.empty() ? "; " : "; of those on other hosts ";
+    if (!absent.empty()) {
+        text += where + (absent.size() == 1 ? "rank " : "ranks ") + list_of_ranks(absent, absent.size()) +
+                (absent.size() == 1 ? " has" : " have") + " not come";
+    } else if (asked == size_) {
+        text += where + "all have come";
+    }
+    if (asked != size_) text += "; of those from rank " + std::to_string(asked) + " on nothing is known";
+    return text;
+}
+
+RDMACORO_COLD void pmi_launcher::fence(const patience& limit) {
+    const pmi_message done = version_ == 1 ? ask_with_all("cmd=barrier_in", "barrier_out", limit)
+                                           : ask_with_all("cmd=kvs-fence;", "kvs-fence-response", limit);
+    if (!pmi_success(done))
+        throw error(errc::protocol_violation,
+                    name() + ": the launcher's barrier failed: " + quoted(done.text()));
+}
 RDMACORO_COLD std::string pmi_launcher::get(const std::string& key, const patience& limit) {
+    // In version 2 Hydra answers a fence at once, and this when the rank that has the value has come.
     const pmi_message got = version_ == 1
                                 ? lines_.ask("cmd=get kvsname=" + space_ + " key=" + key, "get_result", limit)
-                                : lines_.ask("cmd=kvs-get;jobid=" + space_ + ";srcid=-1;key=" + key + ";",
-                                             "kvs-get-response", limit);
+                                : ask_with_all("cmd=kvs-get;jobid=" + space_ + ";srcid=-1;key=" + key + ";",
+                                               "kvs-get-response", limit);
     const std::string* const found = got.find("found");
     const std::string* const value = got.find("value");
     if (!pmi_success(got) || value == nullptr || (found != nullptr && *found == "FALSE")) return {};

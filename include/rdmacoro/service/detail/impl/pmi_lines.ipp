@@ -64,8 +64,8 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view
 }
 RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& limit) {
     try {
-        write(text, limit);
-        return pmi_message(read(limit), version_ == 1 ? ' ' : ';');
+        say(text, limit);
+        return hear(limit);
     } catch (const error& failed) {
         const std::string context = failed.context();
         throw error(failed.code(), "PMI: the launcher did not answer " + quoted(text) +
