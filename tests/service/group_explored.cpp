@@ -222,6 +222,31 @@ TEST_CASE("two and three ranks end all of them when one loses patience, or dies,
     }
 }
 
+TEST_CASE("the same by rendezvous, and on two hosts, at some of these moments") {
+    explore_options how;
+    how.most_executions = 40;
+    for (const trouble with : {trouble::cancel, trouble::loss}) {
+        for (const bool by_rendezvous : {false, true}) {
+            for (const std::vector<unsigned>& hosts : {std::vector<unsigned>{}, {0, 0, 1}}) {
+                if (!by_rendezvous && hosts.empty()) continue;  // above
+                explored_case as;
+                as.size = 3;
+                as.with = with;
+                as.by_rendezvous = by_rendezvous;
+                as.hosts = hosts;
+                INFO("trouble " << static_cast<int>(with) << ", rendezvous " << by_rendezvous << ", "
+                                << (hosts.empty() ? 1 : 2) << " hosts");
+                const explored first = explore_kinds(first_kinds, as, how, false);
+                const explored others = explore_kinds(other_kinds, as, how, false);
+                CHECK(first.wrong == "");
+                CHECK(others.wrong == "");
+                CHECK(first.executions + others.executions > (hosts.empty() ? 150 : 30));
+                CHECK(first.failed + others.failed > (hosts.empty() ? 200 : 50));
+            }
+        }
+    }
+}
+
 TEST_CASE("two and three ranks end them in every order of events by rendezvous that there is time for") {
     explore_options how;
     how.most_executions = 300;

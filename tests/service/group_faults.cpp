@@ -187,15 +187,20 @@ TEST_CASE("the same while connections are made, by rendezvous, and on several ho
     lose_each(4, {1, 2}, 1700ns, true, all, options, 300);
     losses by_hosts;
     lose_each(6, {0, 1, 3, 5}, 900ns, true, by_hosts, ranks<sim>::usual(), 7, {0, 0, 0, 1, 1, 1});
+    losses by_both;
+    lose_each(5, {0, 3, 4}, 1900ns, true, by_both, options, 300, {0, 0, 0, 1, 1});
     CHECK(all.wrong == "");
     CHECK(by_hosts.wrong == "");
+    CHECK(by_both.wrong == "");
     CHECK(all.felt > 500);
     std::string unharmed;
     for (std::size_t which = 0; which < collective_kinds; ++which) {
         for (const algorithm& by : algorithms_of(static_cast<collective_kind>(which))) {
             const std::string name =
                 std::string(name_of(static_cast<collective_kind>(which))) + " by " + std::string(by.name);
-            if (is_for_hosts(by.name) && by_hosts.by_algorithm[name] == 0) unharmed += name + "\n";
+            if (is_for_hosts(by.name) &&
+                (by_hosts.by_algorithm[name] == 0 || by_both.by_algorithm[name] == 0))
+                unharmed += name + "\n";
         }
     }
     CHECK(unharmed == "");
