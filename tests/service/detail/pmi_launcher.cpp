@@ -226,6 +226,21 @@ TEST_CASE("a barrier that ends while a name is published, or looked for, is one 
     }
 }
 
+TEST_CASE("a launcher that does not answer to a name at all does not hold up those that have come") {
+    scripted_pmi server({ok, maxes, "cmd=my_kvsname kvsname=a\n",
+                         "cmd=get_result rc=0 value=(vector,(0,2,1))\n", "cmd=put_result rc=0\n", "",
+                         "cmd=barrier_out\n", "cmd=get_result rc=0 value=1:07\n"});
+    detail::pmi_launcher one(server.environment());
+    one.open(patience_of(10s));
+    std::vector<blob> got;
+    const auto began = std::chrono::steady_clock::now();
+    const auto failed = error_of([&] { got = one.exchange(bytes_of(0, 1), patience_of(60s)); });
+    CHECK(failed.second == "");
+    CHECK(got == std::vector<blob>{bytes_of(0, 1), {std::byte{7}}});
+    CHECK(std::chrono::steady_clock::now() - began < 20s);
+    ::close(server.client());
+}
+
 TEST_CASE("where the launcher publishes no names, what is known of this host is told") {
     pmi_server server(3, 1, "(vector,(0,1,2),(1,1,1))");
     server.has_names = false;

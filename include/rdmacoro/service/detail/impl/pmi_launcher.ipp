@@ -144,15 +144,19 @@ RDMACORO_COLD void pmi_launcher::put(const std::string& key, const std::string& 
 RDMACORO_COLD std::optional<pmi_message> pmi_launcher::hear(std::string_view answer, const patience& limit,
                                                             std::string_view other,
                                                             std::optional<pmi_message>* other_came) {
+    // Where the other one has come, this one does not hold up what that is for.
+    constexpr auto longest = std::chrono::seconds(1);
+    time_point until = limit.until();
     try {
         for (;;) {
-            pmi_message got = lines_.hear(limit);
+            pmi_message got = lines_.hear(patience(until, limit.stop_fd()));
             const std::string* const command = got.find("cmd");
             if (command != nullptr && *command == answer) return got;
             if (command == nullptr || other_came == nullptr || *command != other)
                 throw error(errc::protocol_violation, name() + ": the launcher answered " +
                                                           quoted(got.text()) + ", not " + quoted(answer));
             *other_came = std::move(got);
+            until = std::min(until, deadline_after(monotonic_now(), longest));
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
