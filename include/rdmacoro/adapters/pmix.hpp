@@ -138,8 +138,8 @@ private:
                 --shared->unheard;
             }
         }
-        // A little before the end, so that the names come before it.
-        const time_point end = asks + (limit.until() - asks) * 4 / 5;
+        // Before the end, at which others stop to wait for this thread.
+        const time_point end = asks + (limit.until() - asks) / 2;
         while (shared->unheard != 0 && !is_through(*shared) && monotonic_now() < end)
             shared->changed.wait_for(held, end - monotonic_now());
         if (is_through(*shared)) return;
