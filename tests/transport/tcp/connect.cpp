@@ -44,6 +44,7 @@ TEST_CASE("each failure to connect has its code, names the address and says what
     for (const expectation& e :
          {expectation{errc::connection_refused, ECONNREFUSED, errc::connection_refused, "start the listener"},
           expectation{errc::connection_refused, ETIMEDOUT, errc::timed_out, "firewall"},
+          expectation{errc::connection_refused, ECONNRESET, errc::peer_lost, "before it greeted"},
           expectation{errc::connection_refused, EACCES, errc::permission_denied, "firewall"},
           expectation{errc::connection_refused, EADDRNOTAVAIL, errc::address_invalid, ""},
           expectation{errc::version_mismatch, 0, errc::version_mismatch, "version 9"},

@@ -73,6 +73,10 @@ RDMACORO_DECL void throw_connect_error(const inet_address& address, const inet_e
                 case EPERM:
                     throw error(errc::permission_denied,
                                 where + "the system forbids it; check the firewall's rules");
+                case ECONNRESET:  // it accepted and died at once
+                case ECONNABORTED:
+                case EPIPE:
+                    throw error(errc::peer_lost, where + "the peer closed the connection before it greeted");
                 case EINVAL:
                 case EADDRNOTAVAIL:
                 case EAFNOSUPPORT: throw error(errc::address_invalid, where + system);
