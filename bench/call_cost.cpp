@@ -115,7 +115,7 @@ rc::task<> run(std::string_view kind, std::uint64_t count) {
     }
     co_await asking.join();
     answers.request_stop();
-    co_await rc::as_result(answers.join());
+    static_cast<void>(co_await rc::as_result(answers.join()));
 }
 
 }  // namespace
