@@ -87,17 +87,18 @@ public:
                 break;  // closes, so that the other end counts no second fault
             }
             if (how) {
-                ended_early(how);
+                // Who drops a link has ended its own part of the round, and loses what is under way to the other end.
+                if (how != rc::errc::peer_lost || !other_end_drops()) ended_early(how);
                 co_return;
             }
             if (facts_.client && over_) break;
             if (plan_.end == ending::none) continue;
             if (plan_.end == ending::close) break;
-            if ((plan_.end == ending::client_drops) == facts_.client) {
+            if (other_end_drops()) {
+                co_await see_drop();
+            } else {
                 peer_.abort();
-                co_return;
             }
-            co_await see_drop();
             co_return;
         }
         static_cast<void>(co_await rc::as_result(rc::timeout(peer_.close(), std::chrono::seconds(30))));
@@ -107,6 +108,10 @@ private:
     [[nodiscard]] std::string where() const {
         return ", over " + facts_.transport + " with worker " + std::to_string(facts_.other) +
                (facts_.client ? " as client" : " as server");
+    }
+
+    [[nodiscard]] bool other_end_drops() const noexcept {
+        return plan_.end == (facts_.client ? ending::server_drops : ending::client_drops);
     }
 
     void ended_early(std::error_code how) {
