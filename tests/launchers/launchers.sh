@@ -24,13 +24,16 @@ skip() {
 fail() {
     echo "FAILED: $*"
     sed 's/^/  out: /' "$work/out"
-    sed 's/^/  err: /' "$work/err"
+    sed 's/^/  err: /' "$work/err" "$SAID"
     exit 1
 }
+# Ranks that end by an error write it here: a launcher that ends all ranks with the first may not pass on what that one had said.
+export SAID=$work/said
 # runs STATUS COMMAND...: ends within a minute with this status; `some` stands for any but 0 and 124, the time-out.
 runs() {
     local wanted=$1 status=0
     shift
+    : >"$SAID"
     timeout -k 5 60 "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
     if [ "$wanted" = some ]; then
         [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$*: status $status"
@@ -39,7 +42,7 @@ runs() {
     fi
 }
 has() { grep -q -e "$1" "$work/out" || fail "\"$1\" is not printed"; }
-says() { grep -q -e "$1" "$work/out" "$work/err" || fail "\"$1\" is not said"; }
+says() { grep -q -e "$1" "$work/out" "$work/err" "$SAID" || fail "\"$1\" is not said"; }
 # went_around RANKS BY: each rank has joined, and the sum of their numbers has come back to rank 0.
 went_around() {
     [ "$(grep -c "of $1, .* joined by $2 in" "$work/out")" -eq "$1" ] || fail "not all of $1 ranks have joined by $2"
@@ -75,14 +78,14 @@ hydra)
     runs some "$hydra" -n 2 env PMI_FD=99 "$ring"
     says "PMI_FD is 99, which is no open descriptor"
     # One that never comes: the others do not wait for longer than their limit.
-    runs some "$hydra" -n 3 sh -c '[ "$PMI_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 1500' "$ring"
+    runs some "$hydra" -n 3 sh -c '[ "$PMI_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 1500 2>>"$SAID"' "$ring"
     says "not all of the 3 ranks have come within the limit.*of those on this host rank 1 was not seen"
     # On another host: one where no rank comes, and one where another one does, in both versions.
     for version in 1 2; do
         slurm=
         [ "$version" = 1 ] || slurm=SLURM_STEP_ID=0
         runs some "$hydra" -n 6 -hosts a:2,b:2,c:2 -launcher fork env $slurm sh -c \
-            'case $PMI_RANK in 2 | 3 | 5) exec sleep 12 ;; esac; exec "$0" --limit-ms 6000' "$ring"
+            'case $PMI_RANK in 2 | 3 | 5) exec sleep 12 ;; esac; exec "$0" --limit-ms 6000 2>>"$SAID"' "$ring"
         # The others are ended with the first of them.
         all_here="all that are to be on this host have come; of those on other hosts ranks 2, 3 and 5 have not come"
         one_here="of those on this host rank 5 was not seen; of those on other hosts ranks 2 and 3 have not come"
@@ -105,13 +108,13 @@ openmpi)
     # A server that is not there any more.
     runs some "$mpirun" --oversubscribe -n 2 sh -c 'env $(env | sed -n "s/^\(PMIX_SERVER_URI[^=]*\)=.*/-u \1/p") "$0" --alone' "$ring"
     says "PMIx: the launcher cannot be spoken to"
-    runs some "$mpirun" --oversubscribe -n 3 sh -c '[ "$PMIX_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 2500' "$ring"
+    runs some "$mpirun" --oversubscribe -n 3 sh -c '[ "$PMIX_RANK" = 1 ] && exec sleep 50; exec "$0" --limit-ms 2500 2>>"$SAID"' "$ring"
     says "within the limit.*rank 1 \(has not come\|was not seen\)"
     # On other hosts, by a stand-in for ssh: one where no rank comes, and one where another one does.
     printf '#!/bin/sh\nwhile case $1 in -*) true ;; *) false ;; esac; do shift; done\nshift\nexec sh -c "$*"\n' >"$work/ssh"
     chmod +x "$work/ssh"
     runs some "$mpirun" --mca plm_rsh_agent "$work/ssh" --host a:2,b:2,c:2 --oversubscribe -n 6 sh -c \
-        'case $PMIX_RANK in 2 | 3 | 5) exec sleep 12 ;; esac; exec "$0" --limit-ms 6000' "$ring"
+        'case $PMIX_RANK in 2 | 3 | 5) exec sleep 12 ;; esac; exec "$0" --limit-ms 6000 2>>"$SAID"' "$ring"
     says "not all of the 6 ranks have come within the limit; rank [014] has; ranks 2, 3 and 5 have not come"
     ;;
 slurm)

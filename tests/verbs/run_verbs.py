@@ -49,7 +49,7 @@ NOT_OVER_LIBFABRIC = '~"destroying an operation that is pending*"~"a get or put 
 ABOUT_THE_DEVICE = {
     'verbs_conformance': ('cancel', 'close', 'connect', 'flow', 'messages', 'one_sided'),
     'verbs_faults': ('peer_killed',),
-    'verbs_ranks': ('collectives',),
+    'verbs_ranks': (),
     'verbs_ofi': ('close', 'messages'),
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <rdmacoro/service/detail/pmi_launcher.hpp>
+#include <rdmacoro/service/detail/thread_wait.hpp>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <optional>
 
 namespace rdmacoro::detail {
