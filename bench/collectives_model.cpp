@@ -1,8 +1,8 @@
 // collectives_model: what collectives of many ranks take in a network of the LogGP model, by each algorithm, beside a lower bound.
 //
-// All ranks are in this process, on `sim`, in virtual time: the figures are the same on every machine. Computing costs nothing there. Where an algorithm
-// has more messages than a program can simulate in the time that somebody waits for it, its time is that of the cost model by which algorithms are chosen, with
-// the costs of a link that were simulated between two ranks and nine.
+// All ranks are in this process, on `sim`, in virtual time: the figures are the same on every machine. Computing costs nothing there. An algorithm that
+// sends more than `--most-messages` is not simulated: its time comes from the cost model that chooses algorithms, with link costs that were simulated between
+// two ranks and nine.
 
 #include "common/report.hpp"
 

@@ -19,7 +19,7 @@ namespace {
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::system_category(), what); }
 
-/// On a thread of its own: the other one may be waiting for room in a pipe that nobody reads.
+/// Ends the keeper when the write end of `pipe` is closed. Runs on a thread of its own, because the main thread may block in a write to a full pipe.
 [[noreturn]] void end_with(int pipe) {
     char none = 0;
     while (::read(pipe, &none, 1) < 0 && errno == EINTR) {}

@@ -87,7 +87,7 @@ public:
                 break;  // closes, so that the other end counts no second fault
             }
             if (how) {
-                // Who drops a link has ended its own part of the round, and loses what is under way to the other end.
+                // The end that drops a link has finished its own part of the round. Messages under way to this end may be lost.
                 if (how != rc::errc::peer_lost || !other_end_drops()) ended_early(how);
                 co_return;
             }

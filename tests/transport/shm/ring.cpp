@@ -453,6 +453,24 @@ TEST_CASE("one message is enough for a ring to hold memory, all of which is retu
     CHECK(pages(ends) == before);
 }
 
+TEST_CASE(
+    "a producer that announces records which it did not write has its ring looked at, and nothing else") {
+    both_ends ends;
+    const std::vector<std::byte> short_one(8, std::byte{1});
+    for (const std::uint32_t lie : {1u, 65u, 0x7fffffffu}) {
+        ends.of_producer.words(0).announced.store(ends.in.position() + lie, std::memory_order_release);
+        CHECK(ends.in.announced());
+        CHECK(ends.in.nothing_new());
+        record none;
+        CHECK(ends.in.peek(none) == ring_consumer::found::nothing);
+        REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
+        CHECK(read_all(ends) == 1);
+    }
+    // What lies behind what was read announces nothing.
+    ends.of_producer.words(0).announced.store(ends.in.position() - 1, std::memory_order_release);
+    CHECK_FALSE(ends.in.announced());
+}
+
 TEST_CASE("the memory of what the consumer has given back is returned to the system, and of nothing else") {
     both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
     static_cast<void>(read_all(ends));
