@@ -3,6 +3,9 @@
 // A child process on another CPU answers. In turns: round trips of 8-byte messages, matched by tag, and calls with an argument and a
 // result of 8 bytes, of a handler that is a function and of one that is a coroutine; then 64 of each under way at a time, the messages
 // with a tag for each exchange.
+//
+// The floor of the slowest of them is taken in the same turns, by the same two processes with no library between them: a cache line that
+// both write in turn, or polled sockets. What the machine does to that it does to every message.
 
 #include "common/child.hpp"
 #include "common/report.hpp"
@@ -20,11 +23,19 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace {
@@ -43,11 +54,121 @@ constexpr std::size_t window = 64;
 constexpr rc::tag_type ask_tag = 1;
 constexpr rc::tag_type end_tag = 2;
 constexpr rc::tag_type many_tag = 3;
+constexpr rc::tag_type bare_tag = 4;
 constexpr rc::tag_type first_of_many = 100;
 
-/// Answers messages and calls until it is told to end.
-template <class T>
-rc::task<> answer(std::string url) {
+[[noreturn]] void fail(const char* what) { throw run_error(std::string(what) + ": " + std::strerror(errno)); }
+
+/// Looks until `there()`. The other process may have ended: not for ever.
+template <class Condition>
+void spin_until(Condition there) {
+    steady::time_point limit = steady::time_point::max();
+    for (unsigned looks = 1; !there(); ++looks) {
+        if (looks % (1U << 16) != 0) continue;
+        const auto now = steady::now();
+        limit = std::min(limit, now + 10s);
+        if (now >= limit) throw run_error("the other process is silent");
+    }
+}
+
+/// A cache line that the two processes of a fork write in turn.
+class bare_line {
+public:
+    static constexpr const char* name = "a bare line";
+
+    bare_line() {
+        void* page = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (page == MAP_FAILED) fail("mmap");
+        turn_ = new (page) std::atomic<std::uint64_t>(0);
+    }
+    ~bare_line() { ::munmap(static_cast<void*>(turn_), sizeof(std::uint64_t)); }
+    bare_line(const bare_line&) = delete;
+    bare_line& operator=(const bare_line&) = delete;
+
+    void ask() {
+        const std::uint64_t mine = turn_->load(std::memory_order_relaxed) + 1;
+        turn_->store(mine, std::memory_order_release);
+        spin_until([&] { return turn_->load(std::memory_order_acquire) == mine + 1; });
+    }
+    void answer() {
+        spin_until([&] { return turn_->load(std::memory_order_acquire) % 2 == 1; });
+        turn_->store(turn_->load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
+
+private:
+    std::atomic<std::uint64_t>* turn_;
+};
+
+#if RDMACORO_WITH_TCP
+/// A connection over the loopback interface, both ends in this process until a fork parts them; polled.
+class bare_sockets {
+public:
+    static constexpr const char* name = "bare sockets";
+
+    bare_sockets() {
+        const int listening = open();
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof at;
+        auto* address = reinterpret_cast<sockaddr*>(&at);
+        if (::bind(listening, address, size) != 0 || ::listen(listening, 1) != 0 ||
+            ::getsockname(listening, address, &size) != 0)
+            fail("a listening socket");
+        asking_ = open();
+        if (::connect(asking_, address, size) != 0) fail("connect");
+        answering_ = ::accept(listening, nullptr, nullptr);
+        if (answering_ < 0) fail("accept");
+        ::close(listening);
+        const int on = 1;
+        for (const int end : {asking_, answering_})
+            if (::setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) fail("TCP_NODELAY");
+    }
+    ~bare_sockets() {
+        ::close(asking_);
+        ::close(answering_);
+    }
+    bare_sockets(const bare_sockets&) = delete;
+    bare_sockets& operator=(const bare_sockets&) = delete;
+
+    void ask() {
+        send(asking_);
+        receive(asking_);
+    }
+    void answer() {
+        receive(answering_);
+        send(answering_);
+    }
+
+private:
+    static int open() {
+        const int made = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (made < 0) fail("socket");
+        return made;
+    }
+    static void send(int end) {
+        const std::uint64_t number = 0;
+        if (::send(end, &number, sizeof number, MSG_NOSIGNAL) != sizeof number) fail("send");
+    }
+    static void receive(int end) {
+        std::uint64_t number = 0;
+        ssize_t got = 0;
+        spin_until([&] {
+            got = ::recv(end, &number, sizeof number, MSG_DONTWAIT);
+            return got >= 0 || errno != EAGAIN;
+        });
+        if (got != sizeof number) fail("recv");
+    }
+
+    int asking_ = -1;
+    int answering_ = -1;
+};
+#endif
+
+/// Answers messages and calls until it is told to end, and what goes by `bare` as often as it is told to.
+template <class T, class Bare>
+rc::task<> answer(std::string url, Bare& bare) {
     auto listening = co_await rc::listen<T>(url);
     auto peer = co_await listening.accept();
     rc::service adding;
@@ -75,6 +196,11 @@ rc::task<> answer(std::string url) {
             std::uint64_t begin = 0;
             co_await peer.recv(rc::bytes_of(begin), many_tag);
             for (std::size_t n = 0; n < window; ++n) answers.spawn(answer_many, first_of_many + n);
+        });
+        answers.spawn([&]() -> rc::task<> {
+            std::uint64_t count = 0;
+            while (co_await rc::as_result(peer.recv(rc::bytes_of(count), bare_tag)))
+                for (; count != 0; --count) bare.answer();
         });
         std::uint64_t end = 0;
         static_cast<void>(co_await rc::as_result(peer.recv(rc::bytes_of(end), end_tag)));
@@ -114,29 +240,37 @@ double at(std::vector<double> sorted, double part) {
                            static_cast<std::size_t>(part * static_cast<double>(sorted.size())))];
 }
 
-template <class T>
-rc::task<> measure(std::string url, std::size_t rounds, report& out) {
+template <class T, class Bare>
+rc::task<> measure(std::string url, std::size_t rounds, report& out, Bare& bare) {
     auto peer = co_await rc::connect<T>(url, rc::connect_options{.retry_for = 10s});
     {
         rc::calls<T> calling(peer);
+        std::vector<double> floors;
         std::vector<double> messages;
         std::vector<double> calls;
         std::vector<double> tasks;
         const auto one_of_each = [&](std::size_t of_each, bool counted) -> rc::task<> {
             std::size_t left = of_each;
+            const std::uint64_t bare_ones = of_each;
+            co_await peer.send(rc::bytes_of(bare_ones), bare_tag);
+            for (std::size_t n = 0; n < of_each; ++n) {
+                const auto before = steady::now();
+                bare.ask();
+                if (counted) floors.push_back(seconds(steady::now() - before).count() * 1e9);
+            }
             co_await exchange(peer, ask_tag, left, counted ? &messages : nullptr);
             left = of_each;
             co_await call(calling, plus::one, left, counted ? &calls : nullptr);
             left = of_each;
             co_await call(calling, plus::by_task, left, counted ? &tasks : nullptr);
         };
-        for (auto* each : {&messages, &calls, &tasks}) each->reserve(rounds + 10);
+        for (auto* each : {&floors, &messages, &calls, &tasks}) each->reserve(rounds + 10);
         co_await one_of_each(rounds / 10, false);
         for (int turn = 0; turn < 10; ++turn) co_await one_of_each(rounds / 10, true);
         out.section("8 bytes there and back over " + url.substr(0, url.find(':')));
         const double floor = median(messages);
-        for (const auto& [name, all] : {std::pair("two messages", &messages), std::pair("a call", &calls),
-                                        std::pair("of a coroutine", &tasks)}) {
+        for (const auto& [name, all] : {std::pair(Bare::name, &floors), std::pair("two messages", &messages),
+                                        std::pair("a call", &calls), std::pair("of a coroutine", &tasks)}) {
             out.row({name, number_text(median(*all), 0) + " ns", number_text(median(*all) / floor, 2) + " x",
                      "p99 " + number_text(at(*all, 0.99), 0) + " ns",
                      "p99.9 " + number_text(at(*all, 0.999), 0) + " ns",
@@ -192,17 +326,17 @@ rc::task<> measure(std::string url, std::size_t rounds, report& out) {
     co_await peer.close();
 }
 
-template <class T>
+template <class T, class Bare>
 void run_over(const std::string& url, std::size_t rounds, const settings& asked, report& out) {
     const idle_kind idle = asked.idle;
-    child answering([&] {
-        pingpong::pin_to(asked.cpus.back());
+    Bare bare;
+    child answering(asked.cpus.back(), [&] {
         rc::scheduler on{pingpong::chosen_idle(&idle)};
-        on.run(answer<T>(url));
+        on.run(answer<T>(url, bare));
     });
     pingpong::pin_to(asked.cpus.front());
     rc::scheduler on{pingpong::chosen_idle(&idle)};
-    on.run(measure<T>(url, rounds, out));
+    on.run(measure<T>(url, rounds, out, bare));
     if (answering.end(false) != 0) throw run_error("the other process failed");
 }
 
@@ -231,10 +365,10 @@ void run(int argc, char** argv) {
     report out(asked, {{"by", 14}, {"", 12}, {"", 8}, {"", 14}, {"", 16}, {"", 8}});
     for (const std::string& url : urls) {
         if (url.starts_with("shm://")) {
-            run_over<rc::shm>(url, rounds, asked, out);
+            run_over<rc::shm, bare_line>(url, rounds, asked, out);
 #if RDMACORO_WITH_TCP
         } else if (url.starts_with("tcp://")) {
-            run_over<rc::tcp>(url, rounds, asked, out);
+            run_over<rc::tcp, bare_sockets>(url, rounds, asked, out);
 #endif
         } else {
             throw usage_error("no transport here has the URL " + url);

@@ -177,10 +177,17 @@ class other_process {
 public:
     template <class Body>
     other_process(int cpu, Body body) : control_(mapping<control_block>::kind::shared) {
+        // The child begins on its own CPU: with a real-time priority it would get none of this one's time to move there.
+        cpu_set_t own;
+        if (::sched_getaffinity(0, sizeof own, &own) != 0) fail("sched_getaffinity");
+        pin_to(cpu);
         const pid_t parent = ::getpid();
         pid_ = ::fork();
+        if (pid_ == 0) run_child(parent, body);
+        const int not_forked = errno;
+        if (::sched_setaffinity(0, sizeof own, &own) != 0) fail("sched_setaffinity");
+        errno = not_forked;
         if (pid_ < 0) fail("fork");
-        if (pid_ == 0) run_child(parent, cpu, body);
         // Where the Yama module restricts it, this lets the child write into us; elsewhere it fails harmlessly.
         ::prctl(PR_SET_PTRACER, static_cast<unsigned long>(pid_), 0, 0, 0);
     }
@@ -237,12 +244,11 @@ public:
 
 private:
     template <class Body>
-    [[noreturn]] void run_child(pid_t parent, int cpu, Body& body) noexcept {
+    [[noreturn]] void run_child(pid_t parent, Body& body) noexcept {
         int status = 0;
         try {
             if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail("prctl(PR_SET_PDEATHSIG)");
             if (::getppid() != parent) ::_exit(0);  // the parent died before the line above
-            pin_to(cpu);
             body(*control_);
         } catch (const unavailable& e) {
             status = report(e, 2);

@@ -294,8 +294,7 @@ void measure(const std::string& url, const plain_socket& beside, std::uint64_t c
 template <class T>
 void run_over(const std::string& url, std::uint64_t count, int rounds, std::size_t room, report& out) {
     plain_socket beside;
-    child receiving([&] {
-        pingpong::pin_to(places.receiver);
+    child receiving(places.receiver, [&] {
         std::jthread plain([&] { beside.receive(); });
         rc::scheduler on;
         on.run(receive_all<T>(url));

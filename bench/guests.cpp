@@ -195,8 +195,7 @@ void measure(const std::string& url, const Idle& strategy, const std::string& na
 #if RDMACORO_WITH_ASIO
     ++clients;
 #endif
-    child answering([&] {
-        pingpong::pin_to(asked.cpus.back());
+    child answering(asked.cpus.back(), [&] {
         rc::scheduler on{strategy};
         on.run(serve<T>(url, clients));
     });

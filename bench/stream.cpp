@@ -138,13 +138,13 @@ void compare(const char* url, const asked_for& asked, report& out) {
     int ends[2];
     if (::pipe(ends) != 0) throw run_error(std::string("pipe: ") + std::strerror(errno));
     const pid_t parent = ::getpid();
+    pingpong::pin_to(asked.cpus.back());  // the child begins there
     const pid_t child = ::fork();
     if (child < 0) throw run_error(std::string("fork: ") + std::strerror(errno));
     if (child == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (::getppid() != parent) ::_exit(1);
         ::close(ends[0]);
-        pingpong::pin_to(asked.cpus.back());
         try {
             rc::scheduler on{rc::idle::spin{}};
             on.run(serve<T>(url, ends[1]));

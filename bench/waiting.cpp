@@ -141,10 +141,8 @@ rc::task<> ask(std::string url, seconds whole, std::chrono::milliseconds pause, 
 asked_for round_trips(strategy kind, seconds each_one, strategy of_child, int other, delay late,
                       std::chrono::milliseconds pause = 0ms) {
     const std::string url = own_url();
-    child answering([&] {
-        pingpong::pin_to(other);
-        with_scheduler(of_child, [&](rc::scheduler& on) { on.run(answer(url, late)); });
-    });
+    child answering(other,
+                    [&] { with_scheduler(of_child, [&](rc::scheduler& on) { on.run(answer(url, late)); }); });
     asked_for took;
     with_scheduler(kind, [&](rc::scheduler& on) { on.run(ask(url, each_one, pause, took)); });
     if (answering.end(false) != 0) throw run_error("the other process failed");

@@ -1,6 +1,7 @@
 // A process beside this one that runs a function of its.
 #pragma once
 
+#include "../../tools/pingpong/cpus.hpp"
 #include "../../tools/pingpong/failure.hpp"
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,15 +23,15 @@ using pingpong::run_error;
 template <class Work>
 class child {
 public:
-    explicit child(Work work) {
-        const pid_t parent = ::getpid();
-        id_ = ::fork();
-        if (id_ < 0) throw run_error(std::string("fork: ") + std::strerror(errno));
-        if (id_ != 0) return;
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (::getppid() != parent) ::_exit(1);
-        work();
-        ::_exit(0);
+    /// On this thread's CPUs.
+    explicit child(Work work) { begin(work); }
+    /// On `cpu`, from the beginning: with a real-time priority (`chrt`) a process gets none of its busy parent's CPU to leave it.
+    child(int cpu, Work work) {
+        cpu_set_t own;
+        if (::sched_getaffinity(0, sizeof own, &own) != 0) failed("sched_getaffinity");
+        pingpong::pin_to(cpu);
+        begin(work);
+        if (::sched_setaffinity(0, sizeof own, &own) != 0) failed("sched_setaffinity");
     }
     child(const child&) = delete;
     child& operator=(const child&) = delete;
@@ -45,6 +47,21 @@ public:
     }
 
 private:
+    [[noreturn]] static void failed(const char* what) {
+        throw run_error(std::string(what) + ": " + std::strerror(errno));
+    }
+
+    void begin(Work& work) {
+        const pid_t parent = ::getpid();
+        id_ = ::fork();
+        if (id_ < 0) failed("fork");
+        if (id_ != 0) return;
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (::getppid() != parent) ::_exit(1);
+        work();
+        ::_exit(0);
+    }
+
     pid_t id_ = 0;
 };
 
