@@ -87,7 +87,115 @@ void be_killed(const std::string& address) {
     }(address));
 }
 
+constexpr std::size_t announced = 3;
+constexpr std::size_t long_one =
+    std::size_t{8} << 20;  // announced over every transport; three have credit, so that a probe sees them
+
+/// A node that announces long messages to node 1 at `address`, says so, and does no more.
+template <class T>
+void announce_and_wait(const std::string& address) {
+    scheduler on{idle::yield{}};
+    on.run([](std::string where) -> task<> {
+        node<T> here(2);
+        here.add({.id = 1, .urls = {std::move(where)}});
+        auto there = here.peer(1);
+        const std::vector<std::byte> much(long_one);
+        task_group sends;
+        for (std::size_t n = 0; n < announced; ++n)
+            sends.spawn([&, n]() -> task<> { co_await there.ssend(much, 10 + n); });
+        co_await say(there, "announced");
+        co_await sleep_for(60s);
+    }(address));
+}
+template <class T>
+task<received> look(endpoint<T>& at, tag_type tag) {
+    co_return co_await at.probe(tag);
+}
+/// Ends when all of them are announced here.
+template <class Peer>
+task<> hear_of_all(Peer from) {
+    const std::string said = co_await hear(from, 1);
+    CHECK(said == "announced");
+    for (std::size_t n = 0; n < announced; ++n) {
+        const received found = co_await from.visit([&](auto& over) { return start(look(over, 10 + n)); });
+        CHECK(found.bytes == long_one);
+    }
+}
+template <class Peer>
+task<> receive_one(Peer from, tag_type tag) {
+    static_cast<void>(co_await from.recv_lent(tag));
+}
+/// A node that sends node 1 at `address` one message.
+template <class T>
+void say_once(const std::string& address) {
+    scheduler on{idle::yield{}};
+    on.run([](std::string where) -> task<> {
+        node<T> here(2);
+        here.add({.id = 1, .urls = {std::move(where)}});
+        co_await say(here.peer(1), "of the next life", 2);
+        co_await here.close();
+    }(address));
+}
+
 }  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a node that is killed in each of its lives, with messages announced, is lost once "
+                        "for each, and let in again",
+                        "", node_transports) {
+    constexpr std::size_t lives = detail::node_peer::most_leftovers + 2;
+    std::vector<std::unique_ptr<child_process>> killed;
+    for (std::size_t n = 0; n < lives; ++n)
+        killed.push_back(std::make_unique<child_process>(announce_and_wait<TestType>));
+    child_process last(say_once<TestType>);
+    run_nodes([&]() -> task<> {
+        node<TestType> one(1);
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        auto there = one.peer(2);
+        for (const auto& life : killed) {
+            life->tell(where);
+            co_await hear_of_all(there);
+            life->kill();
+            const failure lost = co_await failing(receive_one(there, 1));
+            CHECK(lost.code == errc::peer_lost);
+            CHECK_THAT(lost.text, contains(to_string(there.born())));
+            co_await until([&] { return one.connections() == 0; });
+        }
+        auto receiving = start(hear(there));
+        last.tell(where);
+        const std::string got = co_await receiving;
+        CHECK(got == "of the next life");
+    });
+    CHECK(last.wait() == 0);
+}
+
+TEMPLATE_LIST_TEST_CASE("what waits for a node that stands still is lost when its next life connects", "",
+                        node_transports) {
+    child_process stopped(announce_and_wait<TestType>);
+    child_process next(say_once<TestType>);
+    run_nodes([&]() -> task<> {
+        node<TestType> one(1);
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        auto there = one.peer(2);
+        stopped.tell(where);
+        co_await hear_of_all(there);
+        const generation born = there.born();
+        ::kill(stopped.pid(), SIGSTOP);
+        auto receiving = start(failing(receive_one(there, 1)));
+        auto sending =
+            start(failing([](auto p) -> task<> { co_await p.ssend(std::string_view("in vain"), 3); }(there)));
+        co_await yield();
+        next.tell(where);
+        const failure lost = co_await receiving;
+        CHECK(lost.code == errc::peer_lost);
+        CHECK_THAT(lost.text, contains(to_string(born)));
+        const failure unsent = co_await sending;
+        CHECK(unsent.code == errc::peer_lost);
+        CHECK_THAT(unsent.text, contains(to_string(born)));
+        const std::string got = co_await hear(there);
+        CHECK(got == "of the next life");
+    });
+    CHECK(next.wait() == 0);
+}
 
 TEMPLATE_LIST_TEST_CASE("what waits for a node that is killed ends with an error that names it", "",
                         node_transports) {

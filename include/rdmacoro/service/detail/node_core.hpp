@@ -34,8 +34,8 @@ public:
     node_record(node_peer& to, unsigned by, generation life, std::uint64_t attempts) noexcept;
     RDMACORO_DECL ~node_record() override;
 
-    /// Ends the link now.
-    virtual void abort() noexcept = 0;
+    /// Ends the link now: with `errc::peer_lost` where the node's next life has connected, as what waits for this one is lost.
+    void abort() noexcept;
     /// In the connection's domain.
     [[nodiscard]] virtual region register_memory(std::span<std::byte> memory, access_rights rights) = 0;
     /// Counts of the user's messages: sent, received, and waiting for a receive.
@@ -71,6 +71,7 @@ public:
     generation born;
     std::uint64_t theirs;  // attempts of the other node that began before this connection was agreed on
     bool retired = false;
+    bool outlived = false;                  // the node's next life has connected
     bool kept = false;                      // among its peer's leftovers
     bool told = false;                      // an operation has told the user that it was lost
     std::optional<leave_reason> closing{};  // this side closes it

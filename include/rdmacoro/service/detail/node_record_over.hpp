@@ -39,7 +39,6 @@ public:
         // Posted before every receive of the user's: none of those takes it.
         word.emplace(end.recv(std::span<std::byte>(&said, 1), last_word_tag));
     }
-    void abort() noexcept override { end.abort(); }
     region register_memory(std::span<std::byte> memory, access_rights rights) override {
         return in->register_memory(memory, rights);
     }

@@ -18,6 +18,9 @@ RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation li
                                        std::uint64_t attempts) noexcept
     : peer(&to), index(by), born(life), theirs(attempts) {}
 RDMACORO_COLD node_record::~node_record() { unlink(); }
+RDMACORO_COLD void node_record::abort() noexcept {
+    link->close(make_error_code(outlived ? errc::peer_lost : errc::closed));
+}
 RDMACORO_DECL void node_record::touch() noexcept {
     node_core* const core = peer->core;
     if (core == nullptr || retired) return;
@@ -191,7 +194,10 @@ RDMACORO_COLD void node_core::publish(node_record& made, const node_card& theirs
     of.next_try = {};
     made.number = made.stamp = ++uses;
     records.push_back(made);
-    if (before != nullptr && before->born != made.born) before->ends.request_stop();
+    if (before != nullptr && before->born != made.born) {
+        before->outlived = true;
+        before->ends.request_stop();
+    }
     if (of.attempt != nullptr) of.attempt->request_stop();
     tell(node_change::came, of.id, made.born, {});
     of.change();
