@@ -4,6 +4,7 @@
 #include <rdmacoro/messaging/operations.hpp>
 
 #include <concepts>
+#include <coroutine>
 #include <span>
 #include <utility>
 
@@ -106,6 +107,21 @@ public:
     }
     /// When it has ended well: the message, which stays here.
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return memory_.bytes(); }
+
+    /// Awaitable. Completes when the receive has ended, well or not, and leaves its outcome here: nothing is copied or moved.
+    class [[nodiscard]] end {
+    public:
+        explicit end(any_lent_receive& of) noexcept : of_(of) {}
+        void bind(const environment& env) noexcept { of_.bind(env); }
+        bool await_ready() noexcept { return of_.await_ready(); }
+        void await_suspend(std::coroutine_handle<> awaiting) noexcept { of_.await_suspend(awaiting); }
+        [[nodiscard]] bool ended_at_once() const noexcept { return of_.ended_at_once(); }
+        void await_resume() const noexcept {}
+
+    private:
+        any_lent_receive& of_;
+    };
+    [[nodiscard]] end until_ended() noexcept { return end(*this); }
 
 private:
     loan memory_;

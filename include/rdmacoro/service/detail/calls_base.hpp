@@ -321,8 +321,8 @@ protected:
         nothing,      ///< nothing is
     };
     /// Runs the handler of a request, where that is a function and nothing stands against it.
-    [[nodiscard]] served serve_now(service& of, const message& request, answer& out,
-                                   call_failure& failed) noexcept;
+    [[nodiscard]] served serve_now(service& of, tag_type request, std::span<const std::byte> bytes,
+                                   answer& out, call_failure& failed) noexcept;
     /// While it exists, something runs here.
     struct busy {
         explicit busy(calls_base& over) noexcept : of(over) { of.begin_activity(); }
