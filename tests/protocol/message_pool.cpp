@@ -30,7 +30,9 @@ namespace {
 
 #if RDMACORO_WITH_TCP
 using transports = std::tuple<shm_as_it_comes, tcp_as_it_comes, sim_plain>;
+using real_transports = std::tuple<shm_as_it_comes, tcp_as_it_comes>;
 #else
+using real_transports = std::tuple<shm_as_it_comes>;
 using transports = std::tuple<shm_as_it_comes, sim_plain>;
 #endif
 
@@ -213,6 +215,42 @@ TEMPLATE_LIST_TEST_CASE(
         bool right = false;
         co_await is_served(client, server, 20, 1_MiB, right);
         CHECK(right);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "a message whose receiver only probes gets the memory that idle links of the pool do not use", "",
+    real_transports) {
+    using T = typename TestType::transport_type;
+    on_two<TestType>([](auto& here, auto& there) -> task<> {
+        constexpr std::size_t count = 64;
+        message_pool pool(64_MiB);
+        mailbox_options options;
+        options.pool = &pool;
+        auto listening = co_await listen<T>(there, TestType::address(), options);
+        std::vector<endpoint<T>> clients;
+        std::vector<endpoint<T>> servers;
+        for (std::size_t n = 0; n < count; ++n) {
+            auto accepting = start(listening.accept());
+            clients.push_back(co_await connect<T>(here, listening.address()));
+            servers.push_back(co_await accepting);
+        }
+        const auto data = pattern(1_MiB, 3);
+        std::vector<std::byte> into(data.size());
+        std::size_t waits = 0;
+        for (std::size_t n = 0; n < count; ++n) {
+            CAPTURE(n);
+            auto probing = start(servers[n].probe());
+            auto sending = start(clients[n].send(data, n));
+            const received found = co_await probing;
+            CHECK(found.bytes == data.size());
+            co_await servers[n].recv(into, n);
+            CHECK(into == data);
+            co_await sending;
+            waits += clients[n].counts().credit_waits;
+        }
+        CHECK(waits > 0);  // the pool was short, and it was given back
+        CHECK(pool.granted() <= pool.total());
     });
 }
 

@@ -366,6 +366,10 @@ private:
     void recall_arrived(const wire_header& h) noexcept;
     void feed() noexcept;
     void feed_now() noexcept;
+    void feed_again() noexcept;
+    [[nodiscard]] std::uint64_t received_so_far() const noexcept {
+        return counts_.messages_received + counts_.unexpected;
+    }
     void maybe_goodbye() noexcept;
     void refuse(errc why, std::uint32_t version, std::span<const std::byte> list) noexcept;
     /// The peer sends nothing more: ends the receives that only it could serve.
@@ -384,13 +388,16 @@ private:
 
     /// A peer that has sent nothing for so long is asked for what it does not use.
     static constexpr duration long_idle = std::chrono::milliseconds(100);
+    /// While a starved peer gets nothing, as others hold the pool, they are asked so often.
+    static constexpr duration ask_again = std::chrono::milliseconds(20);
 
     budget_share share_;  // of which `credits_` are granted
     refusal_timer feeding_;
-    time_point idle_since_{};            // as seen when memory was short
-    std::uint64_t received_before_ = 0;  // messages, when memory was short last
-    std::uint32_t asked_back_ = 0;       // units of credit; until the peer's answer
-    std::uint32_t given_up_ = 0;         // units, as the answer to the peer's question
+    time_point idle_since_{};                                  // as seen when memory was short
+    std::uint64_t received_before_ = 0;                        // messages, when memory was short last
+    std::uint64_t received_when_starved_ = ~std::uint64_t{0};  // messages, when the peer said so last
+    std::uint32_t asked_back_ = 0;                             // units of credit; until the peer's answer
+    std::uint32_t given_up_ = 0;                               // units, as the answer to the peer's question
     bool owes_recall_ = false;
     bool owes_given_up_ = false;
     bool sent_goodbye_ = false;

@@ -18,7 +18,7 @@ RDMACORO_COLD connection_base::connection_base(mailbox_base& box, peer_id source
       share_(
           box.pool(), box.budget(), list.overtakes,
           [](void* self) noexcept { static_cast<connection_base*>(self)->short_of_memory(); }, this),
-      feeding_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->feed_now(); }),
+      feeding_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->feed_again(); }),
       list_(list) {
     credits_ = credit_account(share_.budget(), share_.budget() - share_.grant());
     box.owner().described().push_back(described_);
@@ -203,7 +203,7 @@ RDMACORO_COLD void connection_base::regrant(bool starving) noexcept {
 }
 
 RDMACORO_COLD void connection_base::short_of_memory() noexcept {
-    const std::uint64_t received = counts_.messages_received + counts_.unexpected;
+    const std::uint64_t received = received_so_far();
     const time_point now = mailbox_->owner().now();
     if (received != std::exchange(received_before_, received)) idle_since_ = now;
     if (now - idle_since_ < long_idle || asked_back_ != 0 || phase_ != phase::open) return;
@@ -243,6 +243,7 @@ RDMACORO_COLD void connection_base::feed() noexcept {
 
 RDMACORO_COLD void connection_base::peer_starved() noexcept {
     const std::uint64_t before = counts_.credit_messages;
+    received_when_starved_ = received_so_far();
     regrant(true);
     feed();
     // A peer that got credit says it again if that was not enough.
@@ -250,8 +251,19 @@ RDMACORO_COLD void connection_base::peer_starved() noexcept {
 }
 
 RDMACORO_COLD void connection_base::feed_now() noexcept {
+    const std::uint64_t before = counts_.credit_messages;
     credits_.hurry(1);
     if (credits_.owes()) send_credit();  // less goes than is owed, or nothing, where the pool is short
+    if (counts_.credit_messages != before || !share_.rises() || credits_.withheld() == 0 ||
+        phase_ != phase::open || received_so_far() != received_when_starved_)
+        return;
+    // Other links give back what they do not use once they have been idle for a while, and a few are asked at a time.
+    scheduler& owner = mailbox_->owner();
+    static_cast<void>(feeding_.start(owner, deadline_after(owner.now(), ask_again)));
+}
+RDMACORO_COLD void connection_base::feed_again() noexcept {
+    if (received_so_far() == received_when_starved_) regrant(true);
+    feed_now();
 }
 
 RDMACORO_COLD void connection_base::limit_unasked() {
