@@ -40,6 +40,44 @@ TEST_CASE("a name that can't be one is refused with what a name is") {
     }
 }
 
+TEST_CASE("options that peers would refuse are refused where the domain is made") {
+    scheduler on;
+    const auto refused = [&](const shm_options& options) {
+        try {
+            const shm::domain made(on, options);
+        } catch (const error& why) {
+            CHECK(why.code() == errc::invalid_argument);
+            return std::string(why.what());
+        }
+        return std::string();
+    };
+    for (const std::size_t count : {std::size_t{0}, std::size_t{65537}}) {
+        shm_options options;
+        options.max_regions = count;
+        CHECK_THAT(refused(options), test::contains("max_regions"));
+    }
+    shm_options no_arena;
+    no_arena.arena_bytes = 0;
+    CHECK_THAT(refused(no_arena), test::contains("arena_bytes"));
+    CHECK(refused({}).empty());
+}
+
+TEST_CASE("a handshake limit without end is none") {
+    scheduler on;
+    shm_options patient;
+    patient.handshake_limit = duration::max();
+    shm::domain here(on, patient);
+    on.run([](shm::domain& domain) -> task<> {
+        auto listening =
+            co_await rdmacoro::listen<shm>(domain, "shm://patient-" + std::to_string(::getpid()));
+        auto accepting = start(listening.accept());
+        auto client = co_await timeout(rdmacoro::connect<shm>(domain, listening.address()), std::chrono::seconds(10));
+        auto server = co_await accepting;
+        co_await client.send({}, 1);
+        static_cast<void>(co_await server.recv({}, 1));
+    }(here));
+}
+
 TEST_CASE("an address with another scheme is refused with what is known, not with what a name is") {
     scheduler on;
     shm::domain here(on);

@@ -181,7 +181,7 @@ public:
     }
     /// The same with a limit: false where it has passed.
     [[nodiscard]] bool flush(duration limit) {
-        if (flush_for(detail::monotonic_now() + limit)) return true;
+        if (flush_for(detail::deadline_after(detail::monotonic_now(), limit))) return true;
         if (lane().port().closed()) detail::throw_error(errc::closed, "gate_pass::flush");
         return false;
     }

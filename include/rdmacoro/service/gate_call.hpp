@@ -36,7 +36,7 @@ public:
     R get(duration limit) {
         check("gate_call::get");
         if (!this->begun()) {
-            const time_point until = detail::monotonic_now() + limit;
+            const time_point until = detail::deadline_after(detail::monotonic_now(), limit);
             const bool room = this->entry_.wait_for_room(until);
             const duration left = until - detail::monotonic_now();
             if (!room && left <= duration::zero())
@@ -56,7 +56,7 @@ public:
     /// the gate had no room until then, it has not begun.
     [[nodiscard]] bool wait_for(duration limit) {
         check("gate_call::wait_for");
-        const time_point until = detail::monotonic_now() + limit;
+        const time_point until = detail::deadline_after(detail::monotonic_now(), limit);
         if (!this->begun() && !this->entry_.wait_for_room(until) && !this->at_->closed()) return false;
         this->begin();
         return this->done() || this->wait_until(until);

@@ -1,5 +1,9 @@
 #include <rdmacoro/transport/tcp/handshake.hpp>
 
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/transport/tcp.hpp>
+
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
@@ -129,6 +133,21 @@ TEST_CASE("a peer that never greets is given up in time") {
     const failure seen = connect_fails(world, other.address);
     CHECK(seen.code == errc::timed_out);
     CHECK_THAT(seen.text, contains(other.address));
+}
+
+TEST_CASE("a handshake limit without end is none") {
+    tcp_options patient;
+    patient.handshake_timeout = duration::max();
+    scheduler on;
+    tcp::domain here(on, patient);
+    on.run([](tcp::domain& domain) -> task<> {
+        auto listening = co_await rdmacoro::listen<tcp>(domain, "tcp://127.0.0.1:0");
+        auto accepting = start(listening.accept());
+        auto client = co_await timeout(rdmacoro::connect<tcp>(domain, listening.address()), std::chrono::seconds(10));
+        auto server = co_await accepting;
+        co_await client.send({}, 1);
+        static_cast<void>(co_await server.recv({}, 1));
+    }(here));
 }
 
 TEST_CASE("an address without a listener refuses the connection") {

@@ -31,7 +31,7 @@ RDMACORO_COLD task<shm::listener> shm::domain::listen(std::string_view address) 
 
 RDMACORO_COLD task<shm::connection> shm::domain::connect_to(domain& self, detail::shm::socket_name address) {
     detail::shm::connector opening(self, address);
-    const time_point end = self.owner().now() + self.options().handshake_limit;
+    const time_point end = detail::deadline_after(self.owner().now(), self.options().handshake_limit);
     // The kernel says of no socket when the listener's queue has room again.
     for (duration pause = std::chrono::microseconds(100); !opening.try_connect();) {
         if (self.owner().now() >= end) opening.give_up();

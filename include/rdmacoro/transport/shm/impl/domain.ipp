@@ -24,9 +24,17 @@ RDMACORO_COLD bool register_membarrier() noexcept {
     return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
+/// Throws where peers would refuse what comes of them.
+RDMACORO_COLD const shm_options& checked(const shm_options& options) {
+    if (options.max_regions == 0 || options.max_regions > 65536)
+        throw error(errc::invalid_argument, "shm_options::max_regions: 1 to 65,536");
+    if (options.arena_bytes == 0) throw error(errc::invalid_argument, "shm_options::arena_bytes: not 0");
+    return options;
+}
+
 RDMACORO_COLD domain_base::domain_base(scheduler& owner, const shm_options& options)
     : owner_(owner),
-      options_(options),
+      options_(checked(options)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       table_file_(make_table(options.max_regions)),
       table_memory_(map_table(table_file_.get(), options.max_regions)),

@@ -25,7 +25,7 @@ RDMACORO_COLD void readable_operation::start() noexcept {
     };
     try {
         domain_.watch(*this, fd_, EPOLLIN | EPOLLRDHUP, true);
-        deadline = owner().now() + limit_;
+        deadline = deadline_after(owner().now(), limit_);
         owner().add_timer(*this);
     } catch (const std::system_error& failure) {
         finish(failure.code());

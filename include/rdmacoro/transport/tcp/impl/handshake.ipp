@@ -72,7 +72,7 @@ RDMACORO_COLD void tcp_handshake::begin(tcp_engine& engine, int fd, function end
         own_.nonce = reinterpret_cast<std::uint64_t>(this);
     session_ = &engine.add_socket(fd);
     session_->set_watcher(this);
-    deadline = engine.owner().now() + engine.options().handshake_timeout;
+    deadline = deadline_after(engine.owner().now(), engine.options().handshake_timeout);
     expired = [](timer_node& self) noexcept { static_cast<tcp_handshake&>(self).fail(errc::timed_out, 0); };
     engine.owner().add_timer(*this);
 }
