@@ -349,6 +349,54 @@ TEST_CASE("those that are left after a loss shrink to a group that works") {
     });
 }
 
+TEST_CASE("those that are left shrink without waiting for lost ranks that they had no connection with") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 8;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        // It connects ranks at distances of powers of two, and no others.
+        forced_algorithm = find_algorithm(collective_kind::barrier, "dissemination");
+        forced_kind = collective_kind::barrier;
+        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
+        co_await all.each([](group& g) -> task<> { co_await g.barrier(); });
+        for (const auto& [rank, dead] : {std::pair{3u, 0u}, {4u, 1u}, {5u, 0u}, {5u, 2u}, {6u, 1u}, {7u, 2u}})
+            CHECK(all.links(rank).peer(dead).link == nullptr);
+        unsigned done = 0;
+        const auto part = [&](unsigned rank) -> task<> {
+            const failure of = co_await failing(all.at(rank).barrier());
+            CHECK(of.code);
+            const time_point began = detail::running_scheduler().now();
+            group left = co_await all.at(rank).shrink();
+            CHECK(detail::running_scheduler().now() - began < ranks<sim>::usual().connect_limit / 4);
+            CHECK(of_job(left) == members{3, 4, 5, 6, 7});
+            co_await sums_up(left);
+            ++done;
+        };
+        task_group parts;
+        for (unsigned rank = 3; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+        co_await sleep_for(1ms);
+        task_group killing;
+        for (unsigned rank = 0; rank < 3; ++rank) killing.spawn([&all, rank] { return all.kill(rank); });
+        co_await killing.join();
+        co_await parts.join();
+        CHECK(done == 5);
+    });
+}
+
+TEST_CASE("a rank that another one did not reach in time, and that lives, is of the next group") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(4, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        all.state(1).transfer_failed(0, make_error_code(errc::timed_out));
+        const auto part = [](group& g) -> task<> {
+            group left = co_await g.shrink();
+            CHECK(of_job(left) == members{0, 1, 2, 3});
+            co_await sums_up(left);
+        };
+        co_await all.each(part);
+    });
+}
+
 TEST_CASE("ranks agree on who is left although those that decide die at any moment of it") {
     std::size_t tried = 0;
     std::size_t meanwhile = 0;

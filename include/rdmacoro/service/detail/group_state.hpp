@@ -129,6 +129,7 @@ private:
     /// The answer to a rank that asks for the decision.
     [[nodiscard]] group_word decision_word() const;
     void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
+    void give_up_unreached() noexcept;
     void decide(agreement found);
     void tell_neighbours() noexcept;
     void answer_entered(unsigned to) { send(to, word_kind::entered, entered_); }

@@ -188,6 +188,16 @@ RDMACORO_COLD group_word group_state::decision_word() const {
     return word;
 }
 
+/// Gives up the dead ranks that others have lost and this one has no connection with. Each attempt to connect would take its limit, one
+/// rank that might decide after the other. A rank that another one could not reach in time may live.
+RDMACORO_COLD void group_state::give_up_unreached() noexcept {
+    if (failure_->why != errc::peer_lost && failure_->why != errc::connection_refused) return;
+    for (const unsigned rank : failure_->lost) {  // to which that adds none
+        if (rank != rank_ && peer(rank).link == nullptr && !peer(rank).lost)
+            links_->ended(members_[rank], make_error_code(errc::peer_lost));
+    }
+}
+
 /// Tells it to the ranks that have asked for it, or were asked by this one; to those that ask later, then.
 RDMACORO_COLD void group_state::decide(agreement found) {
     decision_ = std::move(found);
@@ -262,6 +272,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     unsigned told = self->size();  // the rank that knows that this one is ready
     bool asked = false;
     while (!self->decision_) {
+        self->give_up_unreached();
         unsigned decides = 0;
         while (decides != self->rank_ && self->is_gone(decides)) ++decides;
         if (decides == self->rank_) {
