@@ -311,6 +311,32 @@ double cache_line_bounce(int cpu, double seconds) {
     return round_trip / 2;
 }
 
+/// Nanoseconds for one core to go from one process to another that has work, by `sched_yield`.
+double core_handover(double seconds) {
+    const mapping<std::atomic<std::uint64_t>> shared(mapping<std::atomic<std::uint64_t>>::kind::shared);
+    std::atomic<std::uint64_t>& turn = *shared;
+    other_process child(::sched_getcpu(), [&](control_block& control) {
+        for (std::uint64_t expected = 1;; expected += 2) {
+            while (turn.load(std::memory_order_acquire) != expected) {
+                if (control.stop.load(std::memory_order_acquire)) return;
+                ::sched_yield();
+            }
+            turn.store(expected + 1, std::memory_order_release);
+        }
+    });
+    std::uint64_t sent = 0;
+    const double round_trip = median_ns(seconds, 100, [&] {
+        turn.store(sent + 1, std::memory_order_release);
+        sent += 2;
+        for (unsigned yields = 1; turn.load(std::memory_order_acquire) != sent; ++yields) {
+            if (yields % 1024 == 0) child.check();
+            ::sched_yield();
+        }
+    });
+    child.finish();
+    return round_trip / 2;
+}
+
 /// A bare single-producer single-consumer ring: each cell is one cache line and carries its own turn number, so
 /// the consumer never reads an index of the producer; it publishes how far it is once in a quarter of the ring.
 class ring {
@@ -633,6 +659,8 @@ std::vector<floor_case> all_floors() {
     std::vector<floor_case> list;
     list.push_back({"cache_line", "ns", "one cache line from core to core", 0, true,
                     [](const setup& s) { return cache_line_bounce(s.second_cpu, s.seconds); }});
+    list.push_back({"core_handover", "ns", "one core from process to process, by sched_yield", 0, false,
+                    [](const setup& s) { return core_handover(s.seconds); }});
     list.push_back({"ring_rate", "M/s", "8 B through a ring of 64-byte cells", 8, true,
                     [](const setup& s) { return ring_rate(s.second_cpu, s.seconds); }});
     list.push_back({"ring_latency", "ns", "the same, one way", 8, true,

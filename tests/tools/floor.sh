@@ -19,7 +19,7 @@ import json, sys
 
 sizes = {64 << 10 << (2 * i) for i in range(6)}
 stream_sizes = {64 << 10, 256 << 10, 1 << 20}
-expected = {("cache_line", 0), ("ring_rate", 8), ("ring_latency", 8), ("tcp_polled", 8), ("tcp_blocking", 8),
+expected = {("cache_line", 0), ("core_handover", 0), ("ring_rate", 8), ("ring_latency", 8), ("tcp_polled", 8), ("tcp_blocking", 8),
             ("memcpy_behind", 64 << 10)}
 expected |= {(name, b) for name in ("memcpy", "process_vm_readv", "half_and_half") for b in sizes}
 expected |= {(name, b) for name in ("tcp_stream", "tcp_stream_reno") for b in stream_sizes}

@@ -71,7 +71,8 @@ TEST_CASE("a handshake limit without end is none") {
         auto listening =
             co_await rdmacoro::listen<shm>(domain, "shm://patient-" + std::to_string(::getpid()));
         auto accepting = start(listening.accept());
-        auto client = co_await timeout(rdmacoro::connect<shm>(domain, listening.address()), std::chrono::seconds(10));
+        auto client =
+            co_await timeout(rdmacoro::connect<shm>(domain, listening.address()), std::chrono::seconds(10));
         auto server = co_await accepting;
         co_await client.send({}, 1);
         static_cast<void>(co_await server.recv({}, 1));

@@ -143,7 +143,8 @@ TEST_CASE("a handshake limit without end is none") {
     on.run([](tcp::domain& domain) -> task<> {
         auto listening = co_await rdmacoro::listen<tcp>(domain, "tcp://127.0.0.1:0");
         auto accepting = start(listening.accept());
-        auto client = co_await timeout(rdmacoro::connect<tcp>(domain, listening.address()), std::chrono::seconds(10));
+        auto client =
+            co_await timeout(rdmacoro::connect<tcp>(domain, listening.address()), std::chrono::seconds(10));
         auto server = co_await accepting;
         co_await client.send({}, 1);
         static_cast<void>(co_await server.recv({}, 1));
