@@ -182,6 +182,8 @@ public:
 
     /// Whether a coroutine is ready.
     [[nodiscard]] bool has_ready() const noexcept { return ready_head_ != nullptr || due_head_ != nullptr; }
+    /// Whether coroutines are to be resumed after the one that runs and before sources are polled.
+    [[nodiscard, gnu::always_inline]] bool others_follow() const noexcept { return batch_ != nullptr; }
 
     /// Called when an operation ended at once: whether the coroutine may go on. False when so many did since the scheduler
     /// resumed it, or in so much time, that others must have their turn; then it is suspended and made ready.

@@ -79,7 +79,9 @@ public:
 
     unsigned poll(unsigned budget) noexcept override { return link_.poll(budget); }
     [[gnu::always_inline]] void poll_for(peer_id) noexcept {
-        link_.poll(1);
+        // Others that are ready come first, and then all links are polled. To take messages one by one would be to wait for the peer's line
+        // each time, where many can come together.
+        if (!mailbox_->owner().others_follow()) link_.poll(1);
         if (ahead_.linked()) [[unlikely]]
             ahead_.receive_posted();
     }
