@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <stdexcept>
@@ -44,9 +45,8 @@ struct pages {
     [[nodiscard]] double resident() const { return anonymous + shared; }
 };
 
-pages held() {
-    ::malloc_trim(0);
-    std::ifstream status("/proc/self/status");
+pages held_by(const std::string& process) {
+    std::ifstream status("/proc/" + process + "/status");
     pages all;
     for (std::string word; status >> word;) {
         if (word == "RssAnon:") status >> all.anonymous;
@@ -54,6 +54,11 @@ pages held() {
         if (word == "VmPTE:") status >> all.tables;
     }
     return all;
+}
+
+pages held() {
+    ::malloc_trim(0);
+    return held_by("self");
 }
 
 double resident() { return held().resident(); }
@@ -237,6 +242,9 @@ constexpr double most_kib = 16;
 // 7 to 15 s.
 constexpr auto most_opening = 5s;  // of a thousand
 
+constexpr std::size_t shm_descriptors = 2;
+constexpr std::size_t tcp_descriptors = 1;
+
 template <class T>
 void costs_little(std::size_t wanted, std::size_t descriptors, const std::string& where) {
     const std::size_t links = allowed(wanted, descriptors);
@@ -295,13 +303,135 @@ void costs_little_after_use(std::size_t wanted, std::size_t descriptors, const s
     if (links < wanted) SKIP_TEST(too_few(links, wanted, descriptors));
 }
 
-constexpr std::size_t shm_descriptors = 2;
-constexpr std::size_t tcp_descriptors = 1;
-
 /// Under a sanitizer memory is not what it is without: fewer show that nothing goes wrong.
 constexpr std::size_t many(std::size_t links) { return counts_allocations ? links : links / 4; }
 
+// ---- links that were idle, and of which one side only sends, gets or puts
+
+constexpr std::size_t one_sided = 300;
+constexpr std::size_t half_a_kib = 512;
+/// Of a ring, which the peer does not read while it is stopped. Less than an eighth of it.
+constexpr int unread_messages = 18;
+constexpr tag_type last_tag = 3;
+
+/// Receives what comes over one link; answers messages that ask for it.
+task<> takes_all(endpoint<shm>& over) {
+    std::byte memory[half_a_kib];
+    for (;;) {
+        const auto got = co_await as_result(over.recv(memory));
+        if (!got) co_return;
+        if (got->tag == last_tag) co_await over.send(std::span<const std::byte>(), last_tag);
+    }
+}
+
+task<> serves(std::string address) {
+    std::uint64_t word = 42;
+    shm::domain in(*scheduler::current());
+    const region exposed = in.register_memory(std::span(&word, 1));
+    std::vector<endpoint<shm>> ends;
+    ends.reserve(one_sided);
+    for (std::size_t n = 0; n < one_sided; ++n) ends.push_back(co_await connect<shm>(in, address));
+    const remote_region key = exposed.remote();
+    co_await ends.front().send(bytes_of(key));
+    task_group receivers;
+    for (auto& end : ends) receivers.spawn(takes_all, std::ref(end));
+    co_await receivers.join();
+}
+
+enum class use : int { messages, gets, messages_to_a_stopped_peer };
+
+/// Shared memory in KiB for each end, beyond that of links that were never used.
+struct extra_memory {
+    double used = 0;
+    double left = 0;
+    double left_to_peer = 0;
+};
+
+task<> uses_one_side(child_process& other, use how, extra_memory& found) {
+    auto listening = co_await listen<shm>(shm_test_name());
+    other.tell(listening.address());
+    std::vector<endpoint<shm>> ends;
+    ends.reserve(one_sided);
+    for (std::size_t n = 0; n < one_sided; ++n) ends.push_back(co_await listening.accept());
+    remote_region there;
+    co_await ends.front().recv(room_for(there));
+    const std::string peer = std::to_string(other.pid());
+    const std::vector<std::byte> message(half_a_kib);
+    // It sleeps, so that nothing but the domain's own timer wakes it.
+    constexpr auto quiet_for = 3s;
+    co_await sleep_for(quiet_for);
+    const double before = held().shared;
+    const double peer_before = held_by(peer).shared;
+    const auto for_each = [](double kib) { return kib / static_cast<double>(one_sided); };
+    std::size_t wrong = 0;
+    if (how == use::messages_to_a_stopped_peer) {
+        for (auto& end : ends) {  // one each way, so that this side polls the links
+            co_await end.send(message, last_tag);
+            co_await end.recv(std::span<std::byte>(), last_tag);
+        }
+        ::kill(other.pid(), SIGSTOP);
+    }
+    for (int n = 0; n < (how == use::messages_to_a_stopped_peer ? unread_messages : 1); ++n) {
+        for (auto& end : ends) {
+            if (how == use::gets) {
+                std::uint64_t word = 0;
+                co_await end.rdma_get(there, room_for(word));
+                if (word != 42) ++wrong;
+            } else {
+                co_await end.send(message);
+            }
+        }
+    }
+    CHECK(wrong == 0);
+    found.used = for_each(held().shared - before);
+    co_await sleep_for(quiet_for);
+    if (how == use::messages_to_a_stopped_peer) {
+        ::kill(other.pid(), SIGCONT);
+        co_await sleep_for(quiet_for);
+    }
+    found.left = for_each(held().shared - before);
+    found.left_to_peer = for_each(held_by(peer).shared - peer_before);
+}
+
+void gives_back_what_one_side_took(use how, double used_at_least) {
+    if (allowed(one_sided, shm_descriptors) < one_sided) SKIP_TEST(too_few(0, one_sided, shm_descriptors));
+    child_process other([](const std::string& address) {
+        scheduler on;
+        on.run(serves(address));
+    });
+    extra_memory kib;
+    {
+        scheduler on;
+        on.run([](child_process& of, use way, extra_memory& found) -> task<> {
+            co_await timeout(uses_one_side(of, way, found), 60s);
+        }(other, how, kib));
+    }
+    CHECK(other.wait() == 0);
+    std::printf("%zu links, shared memory for each end beyond that of idle ones: used %.1f KiB, idle after "
+                "that %.1f KiB, the peer's %.1f KiB\n",
+                one_sided, kib.used, kib.left, kib.left_to_peer);
+    if (!counts_allocations) return;
+    CHECK(kib.used > used_at_least);  // else there was nothing to return
+    CHECK(kib.left <= 1);
+    // A page of a link that the peer still polled when it fell asleep, and looked at when it woke up.
+    CHECK(kib.left_to_peer <= 4.5);
+}
+
 }  // namespace
+
+TEST_CASE(
+    "an idle shm link gives back the memory that one side took by sending, while its scheduler sleeps") {
+    gives_back_what_one_side_took(use::messages, 4);
+}
+
+TEST_CASE("an idle shm link gives back the memory that one side took by gets, while its scheduler sleeps") {
+    gives_back_what_one_side_took(use::gets, 2);
+}
+
+TEST_CASE(
+    "an idle shm link gives back the memory of messages that a stopped peer has read after it went on") {
+    gives_back_what_one_side_took(use::messages_to_a_stopped_peer, 8);
+}
 
 TEST_CASE("each of a thousand idle shm links takes 16 KiB of memory at most, and works, and they open within "
           "seconds") {

@@ -140,6 +140,10 @@ public:
     /// something to do now and then. The scheduler looks after all that coroutines and posted functions did, before it
     /// polls the sources, and about every 10 µs while nothing moves. Meaningless before the first turn.
     [[nodiscard]] time_point coarse_now() const noexcept { return seen_; }
+    /// `coarse_now` before coroutines were resumed last, or functions called that were posted. No less than that time of any turn before.
+    [[nodiscard]] time_point worked_at() const noexcept {
+        return slice_began_ < posts_began_ ? posts_began_ : slice_began_;
+    }
     /// Its clock.
     [[nodiscard]] clock& time() noexcept { return *time_; }
 
@@ -459,6 +463,7 @@ private:
     int exceptions_below_ = 0;
     service_base* services_ = nullptr;  // last made first
     std::uint64_t parks_ = 0;
+    time_point posts_began_{};
     int wake_fd_ = -1;
     bool waits_outside_ = false;         // since `prepare_to_wait`
     int outside_fd_ = -1;                // of `descriptor`: an epoll instance

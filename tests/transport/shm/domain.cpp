@@ -1,5 +1,7 @@
 #include <rdmacoro/transport/shm/domain.hpp>
 
+#include <rdmacoro/coro/sleep_for.hpp>
+
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
@@ -111,6 +113,7 @@ struct counting_link final : pollable {
     bool sent = true;             // something since `return_memory` was called last
     unsigned left_to_return = 0;  // calls of it that leave some
     unsigned returns = 0;
+    unsigned given_back = 0;
 
     ~counting_link() = default;
     unsigned poll(unsigned) noexcept final {
@@ -122,6 +125,7 @@ struct counting_link final : pollable {
         notice = word;
     }
     bool quiet() noexcept final { return records == 0 && !busy; }
+    void give_back() noexcept final { ++given_back; }
     bool wants_poll() noexcept final { return records != 0 || busy; }
     void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
     bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
@@ -474,6 +478,7 @@ struct ending_link final : pollable {
     }
     void want_notice(std::uint32_t) noexcept override {}
     bool quiet() noexcept override { return false; }
+    void give_back() noexcept override {}
     bool wants_poll() noexcept override { return true; }
     void want_touch_notice(std::uint32_t) noexcept override {}
     bool touched(std::uint64_t) noexcept override { return mark != 0; }
@@ -561,6 +566,69 @@ TEST_CASE("memory of links is returned also when their scheduler sleeps") {
     };
     while (any_holds() && std::chrono::steady_clock::now() < limit) many.on.turn();
     CHECK_FALSE(any_holds());
+}
+
+TEST_CASE("memory that a cold link takes by sending is found by the clock, and returned") {
+    many_counting_links many(100);
+    many.domain.cool();
+    REQUIRE(many.domain.cold_links() == 99);
+    for (const auto& link : many.links) CHECK(link->returns == 0);
+    for (const auto& link : many.links) link->holds = true;
+    many.links[70]->left_to_return = 1000;  // the peer takes nothing
+    const auto began = std::chrono::steady_clock::now();
+    const auto holding = [&] {
+        return std::count_if(many.links.begin(), many.links.end(),
+                             [](const auto& link) { return link->holds; });
+    };
+    while (holding() > 1 && std::chrono::steady_clock::now() < began + std::chrono::seconds(20))
+        many.on.turn();
+    CHECK(holding() == 1);
+    CHECK(std::chrono::steady_clock::now() - began >= std::chrono::seconds(1));
+    CHECK(many.links[70]->holds);
+    for (const auto& link : many.links)
+        if (!link->holds && link->returns != 2) FAIL_CHECK("was asked " << link->returns << " times");
+    // Looks find it again and again, and ask once a second all the same.
+    const auto so_far = std::chrono::steady_clock::now() - began;
+    CHECK(many.links[70]->returns <= 2 + static_cast<unsigned>(so_far / std::chrono::seconds(1)));
+}
+
+TEST_CASE("memory that a cold link takes by sending is returned when its scheduler sleeps, which then sleeps "
+          "until something comes") {
+    constexpr auto long_enough = std::chrono::milliseconds(3500);
+    many_counting_links many(1000);
+    many.domain.cool();
+    REQUIRE(many.domain.cold_links() == 999);
+    const auto asked = [&] {
+        unsigned all = 0;
+        for (const auto& link : many.links) all += link->returns;
+        return all;
+    };
+    many.on.run([](many_counting_links& all, duration time) -> task<> {
+        co_await sleep_for(std::chrono::milliseconds(1));
+        for (const auto& link : all.links) link->holds = true;
+        co_await sleep_for(time);
+    }(many, long_enough));
+    CHECK(std::none_of(many.links.begin(), many.links.end(), [](const auto& link) { return link->holds; }));
+    CHECK(asked() == 2000);
+    // The links are looked at once for the coroutine that has run, and not again.
+    const std::uint64_t before = many.on.parks();
+    many.on.run([](duration time) -> task<> { co_await sleep_for(time); }(long_enough));
+    CHECK(many.on.parks() - before <= 3);
+    CHECK(asked() == 2000);
+}
+
+TEST_CASE("a link that is quiet gives its peer all back that was read, also the one that stays hot") {
+    many_counting_links many(3);
+    many.links[1]->busy = true;
+    many.domain.cool();
+    many.domain.cool();
+    CHECK(many.links[0]->given_back != 0);
+    CHECK(many.links[1]->given_back == 0);
+    many.links[1]->busy = false;
+    many.domain.cool();
+    CHECK(many.domain.hot_links() == 1);
+    CHECK(many.links[1]->notice == 0);
+    CHECK(many.links[1]->given_back == 1);
 }
 
 }  // namespace test_transport_shm_domain

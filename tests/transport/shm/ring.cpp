@@ -432,8 +432,7 @@ std::uint64_t read_all(both_ends& ends) {
 
 TEST_CASE("one message is enough for a ring to hold memory, all of which is returned once it was read") {
     both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
-    static_cast<void>(read_all(ends));
-    static_cast<void>(ends.out.return_memory());
+    static_cast<void>(ends.out.return_memory());  // looks at the words beside the ring
     const std::size_t before = pages(ends);
     CHECK_FALSE(ends.out.holds_memory());
     const std::vector<std::byte> short_one(8, std::byte{1});
@@ -516,6 +515,62 @@ TEST_CASE("the memory of what the consumer has given back is returned to the sys
         CHECK(r.payload.size() == (n % 7 == 0 ? long_one : short_one).size());
         ends.in.advance(r, false);
     }
+}
+
+TEST_CASE(
+    "cells that were unread when memory was returned are returned when they have been read and given back") {
+    both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
+    static_cast<void>(ends.out.return_memory());
+    const std::size_t before = pages(ends);
+    const std::vector<std::byte> half_a_kib(512, std::byte{1});
+    const auto put = [&](int count) {
+        for (; count > 0; --count) REQUIRE(ends.out.put(record_type::message, {}, const_buffers(half_a_kib)));
+    };
+    put(18);  // 162 cells, less than an eighth of the ring
+    const std::size_t used = pages(ends);
+    REQUIRE(used >= before + 3);
+    CHECK_FALSE(ends.out.return_memory());
+    CHECK(ends.out.holds_memory());
+    CHECK(pages(ends) == used);
+    CHECK(read_all(ends) == 18);
+    CHECK_FALSE(ends.out.return_memory());  // the consumer polls, and has given nothing back yet
+    CHECK(ends.out.holds_memory());
+    ends.in.give_back();
+    CHECK(ends.out.return_memory());
+    CHECK_FALSE(ends.out.holds_memory());
+    CHECK(pages(ends) == before);
+    put(1);
+    CHECK(ends.out.holds_memory());
+    CHECK(read_all(ends) == 1);
+}
+
+TEST_CASE(
+    "a producer calls the system for the memory of its ring only when the consumer has given back more") {
+    both_ends ends({.cells = 2048, .blocks = 8, .block_bytes = 8192});
+    const std::vector<std::byte> short_one(8, std::byte{1});
+    const auto put = [&](int count) {
+        for (; count > 0; --count) REQUIRE(ends.out.put(record_type::message, {}, const_buffers(short_one)));
+    };
+    put(200);
+    for (int n = 0; n < 100; ++n) {
+        record r;
+        REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+        ends.in.advance(r, false);
+    }
+    ends.in.give_back();
+    CHECK_FALSE(ends.out.return_memory());
+    const std::size_t unread = pages(ends);
+    // A page of the ring behind all records that the system would have back with the next call.
+    auto* const behind =
+        reinterpret_cast<const volatile std::byte*>(ends.of_consumer.ring(0)) + 16 * page_bytes;
+    CHECK(*behind == std::byte{0});
+    REQUIRE(pages(ends) == unread + 1);
+    for (int n = 0; n < 3; ++n) CHECK_FALSE(ends.out.return_memory());
+    CHECK(pages(ends) == unread + 1);
+    CHECK(read_all(ends) == 100);
+    ends.in.give_back();
+    CHECK(ends.out.return_memory());
+    CHECK(pages(ends) < unread);
 }
 
 TEST_CASE("a producer and a consumer on two threads lose nothing and keep the order") {

@@ -379,7 +379,7 @@ RDMACORO_DECL bool scheduler::run_posted_for_a_slice() noexcept {
     collect_posted();
     if (arrived_head_ == nullptr) return false;
     look();  // it may have slept
-    const time_point began = seen_;
+    const time_point began = posts_began_ = seen_;
     do {
         call_next_posted();
         look();

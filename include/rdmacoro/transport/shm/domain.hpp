@@ -65,6 +65,8 @@ public:
     virtual void want_notice(std::uint32_t word) noexcept = 0;
     /// Whether no record was read since the last call, none has come, and nothing else is under way.
     [[nodiscard]] virtual bool quiet() noexcept = 0;
+    /// Gives the peer back all that was read.
+    virtual void give_back() noexcept = 0;
     /// Whether a link that is not polled should be: the peer gave notice, whether that was seen or not, or something is under way.
     [[nodiscard]] virtual bool wants_poll() noexcept = 0;
     /// Tells the peer whether to announce touches; see `direction_words::touch_notice`.
@@ -116,6 +118,10 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
 /// clock, and all of them after a doorbell without a mark.
+///
+/// A link that sends, gets or puts does not tell the domain, so that this costs nothing. The domain finds the memory that a link
+/// holds by that when the link becomes cold, and later when it looks at cold links. While it sleeps it does not look: it wakes up once, a second
+/// after coroutines ran, and looks at all of them. Memory is returned after a second in which nothing was sent.
 ///
 /// A peer that touches memory sets a mark in its link's segment. The domain looks at the marks of links over which memory was
 /// touched since it closed memory last; the peers of all others announce a touch on the board of touches. So the end of a
@@ -240,7 +246,7 @@ private:
 
     void reheat(pollable& link) noexcept;
     bool take_notices(unsigned& left) noexcept;
-    /// Heats those of the next cold links that are not quiet.
+    /// Heats those of the next cold links that are not quiet, and notes the memory of the others.
     bool sweep() noexcept;
     /// From here on every peer either reads what was written before, or had published before and is found by the next look.
     void barrier() noexcept;
@@ -258,6 +264,8 @@ private:
     /// False: there is no memory for the timer.
     bool set_timer(own_timer& timer, duration after) noexcept;
     void note_memory(pollable& link) noexcept;
+    /// For a domain that is about to sleep: the memory of cold links is looked at in a second, if coroutines ran since the last such look.
+    void look_at_memory_later() noexcept;
     void tidy() noexcept;
 
     [[nodiscard]] std::atomic<std::uint32_t>& asleep() noexcept;
@@ -310,6 +318,8 @@ private:
     std::size_t to_tidy_count_ = 0;
     std::size_t tidy_in_round_ = 0;
     own_timer tidy_timer_;
+    bool look_at_memory_ = false;                      // of cold links, when the next round begins
+    time_point looked_at_memory_ = time_point::min();  // as the scheduler saw the time
     copy_allowance copies_;
     pollable* next_to_copy_ = nullptr;
     void* due_[most_due] = {};  // handlers of the batch that is being called; nullptr: unwatched meanwhile

@@ -69,6 +69,7 @@ public:
 
     void want_notice(std::uint32_t word) noexcept final { channel_->in.want_notice(word); }
     [[nodiscard]] RDMACORO_DECL bool quiet() noexcept final;
+    void give_back() noexcept final { channel_->in.give_back(); }
     void want_touch_notice(std::uint32_t word) noexcept final { channel_->in.want_touch_notice(word); }
     [[nodiscard]] RDMACORO_DECL bool touched(std::uint64_t key) noexcept final;
 

@@ -110,7 +110,8 @@ public:
     /// Whether something was written since all memory was returned.
     [[nodiscard]] bool holds_memory() const noexcept { return tail_ != returned_ || blocks_used_; }
     /// Returns the memory of cells and blocks to the system that the consumer has given back: they read as zeros, as if never written.
-    /// False: the consumer has yet to take some. One that polls may keep an eighth of the ring.
+    /// Calls the system only where the consumer has given back more since the last call. False: it has yet to give back some. One that
+    /// polls gives back all only when it is quiet.
     bool return_memory() noexcept;
 
 private:
@@ -177,7 +178,7 @@ private:
     bool any_middle_ = false;
     bool violated_ = false;
     bool blocks_used_ = false;    // since their memory was returned
-    std::uint32_t returned_ = 0;  // `tail_` when the memory of all cells before it was
+    std::uint32_t returned_ = 0;  // the memory of all cells before it was
     direction_words* words_ = nullptr;
     std::byte* blocks_ = nullptr;
     std::size_t block_bytes_ = 0;
@@ -264,8 +265,13 @@ public:
     /// See `direction_words::notice`. A consumer that no longer polls gives back all cells that it has read: so its producer can tell
     /// for descriptions whether it has read everything.
     void want_notice(std::uint32_t word) noexcept {
-        if (word != 0) words_->cells_freed.store(head_, std::memory_order_release);
+        if (word != 0) give_back();
         words_->notice.store(word, std::memory_order_relaxed);
+    }
+    /// Gives back all cells that were read, also those of an eighth that is not full.
+    void give_back() noexcept {
+        if (words_->cells_freed.load(std::memory_order_relaxed) != head_)
+            words_->cells_freed.store(head_, std::memory_order_release);
     }
     /// See `direction_words::touch_notice`.
     void want_touch_notice(std::uint32_t word) noexcept {

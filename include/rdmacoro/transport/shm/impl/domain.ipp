@@ -214,7 +214,10 @@ RDMACORO_DECL void domain_base::cool() noexcept {
     intrusive_list<pollable> cooling;
     while (pollable* link = hot_.pop_front()) {
         const bool quiet = link->quiet();
-        if (quiet) note_memory(*link);
+        if (quiet) {
+            link->give_back();
+            note_memory(*link);
+        }
         const bool stays = !quiet || link->number_ > notice_board::most_links;
         (stays ? active : cooling).push_back(*link);
     }
@@ -262,7 +265,11 @@ RDMACORO_DECL void domain_base::cool() noexcept {
             break;
         }
         cold_.push_back(*link);
-        if (link->wants_poll()) reheat(*link);
+        if (link->wants_poll()) {
+            reheat(*link);
+        } else {
+            note_memory(*link);
+        }
     }
     return true;
 }
@@ -381,6 +388,7 @@ RDMACORO_DECL void domain_base::arm() noexcept {
         link->want_notice(link->number_);
         note_memory(*link);
     }
+    look_at_memory_later();
     asleep().store(1, std::memory_order_relaxed);
     barrier();
     look_soon();
@@ -421,8 +429,20 @@ RDMACORO_DECL void domain_base::note_memory(pollable& link) noexcept {
     ++to_tidy_count_;
 }
 
+RDMACORO_DECL void domain_base::look_at_memory_later() noexcept {
+    if (cold_count_ == 0 || owner_.worked_at() < looked_at_memory_) return;
+    look_at_memory_ = set_timer(tidy_timer_, between_tidyings);
+}
+
 RDMACORO_COLD void domain_base::tidy() noexcept {
-    if (tidy_in_round_ == 0) tidy_in_round_ = std::exchange(to_tidy_count_, 0);
+    if (tidy_in_round_ == 0) {
+        tidy_in_round_ = std::exchange(to_tidy_count_, 0);
+        if (std::exchange(look_at_memory_, false)) {
+            looked_at_memory_ = owner_.coarse_now();
+            to_sweep_ = cold_count_;
+            polls_to_clock_ = 1;
+        }
+    }
     for (std::size_t n = 0; n < links_in_a_tidying && tidy_in_round_ != 0; ++n) {
         --tidy_in_round_;
         pollable* const link = to_tidy_.pop_front();
@@ -433,7 +453,8 @@ RDMACORO_COLD void domain_base::tidy() noexcept {
             ++to_tidy_count_;
         }
     }
-    if (!to_tidy_.empty()) set_timer(tidy_timer_, tidy_in_round_ != 0 ? soon : between_tidyings);
+    if (!to_tidy_.empty() || look_at_memory_)
+        set_timer(tidy_timer_, tidy_in_round_ != 0 ? soon : between_tidyings);
 }
 
 RDMACORO_COLD std::size_t domain_base::entries_bytes(std::size_t entries) noexcept {

@@ -100,6 +100,11 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
 RDMACORO_COLD bool ring_producer::return_memory() noexcept {
     refresh();
     if (violated_) return true;
+    if (blocks_used_ && free_count_ == block_count_) {
+        ::madvise(blocks_, block_bytes_ * block_count_, MADV_REMOVE);
+        blocks_used_ = false;
+    }
+    if (freed_ == returned_) return !holds_memory();
     // The consumer may look at any cell that it has not given back, and at the one behind the last.
     constexpr std::uint32_t in_page = page_bytes / cell_bytes;
     const std::uint32_t pages = cells_ / in_page;
@@ -108,11 +113,7 @@ RDMACORO_COLD bool ring_producer::return_memory() noexcept {
     if (kept < pages)  // in one piece, as the ring is mapped twice in a row
         ::madvise(ring_ + std::size_t{first + kept} * page_bytes, std::size_t{pages - kept} * page_bytes,
                   MADV_REMOVE);
-    if (tail_ - freed_ <= cells_ / 8) returned_ = tail_;
-    if (free_count_ == block_count_) {
-        ::madvise(blocks_, block_bytes_ * block_count_, MADV_REMOVE);
-        blocks_used_ = false;
-    }
+    returned_ = freed_;
     return !holds_memory();
 }
 
