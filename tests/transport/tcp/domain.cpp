@@ -81,6 +81,19 @@ private:
 
 }  // namespace
 
+TEST_CASE("a domain whose listeners may keep no client waiting is refused") {
+    scheduler on{impatient{}};
+    tcp_options none;
+    none.most_waiting = 0;
+    try {
+        const tcp_domain made(on, none);
+        FAIL("it was made");
+    } catch (const error& why) {
+        CHECK(why.code() == errc::invalid_argument);
+        CHECK_THAT(why.what(), contains("most_waiting"));
+    }
+}
+
 TEST_CASE("a domain says which features it uses") {
     scheduler on;
     CHECK_THAT(tcp_domain(on, with(tcp_feature::none)).describe(),

@@ -30,6 +30,8 @@ RDMACORO_DECL tcp_engine::tcp_engine(scheduler& owner, const tcp_options& option
       chunks_(new tcp_chunk_pool),
       liveness_(owner, options.peer_timeout),
       ring_(*this, options.features) {
+    if (options.most_waiting == 0)
+        throw error(errc::invalid_argument, "tcp: option most_waiting must be at least 1");
     options_.most_polled = std::min(options_.most_polled, most_hot);
     hot_.reserve(options_.most_polled);
     batch_.reserve(options_.most_polled + most_batched);
