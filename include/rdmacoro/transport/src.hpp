@@ -12,6 +12,7 @@
 #include <rdmacoro/transport/detail/impl/connect_info_exchange.ipp>
 #include <rdmacoro/transport/detail/impl/exchange_listener.ipp>
 #include <rdmacoro/transport/detail/impl/host_arrivals.ipp>
+#include <rdmacoro/transport/detail/impl/host_places.ipp>
 #include <rdmacoro/transport/detail/impl/inet_address.ipp>
 #include <rdmacoro/transport/detail/impl/keepalive.ipp>
 #include <rdmacoro/transport/detail/impl/link_timer.ipp>

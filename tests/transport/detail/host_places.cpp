@@ -3,13 +3,17 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+
+#include <sys/resource.h>
 
 namespace test_transport_detail_host_places {
 
 using rdmacoro::detail::host_places;
 using rdmacoro::detail::intrusive_list;
 using rdmacoro::detail::list_node;
+using rdmacoro::detail::most_places;
 
 namespace {
 
@@ -64,6 +68,35 @@ TEST_CASE("a host holds more than a new one's if it would not hold fewer after g
     places.take(1);
     CHECK(places.holds_more(1, 2));
     CHECK_FALSE(places.holds_more(1, 1));
+}
+
+TEST_CASE("a host crowds out others with four places, if they are a 64th of all") {
+    host_places places;
+    for (int n = 0; n < 3; ++n) places.take(1);
+    CHECK_FALSE(places.crowds(1, 4));
+    places.take(1);
+    CHECK(places.crowds(1, 4));
+    CHECK(places.crowds(1, 256));
+    CHECK_FALSE(places.crowds(1, 257));
+    CHECK_FALSE(places.crowds(2, 4));
+}
+
+TEST_CASE("places are a quarter of the descriptors of the process at most, and one at least") {
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    const auto with = [&](rlim_t descriptors, std::size_t wanted) {
+        few.rlim_cur = descriptors;
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        return most_places(wanted);
+    };
+    const std::size_t all = with(1000, 250);
+    const std::size_t quarter = with(1000, 251);
+    const std::size_t none = with(3, 1024);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(all == 250);
+    CHECK(quarter == 250);
+    CHECK(none == 1);
 }
 
 }  // namespace test_transport_detail_host_places

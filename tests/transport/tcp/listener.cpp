@@ -3,7 +3,9 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <list>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -271,6 +273,70 @@ TEST_CASE("strangers that never greet keep no client out for as long as they may
     CHECK(world.on.now() - begin <
           few.handshake_timeout * 3 / 4);  // before the first stranger's time was over
     CHECK(std::any_of(silent.begin(), silent.end(), [](const raw_peer& one) { return one.ended(); }));
+}
+
+TEST_CASE("a client of another host gets a place of the host that holds the most at once") {
+    tcp_options few;
+    few.most_waiting = 4;
+    few.handshake_timeout = std::chrono::seconds(100);
+    tcp_world world(few);
+    tcp_listener listener = world.listen();
+    const time_point begin = world.on.now();
+    std::vector<raw_peer> silent;
+    for (unsigned i = 0; i < 4; ++i) silent.push_back(raw_peer::towards(listener.address(), "127.0.0.2"));
+    world.until([&] { return world.server.sockets() == 5; });
+    const tcp_connection client = world.on.run(world.client.connect(listener.address()));
+    CHECK(world.on.run(listener.accept()));
+    CHECK(world.on.now() - begin < few.handshake_timeout / 10);
+    world.until([&] { return silent.front().ended(); });
+    CHECK_FALSE(silent.back().ended());
+}
+
+TEST_CASE(
+    "strangers of one host that connect again and again, and say nothing, keep no client of another host "
+    "out") {
+    tcp_options few;
+    few.most_waiting = 4;
+    few.handshake_timeout = std::chrono::seconds(60);
+    tcp_world world(few);
+    tcp_listener listener = world.listen();
+    const time_point begin = world.on.now();
+    const auto stranger = [&] { return raw_peer::towards(listener.address(), "127.0.0.2"); };
+    std::vector<raw_peer> kept;
+    for (unsigned i = 0; i < 4; ++i) kept.push_back(stranger());
+    world.until([&] { return world.server.sockets() == 5; });
+    // As many more as the system's queue takes, and others that it doesn't.
+    std::list<raw_peer> flood;
+    for (unsigned i = 0; i < 20; ++i) flood.push_back(stranger());
+    unsigned refused = 0;
+    // They return more slowly than they are refused: else the system's queue would stay full.
+    auto go_on = [&, turns = 0U]() mutable {
+        if (++turns % 16 != 0) return;
+        const auto gone =
+            std::find_if(flood.begin(), flood.end(), [](const raw_peer& one) { return one.ended(); });
+        if (gone == flood.end()) return;
+        ++refused;
+        flood.erase(gone);
+        flood.push_back(stranger());
+    };
+    world.until([&] {
+        go_on();
+        return refused != 0;
+    });
+    tcp_connection client;
+    tcp_connection server;
+    std::error_code outcome;
+    beside accepting(world, accept_one(listener, server, outcome));
+    beside connecting(world, connect_one(world.client, listener.address(), client));
+    world.until([&] {
+        go_on();
+        return accepting.over() && connecting.over();
+    });
+    CHECK(client);
+    CHECK(server);
+    // Before any of them had the tenth of its time for which it keeps its place.
+    CHECK(world.on.now() - begin < few.handshake_timeout / 10);
+    CHECK(std::count_if(kept.begin(), kept.end(), [](const raw_peer& one) { return one.ended(); }) <= 1);
 }
 
 TEST_CASE("a flood of strangers from one host costs a slow client of another host nothing") {

@@ -1,12 +1,18 @@
-// host_places: which stranger gives its place to a new one, when as many wait as may.
+// host_places: which stranger gives its place to a new one, when as many wait as may, and how many may.
 #pragma once
 
+#include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace rdmacoro::detail {
+
+/// So many places for strangers as `wanted`, or as a quarter of the descriptors that this process may have, if that is less, but one:
+/// places must run out before descriptors do, for it is then that strangers give way.
+[[nodiscard]] RDMACORO_DECL std::size_t most_places(std::size_t wanted) noexcept;
 
 /// The places that each host holds in a queue of strangers. A host is known by `host_hash`: two that share one share their places.
 class host_places {
@@ -29,8 +35,18 @@ public:
         return held_[holder] > held_[newcomer] + 1;
     }
 
+    /// Whether `host` holds so much of all `places` that it may be refused more where no host holds more: four, and a 64th. Where
+    /// strangers come from more hosts than that, any client may share its places with some of them.
+    [[nodiscard]] bool crowds(std::uint8_t host, std::size_t places) const noexcept {
+        return held_[host] >= 4 && held_[host] * std::size_t{64} >= places;
+    }
+
 private:
     std::array<std::uint32_t, 256> held_{};
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/transport/detail/impl/host_places.ipp>
+#endif

@@ -13,8 +13,10 @@
 namespace rdmacoro::detail {
 
 /// The listening socket and the accepted sockets not yet taken from it. A socket that greets wrongly, or not at all, is
-/// dropped without effect on the others. When as many wait as may, those that have not greeted for a tenth of the time they
-/// have are dropped for the sake of new ones, first those of the hosts that hold the most places.
+/// dropped without effect on the others. When as many wait as may, those that have not greeted are dropped for the sake of new ones,
+/// first those of the hosts that hold the most places: at once for one of a host that holds fewer, else after a tenth of the time they
+/// have. For so long the new one is kept, and the rest of its kind in the system's queue; but where this fills, because a host that
+/// holds much has been silent for longer than clients are, new ones of that host are refused, as others could not even connect.
 class tcp_listen_state final : public tcp_watcher, private timer_node {
 public:
     tcp_listen_state(tcp_engine& engine, int fd);
@@ -25,6 +27,10 @@ public:
     [[nodiscard]] const inet_endpoint& address() const noexcept { return address_; }
     [[nodiscard]] scheduler& owner() const noexcept;
 
+    /// Whether the system's queue is half full, or longer than half the places: what comes when it is full cannot even connect, and
+    /// what is in it waits for those before it.
+    [[nodiscard]] bool pressed() const noexcept;
+
     /// A greeted socket, or nullptr.
     [[nodiscard]] tcp_session* take() noexcept;
 
@@ -34,7 +40,11 @@ public:
     RDMACORO_DECL void progress(tcp_session& session) noexcept override;
 
 private:
-    static constexpr int grace_part = 10;  // of the time for greeting, in which no new one takes the place
+    // Of the time for greeting: in which no new one takes the place; after which a crowd of one host is a flood; between two looks
+    // at the system's queue, which tells nobody that it fills.
+    static constexpr int grace_part = 10;
+    static constexpr int flood_part = 100;
+    static constexpr int look_part = 1000;
 
     struct incoming final : tcp_handshake, list_node<incoming> {
         tcp_listen_state* host = nullptr;
@@ -42,7 +52,8 @@ private:
         std::uint8_t from = 0;  // its host, by a hash
     };
 
-    void greet(int fd) noexcept;
+    // Greets on a socket of the host `from`.
+    void greet(int fd, std::uint8_t from) noexcept;
 
     void greeted(incoming& client, errc outcome) noexcept;
 
@@ -50,16 +61,21 @@ private:
 
     void accept_more() noexcept;
 
-    // Not dropped before.
-    [[nodiscard]] time_point grace_ends(const incoming& client) const noexcept;
+    // Finds a place for the newcomer, or refuses it. False: it waits, for the timer or for a place.
+    bool place_newcomer() noexcept;
 
-    // Drops the next, and goes on to accept. False: there is none, or it has its grace still.
-    bool drop_stranger() noexcept;
+    // The moment so many parts of the time for greeting after it was accepted.
+    [[nodiscard]] time_point after(const incoming& client, int part) const noexcept;
+
+    void drop(incoming& silent) noexcept;
 
     tcp_engine& engine_;
     tcp_session* session_;
     inet_endpoint address_;
-    unsigned waiting_ = 0;
+    const std::size_t most_;  // that may wait
+    std::size_t waiting_ = 0;
+    int newcomer_ = -1;  // a socket that waits for a place; nothing is accepted meanwhile
+    std::uint8_t newcomer_from_ = 0;
     host_places hosts_;                   // of sockets that have not greeted
     intrusive_list<incoming> accepting_;  // not greeted yet, oldest first
     intrusive_list<incoming> ready_;

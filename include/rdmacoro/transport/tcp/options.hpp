@@ -44,9 +44,11 @@ struct tcp_options {
     /// that was stopped, is not silent: its kernel answers.
     duration peer_timeout = std::chrono::seconds(60);
 
-    /// Accepted sockets of one listener that have not greeted yet or were not yet returned by `accept`. When as many
-    /// wait, one that has not greeted for a tenth of `handshake_timeout` is dropped for each new one. While there is none, the
-    /// system's own queue, of the same length, fills, and then refuses.
+    /// Accepted sockets of one listener that have not greeted yet or were not yet returned by `accept`; at least one. A quarter of
+    /// RLIMIT_NOFILE if that is less. When as many wait, one that has not greeted is dropped for each new one, of the host that holds the
+    /// most: at once for a client of a host that holds fewer, else after a tenth of `handshake_timeout`. Meanwhile the system's own queue,
+    /// as long as asked for here, fills. When it is half full, or longer than half the places, clients are refused that come from a host
+    /// with four places and a 64th of all, if none holds more and its oldest has not greeted for a hundredth of `handshake_timeout`.
     unsigned most_waiting = 256;
 
     /// Links that receive often are polled by a receive each turn, which costs a system call and has the least latency: at most

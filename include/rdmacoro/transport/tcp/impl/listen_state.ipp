@@ -4,6 +4,7 @@
 #include <rdmacoro/transport/tcp/engine.hpp>
 #include <rdmacoro/transport/tcp/listen_state.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -11,13 +12,14 @@
 #include <string>
 
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 namespace rdmacoro::detail {
 
 RDMACORO_COLD tcp_listen_state::tcp_listen_state(tcp_engine& engine, int fd)
-    : engine_(engine), session_(&engine.add_socket(fd)) {
+    : engine_(engine), session_(&engine.add_socket(fd)), most_(most_places(engine.options().most_waiting)) {
     address_ = inet_endpoint::local(fd);
     session_->set_watcher(this);
     session_->start_accept();
@@ -29,6 +31,7 @@ RDMACORO_COLD tcp_session* tcp_listen_state::take() noexcept {
     if (first == nullptr) return nullptr;
     tcp_session& session = first->take();
     forget(*first);
+    accept_more();
     return &session;
 }
 
@@ -36,18 +39,21 @@ RDMACORO_COLD void tcp_listen_state::progress(tcp_session& session) noexcept {
     const int fd = session.take_outcome();
     if (fd == tcp_session::no_outcome) return;
     if (fd >= 0) {
-        greet(fd);
+        newcomer_ = fd;
+        newcomer_from_ = host_hash(inet_endpoint::peer(fd));
     } else if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS) {
-        if (drop_stranger()) return;
-        // Other connections must end first; until then the waiting ones stay in the system's queue.
-        deadline = engine_.owner().now() + std::chrono::milliseconds(50);
-        engine_.owner().add_timer(*this);
-        return;
+        incoming* const next = hosts_.next_to_drop(accepting_);
+        if (next == nullptr || engine_.owner().now() < after(*next, grace_part)) {
+            // Other connections must end first; until then the waiting ones stay in the system's queue.
+            deadline = engine_.owner().now() + std::chrono::milliseconds(50);
+            return engine_.owner().add_timer(*this);
+        }
+        drop(*next);
     }
     accept_more();
 }
 
-RDMACORO_COLD void tcp_listen_state::greet(int fd) noexcept {
+RDMACORO_COLD void tcp_listen_state::greet(int fd, std::uint8_t from) noexcept {
     auto* made = new (std::nothrow) incoming;
     if (made == nullptr) {
         ::close(fd);
@@ -55,7 +61,7 @@ RDMACORO_COLD void tcp_listen_state::greet(int fd) noexcept {
     }
     made->host = this;
     made->since = engine_.owner().now();
-    made->from = host_hash(inet_endpoint::peer(fd));
+    made->from = from;
     hosts_.take(made->from);
     accepting_.push_back(*made);
     ++waiting_;
@@ -77,45 +83,80 @@ RDMACORO_COLD void tcp_listen_state::greeted(incoming& client, errc outcome) noe
     } else if (auto* first = waiters_.pop_front(); first != nullptr) {
         tcp_session& session = client.take();
         forget(client);
-        first->arrived(&session);
+        accept_more();
+        return first->arrived(&session);
     } else {
         static_cast<list_node<incoming>&>(client).unlink();
         ready_.push_back(client);
     }
+    accept_more();
 }
 
 RDMACORO_COLD void tcp_listen_state::forget(incoming& client) noexcept {
     static_cast<list_node<incoming>&>(client).unlink();
     delete &client;
     --waiting_;
-    accept_more();
 }
 
 RDMACORO_COLD scheduler& tcp_listen_state::owner() const noexcept { return engine_.owner(); }
 
 RDMACORO_COLD void tcp_listen_state::accept_more() noexcept {
-    if (session_->awaits_outcome() || timer_node::queued()) return;
-    if (waiting_ < engine_.options().most_waiting) return session_->start_accept();
-    if (drop_stranger() || accepting_.empty()) return;
-    deadline = grace_ends(*hosts_.next_to_drop(accepting_));
+    engine_.owner().remove_timer(*this);
+    if (newcomer_ >= 0 && !place_newcomer()) return;
+    // Where all have greeted, only `take` makes room: the system keeps the others.
+    if (!session_->awaits_outcome() && (waiting_ < most_ || !accepting_.empty())) session_->start_accept();
+}
+
+RDMACORO_COLD bool tcp_listen_state::place_newcomer() noexcept {
+    const auto begin = [&] {
+        greet(std::exchange(newcomer_, -1), newcomer_from_);
+        return true;
+    };
+    if (waiting_ < most_) return begin();
+    incoming* const next = hosts_.next_to_drop(accepting_);
+    if (next == nullptr) return false;
+    const time_point now = engine_.owner().now();
+    const time_point grace_ends = after(*next, grace_part);
+    if (now >= grace_ends || hosts_.holds_more(next->from, newcomer_from_)) {
+        drop(*next);
+        return begin();
+    }
+    deadline = grace_ends;
+    if (hosts_.crowds(newcomer_from_, most_)) {
+        if (now >= after(*next, flood_part) && pressed()) {
+            // A reset, of which the system keeps nothing.
+            const linger none{1, 0};
+            ::setsockopt(newcomer_, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+            ::close(std::exchange(newcomer_, -1));
+            return true;
+        }
+        deadline = std::min(grace_ends, deadline_after(now, engine_.options().handshake_timeout / look_part));
+    }
     engine_.owner().add_timer(*this);
+    return false;
 }
 
-RDMACORO_COLD bool tcp_listen_state::drop_stranger() noexcept {
-    incoming* const silent = hosts_.next_to_drop(accepting_);
-    if (silent == nullptr || engine_.owner().now() < grace_ends(*silent)) return false;
-    hosts_.release(silent->from);
-    forget(*silent);
-    return true;
+RDMACORO_COLD bool tcp_listen_state::pressed() const noexcept {
+    // Of a listening socket these are the connections in its queue, and the most that it takes.
+    tcp_info queue{};
+    socklen_t bytes = sizeof queue;
+    if (::getsockopt(session_->fd(), IPPROTO_TCP, TCP_INFO, &queue, &bytes) != 0) return false;
+    return queue.tcpi_unacked > std::min<std::size_t>(queue.tcpi_sacked, most_) / 2;
 }
 
-RDMACORO_COLD time_point tcp_listen_state::grace_ends(const incoming& client) const noexcept {
-    return deadline_after(client.since, engine_.options().handshake_timeout / grace_part);
+RDMACORO_COLD void tcp_listen_state::drop(incoming& silent) noexcept {
+    hosts_.release(silent.from);
+    forget(silent);
+}
+
+RDMACORO_COLD time_point tcp_listen_state::after(const incoming& client, int part) const noexcept {
+    return deadline_after(client.since, engine_.options().handshake_timeout / part);
 }
 
 RDMACORO_COLD tcp_listen_state::~tcp_listen_state() {
     engine_.owner().remove_timer(*this);
     std::exchange(session_, nullptr)->abandon();
+    if (newcomer_ >= 0) ::close(newcomer_);
     while (incoming* client = accepting_.pop_front()) delete client;
     while (incoming* client = ready_.pop_front()) delete client;
     while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
