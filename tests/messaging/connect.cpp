@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
+
 namespace test_messaging_connect {
 
 using namespace rdmacoro;
@@ -86,6 +88,11 @@ TEST_CASE("destroying a listener drops connections that wait to be accepted and 
 }
 
 TEST_CASE("a thousand clients may wait to be accepted, and more wait to shake hands") {
+    rlimit descriptors{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+    descriptors.rlim_cur = descriptors.rlim_max;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+    if (descriptors.rlim_cur < 4096) SKIP_TEST("needs more descriptors");
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         loopback_domain domain(on);

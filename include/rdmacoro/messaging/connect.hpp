@@ -170,7 +170,14 @@ child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
         for (;;) {
             typename T::connection made = co_await self->raw_.accept();
             const std::uint8_t from = host_of(made);
-            while (!self->take_place()) co_await find_place<>(self, from);
+            bool placed = false;
+            while (!(placed = self->take_place())) {
+                if constexpr (requires { self->raw_.pressed(); }) {
+                    if (self->raw_.pressed() && self->refuse(from)) break;
+                }
+                co_await find_place<>(self, from);
+            }
+            if (!placed) continue;  // a flood of its host fills the system's queue: it is dropped
             self->begin_handshake(
                 new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_), from);
         }
@@ -182,8 +189,9 @@ child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
 }  // namespace detail
 
 /// Accepts endpoints. The handshakes of new peers run concurrently in the background: a peer that is silent, or sends
-/// nonsense, delays no other and is dropped. As many as 1,024 may shake hands or wait for accept(); then the oldest that has said nothing
-/// gives its place to a new one, first those of the host that holds the most places. Destroying it stops listening; endpoints already accepted go on.
+/// nonsense, delays no other and is dropped. As many as 1,024, or a quarter of RLIMIT_NOFILE if that is less, may shake hands or wait
+/// for accept(); then the oldest that has said nothing gives its place to a new one, first those of the host that holds the most
+/// places. Destroying it stops listening; endpoints already accepted go on.
 template <transport T, protocol_list P = default_protocols<T>>
 class listener {
 public:
@@ -208,8 +216,8 @@ public:
     /// Peers that connected and failed their handshake, since the beginning.
     [[nodiscard]] std::uint64_t refused() const noexcept { return state_ != nullptr ? state_->refused() : 0; }
     /// The last of them, and why: `errc::protocol_mismatch` and `errc::version_mismatch` with what both sides have,
-    /// `errc::protocol_violation`, `errc::timed_out`, `errc::peer_lost`. Peers that a transport drops before, such as those of another
-    /// user, are not counted.
+    /// `errc::protocol_violation`, `errc::timed_out`, `errc::peer_lost`, and `errc::no_resources` where its host held
+    /// too many places. Peers that a transport drops before, such as those of another user, are not counted.
     [[nodiscard]] const listener_refusal& last_refusal() const { return there(state_.get()).last_refusal(); }
 
 private:

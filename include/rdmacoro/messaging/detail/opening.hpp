@@ -90,7 +90,8 @@ public:
     [[nodiscard]] const listener_refusal& last_refusal() const noexcept { return last_refusal_; }
 
     /// Waits until a place is free for a peer of the host `newcomer`, and makes one: the oldest that has connected and said nothing gives
-    /// way, of the host with the most of them, at once if that holds more than the newcomer's host, or after a tenth of its time.
+    /// way, of the host with the most of them, at once if that holds more than the newcomer's host, or after a tenth of its time. If the
+    /// newcomer's host holds much it may return sooner, without a place: it may be time to `refuse` it.
     template <class = void>
     [[gnu::cold]] static task<> find_place(listener_base* self, std::uint8_t newcomer) {
         for (bool gave_way = false;;) {
@@ -101,9 +102,12 @@ public:
                             ? duration::zero()
                             : std::max(duration::zero(),
                                        next->since + self->limit_ / 10 - scheduler::current()->now());
-            const result<void> got = co_await as_result(timeout(self->places_.acquire(), grace));
+            const bool looks = next != nullptr && grace > self->limit_ / look_part && self->crowds(newcomer);
+            const result<void> got = co_await as_result(
+                timeout(self->places_.acquire(), looks ? self->limit_ / look_part : grace));
             if (got) break;
             if (got.error() != errc::timed_out) throw error(got.error());
+            if (looks) co_return;
             if (next == nullptr || self->hosts_.next_to_drop(self->candidates_) != next) continue;
             gave_way = true;
             self->leave(*next);
@@ -167,12 +171,31 @@ public:
 
 protected:
     listener_base(duration handshake_limit, task_group& workers)
-        : limit_(handshake_limit), places_(most_waiting, false), workers_(&workers) {}
+        : limit_(handshake_limit),
+          most_places_(most_places(most_waiting)),
+          places_(most_places_, false),
+          workers_(&workers) {}
 
     static constexpr std::size_t most_waiting = 1024;
+    // Of the limit: after which a crowd of one host is a flood; between two looks whether it is.
+    static constexpr int flood_part = 100;
+    static constexpr int look_part = 1000;
 
     /// A place for a connection, unless all are taken: `find_place`.
     [[nodiscard]] bool take_place() noexcept { return places_.try_acquire(); }
+    /// Whether the host holds so many places that it may be refused more.
+    [[nodiscard]] bool crowds(std::uint8_t host) const noexcept { return hosts_.crowds(host, most_places_); }
+    /// Refuses a peer of the host `newcomer`, if that holds many places, and none holds more, and they have been silent for longer than
+    /// clients are. False: it does not.
+    [[nodiscard, gnu::cold]] bool refuse(std::uint8_t newcomer) noexcept {
+        const candidate* const next = hosts_.next_to_drop(candidates_);
+        if (next == nullptr || !crowds(newcomer) || hosts_.holds_more(next->from, newcomer) ||
+            scheduler::current()->now() - next->since < limit_ / flood_part)
+            return false;
+        note_refusal(make_error_code(errc::no_resources),
+                     [] { return std::string("one of a host that holds many places"); });
+        return true;
+    }
     /// A peer of the host `from` has connected, and has a place.
     [[gnu::cold]] void begin_handshake(endpoint_base* fresh, std::uint8_t from) {
         own_children::begin(*workers_, running_scheduler(), admit<>, this, endpoint_owner(fresh), from);
@@ -185,7 +208,8 @@ protected:
 
     [[gnu::cold]] void shook_hands(endpoint_owner fresh, std::error_code failure) noexcept {
         if (failure) {
-            note_refusal(fresh.get()->base(), failure);
+            const connection_base& of = fresh.get()->base();
+            note_refusal(failure, [&of] { return of.refusal().empty() ? of.peer_name() : of.refusal(); });
             places_.release();
         } else if (accept_operation* const waits = accepting_.pop_front()) {
             give(*waits, fresh.release());
@@ -199,11 +223,12 @@ protected:
         to.end({});
     }
 
-    [[gnu::cold]] void note_refusal(const connection_base& of, std::error_code why) noexcept {
+    template <class Text>
+    [[gnu::cold]] void note_refusal(std::error_code why, Text text) noexcept {
         ++refused_;
         last_refusal_.why = why;
         try {
-            last_refusal_.text = of.refusal().empty() ? of.peer_name() : of.refusal();
+            last_refusal_.text = text();
         } catch (const std::bad_alloc&) {
             last_refusal_.text.clear();
         }
@@ -237,6 +262,7 @@ protected:
     intrusive_list<accept_operation> accepting_;  // calls of accept() that wait
     intrusive_list<candidate> candidates_;        // oldest first
     host_places hosts_;                           // of the candidates
+    const std::size_t most_places_;               // of strangers
     semaphore places_;     // for peers in their handshake, or not yet returned by accept()
     task_group* workers_;  // the derived class's; ends before the members that its coroutines use
 };

@@ -41,7 +41,7 @@ public:
 
 private:
     // Of the time for greeting: in which no new one takes the place; after which a crowd of one host is a flood; between two looks
-    // at the system's queue, which tells nobody that it fills.
+    // at the system's queue, which fills without an event.
     static constexpr int grace_part = 10;
     static constexpr int flood_part = 100;
     static constexpr int look_part = 1000;

@@ -35,6 +35,9 @@ public:
     /// The address it listens on, with the real port: "127.0.0.1:7471".
     [[nodiscard]] std::string address() const;
 
+    /// Whether clients connect faster than they are taken: the system's queue of them is half full, or longer than half the places.
+    [[nodiscard]] bool pressed() const noexcept;
+
 private:
     detail::tcp_listen_state* state_ = nullptr;
 };

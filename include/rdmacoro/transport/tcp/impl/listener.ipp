@@ -22,4 +22,6 @@ RDMACORO_COLD task<tcp_connection> tcp_listener::accept() { return detail::accep
 
 RDMACORO_COLD std::string tcp_listener::address() const { return state_->address().url("tcp"); }
 
+RDMACORO_COLD bool tcp_listener::pressed() const noexcept { return state_->pressed(); }
+
 }  // namespace rdmacoro
