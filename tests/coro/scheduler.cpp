@@ -62,6 +62,22 @@ TEST_CASE("coroutines that are ready are resumed in turn") {
     CHECK(order == std::vector<int>{1, 2, 3, 1, 2, 3, 1, 2, 3});
 }
 
+TEST_CASE("a coroutine can tell whether others are resumed before the sources are polled") {
+    scheduler on;
+    std::vector<bool> others;
+    on.run([](std::vector<bool>& seen) -> task<> {
+        task_group three;
+        for (int n = 0; n < 3; ++n) {
+            three.spawn([&seen]() -> task<> {
+                co_await yield();
+                seen.push_back(scheduler::current()->others_follow());
+            });
+        }
+        co_await three.join();
+    }(others));
+    CHECK(others == std::vector<bool>{true, true, false});
+}
+
 TEST_CASE("a busy coroutine starves neither timers nor posts nor sources") {
     struct source final : progress_source {
         int polls = 0;

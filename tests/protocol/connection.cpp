@@ -1,6 +1,7 @@
 #include <rdmacoro/protocol/connection.hpp>
 
 #include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/transport/shm.hpp>
 
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
@@ -8,6 +9,8 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+
+#include <unistd.h>
 
 namespace test_protocol_connection {
 
@@ -121,6 +124,33 @@ TEST_CASE("a connection that moves takes its waiting messages along, and receive
         std::byte into[8];
         co_await peer.self().recv(into, 7);
     }(world.on));
+}
+
+TEST_CASE(
+    "a receive looks at its link at once, unless other coroutines are to run before all links are polled") {
+    scheduler on{idle::yield{}};
+    on.run([]() -> task<> {
+        auto listening = co_await listen<shm>("shm://looks-" + std::to_string(::getpid()));
+        auto near = co_await connect<shm>(listening.address());
+        auto far = co_await listening.accept();
+        // What was sent is in the ring.
+        co_await near.send({}, 1);
+        auto alone = start(far.recv({}, 1));
+        CHECK(alone.done());
+        co_await alone;
+        bool at_once = true;
+        task_group two;
+        two.spawn([&]() -> task<> {
+            co_await yield();
+            co_await near.send({}, 1);
+            auto receiving = start(far.recv({}, 1));
+            at_once = receiving.done();
+            co_await receiving;
+        });
+        two.spawn([]() -> task<> { co_await yield(); });
+        co_await two.join();
+        CHECK_FALSE(at_once);
+    }());
 }
 
 }  // namespace test_protocol_connection

@@ -244,6 +244,7 @@ RDMACORO_COLD void connection_base::feed() noexcept {
 RDMACORO_COLD void connection_base::peer_starved() noexcept {
     const std::uint64_t before = counts_.credit_messages;
     received_when_starved_ = received_so_far();
+    feeding_.stop();  // that of a former need may be late for this one
     regrant(true);
     feed();
     // A peer that got credit says it again if that was not enough.
