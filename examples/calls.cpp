@@ -48,8 +48,8 @@ rc::task<> serve(rc::endpoint<rc::shm> peer) {
     co_await served.drain();
 }
 
-rc::task<> use(rc::endpoint<rc::shm>& server) {
-    rc::calls peer(server);
+// Whatever the transport.
+rc::task<> use(rc::any_calls& peer) {
     co_await peer.call(kv::put, "red", "#ff0000");
     co_await peer.call(kv::put, "green", "#00ff00");
     std::cout << "red is " << co_await peer.call(kv::get, "red") << '\n';
@@ -75,7 +75,10 @@ rc::task<> both() {
     auto accepting = rc::start(listener.accept());
     auto client = co_await rc::connect<rc::shm>(listener.address());
     server.spawn(serve, co_await accepting);
-    co_await use(client);
+    {
+        rc::calls peer(client);
+        co_await use(peer);
+    }
     co_await client.close();
     co_await server.join();
 }

@@ -23,9 +23,6 @@
 
 namespace rdmacoro::test {
 
-/// How long a whole test case may take, with a sanitizer and on a busy machine.
-inline constexpr duration case_limit = std::chrono::seconds(100);
-
 /// Two domains of one transport on one scheduler, as two processes would have one each.
 class two_domains {
 public:
@@ -160,6 +157,8 @@ enum class runs_over {
     every_real_transport,     ///< those that have `traits::real`
     every_counted_transport,  ///< those that have `traits::counted`
     every_atomic_transport,   ///< those that have `traits::has_atomics`
+    every_kind,               ///< those that have `traits::kind`
+    every_real_kind,          ///< of these, those that have `traits::real`
 };
 
 /// A case of one transport, as Catch2 calls it.
@@ -177,21 +176,25 @@ private:
 /// Registers a case for each of the program's transports.
 class register_case {
 public:
-    register_case(const char* name, conformance_case::function body, runs_over which,
+    register_case(const char* name, const char* tags, conformance_case::function body, runs_over which,
                   const Catch::SourceLineInfo& line) {
         for (const variants* part : program_variants) {
             for (const variant* over : *part) {
                 if (which == runs_over::every_real_transport && !over->is().real) continue;
                 if (which == runs_over::every_counted_transport && !over->is().counted) continue;
                 if (which == runs_over::every_atomic_transport && !over->is().has_atomics) continue;
+                if ((which == runs_over::every_kind || which == runs_over::every_real_kind ||
+                     program_of_kinds) &&
+                    !over->is().kind)
+                    continue;
+                if (which == runs_over::every_real_kind && !over->is().real) continue;
                 const std::string full = std::string(name) + " - " + std::string(over->is().name);
 #if __has_include(<catch2/catch_test_macros.hpp>)
                 const Catch::AutoReg registered(Catch::Detail::make_unique<conformance_case>(body, *over),
-                                                line, Catch::StringRef(),
-                                                Catch::NameAndTags{full, Catch::StringRef()});
+                                                line, Catch::StringRef(), Catch::NameAndTags{full, tags});
 #else
                 const Catch::AutoReg registered(new conformance_case(body, *over), line, Catch::StringRef(),
-                                                Catch::NameAndTags{full, Catch::StringRef()});
+                                                Catch::NameAndTags{full, tags});
 #endif
             }
         }
@@ -202,12 +205,14 @@ public:
 
 #define RDMACORO_CASE_JOIN(a, b) a##b
 #define RDMACORO_CASE_NAMED(a, b) RDMACORO_CASE_JOIN(a, b)
-#define RDMACORO_CONFORMANCE_CASE(function, name, which)                                                     \
+#define RDMACORO_CONFORMANCE_CASE(function, name, tags, which)                                               \
     static void function(const ::rdmacoro::test::variant& over);                                             \
     static const ::rdmacoro::test::register_case RDMACORO_CASE_NAMED(function, _registered)(                 \
-        name, function, ::rdmacoro::test::runs_over::which, CATCH_INTERNAL_LINEINFO);                        \
+        name, tags, function, ::rdmacoro::test::runs_over::which, CATCH_INTERNAL_LINEINFO);                  \
     static void function([[maybe_unused]] const ::rdmacoro::test::variant& over)
 
 /// A test case for each transport of the program: `CONFORMANCE_CASE("name", every_transport) { ... over ... }`.
-#define CONFORMANCE_CASE(name, which)                                                                        \
-    RDMACORO_CONFORMANCE_CASE(RDMACORO_CASE_NAMED(conformance_case_, __LINE__), name, which)
+#define CONFORMANCE_CASE(name, which) TAGGED_CONFORMANCE_CASE(name, "", which)
+/// The same with tags of Catch2.
+#define TAGGED_CONFORMANCE_CASE(name, tags, which)                                                           \
+    RDMACORO_CONFORMANCE_CASE(RDMACORO_CASE_NAMED(conformance_case_, __COUNTER__), name, tags, which)

@@ -142,9 +142,6 @@ private:
     std::unique_ptr<typename T::domain> there_;
 };
 
-/// How long a whole test case may take, with a sanitizer and on a busy machine.
-inline constexpr duration case_limit = std::chrono::seconds(100);
-
 /// Runs a test's body on one scheduler, on the transport as `Variant` opens it.
 template <class Variant>
 void conform(task<> (*body)(world<typename Variant::transport_type>&)) {

@@ -9,7 +9,7 @@ include in a circle a header that has not come to its own declarations: where th
 include (not of detail/) is read so, too. A header is not read for separate compilation where something has proven it:
 - the header that bodies include first is read with them;
 - the header that a unit of the tests includes before all else, tests/x/y.cpp of rdmacoro/x/y.hpp, is compiled by the build with
-  these warnings. Where tests are compiled in groups, a unit is the group.
+  these warnings, unless a prelude comes before it. Where tests are compiled in groups, a unit is the group.
 """
 import concurrent.futures
 import json
@@ -53,9 +53,10 @@ def first_include(path):
 
 
 def proven_by_tests(build):
-    """The headers that units of the tests include before all else."""
+    """The headers that units of the tests include before all else: before them there is no prelude."""
     with open(build / 'compile_commands.json', encoding='utf-8') as file:
-        units = {(pathlib.Path(entry['directory']) / entry['file']).resolve() for entry in json.load(file)}
+        units = {(pathlib.Path(entry['directory']) / entry['file']).resolve() for entry in json.load(file)
+                 if ' -include ' not in entry['command']}
     proven = set()
     for unit in units:
         if re.fullmatch(r'.*-unity\d+\.cpp', unit.name):

@@ -42,9 +42,8 @@ struct gets_again {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("the time that is left travels, and stops the handler when it is over", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("the time that is left travels, and stops the handler when it is over") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service timing;
         std::size_t stopped = 0;
         timing.on(timed::left, [](call_context& c) -> task<std::int64_t> {
@@ -72,8 +71,8 @@ TEMPLATE_LIST_TEST_CASE("the time that is left travels, and stops the handler wh
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a handler gets from its caller's memory while the call lasts", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&, auto& domain) -> task<> {
+CALLS_CASE("a handler gets from its caller's memory while the call lasts") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service loads;
         std::vector<std::uint64_t> numbers(100000, 3);
         loads.on(moved::sum, [](call_context& c, remote_region from) -> task<std::uint64_t> {
@@ -82,8 +81,8 @@ TEMPLATE_LIST_TEST_CASE("a handler gets from its caller's memory while the call 
             co_return std::accumulate(here.begin(), here.end(), std::uint64_t{0});
         });
         server.serve(loads);
-        const auto memory =
-            domain.register_memory(std::as_writable_bytes(std::span(numbers)), access_rights::remote_read);
+        const auto memory = link.domain.register_memory(std::as_writable_bytes(std::span(numbers)),
+                                                        access_rights::remote_read);
         {
             const auto got = co_await client.call(moved::sum, memory.remote());
             CHECK(got == 300000);
@@ -91,13 +90,12 @@ TEMPLATE_LIST_TEST_CASE("a handler gets from its caller's memory while the call 
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a handler's get is canceled at the call's deadline, and when its caller leaves", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&, auto& domain) -> task<> {
+CALLS_CASE("a handler's get is canceled at the call's deadline, and when its caller leaves") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         std::vector<std::byte> bulk(32 << 20);
         gets_again serves;
         server.serve(serves.loads);
-        const auto memory = domain.register_memory(bulk, access_rights::remote_read);
+        const auto memory = link.domain.register_memory(bulk, access_rights::remote_read);
         // A slow machine needs more time for the first one.
         for (auto limit = 20ms; serves.done == 0 && limit < 20s; limit *= 2) {
             const auto late = co_await as_result(timeout(client.call(moved::again, memory.remote()), limit));

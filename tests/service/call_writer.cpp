@@ -93,9 +93,8 @@ struct depot {
     }
 };
 
-template <class Variant, class Body>
-void run_depot(Body body) {
-    run_pair<Variant>([run = std::move(body)](auto& client, auto& server, shop&) mutable -> task<> {
+void run_depot(const variant& over, task<> (*run)(any_calls& client, depot& there)) {
+    run_pair(over, [run](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         depot there;
         server.serve(there.store);
         co_await run(client, there);
@@ -103,9 +102,9 @@ void run_depot(Body body) {
         while (there.store.running() != 0) co_await yield();
         const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
         CHECK(sum == 3);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
         co_await timeout(server.drain(), 10s);
     });
@@ -115,9 +114,8 @@ bool was_left(const std::error_code& code) { return code == errc::canceled || co
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a handler reads what its caller writes, and the caller gets the result", "",
-                        every_kind) {
-    run_depot<TestType>([](auto& client, depot&) -> task<> {
+CALLS_CASE("a handler reads what its caller writes, and the caller gets the result") {
+    run_depot(over, [](any_calls& client, depot&) -> task<> {
         for (const std::uint32_t n : {0U, 1U, 31U, 32U, 33U, 1000U}) {
             auto rows = co_await client.open(up::sum, 5U);
             for (std::uint32_t i = 0; i < n; ++i) co_await rows.write(i, 0.5F);
@@ -139,9 +137,8 @@ TEMPLATE_LIST_TEST_CASE("a handler reads what its caller writes, and the caller 
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a handler that ends early ends its caller's writes, and its result comes", "",
-                        every_kind) {
-    run_depot<TestType>([](auto& client, depot&) -> task<> {
+CALLS_CASE("a handler that ends early ends its caller's writes, and its result comes") {
+    run_depot(over, [](any_calls& client, depot&) -> task<> {
         for (const std::uint32_t n : {0U, 1U, 40U}) {
             auto rows = co_await client.open(up::some, n);
             std::error_code code;
@@ -184,9 +181,8 @@ TEMPLATE_LIST_TEST_CASE("a handler that ends early ends its caller's writes, and
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a method that the peer has not, or with other items, ends the writes and the call",
-                        "", every_kind) {
-    run_depot<TestType>([](auto& client, depot&) -> task<> {
+CALLS_CASE("a method that the peer has not, or with other items, ends the writes and the call") {
+    run_depot(over, [](any_calls& client, depot&) -> task<> {
         auto rows = co_await client.open(up::missing);
         std::error_code code;
         while (!code) {
@@ -204,8 +200,8 @@ TEMPLATE_LIST_TEST_CASE("a method that the peer has not, or with other items, en
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a caller that leaves at any moment ends its handler's reads", "", every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("a caller that leaves at any moment ends its handler's reads") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         there.open.set();
         for (std::uint32_t written = 0; written < 40; written += 3) {
             for (const bool begun : {true, false}) {
@@ -232,9 +228,8 @@ TEMPLATE_LIST_TEST_CASE("a caller that leaves at any moment ends its handler's r
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a slow reader stops its own stream after a window of items, and nothing else", "",
-                        every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("a slow reader stops its own stream after a window of items, and nothing else") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         auto held = co_await client.open(up::hold);
         std::uint32_t written = 0;
         auto writing = start([](auto& rows, std::uint32_t& n) -> task<> {
@@ -258,8 +253,8 @@ TEMPLATE_LIST_TEST_CASE("a slow reader stops its own stream after a window of it
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a write that is canceled ends the stream, and its handler", "", every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("a write that is canceled ends the stream, and its handler") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         auto rows = co_await client.open(up::hold);
         for (std::uint32_t i = 0; i < detail::stream_window; ++i) co_await rows.write(i, 0.5F);
         const row one{};
@@ -275,9 +270,8 @@ TEMPLATE_LIST_TEST_CASE("a write that is canceled ends the stream, and its handl
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("the time of a call with a stream stops its handler, and so its caller's writes", "",
-                        every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("the time of a call with a stream stops its handler, and so its caller's writes") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         auto rows = co_await timeout(client.open(up::hold), 50ms);
         const row one{};
         std::error_code code;
@@ -296,8 +290,8 @@ TEMPLATE_LIST_TEST_CASE("the time of a call with a stream stops its handler, and
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("both directions of a call are streams at the same time", "", every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("both directions of a call are streams at the same time") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         auto both = co_await client.open(up::twice);
         auto writing = start([](auto& to) -> task<> {
             for (std::uint32_t n = 0; n < 500; ++n) co_await to.write(n, 0.5F);
@@ -314,9 +308,8 @@ TEMPLATE_LIST_TEST_CASE("both directions of a call are streams at the same time"
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a call with a stream that is stopped while its request is sent leaves nothing behind", "", every_kind) {
-    run_depot<TestType>([](auto& client, depot& there) -> task<> {
+CALLS_CASE("a call with a stream that is stopped while its request is sent leaves nothing behind") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
         const std::vector<float> large(1 << 20);
         for (int round = 0; round < 20; ++round) {
             // At once, in the first turns of the request's way, or later.
@@ -351,8 +344,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a request that a full service does not take can be canceled", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a request that a full service does not take can be canceled") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service narrow({.running = 1});
         event first;
         std::size_t begun = 0;
@@ -383,16 +376,16 @@ TEMPLATE_LIST_TEST_CASE("a request that a full service does not take can be canc
         while (narrow.running() != 0) co_await yield();
         const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
         CHECK(sum == 3);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
         co_await timeout(server.drain(), 10s);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("callers of a full service leave before their streams are read", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("callers of a full service leave before their streams are read") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service narrow({.running = 1});
         event first;
         std::size_t begun = 0;
@@ -414,55 +407,54 @@ TEMPLATE_LIST_TEST_CASE("callers of a full service leave before their streams ar
         while (narrow.running() != 0) co_await yield();
         const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
         CHECK(sum == 3);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
         co_await timeout(server.drain(), 10s);
     });
 }
 
 namespace {
-/// One side of a connection over `Variant`, in a process that is killed.
-template <class Variant, class Body>
-void live_until_killed(const std::string& address, Body body) {
-    using T = typename Variant::transport_type;
+/// One side of a connection, in a process that is killed.
+void live_until_killed(const variant& over, const std::string& address, task<> (*body)(any_calls& mine)) {
     scheduler on{idle::yield{}};
-    const auto domain = Variant::open(on);
-    on.run([](auto& in, const std::string& where, Body run) -> task<> {
-        auto end = co_await timeout(connect<T>(in, where), 30s);
+    const auto domain = over.open(on);
+    on.run([](any_domain& in, const std::string& where, auto run) -> task<> {
+        peer end = co_await timeout(in.connect(where), 30s);
         depot there;
         there.open.set();
-        calls<T> mine(end, there.store);
-        co_await run(mine);
+        const auto mine = end.make_calls();
+        mine->serve(there.store);
+        co_await run(*mine);
         co_await sleep_for(1h);
     }(*domain, address, body));
 }
 /// The other side.
-template <class Variant, class Body>
-void outlive(child_process& child, Body body) {
-    using T = typename Variant::transport_type;
+void outlive(const variant& over, child_process& child,
+             task<> (*body)(any_calls& mine, depot& here, child_process& other)) {
     scheduler on;
-    const auto domain = Variant::open(on);
-    on.run([](auto& in, std::string where, child_process& other, Body run) -> task<> {
-        auto listening = co_await listen<T>(in, where);
+    const auto domain = over.open(on);
+    on.run([](any_domain& in, std::string where, child_process& other, auto run) -> task<> {
+        auto listening = co_await in.listen(where);
         other.tell(listening.address());
-        endpoint<T> end = co_await timeout(listening.accept(), 30s);
+        peer end = co_await timeout(listening.accept(), 30s);
         depot here;
         here.open.set();
-        calls<T> mine(end, here.store);
-        co_await timeout(run(mine, here, other), 30s);
-    }(*domain, Variant::address(), child, body));
+        const auto mine = end.make_calls();
+        mine->serve(here.store);
+        co_await timeout(run(*mine, here, other), 30s);
+    }(*domain, over.address(), child, body));
 }
 bool lost(const std::error_code& code) { return code == errc::peer_lost || code == errc::closed; }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("writes end with an error when the process of their handler is killed", "",
-                        every_real_transport) {
-    child_process child([](const std::string& address) {
-        live_until_killed<TestType>(address, [](auto&) -> task<> { co_return; });
+CONFORMANCE_CASE("writes end with an error when the process of their handler is killed",
+                 every_real_transport) {
+    child_process child([&](const std::string& address) {
+        live_until_killed(over, address, [](any_calls&) -> task<> { co_return; });
     });
-    outlive<TestType>(child, [](auto& client, depot&, child_process& other) -> task<> {
+    outlive(over, child, [](any_calls& client, depot&, child_process& other) -> task<> {
         auto rows = co_await client.open(up::sum, 0U);
         auto both = co_await client.open(up::twice);
         auto filling = start([](auto& to) -> task<> {  // nothing is read: this waits for room
@@ -490,15 +482,15 @@ TEMPLATE_LIST_TEST_CASE("writes end with an error when the process of their hand
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("reads end when the process of their caller is killed", "", every_real_transport) {
-    child_process child([](const std::string& address) {
-        live_until_killed<TestType>(address, [](auto& client) -> task<> {
+CONFORMANCE_CASE("reads end when the process of their caller is killed", every_real_transport) {
+    child_process child([&](const std::string& address) {
+        live_until_killed(over, address, [](any_calls& client) -> task<> {
             auto rows = co_await client.open(up::hold);
             for (int i = 0; i < 100; ++i) co_await rows.write(1U, 0.5F);
             co_await sleep_for(1h);
         });
     });
-    outlive<TestType>(child, [](auto&, depot& here, child_process& other) -> task<> {
+    outlive(over, child, [](any_calls&, depot& here, child_process& other) -> task<> {
         while (here.taken < 100) co_await yield();
         CHECK_FALSE(here.failed);
         other.kill();

@@ -51,8 +51,8 @@ struct row_methods {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a call ends with what its handler returned", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+CALLS_CASE("a call ends with what its handler returned") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
         {
             const auto got = co_await client.call(kv::get, "colour");
             CHECK(got == "red");
@@ -77,8 +77,8 @@ TEMPLATE_LIST_TEST_CASE("a call ends with what its handler returned", "", every_
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("what a handler throws reaches the caller with its code and text", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+CALLS_CASE("what a handler throws reaches the caller with its code and text") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
         const auto ended = [](auto op) -> task<std::pair<std::error_code, std::string>> {
             try {
                 static_cast<void>(co_await std::move(op));
@@ -104,8 +104,8 @@ TEMPLATE_LIST_TEST_CASE("what a handler throws reaches the caller with its code 
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("cancelling a call stops its handler and harms no other", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("cancelling a call stops its handler and harms no other") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link link) -> task<> {
         auto other = start(client.call(kv::wait));
         while (there.waiting != 1) co_await yield();
         const auto ended = co_await as_result(timeout(client.call(kv::wait), 5ms));
@@ -125,15 +125,15 @@ TEMPLATE_LIST_TEST_CASE("cancelling a call stops its handler and harms no other"
         while (there.store.running() != 0) co_await yield();
         CHECK(there.stopped == 2);
         CHECK(there.store.bytes() == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("both ends call each other over one connection", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("both ends call each other over one connection") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link) -> task<> {
         service mine;
         mine.on(back::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
         client.serve(mine);
@@ -155,8 +155,8 @@ TEMPLATE_LIST_TEST_CASE("both ends call each other over one connection", "", eve
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("ends that disagree about a method are told which, and others work", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+CALLS_CASE("ends that disagree about a method are told which, and others work") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
         const auto mismatch = co_await as_result(client.call(other::add, 1U));
         CHECK(mismatch.error() == call_errc::signature_mismatch);
         const auto missing = co_await as_result(client.call(other::missing));
@@ -187,8 +187,8 @@ TEMPLATE_LIST_TEST_CASE("ends that disagree about a method are told which, and o
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a one-way call arrives, and nothing comes back", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop& there) -> task<> {
+CALLS_CASE("a one-way call arrives, and nothing comes back") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link) -> task<> {
         for (int i = 0; i < 3; ++i) co_await client.cast(kv::note, "note " + std::to_string(i));
         while (there.notes.size() != 3) co_await yield();
         CHECK(there.notes.back() == "note 2");
@@ -199,9 +199,8 @@ TEMPLATE_LIST_TEST_CASE("a one-way call arrives, and nothing comes back", "", ev
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("ten thousand calls, half of them canceled at some moment, leave nothing behind", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("ten thousand calls, half of them canceled at some moment, leave nothing behind") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link link) -> task<> {
         std::size_t good = 0;
         std::size_t canceled = 0;
         unsigned seed = 7;
@@ -238,17 +237,15 @@ TEMPLATE_LIST_TEST_CASE("ten thousand calls, half of them canceled at some momen
             CHECK(got == 3);
         }
         while (there.store.running() != 0) co_await yield();
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a drained end has answered what it began, and its peer's later calls end with the link", "",
-    every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("a drained end has answered what it began, and its peer's later calls end with the link") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link link) -> task<> {
         service slow;
         event go;
         slow.on(once::wait, [&](call_context&) -> task<int> {
@@ -268,18 +265,18 @@ TEMPLATE_LIST_TEST_CASE(
             const auto got = co_await first;
             CHECK(got == 9);
         }
-        server.over().abort();
+        link.b.abort();
         const auto ended = co_await as_result(late);
         CHECK((ended.error() == errc::closed || ended.error() == errc::peer_lost));
         CHECK(there.store.running() == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "calls of values of fixed length allocate nothing, one by one, with a deadline, and 64 at a time", "",
+CONFORMANCE_CASE(
+    "calls of values of fixed length allocate nothing, one by one, with a deadline, and 64 at a time",
     every_real_transport) {
     if constexpr (counts_allocations) {
-        run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+        run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
             using limited = decltype(timeout(client.call(kv::add, 1U, 1U), 20s));
             window<limited> many(64);
             std::uint64_t sum = 0;
@@ -306,35 +303,31 @@ TEMPLATE_LIST_TEST_CASE(
     }
 }
 
-TEMPLATE_LIST_TEST_CASE("rows of numbers are copied no more often by a call than by a message", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("rows of numbers are copied no more often by a call than by a message") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link link) -> task<> {
         std::vector<float> row(1 << 18, 1.0F);
         {
             const auto got = co_await client.call(kv::sum, std::span<const float>(row));
             CHECK(got == 262144.0);
         }
-        const auto copied = [&] {
-            return client.over().counts().bytes_copied + server.over().counts().bytes_copied;
-        };
+        const auto copied = [&] { return link.a.counts().bytes_copied + link.b.counts().bytes_copied; };
         std::vector<float> place(1 << 18);
         const auto before = copied();
         const std::size_t length = co_await client.call_into(std::span(place), kv::fill, 1U << 18);
         CHECK(length == place.size());
         const auto by_call = copied() - before;
         CHECK(place.back() == 262143.0F);
-        auto receiving = start(client.over().recv(row, 7));
-        co_await server.over().send(place, 7);
+        auto receiving = start(link.a.recv(std::as_writable_bytes(std::span(row)), 7));
+        co_await link.b.send(std::as_bytes(std::span(place)), 7);
         co_await receiving;
         const auto by_message = copied() - before - by_call;
         CHECK(by_call <= by_message + 200);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "rows are not copied by their encoding: gathered at the sender, read as views, received in place", "",
-    every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE(
+    "rows are not copied by their encoding: gathered at the sender, read as views, received in place") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service sums;
         const void* seen = nullptr;
         const auto sum_of = [&seen](std::span<const double> all) {
@@ -399,9 +392,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("an argument of another type with the same encoding is what it says", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("an argument of another type with the same encoding is what it says") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service points;
         points.on(row_methods::at, [](call_context&, plane_point of) { return of.x - of.y; });
         server.serve(points);
@@ -412,9 +404,8 @@ TEMPLATE_LIST_TEST_CASE("an argument of another type with the same encoding is w
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a call of fixed length that has to wait before it is sent is a call as any other",
-                        "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("a call of fixed length that has to wait before it is sent is a call as any other") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link link) -> task<> {
         // The first calls of a service wait for each other.
         service mine;
         std::size_t seen = 0;
@@ -448,12 +439,11 @@ TEMPLATE_LIST_TEST_CASE("a call of fixed length that has to wait before it is se
         local_stop_source enough;
         for (int i = 0; i < 8000; ++i) {
             fill.spawn([&]() -> task<> {
-                static_cast<void>(
-                    co_await as_result(with_stop(client.over().send(filler, 5), enough.get_token())));
+                static_cast<void>(co_await as_result(with_stop(link.a.send(filler, 5), enough.get_token())));
             });
         }
         co_await yield();
-        CHECK(client.over().counts().credit_waits + client.over().counts().room_waits != 0);
+        CHECK(link.a.counts().credit_waits + link.a.counts().room_waits != 0);
         auto waiting = start(client.call(kv::add_now, 40U, 2U));
         auto canceled = start(with_stop(client.call(kv::add_now, 1U, 2U), enough.get_token()));
         CHECK_FALSE(waiting.done());
@@ -462,37 +452,36 @@ TEMPLATE_LIST_TEST_CASE("a call of fixed length that has to wait before it is se
         const auto ended = co_await as_result(canceled);
         CHECK((ended || ended.error() == errc::canceled));
         while (fill.size() != 0) {
-            server.over().discard(5);
+            link.b.discard(5);
             co_await yield();
         }
         const std::uint64_t got = co_await waiting;
         CHECK(got == 42);
         co_await sleep_for(5ms);
-        server.over().discard(5);
-        const std::size_t at_client = co_await left_over(client);
+        link.b.discard(5);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a call whose token is stopped before it begins sends nothing", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+CALLS_CASE("a call whose token is stopped before it begins sends nothing") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link link) -> task<> {
         {
             const std::uint64_t got = co_await client.call(kv::add_now, 1U, 2U);
             CHECK(got == 3);
         }
         local_stop_source stop;
         stop.request_stop();
-        const auto sent = client.over().counts().messages_sent;
+        const auto sent = link.a.counts().messages_sent;
         const auto ended = co_await as_result(with_stop(client.call(kv::add_now, 1U, 2U), stop.get_token()));
         CHECK(ended.error() == errc::canceled);
-        CHECK(client.over().counts().messages_sent == sent);
+        CHECK(link.a.counts().messages_sent == sent);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("what a hostile peer writes ends its calls, and never the process or other calls", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop& there) -> task<> {
-        auto& raw = client.over();
+CALLS_CASE("what a hostile peer writes ends its calls, and never the process or other calls") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link link) -> task<> {
+        auto& raw = link.a;
         {
             const auto got = co_await client.call(kv::add, 1U, 2U);
             CHECK(got == 3);

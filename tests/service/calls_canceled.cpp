@@ -23,7 +23,6 @@ using namespace rdmacoro::test;
 namespace {
 
 /// The resources of both ends of a connection, in numbers that are to stay the same.
-template <class T>
 struct holdings {
     std::size_t stored = 0;      // messages that were not received
     std::size_t blocks = 0;      // of memory that they lie in
@@ -32,9 +31,9 @@ struct holdings {
     std::size_t heap = 0;
     bool operator==(const holdings&) const = default;
 
-    static holdings of(connected_pair<T>& link) {
+    static holdings of(connected_peers& link) {
         holdings now;
-        for (endpoint<T>* const end : {&link.a, &link.b}) {
+        for (peer* const end : {&link.a, &link.b}) {
             auto& other = end == &link.a ? link.b : link.a;
             auto& box = end->connection().mailbox();
             now.stored += box.matching().unexpected();
@@ -48,7 +47,7 @@ struct holdings {
         return now;
     }
     /// The same with the bytes of the heap, where they can be counted.
-    static holdings with_heap(connected_pair<T>& link) {
+    static holdings with_heap(connected_peers& link) {
         holdings now = of(link);
         const auto all = ::mallinfo2();
         if (counts_allocations) now.heap = all.uordblks + all.hblkhd;
@@ -68,8 +67,7 @@ struct calls_seen {
 };
 
 /// One call, which may be canceled after some turns.
-template <class Calls>
-task<> call_once(Calls& client, call_kind kind, const std::vector<float>& long_row,
+task<> call_once(any_calls& client, call_kind kind, const std::vector<float>& long_row,
                  std::optional<unsigned> cancel_after, calls_seen& seen) {
     local_stop_source stop;
     const auto one = [&](auto op, auto right) -> task<> {
@@ -110,25 +108,26 @@ task<> call_once(Calls& client, call_kind kind, const std::vector<float>& long_r
     }
 }
 
-template <class T>
-void cancel_half_of(std::size_t calls_in_all) {
+void cancel_half_of(const variant& over, std::size_t calls_in_all) {
     scheduler on;
-    on.run([](std::size_t count) -> task<> {
-        connected_pair<T> link =
-            co_await connected_ends<T>(scheduler::current()->service<typename T::domain>(), fresh_url<T>());
+    const auto domain = over.open(on);
+    on.run([](const variant& by, any_domain& in, std::size_t count) -> task<> {
+        connected_peers link = co_await connected_ends(by, in);
         {
             shop there;
-            calls<T> server(link.b, there.store);
-            calls<T> client(link.a);
+            const auto server = link.b.make_calls();
+            server->serve(there.store);
+            const auto calling = link.a.make_calls();
+            any_calls& client = *calling;
             std::mt19937 random(seed());
             const std::vector<float> long_row((1 << 20) / sizeof(float), 1.0F);
             calls_seen seen;
-            std::optional<holdings<T>> before;
+            std::optional<holdings> before;
             const auto at_rest = [&]() -> task<> {
                 const std::uint64_t last = co_await client.call(kv::add, 1U, 2U);
                 CHECK(last == 3);
                 co_await until([&] {
-                    const auto now = holdings<T>::of(link);
+                    const auto now = holdings::of(link);
                     return there.store.running() == 0 && now.discarding == 0 && now.stored == 0;
                 });
             };
@@ -146,11 +145,11 @@ void cancel_half_of(std::size_t calls_in_all) {
                 co_await some.join();
                 if (!before && made >= count / 4) {
                     co_await at_rest();
-                    before = holdings<T>::with_heap(link);
+                    before = holdings::with_heap(link);
                 }
             }
             co_await at_rest();
-            const auto after = holdings<T>::with_heap(link);
+            const auto after = holdings::with_heap(link);
             REQUIRE(before);
             CHECK(seen.wrong == 0);
             std::size_t canceled = 0;
@@ -173,19 +172,19 @@ void cancel_half_of(std::size_t calls_in_all) {
             CHECK(there.store.bytes() == 0);
         }
         link.a.abort();
-    }(calls_in_all));
+    }(over, *domain, calls_in_all));
 }
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a hundred thousand calls, half of them canceled, leave memory and credit as before",
-                        "", node_transports) {
-    cancel_half_of<TestType>(100'000);
+CONFORMANCE_CASE("a hundred thousand calls, half of them canceled, leave memory and credit as before",
+                 every_real_kind) {
+    cancel_half_of(over, 100'000);
 }
 
-TEMPLATE_LIST_TEST_CASE("a million calls, half of them canceled, leave memory and credit as before",
-                        "[nightly]", node_transports) {
-    cancel_half_of<TestType>(1'000'000);
+TAGGED_CONFORMANCE_CASE("a million calls, half of them canceled, leave memory and credit as before",
+                        "[nightly]", every_real_kind) {
+    cancel_half_of(over, 1'000'000);
 }
 
 namespace {
@@ -197,23 +196,17 @@ struct asked_forth {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("answers come though requests have used up all credit", "", every_kind) {
-    using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
+CALLS_CASE("answers come though requests have used up all credit") {
+    run_in(over, [&over](any_domain& here) -> task<> {
         const mailbox_options small{.unexpected_bytes = 256 << 10};
-        auto listening = co_await listen<T>(here, address, small);
-        auto accepting = start(listening.accept());
-        connected_pair<T> link;
-        link.a = co_await connect<T>(here, listening.address(), {.mailbox = small});
-        link.b = co_await accepting;
+        connected_peers link = co_await connected_ends(over, here, small, small);
         {
             service at_a;
             at_a.on(asked_back::twice,
                     [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
-            calls<T> a(link.a, at_a);
-            std::optional<calls<T>> b(std::in_place, link.b);
+            const auto a = link.a.make_calls();
+            a->serve(at_a);
+            auto b = link.b.make_calls();
             // One handler at a time, which calls back before it ends.
             service at_b({.running = 1});
             std::size_t short_of_credit = 0;
@@ -236,7 +229,7 @@ TEMPLATE_LIST_TEST_CASE("answers come though requests have used up all credit", 
             for (std::uint64_t n = 0; n < count; ++n) {
                 asking.spawn([&, n]() -> task<> {
                     const std::uint64_t got =
-                        co_await a.call(asked_forth::ask, n, std::array<std::byte, 100>{});
+                        co_await a->call(asked_forth::ask, n, std::array<std::byte, 100>{});
                     if (got == 2 * n + 1) ++right;
                 });
             }
@@ -250,7 +243,7 @@ TEMPLATE_LIST_TEST_CASE("answers come though requests have used up all credit", 
             b.reset();
         }
         link.a.abort();
-    }(*domain, TestType::address()));
+    });
 }
 
 }  // namespace test_service_calls_canceled

@@ -121,10 +121,8 @@ TEST_CASE("connecting takes its share of the time of a call to a node") {
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a call whose time is over before its service lets it in is answered, and never begun", "", every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+CALLS_CASE("a call whose time is over before its service lets it in is answered, and never begun") {
+    run_ends(over, [](calls_link link) -> task<> {
         event go;
         std::size_t begun = 0;
         service one({.running = 1});
@@ -133,7 +131,8 @@ TEMPLATE_LIST_TEST_CASE(
             co_await go.wait();
             co_return a + b;
         });
-        calls<T> server(link.b, one);
+        const auto server = link.b.make_calls();
+        server->serve(one);
         auto& raw = link.a;
         co_await ask_to_add(raw, 1);
         while (begun == 0) co_await yield();

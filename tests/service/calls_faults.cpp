@@ -5,6 +5,9 @@
 #include "support/counting_new.hpp"
 #include "support/raw_requests.hpp"
 
+#include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/transport/shm.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -48,10 +51,8 @@ task<> say_canceled(Raw& raw, std::uint64_t number) {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "a service that takes no more holds no other's first calls up, and has one request in hand", "",
-    every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a service that takes no more holds no other's first calls up, and has one request in hand") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         event go;
         std::size_t begun = 0;
         service one({.running = 1});
@@ -64,7 +65,7 @@ TEMPLATE_LIST_TEST_CASE(
         server.serve(one);
         server.serve(other);
         // As of a caller that has not heard that the service is there.
-        auto& raw = client.over();
+        auto& raw = link.a;
         using note = std::remove_const_t<decltype(narrow::note)>;
         encoder request;
         request.write(detail::request_head{note::number, note::signature, 0});
@@ -80,28 +81,26 @@ TEMPLATE_LIST_TEST_CASE(
         // So are those of services that are not there.
         const auto none = co_await as_result(timeout(client.call(nowhere::call), 30s));
         CHECK(none.error() == call_errc::unknown_method);
-        const auto heard = client.over().counts().messages_received;
+        const auto heard = link.a.counts().messages_received;
         co_await client.cast(nowhere::note, 1);
-        while (client.over().counts().messages_received == heard) co_await yield();
+        while (link.a.counts().messages_received == heard) co_await yield();
         for (int n = 0; n < 10; ++n) co_await yield();
         const auto refused = co_await as_result(client.cast(nowhere::note, 1));
         CHECK(refused.error() == call_errc::unknown_method);
         CHECK(begun == 1);
         CHECK(one.running() == 1);
         CHECK(one.bytes() < 300);
-        const auto& stored = server.over().connection().mailbox().matching();
+        const auto& stored = link.b.connection().mailbox().matching();
         CHECK(stored.unexpected() == casts - 2);
         go.set();
         while (begun != casts || one.running() != 0) co_await yield();
-        const std::size_t left = co_await left_over(server);
+        const std::size_t left = co_await left_over(link.b);
         CHECK(left == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a service's limit of bytes makes its callers wait, and no more than one request lies beyond it", "",
-    every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a service's limit of bytes makes its callers wait, and no more than one request lies beyond it") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service one({.running = 100, .bytes = 1000});
         std::size_t begun = 0;
         std::size_t most = 0;
@@ -140,30 +139,22 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("peers of one service have its limit together, and one that goes leaves its share",
-                        "", every_kind) {
-    using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
+CALLS_CASE("peers of one service have its limit together, and one that goes leaves its share") {
+    run_in(over, [&](any_domain& here) -> task<> {
         service one({.running = 4});
         std::size_t begun[3] = {};
         one.on(crowd::wait, [&](call_context&, std::uint32_t from) -> task<> {
             ++begun[from];
             co_await sleep_for(1h);
         });
-        std::vector<std::unique_ptr<connected_pair<T>>> links;
-        std::vector<std::unique_ptr<calls<T>>> servers;
-        std::vector<std::unique_ptr<calls<T>>> clients;
-        auto listening = co_await listen<T>(here, address);
+        std::vector<connected_peers> links;
+        std::vector<std::unique_ptr<any_calls>> servers;
+        std::vector<std::unique_ptr<any_calls>> clients;
         for (int n = 0; n < 3; ++n) {
-            auto accepting = start(listening.accept());
-            auto a = co_await connect<T>(here, listening.address());
-            auto b = co_await accepting;
-            links.push_back(
-                std::make_unique<connected_pair<T>>(connected_pair<T>{std::move(a), std::move(b)}));
-            servers.push_back(std::make_unique<calls<T>>(links.back()->b, one));
-            clients.push_back(std::make_unique<calls<T>>(links.back()->a));
+            links.push_back(co_await connected_ends(over, here));
+            servers.push_back(links.back().b.make_calls());
+            servers.back()->serve(one);
+            clients.push_back(links.back().a.make_calls());
         }
         task_group waiting;
         std::size_t lost = 0;
@@ -176,27 +167,26 @@ TEMPLATE_LIST_TEST_CASE("peers of one service have its limit together, and one t
         for (int n = 0; n < 100; ++n) co_await yield();
         CHECK(begun[0] + begun[1] + begun[2] == 4);
         // What two of them have is the third's when they go.
-        links[0]->a.abort();
-        links[1]->a.abort();
+        links[0].a.abort();
+        links[1].a.abort();
         while (begun[2] != 4) co_await yield();
         CHECK(one.running() <= 4);
-        links[2]->a.abort();
+        links[2].a.abort();
         co_await timeout(waiting.join(), 30s);
         CHECK(lost == 12);
         while (one.running() != 0) co_await yield();
         CHECK(one.bytes() == 0);
         clients.clear();
         servers.clear();
-    }(*domain, TestType::address()));
+    });
 }
 
-TEMPLATE_LIST_TEST_CASE("an answer for which there is no memory ends its call with an error, and no other",
-                        "", every_kind) {
+CALLS_CASE("an answer for which there is no memory ends its call with an error, and no other") {
     if (!counts_allocations) {
         SUCCEED("no allocation can be made to fail here");
         return;
     }
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         std::optional<failing_allocations> none;
         const auto make = [&](std::uint32_t count) {
             std::vector<std::vector<float>> all(count, std::vector<float>(300));
@@ -213,12 +203,12 @@ TEMPLATE_LIST_TEST_CASE("an answer for which there is no memory ends its call wi
         const auto fails_once = [&](const auto& rows) -> task<> {
             const auto few = co_await timeout(client.call(rows, 10U), 30s);
             CHECK(few.size() == 10);
-            const auto sent_before = client.over().counts().messages_sent;
+            const auto sent_before = link.a.counts().messages_sent;
             const auto failed = co_await as_result(timeout(client.call(rows, 1200U), 30s));
             CHECK(none.has_value());
             none.reset();
             CHECK(failed.error() == errc::no_resources);
-            CHECK(client.over().counts().messages_sent > sent_before);
+            CHECK(link.a.counts().messages_sent > sent_before);
             const auto again = co_await timeout(client.call(rows, 200U), 30s);
             CHECK(again.size() == 200);
             CHECK(one.running() == 0);
@@ -265,12 +255,11 @@ TEST_CASE("a lack of memory for a handler ends its link, so that no caller waits
     }).join();
 }
 
-TEMPLATE_LIST_TEST_CASE("cancellations that come late do not make one be forgotten that comes early", "",
-                        every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+CALLS_CASE("cancellations that come late do not make one be forgotten that comes early") {
+    run_ends(over, [](calls_link link) -> task<> {
         shop there;
-        calls<T> server(link.b, there.store);
+        const auto server = link.b.make_calls();
+        server->serve(there.store);
         auto& raw = link.a;
         constexpr std::uint64_t many = 400;
         for (std::uint64_t n = 1; n <= many; ++n) {

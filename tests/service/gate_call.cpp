@@ -1,5 +1,6 @@
 #include <rdmacoro/service/gate_call.hpp>
 
+#include "support/catch.hpp"
 #include "support/gates.hpp"
 
 #include <chrono>

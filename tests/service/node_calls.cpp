@@ -1,8 +1,9 @@
 #include <rdmacoro/service/node_calls.hpp>
 
-#include "support/calls_pair.hpp"
+#include "support/catch.hpp"
 #include "support/counting_new.hpp"
 #include "support/nodes.hpp"
+#include "support/shop.hpp"
 
 #include <algorithm>
 #include <array>

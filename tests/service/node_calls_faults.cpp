@@ -2,13 +2,14 @@
 // that lie, and readers that take their time.
 #include <rdmacoro/service/node_calls.hpp>
 
-#include <rdmacoro/coro/describe.hpp>
-
-#include "support/calls_pair.hpp"
+#include "support/catch.hpp"
 #include "support/child_process.hpp"
 #include "support/death.hpp"
 #include "support/gates.hpp"
 #include "support/nodes.hpp"
+#include "support/shop.hpp"
+
+#include <rdmacoro/coro/describe.hpp>
 
 #include <atomic>
 #include <cstdlib>
@@ -635,35 +636,6 @@ TEMPLATE_LIST_TEST_CASE("a call by a card that leads to another node ends with a
         CHECK(sum == 3);
         co_await one.close();
         co_await three.close();
-    });
-}
-
-TEMPLATE_LIST_TEST_CASE("a slow reader of a stream stops its writer, and nothing else of the connection", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
-        service methods;
-        std::uint32_t written = 0;
-        methods.on(far::rows, [&](call_context&, stream_writer<row>& out) -> task<> {
-            for (; written < 1000; ++written) co_await out.write(written, 0.5F);
-        });
-        server.serve(methods);
-        auto rows = co_await client.open(far::rows);
-        for (std::uint32_t n = 0; n < 1000; ++n) {
-            if (n % 100 == 0) {
-                // So many calls come by while nothing is read.
-                for (int other = 0; other < 50; ++other) {
-                    const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
-                    CHECK(sum == 3);
-                }
-                CHECK(written <= n + detail::stream_window);
-                if (n == 0) CHECK(written == detail::stream_window);
-            }
-            const auto one = co_await rows.next();
-            REQUIRE(one);
-            CHECK(one->key == n);
-        }
-        const auto end = co_await rows.next();
-        CHECK_FALSE(end);
     });
 }
 

@@ -1,9 +1,12 @@
 #include <rdmacoro/service/scheduler_pool.hpp>
 
-#include "support/calls_pair.hpp"
+#include "support/catch.hpp"
 #include "support/counting_new.hpp"
 #include "support/death.hpp"
 #include "support/nodes.hpp"
+#include "support/shop.hpp"
+
+#include <rdmacoro/service/calls.hpp>
 
 #include <atomic>
 #include <memory>

@@ -84,9 +84,8 @@ struct mixed {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("beyond its limit a service lets callers wait, and other services go on", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("beyond its limit a service lets callers wait, and other services go on") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link) -> task<> {
         service two({.running = 2});
         event go;
         std::size_t most = 0;
@@ -115,9 +114,8 @@ TEMPLATE_LIST_TEST_CASE("beyond its limit a service lets callers wait, and other
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a handler that is a function answers with any result, and with any error", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a handler that is a function answers with any result, and with any error") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         quick_shop there;
         server.serve(there.store);
         // The first call waits for its service, and is served by another way than the others.
@@ -170,16 +168,15 @@ TEMPLATE_LIST_TEST_CASE("a handler that is a function answers with any result, a
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a function's requests that are cut off, or longer, end as malformed, and others go on", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a function's requests that are cut off, or longer, end as malformed, and others go on") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         quick_shop there;
         server.serve(there.store);
         {
             const std::uint64_t twice = co_await client.call(quick_methods::twice, 1U);
             CHECK(twice == 2);
         }
-        auto& raw = client.over();
+        auto& raw = link.a;
         const detail::request_head head{quick_methods::twice.number, quick_methods::twice.signature, 0};
         std::vector<std::byte> request(sizeof head + 16);
         std::memcpy(request.data(), &head, sizeof head);
@@ -207,8 +204,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("functions count for their service's limits, and wait for them", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("functions count for their service's limits, and wait for them") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         quick_shop there({.running = 1});
         server.serve(there.store);
         co_await client.call(quick_methods::set, 1U);
@@ -230,14 +227,13 @@ TEMPLATE_LIST_TEST_CASE("functions count for their service's limits, and wait fo
         CHECK(there.set == 2);
         while (there.store.running() != 0) co_await yield();
         CHECK(there.store.bytes() == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("however many requests of functions there are, other coroutines have their turns", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("however many requests of functions there are, other coroutines have their turns") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service counting;
         std::uint64_t served = 0;
         counting.on(quick_methods::note, [&served](call_context&, std::uint64_t) { ++served; });

@@ -1,7 +1,8 @@
 #include <rdmacoro/service/several_nodes.hpp>
 
-#include "support/calls_pair.hpp"
+#include "support/catch.hpp"
 #include "support/nodes.hpp"
+#include "support/shop.hpp"
 
 #include <rdmacoro/service/node_calls.hpp>
 

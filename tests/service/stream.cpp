@@ -9,9 +9,8 @@
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-TEMPLATE_LIST_TEST_CASE("a stream is read to its end, and its writer ends when its reader leaves", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("a stream is read to its end, and its writer ends when its reader leaves") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link link) -> task<> {
         {
             auto rows = co_await client.open(kv::scan, 1000U);
             std::uint32_t read = 0;
@@ -48,7 +47,7 @@ TEMPLATE_LIST_TEST_CASE("a stream is read to its end, and its writer ends when i
             CHECK(got == 3);
         }
         while (there.store.running() != 0) co_await yield();
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
     });
 }
@@ -59,9 +58,8 @@ struct lengths {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("streams of any items that are left at any moment leave nothing behind", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("streams of any items that are left at any moment leave nothing behind") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service texts;
         texts.on(lengths::of,
                  [](call_context&, std::uint32_t length, std::uint32_t n,
@@ -93,9 +91,9 @@ TEMPLATE_LIST_TEST_CASE("streams of any items that are left at any moment leave 
         // The last words about the last stream.
         const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
         CHECK(sum == 3);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
     });
 }
@@ -125,6 +123,7 @@ struct many_items {
     static constexpr method<"many.numbers", stream<std::uint64_t>(std::uint64_t)> numbers{};
     static constexpr method<"many.texts", stream<std::string>(std::uint32_t)> texts{};
     static constexpr method<"many.rows", stream<std::vector<double>>(std::uint32_t, std::uint32_t)> rows{};
+    static constexpr method<"many.pairs", stream<row>()> pairs{};
     static constexpr method<"many.nothing", stream<std::tuple<>>(std::uint32_t)> nothing{};
     static constexpr method<"many.count", std::uint64_t(stream<std::uint64_t>)> count{};
     static constexpr method<"many.length", std::uint64_t(stream<std::string>)> length{};
@@ -210,14 +209,12 @@ struct warehouse {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "items that come faster than the network takes them go together, in order, and none is missing", "",
-    every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("items that come faster than the network takes them go together, in order, and none is missing") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         warehouse there;
         server.serve(there.store);
         constexpr std::uint64_t count = 5000;
-        const auto before = server.over().counts().messages_sent;
+        const auto before = link.b.counts().messages_sent;
         auto numbers = co_await client.open(many_items::numbers, count);
         std::uint64_t read = 0;
         while (const auto one = co_await numbers.next()) {
@@ -225,15 +222,14 @@ TEMPLATE_LIST_TEST_CASE(
             ++read;
         }
         CHECK(read == count);
-        const auto messages = server.over().counts().messages_sent - before;
-        const auto up_before = client.over().counts().messages_sent;
+        const auto messages = link.b.counts().messages_sent - before;
+        const auto up_before = link.a.counts().messages_sent;
         auto up = co_await client.open(many_items::count);
         for (std::uint64_t n = 0; n < count; ++n) co_await up.write(n);
         const std::uint64_t counted = co_await up.finish();
         CHECK(counted == count);
-        const auto up_messages = client.over().counts().messages_sent - up_before;
-        using T = typename TestType::transport_type;
-        if (std::string_view(T::name) == "tcp") {  // where a message waits for the turn's end
+        const auto up_messages = link.a.counts().messages_sent - up_before;
+        if (link.is.name == "tcp_as_it_comes") {  // where a message waits for the turn's end
             CHECK(messages < count / 8);
             CHECK(up_messages < count / 8);
         }
@@ -245,9 +241,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "items of any length keep their order and their contents, and long ones are not copied", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("items of any length keep their order and their contents, and long ones are not copied") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         warehouse there;
         there.open.set();
         server.serve(there.store);
@@ -289,8 +284,8 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a writer is so many bytes ahead of its reader at most", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a writer is so many bytes ahead of its reader at most") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         warehouse there;
         server.serve(there.store);
         // Of 10 KB each: fewer than the window's items.
@@ -317,9 +312,8 @@ TEMPLATE_LIST_TEST_CASE("a writer is so many bytes ahead of its reader at most",
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("an item that cannot be encoded is an error of its write, and the others go on", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("an item that cannot be encoded is an error of its write, and the others go on") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         warehouse there;
         server.serve(there.store);
         auto items = co_await client.open(many_items::faulty);
@@ -334,9 +328,8 @@ TEMPLATE_LIST_TEST_CASE("an item that cannot be encoded is an error of its write
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a writer that ends, or leaves, while its items are under way ends its stream once",
-                        "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a writer that ends, or leaves, while its items are under way ends its stream once") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         warehouse there;
         server.serve(there.store);
         for (int round = 0; round < 40; ++round) {
@@ -366,9 +359,9 @@ TEMPLATE_LIST_TEST_CASE("a writer that ends, or leaves, while its items are unde
         }
         const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
         CHECK(sum == 3);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
     });
 }
@@ -386,12 +379,10 @@ task<> send_items(Raw& raw, std::uint64_t number, std::uint32_t outcome, std::in
 }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "a message with another number of items than it says, or than there is room for, ends the stream", "",
-    every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
-        calls<T> client(link.a);
+CALLS_CASE(
+    "a message with another number of items than it says, or than there is room for, ends the stream") {
+    run_ends(over, [](calls_link link) -> task<> {
+        const auto client = link.a.make_calls();
         auto& raw = link.b;
         struct sent {
             std::int32_t count;
@@ -402,7 +393,7 @@ TEMPLATE_LIST_TEST_CASE(
         const sent all[] = {{0, 0, 0}, {0, 8, 0},   {-1, 8, 0}, {2, 8, 1},        {1, 16, 0},
                             {1, 7, 0}, {129, 8, 0}, {3, 20, 2}, {128, 1024, 128}, {1 << 30, 0, 0}};
         for (const sent& one : all) {
-            auto rows = co_await client.open(kv::scan, 1U);
+            auto rows = co_await client->open(kv::scan, 1U);
             const message request =
                 co_await raw.recv_lent(tag_match(std::uint64_t{1} << 63, std::uint64_t{3} << 62));
             const std::uint64_t number = detail::call_number(request.tag());
@@ -429,5 +420,33 @@ TEMPLATE_LIST_TEST_CASE(
             CHECK_FALSE(after);
             co_await send_items(raw, number, 1, 0, {});  // what the writer does when it hears of it
         }
+    });
+}
+
+CALLS_CASE("a slow reader of a stream stops its writer, and nothing else of the connection") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+        service methods;
+        std::uint32_t written = 0;
+        methods.on(many_items::pairs, [&](call_context&, stream_writer<row>& out) -> task<> {
+            for (; written < 1000; ++written) co_await out.write(written, 0.5F);
+        });
+        server.serve(methods);
+        auto rows = co_await client.open(many_items::pairs);
+        for (std::uint32_t n = 0; n < 1000; ++n) {
+            if (n % 100 == 0) {
+                // So many calls come by while nothing is read.
+                for (int other = 0; other < 50; ++other) {
+                    const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
+                    CHECK(sum == 3);
+                }
+                CHECK(written <= n + detail::stream_window);
+                if (n == 0) CHECK(written == detail::stream_window);
+            }
+            const auto one = co_await rows.next();
+            REQUIRE(one);
+            CHECK(one->key == n);
+        }
+        const auto end = co_await rows.next();
+        CHECK_FALSE(end);
     });
 }

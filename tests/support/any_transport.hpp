@@ -22,6 +22,10 @@
 #include <utility>
 #include <vector>
 
+namespace rdmacoro {
+class any_calls;
+}
+
 namespace rdmacoro::test {
 
 /// The protocol lists that the suite runs with; over/lists.hpp has their types.
@@ -69,6 +73,9 @@ public:
     [[nodiscard]] virtual bool is_open() noexcept = 0;
     [[nodiscard]] virtual const capabilities& link_capabilities() noexcept = 0;
     [[nodiscard]] virtual rdmacoro::detail::connection_base& connection() noexcept = 0;
+    [[nodiscard]] virtual std::size_t discard(tag_match wanted) = 0;
+    /// Calls over the endpoint, of the transport's own list only.
+    [[nodiscard]] virtual std::unique_ptr<any_calls> make_calls() = 0;
     /// Up to which length each policy of the list carries messages, in bytes.
     [[nodiscard]] virtual std::vector<std::size_t> longest_of_each() = 0;
 };
@@ -120,6 +127,9 @@ public:
     }
     [[nodiscard]] rdmacoro::detail::connection_base& connection() noexcept { return face_->connection(); }
     [[nodiscard]] const metrics& counts() const noexcept { return face_->connection().counts(); }
+    std::size_t discard(tag_match wanted) { return face_->discard(wanted); }
+    /// Defined in support/calls_pair.hpp, which knows what calls are.
+    [[nodiscard]] std::unique_ptr<any_calls> make_calls();
     [[nodiscard]] std::vector<std::size_t> longest_of_each() { return face_->longest_of_each(); }
 
     /// For mailboxes, which take over its endpoint.
@@ -250,6 +260,8 @@ struct traits {
     bool crosses_threads = false;
     /// Whether it runs `every_real_transport`: cases that take long, or need its ends in two threads.
     bool real = false;
+    /// Whether it runs `every_kind`: one way to open each transport.
+    bool kind = false;
     /// Whether it runs `every_counted_transport`: cases that count allocations, of which a stand-in has its own.
     bool counted = false;
     /// Whether a scheduler with it can sleep until something comes.
@@ -313,5 +325,7 @@ extern const variants over_ofi;
 
 /// The transports of this program, defined by its unit of support/over/. Ready before any other object is made.
 extern const std::span<const variants* const> program_variants;
+/// Whether it leaves out those that are not `traits::kind`, in all its cases.
+extern const bool program_of_kinds;
 
 }  // namespace rdmacoro::test

@@ -1,154 +1,79 @@
-// Both ends of a connection with calls over it, and a service to call, for tests of service/.
+// Both ends of a connection with calls over it, on each transport of the program, for tests of service/.
 #pragma once
 
-#include <rdmacoro/service/calls.hpp>
+#include <rdmacoro/service/any_calls.hpp>
 
-#include "conformance/transports.hpp"
+#include "conformance/conformance.hpp"
 #include "support/catch.hpp"
+#include "support/shop.hpp"
 
-#include <map>
-#include <numeric>
-#include <stdexcept>
+#include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace rdmacoro::test {
 
-using namespace std::chrono_literals;
-
-struct row {
-    std::uint32_t key = 0;
-    float value = 0;
-};
-
-struct kv {
-    static constexpr method<"kv.get", std::string(std::string)> get{};
-    static constexpr method<"kv.add", std::uint64_t(std::uint64_t, std::uint64_t)> add{};
-    static constexpr method<"kv.add_now", std::uint64_t(std::uint64_t, std::uint64_t)> add_now{};
-    static constexpr method<"kv.fill", std::vector<float>(std::uint32_t)> fill{};
-    static constexpr method<"kv.sum", double(std::vector<float>)> sum{};
-    static constexpr method<"kv.scan", stream<row>(std::uint32_t)> scan{};
-    static constexpr method<"kv.note", one_way(std::string)> note{};
-    static constexpr method<"kv.wait", void()> wait{};
-    static constexpr method<"kv.fail", void(int)> fail{};
-};
+inline std::unique_ptr<any_calls> peer::make_calls() { return face_->make_calls(); }
 
 /// Both ends of a connection, on one scheduler.
-template <class T>
-struct connected_pair {
-    endpoint<T> a;
-    endpoint<T> b;
+struct connected_peers {
+    peer a;
+    peer b;
 };
-template <class T>
-task<connected_pair<T>> connected_ends(typename T::domain& here, std::string address) {
-    auto listening = co_await listen<T>(here, address);
+inline task<connected_peers> connected_ends(const variant& over, any_domain& in, mailbox_options of_a = {},
+                                            mailbox_options of_b = {}) {
+    auto listening = co_await in.listen(over.address(), of_b);
     auto accepting = start(listening.accept());
-    auto a = co_await connect<T>(here, listening.address());
-    auto b = co_await accepting;
-    co_return connected_pair<T>{std::move(a), std::move(b)};
+    peer a = co_await in.connect(listening.address(), of_a);
+    peer b = co_await accepting;
+    co_return connected_peers{std::move(a), std::move(b)};
 }
 
-struct shop {
-    service store;
-    std::map<std::string, std::string> values{{"colour", "red"}};
-    std::vector<std::string> notes;
-    event noted;
-    std::size_t stopped = 0;
-    std::size_t waiting = 0;
-
-    shop() {
-        store.on(kv::get, [this](call_context&, std::string key) -> task<std::string> {
-            if (!values.contains(key)) throw std::out_of_range("there is no " + key);
-            co_return values.at(key);
-        });
-        store.on(kv::add, [](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
-            co_return a + b;
-        });
-        store.on(kv::add_now, [](call_context&, std::uint64_t a, std::uint64_t b) { return a + b; });
-        store.on(kv::fill, [](call_context&, std::uint32_t n) -> task<std::vector<float>> {
-            std::vector<float> all(n);
-            std::iota(all.begin(), all.end(), 0.0F);
-            co_return all;
-        });
-        store.on(kv::sum, [](call_context&, std::vector<float> all) -> task<double> {
-            co_return std::accumulate(all.begin(), all.end(), 0.0);
-        });
-        store.on(kv::scan, [this](call_context&, std::uint32_t n, stream_writer<row>& out) -> task<> {
-            try {
-                for (std::uint32_t i = 0; i < n; ++i) co_await out.write(i, 0.5F);
-            } catch (const error& ended) {
-                if (ended.code() == errc::canceled) ++stopped;
-                throw;
-            }
-            if (n == 7) throw std::runtime_error("seven");
-        });
-        store.on(kv::note, [this](call_context&, std::string text) -> task<> {
-            notes.push_back(std::move(text));
-            noted.set();
-            co_return;
-        });
-        store.on(kv::wait, [this](call_context&) -> task<> {
-            ++waiting;
-            noted.set();
-            try {
-                co_await sleep_for(1h);
-            } catch (const error& ended) {
-                if (ended.code() == errc::canceled) ++stopped;
-                --waiting;
-                throw;
-            }
-        });
-        store.on(kv::fail, [](call_context&, int how) -> task<> {
-            if (how == 0) throw error(errc::access_denied, "not you");
-            if (how == 1)
-                throw std::system_error(std::make_error_code(std::errc::no_space_on_device), "the disk");
-            throw 7;
-        });
-    }
-};
-
-/// Runs `body(link)` or `body(link, domain)` with both ends of a connection, `link.a` and `link.b`; then the link ends.
-template <class Variant, class Body>
-void run_ends(Body body) {
-    using T = typename Variant::transport_type;
+/// Runs a body in a domain of that transport.
+inline void run_in(const variant& over, const std::function<task<>(any_domain&)>& body) {
     scheduler on;
-    const auto domain = Variant::open(on);
-    on.run([](typename T::domain& here, std::string address, Body run) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
-        if constexpr (requires { run(link, here); }) {
-            co_await timeout(run(link, here), 60s);
-        } else {
-            co_await timeout(run(link), 60s);
-        }
-        link.a.abort();
-    }(*domain, Variant::address(), std::move(body)));
+    const auto domain = over.open(on);
+    on.run(
+        [](any_domain& here, const auto& run) -> task<> { co_await timeout(run(here), 60s); }(*domain, body));
 }
-/// Runs `body(client, server, shop)` or `body(client, server, shop, domain)` with calls at both ends.
-template <class Variant, class Body>
-void run_pair(Body body) {
-    using T = typename Variant::transport_type;
-    run_ends<Variant>([&body](connected_pair<T>& link, typename T::domain& here) -> task<> {
+/// Both ends of a connection that a body has, and their domain.
+struct calls_link {
+    peer& a;
+    peer& b;
+    any_domain& domain;
+    const traits& is;
+};
+/// Runs a body with both ends of a connection; then the link ends.
+inline void run_ends(const variant& over, const std::function<task<>(calls_link)>& body) {
+    run_in(over, [&](any_domain& here) -> task<> {
+        connected_peers link = co_await connected_ends(over, here);
+        co_await body(calls_link{link.a, link.b, here, over.is()});
+        link.a.abort();
+    });
+}
+/// Runs a body with calls at both ends: `a` is the client's, `b` the server's, which offers the shop.
+using calls_body = task<>(any_calls& client, any_calls& server, shop& there, calls_link link);
+inline void run_pair(const variant& over, const std::function<calls_body>& body) {
+    run_ends(over, [&body](calls_link link) -> task<> {
         shop there;
-        calls<T> server(link.b, there.store);
-        calls<T> client(link.a);
-        if constexpr (requires { body(client, server, there, here); }) {
-            co_await body(client, server, there, here);
-        } else {
-            co_await body(client, server, there);
-        }
+        const auto server = link.b.make_calls();
+        server->serve(there.store);
+        const auto client = link.a.make_calls();
+        co_await body(*client, *server, there, link);
     });
 }
 
 /// How many messages wait at that end for good: those that are on their way to a receive get a second.
-template <class Calls>
-task<std::size_t> left_over(Calls& of) {
+inline task<std::size_t> left_over(peer& end) {
     for (int n = 0; n < 100; ++n) {
-        const auto found = co_await as_result(timeout(of.over().probe(any_tag), 10ms));
+        const auto found = co_await as_result(timeout(end.probe(any_tag), 10ms));
         if (!found) break;
         co_await sleep_for(10ms);
     }
-    co_return of.over().discard(any_tag);
+    co_return end.discard(any_tag);
 }
 
 }  // namespace rdmacoro::test
+
+/// A test case for each kind of transport of the program: `CALLS_CASE("name") { ... over ... }`.
+#define CALLS_CASE(name) CONFORMANCE_CASE(name, every_kind)

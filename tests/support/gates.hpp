@@ -1,10 +1,11 @@
 // A gate over one end of a connection, and threads that use it, for tests of service/.
 #pragma once
 
+#include <rdmacoro/service/calls.hpp>
 #include <rdmacoro/service/gate.hpp>
 
-#include "support/calls_pair.hpp"
 #include "support/nodes.hpp"
+#include "support/shop.hpp"
 
 #include <array>
 #include <atomic>

@@ -9,6 +9,9 @@
 
 namespace rdmacoro::test {
 
+/// How long a whole test case may take, with a sanitizer and on a busy machine.
+inline constexpr duration case_limit = std::chrono::seconds(100);
+
 /// Offers the core each turn, as `idle::yield`; ends the process when nothing has moved for 20 seconds of real time: a
 /// test that waits in vain fails with a message.
 class impatient {

@@ -61,6 +61,8 @@ def files_of(program, everything):
     names = sorted(set(re.findall(r'\[#(\w+)\]', done.stdout)))
     if not everything:
         names = [name for name in names if name in ABOUT_THE_DEVICE.get(pathlib.Path(program).name, names)]
+    if pathlib.Path(program).name == 'verbs_service':
+        names = [name for name in names if name not in NOT_OF_SERVICES]
     return [name for name in names if (name in OVER_LIBFABRIC if over_libfabric(program) else name not in NOT_OVER_VERBS)]
 
 
@@ -72,6 +74,8 @@ def over_libfabric(program):
 OVER_ONE_DEVICE = ('policies_allocations', 'policies_mixed', 'policies_reuse', 'policies_staged')
 # The cooperative rendezvous is the one by get where the peer's memory is not shared.
 NOT_OVER_VERBS = ('policies_cooperative',)
+# Of services: it has bounds of time that an emulated device does not keep.
+NOT_OF_SERVICES = ('calls_canceled',)
 NOT_ABOUT_DEVICES = '~"cooperative_rendezvous*"~"a peer killed in any phase of cooperative*"'
 # Files that also run with a receive queue for each link, as on adapters that have no shared one.
 OWN_QUEUES = {
@@ -105,7 +109,7 @@ def cases_of_file(program, name, everything, own_queues=False):
         left_out.append(('verbs_over_iwarp', 1))
     slow = '' if everything else NEEDS_TIME
     if pathlib.Path(program).name == 'verbs_service':
-        return f'[#{name}]~[nightly]* - *'  # those that are a template over the transports, of which there is one
+        return f'[#{name}]~[nightly]* - *'  # those that run over each transport of a program, of which this has one
     return f'[#{name}]~[nightly]{NOT_ABOUT_DEVICES}{slow}' + ''.join(f'~"*transport - {number}"~"* - {transport}"' for transport, number in left_out)
 
 

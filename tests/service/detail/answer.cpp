@@ -28,8 +28,8 @@ std::array<std::uint64_t, N> counted_up() {
 }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("results of every shape come as they were given", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("results of every shape come as they were given") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service store;
         store.on(shapes::nothing, [](call_context&) {});
         store.on(shapes::number, [](call_context&) { return std::uint16_t{7}; });

@@ -13,9 +13,8 @@ struct names {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("an error reaches the caller whatever the length of the place for the elements", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("an error reaches the caller whatever the length of the place for the elements") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service named;
         named.on(names::all, [](call_context&, std::uint32_t length) -> task<std::vector<char>> {
             if (length == 0)
@@ -33,11 +32,11 @@ TEMPLATE_LIST_TEST_CASE("an error reaches the caller whatever the length of the 
                 CHECK_THAT(failed.what(),
                            Catch::Contains("a text that is longer than the place of the caller"));
             }
-            for (const std::size_t over : {1U, 200U, 5000U}) {
+            for (const std::size_t more : {1U, 200U, 5000U}) {
                 const auto longer = co_await as_result(
-                    client.call_into(std::span(place), names::all, static_cast<std::uint32_t>(room + over)));
+                    client.call_into(std::span(place), names::all, static_cast<std::uint32_t>(room + more)));
                 CHECK(longer.error() == errc::truncated);
-                CHECK(longer.facts().info >= room + over);
+                CHECK(longer.facts().info >= room + more);
             }
             if (room == 0) continue;
             const std::size_t got =

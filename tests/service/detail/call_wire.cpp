@@ -63,12 +63,10 @@ struct caller_rows {
 TEST_CASE("requests, answers, items and notes are these bytes") {
     STATIC_REQUIRE(kv::add.number == 0x06417ecd50c9cb57);
     STATIC_REQUIRE(kv::add.service == 0xe36);
-    scheduler on;
-    const auto domain = sim_plain::open(on);
-    on.run([](rdmacoro::sim::domain& here, std::string address) -> task<> {
-        connected_pair<rdmacoro::sim> link = co_await connected_ends<rdmacoro::sim>(here, address);
+    run_ends(*over_sim.front(), [](calls_link link) -> task<> {
         {
-            calls<rdmacoro::sim> client(link.a);
+            const auto calling = link.a.make_calls();
+            any_calls& client = *calling;
             auto& peer = link.b;
             // A request: its method, the signature, the time in microseconds, and the arguments.
             auto asking = start(timeout(client.call(kv::add, 1U, 258U), 2s));
@@ -127,8 +125,7 @@ TEST_CASE("requests, answers, items and notes are these bytes") {
             const auto none = co_await last;
             CHECK_FALSE(none);
         }
-        link.a.abort();
-    }(*domain, sim_plain::address()));
+    });
 }
 
 }  // namespace test_service_detail_call_wire

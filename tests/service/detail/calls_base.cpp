@@ -16,10 +16,8 @@ using namespace rdmacoro::test;
 TEST_CASE(
     "a calls object that is destroyed while a call of it is under way ends the process with a message") {
     const death seen = dies([] {
-        run_pair<shm_as_it_comes>([](auto& client, auto&, shop&) -> task<> {
-            std::optional<calls<rdmacoro::shm>> mine;
-            auto& over = client.over();
-            mine.emplace(over);
+        run_pair(*over_sim.front(), [](any_calls&, any_calls&, shop&, calls_link link) -> task<> {
+            auto mine = link.a.make_calls();
             auto waiting = start(mine->call(kv::wait));
             mine.reset();
             co_await waiting;
@@ -29,16 +27,13 @@ TEST_CASE(
     CHECK_THAT(seen.said, Catch::Contains("a calls object was destroyed while calls of it were under way"));
 }
 
-TEMPLATE_LIST_TEST_CASE("a calls object that ends stops its handlers, and waits for them", "", every_kind) {
-    using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        connected_pair<T> link = co_await connected_ends<T>(here, address);
+CALLS_CASE("a calls object that ends stops its handlers, and waits for them") {
+    run_ends(over, [](calls_link link) -> task<> {
         shop there;
-        calls<T> client(link.a);
-        std::optional<calls<T>> server(std::in_place, link.b, there.store);
-        auto waiting = start(client.call(kv::wait));
+        const auto client = link.a.make_calls();
+        auto server = link.b.make_calls();
+        server->serve(there.store);
+        auto waiting = start(client->call(kv::wait));
         while (there.waiting == 0) co_await yield();
         CHECK(there.store.running() == 1);
         server.reset();
@@ -48,18 +43,18 @@ TEMPLATE_LIST_TEST_CASE("a calls object that ends stops its handlers, and waits 
         const auto ended = co_await as_result(timeout(waiting, 10s));
         CHECK_FALSE(ended);
         CHECK(ended.error() != errc::timed_out);
-    }(*domain, TestType::address()));
+    });
 }
 
 namespace {
 /// The client of a server that dies: calls of every kind end with an error, and nothing hangs.
-template <class T>
-task<> outlives_its_server(typename T::domain& in, std::string where, child_process& child) {
-    auto listening = co_await listen<T>(in, where);
+task<> outlives_its_server(any_domain& in, std::string where, child_process& child) {
+    auto listening = co_await in.listen(where);
     child.tell(listening.address());
-    endpoint<T> end = co_await timeout(listening.accept(), 30s);
+    peer end = co_await timeout(listening.accept(), 30s);
     {
-        calls<T> client(end);
+        const auto calling = end.make_calls();
+        any_calls& client = *calling;
         const std::uint64_t sum = co_await timeout(client.call(kv::add, 1U, 2U), 30s);
         CHECK(sum == 3);
         std::vector<float> row(1 << 20);
@@ -93,34 +88,31 @@ task<> outlives_its_server(typename T::domain& in, std::string where, child_proc
         CHECK(lost(late.error()));
     }
 }
-template <class Variant>
-void serve_until_killed(const std::string& address) {
-    using T = typename Variant::transport_type;
+void serve_until_killed(const variant& over, const std::string& address) {
     scheduler on{idle::yield{}};
-    const auto domain = Variant::open(on);
-    on.run([](auto& in, const std::string& where) -> task<> {
-        auto end = co_await timeout(connect<T>(in, where), 30s);
+    const auto domain = over.open(on);
+    on.run([](any_domain& in, const std::string& where) -> task<> {
+        peer end = co_await timeout(in.connect(where), 30s);
         shop there;
-        calls<T> server(end, there.store);
+        const auto server = end.make_calls();
+        server->serve(there.store);
         co_await sleep_for(1h);
     }(*domain, address));
 }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("calls of all kinds end with an error when their server is killed", "",
-                        every_real_transport) {
-    using T = typename TestType::transport_type;
-    child_process child([](const std::string& address) { serve_until_killed<TestType>(address); });
+CONFORMANCE_CASE("calls of all kinds end with an error when their server is killed", every_real_transport) {
+    child_process child([&](const std::string& address) { serve_until_killed(over, address); });
     scheduler on;
-    const auto domain = TestType::open(on);
-    on.run(outlives_its_server<T>(*domain, TestType::address(), child));
+    const auto domain = over.open(on);
+    on.run(outlives_its_server(*domain, over.address(), child));
 }
 
-TEMPLATE_LIST_TEST_CASE("handlers are asked to stop when their caller goes, and drain ends", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop& there) -> task<> {
+CALLS_CASE("handlers are asked to stop when their caller goes, and drain ends") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link link) -> task<> {
         auto waiting = start(client.call(kv::wait));
         while (there.waiting == 0) co_await yield();
-        client.over().abort();
+        link.a.abort();
         const auto lost = co_await as_result(waiting);
         CHECK_FALSE(lost);
         co_await timeout(server.drain(), 10s);
@@ -138,9 +130,8 @@ struct broad {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "calls that wait for a full service can all be canceled, before they run and for good", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("calls that wait for a full service can all be canceled, before they run and for good") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service one({.running = 1});
         std::size_t begun = 0;
         one.on(narrow::wait, [&](call_context&) -> task<> {
@@ -171,15 +162,15 @@ TEMPLATE_LIST_TEST_CASE(
         CHECK(again == 8);
         CHECK(begun == 1);
         CHECK(one.running() == 0);
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("ten thousand cancels go together, and hold up no other call", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("ten thousand cancels go together, and hold up no other call") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service one({.running = 1});
         one.on(narrow::wait, [](call_context&) -> task<> { co_await sleep_for(1h); });
         service other;
@@ -196,20 +187,20 @@ TEMPLATE_LIST_TEST_CASE("ten thousand cancels go together, and hold up no other 
             many.spawn([&client]() -> task<> { co_await client.call(narrow::wait); });
         const int before = co_await timeout(client.call(broad::twice, 21), 10s);
         CHECK(before == 42);
-        const auto sent = client.over().counts().messages_sent;
+        const auto sent = link.a.counts().messages_sent;
         stop.request_stop();
         while (many.size() != 0) co_await yield();
         const int after = co_await timeout(client.call(broad::twice, 4), 10s);
         CHECK(after == 8);
-        CHECK(client.over().counts().messages_sent - sent < 100);
+        CHECK(link.a.counts().messages_sent - sent < 100);
         local_stop_source now;
         now.request_stop();
         const auto canceled = co_await as_result(with_stop(running, now.get_token()));
         CHECK(canceled.error() == errc::canceled);
         while (one.running() != 0) co_await yield();
-        const std::size_t at_client = co_await left_over(client);
+        const std::size_t at_client = co_await left_over(link.a);
         CHECK(at_client == 0);
-        const std::size_t at_server = co_await left_over(server);
+        const std::size_t at_server = co_await left_over(link.b);
         CHECK(at_server == 0);
     });
 }
@@ -222,34 +213,32 @@ struct late {
     static constexpr method<"late.twice", int(int)> twice{};
 };
 /// Waits until so many messages have come to that end and had their effect.
-template <class Calls>
-task<> until_received(Calls& at, std::uint64_t count) {
-    while (at.over().counts().messages_received < count) co_await yield();
+task<> until_received(peer& at, std::uint64_t count) {
+    while (at.counts().messages_received < count) co_await yield();
     for (int n = 0; n < 10; ++n) co_await yield();
 }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a one-way call that was refused is sent again once the peer offers its service", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
-        auto seen = client.over().counts().messages_received;
+CALLS_CASE("a one-way call that was refused is sent again once the peer offers its service") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
+        auto seen = link.a.counts().messages_received;
         co_await client.cast(late::note, 1);
-        co_await until_received(client, seen + 1);  // it was refused
+        co_await until_received(link.a, seen + 1);  // it was refused
         service there;
         int noted = 0;
         there.on(late::note, [&](call_context&, int n) -> task<> {
             noted = n;
             co_return;
         });
-        seen = client.over().counts().messages_received;
+        seen = link.a.counts().messages_received;
         server.serve(there);
-        co_await until_received(client, seen + 1);  // it is there
+        co_await until_received(link.a, seen + 1);  // it is there
         co_await client.cast(late::note, 3);
         while (noted != 3) co_await yield();
         // A method that the service gets later: each refusal is told of once.
-        seen = client.over().counts().messages_received;
+        seen = link.a.counts().messages_received;
         co_await client.cast(late::more, 4);
-        co_await until_received(client, seen + 1);
+        co_await until_received(link.a, seen + 1);
         there.on(late::more, [&](call_context&, int n) -> task<> {
             noted = n;
             co_return;
@@ -261,27 +250,26 @@ TEMPLATE_LIST_TEST_CASE("a one-way call that was refused is sent again once the 
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("requests to a service that is offered no more are answered, and leave nothing", "",
-                        every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
-        calls<T> client(link.a);
+CALLS_CASE("requests to a service that is offered no more are answered, and leave nothing") {
+    run_ends(over, [](calls_link link) -> task<> {
+        const auto client = link.a.make_calls();
         {
             service there;
             there.on(late::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
-            calls<T> server(link.b, there);
-            const int twice = co_await timeout(client.call(late::twice, 4), 10s);
+            const auto server = link.b.make_calls();
+            server->serve(there);
+            const int twice = co_await timeout(client->call(late::twice, 4), 10s);
             CHECK(twice == 8);
-            co_await server.drain();
+            co_await server->drain();
         }
-        calls<T> server(link.b);  // without that service, of which the client does not know
-        const auto refused = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+        const auto server = link.b.make_calls();  // without that service, of which the client does not know
+        const auto refused = co_await as_result(timeout(client->call(late::twice, 4), 10s));
         CHECK(refused.error() == call_errc::unknown_method);
-        auto items = co_await client.open(late::items);
+        auto items = co_await client->open(late::items);
         const auto none = co_await as_result(timeout(items.next(), 10s));
         CHECK(none.error() == call_errc::unknown_method);
-        for (int i = 0; i < 1000; ++i) co_await client.cast(late::note, i);
-        const auto last = co_await as_result(timeout(client.call(late::twice, 4), 10s));
+        for (int i = 0; i < 1000; ++i) co_await client->cast(late::note, i);
+        const auto last = co_await as_result(timeout(client->call(late::twice, 4), 10s));
         CHECK(last.error() == call_errc::unknown_method);
         auto& stored = link.b.connection().mailbox().matching();
         for (int n = 0; stored.unexpected() != 0 && n < 1000; ++n) co_await sleep_for(10ms);
@@ -311,13 +299,11 @@ task<std::size_t> answers_to(Raw& raw, std::uint64_t number) {
 }
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "a call whose cancellation comes after its answer, or before its request, is answered once", "",
-    every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
+CALLS_CASE("a call whose cancellation comes after its answer, or before its request, is answered once") {
+    run_ends(over, [](calls_link link) -> task<> {
         shop there;
-        calls<T> server(link.b, there.store);
+        const auto server = link.b.make_calls();
+        server->serve(there.store);
         auto& raw = link.a;
         co_await ask_to_add(raw, 5);
         const auto answered = co_await answers_to(raw, 5);
@@ -353,22 +339,18 @@ struct bulk {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a request that is longer than its peer takes ends with an error", "", every_kind) {
-    using T = typename TestType::transport_type;
-    scheduler on;
-    const auto domain = TestType::open(on);
-    on.run([](typename T::domain& here, std::string address) -> task<> {
-        auto listening = co_await listen<T>(here, address, {.lent_bytes = 100000});
-        auto accepting = start(listening.accept());
-        auto a = co_await connect<T>(here, listening.address());
-        auto b = co_await accepting;
+CALLS_CASE("a request that is longer than its peer takes ends with an error") {
+    run_in(over, [&over](any_domain& here) -> task<> {
+        auto [a, b] = co_await connected_ends(over, here, {}, {.lent_bytes = 100000});
         {
             service there;
             there.on(bulk::sum, [](call_context&, std::vector<float> all) -> task<double> {
                 co_return std::accumulate(all.begin(), all.end(), 0.0);
             });
-            calls<T> server(b, there);
-            calls<T> client(a);
+            const auto server = b.make_calls();
+            server->serve(there);
+            const auto calling = a.make_calls();
+            any_calls& client = *calling;
             const std::vector<float> much(1 << 20, 1.0F);
             const std::vector<float> few(100, 1.0F);
             for (int turn = 0; turn < 2; ++turn) {  // the first request, and a later one
@@ -390,7 +372,7 @@ TEMPLATE_LIST_TEST_CASE("a request that is longer than its peer takes ends with 
             CHECK(sum == 100.0);
         }
         a.abort();
-    }(*domain, TestType::address()));
+    });
 }
 
 }  // namespace test_service_detail_calls_base

@@ -2,6 +2,9 @@
 
 #include "support/calls_pair.hpp"
 
+#include <rdmacoro/service/calls.hpp>
+#include <rdmacoro/transport/sim.hpp>
+
 #include <type_traits>
 
 namespace test_service_detail_fixed_call {
@@ -26,16 +29,15 @@ static_assert(!std::derived_from<call_of<std::remove_const_t<decltype(kv::get)>,
                                  detail::fixed_call_base>);
 static_assert(std::is_nothrow_move_constructible_v<add_call>);
 
-TEMPLATE_LIST_TEST_CASE("a call of fixed length may be made, moved, kept and awaited later, or never", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
-        const auto sent = client.over().counts().messages_sent;
+CALLS_CASE("a call of fixed length may be made, moved, kept and awaited later, or never") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link link) -> task<> {
+        const auto sent = link.a.counts().messages_sent;
         {
             auto never = client.call(kv::add_now, 1U, 2U);
             auto moved = std::move(never);
             static_cast<void>(moved);
         }
-        CHECK(client.over().counts().messages_sent == sent);
+        CHECK(link.a.counts().messages_sent == sent);
         for (int round = 0; round < 3; ++round) {
             auto later = client.call(kv::add_now, 1U, 2U);
             auto moved = std::move(later);
@@ -61,14 +63,13 @@ TEMPLATE_LIST_TEST_CASE("a call of fixed length may be made, moved, kept and awa
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("an answer of another length than its type's is malformed", "", every_kind) {
-    using T = typename TestType::transport_type;
-    run_ends<TestType>([](connected_pair<T>& link) -> task<> {
-        calls<T> client(link.a);
+CALLS_CASE("an answer of another length than its type's is malformed") {
+    run_ends(over, [](calls_link link) -> task<> {
+        const auto client = link.a.make_calls();
         auto& raw = link.b;
         std::size_t values = 0;
         for (std::size_t length = 0; length < 24; ++length) {
-            auto asking = start(client.call(kv::add, 1U, 2U));
+            auto asking = start(client->call(kv::add, 1U, 2U));
             const message request = co_await raw.recv_lent(detail::first_requests);
             const std::vector<std::byte> answer(length);
             co_await raw.send(answer, detail::call_tag(detail::call_kind::answer, request.tag()));

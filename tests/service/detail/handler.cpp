@@ -50,10 +50,9 @@ TEST_CASE("a handler returns its method's result, or a task of it, and takes its
     STATIC_REQUIRE_FALSE(detail::handles<writes, void, int>);
 }
 
-TEMPLATE_LIST_TEST_CASE("arguments that are cut off, or followed by more, end the call and no other", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop& there) -> task<> {
-        auto& raw = client.over();
+CALLS_CASE("arguments that are cut off, or followed by more, end the call and no other") {
+    run_pair(over, [](any_calls& client, any_calls&, shop& there, calls_link link) -> task<> {
+        auto& raw = link.a;
         const detail::request_head head{kv::add.number, kv::add.signature, 0};
         std::vector<std::byte> request(sizeof head + 24);
         std::memcpy(request.data(), &head, sizeof head);

@@ -22,11 +22,11 @@ struct item_methods {
 };
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE(
-    "writing and reading items of fixed length allocates nothing for an item or a message of them", "",
+CONFORMANCE_CASE(
+    "writing and reading items of fixed length allocates nothing for an item or a message of them",
     every_real_transport) {
     if constexpr (counts_allocations) {
-        run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+        run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
             service store;
             std::uint64_t written = 0;
             store.on(item_methods::numbers,
@@ -36,8 +36,8 @@ TEMPLATE_LIST_TEST_CASE(
             server.serve(store);
             // How many messages come before their receive at a time, and of which lengths, is for the timing to decide: up to a window of
             // items in a message or in one for each, and what grants the writer room for as many.
-            test::fill_store(client.over().connection().mailbox().store(), 1200, detail::stream_window + 2);
-            test::fill_store(server.over().connection().mailbox().store(), 200, detail::stream_window + 2);
+            test::fill_store(link.a.connection().mailbox().store(), 1200, detail::stream_window + 2);
+            test::fill_store(link.b.connection().mailbox().store(), 200, detail::stream_window + 2);
             auto numbers = co_await client.open(item_methods::numbers, 10000U);
             // A whole window is stored here: there are never more.
             while (written < detail::stream_window) co_await yield();
@@ -56,9 +56,8 @@ TEMPLATE_LIST_TEST_CASE(
     }
 }
 
-TEMPLATE_LIST_TEST_CASE("a second write at a time is refused, and what is written may be a temporary", "",
-                        every_kind) {
-    run_pair<TestType>([](auto& client, auto& server, shop&) -> task<> {
+CALLS_CASE("a second write at a time is refused, and what is written may be a temporary") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service store;
         std::size_t refused = 0;
         store.on(item_methods::texts, [&](call_context&, stream_writer<std::string>& out) -> task<> {

@@ -3,6 +3,10 @@
 #include "support/calls_pair.hpp"
 #include "support/counting_new.hpp"
 
+#include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/service/calls.hpp>
+#include <rdmacoro/transport/shm.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,8 +22,8 @@ namespace test_service_detail_short_answers {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-TEMPLATE_LIST_TEST_CASE("answers of functions do not wait for each other to be sent", "", every_kind) {
-    run_pair<TestType>([](auto& client, auto&, shop&) -> task<> {
+CALLS_CASE("answers of functions do not wait for each other to be sent") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link link) -> task<> {
         {
             const std::uint64_t first = co_await client.call(kv::add_now, 1U, 2U);
             CHECK(first == 3);
@@ -34,23 +38,17 @@ TEMPLATE_LIST_TEST_CASE("answers of functions do not wait for each other to be s
             for (; callers.size() != 0; ++turns) co_await yield();
             CHECK(sum == many * (many - 1) / 2 + many);
             // A simulated network delivers one message a turn.
-            using T = typename TestType::transport_type;
-            if (std::string_view(T::name) != "sim") CHECK(turns < many / 2);
+            if (link.is.name != "sim_plain") CHECK(turns < many / 2);
         }
     });
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "a server that drains, or ends, while short answers wait for their caller ends in good order", "",
-    every_kind) {
-    using T = typename TestType::transport_type;
-    for (const bool drains : {true, false}) {
-        scheduler on;
-        const auto domain = TestType::open(on);
-        on.run([](typename T::domain& here, std::string address, bool drained) -> task<> {
-            connected_pair<T> link = co_await connected_ends<T>(here, address);
+CALLS_CASE("a server that drains, or ends, while short answers wait for their caller ends in good order") {
+    for (const bool drained : {true, false}) {
+        run_ends(over, [drained](calls_link link) -> task<> {
             shop there;
-            std::optional<calls<T>> server(std::in_place, link.b, there.store);
+            auto server = link.b.make_calls();
+            server->serve(there.store);
             auto& raw = link.a;
             // Requests of a caller that takes no answer, until these wait for credit.
             using add = std::remove_const_t<decltype(kv::add_now)>;
@@ -82,7 +80,7 @@ TEMPLATE_LIST_TEST_CASE(
             server.reset();
             CHECK(there.store.running() == 0);
             raw.abort();
-        }(*domain, TestType::address(), drains));
+        });
     }
 }
 

@@ -30,20 +30,18 @@ std::span<const std::byte> bytes_of_one(const T& value) {
 }
 
 /// Both ends of a connection, one with calls.
-template <class Variant, class Body>
-void run_against_raw(Body body) {
-    using T = typename Variant::transport_type;
-    run_ends<Variant>([&body](connected_pair<T>& link) -> task<> {
-        calls<T> mine(link.a);
-        co_await body(mine, link.b);
+void run_against_raw(const variant& over, task<> (*body)(any_calls& mine, calls_link link)) {
+    run_ends(over, [body](calls_link link) -> task<> {
+        const auto mine = link.a.make_calls();
+        co_await body(*mine, link);
     });
 }
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("a peer that gives too much room, or for other calls, gets a window of items", "",
-                        every_kind) {
-    run_against_raw<TestType>([](auto& client, auto& raw) -> task<> {
+CALLS_CASE("a peer that gives too much room, or for other calls, gets a window of items") {
+    run_against_raw(over, [](any_calls& client, calls_link link) -> task<> {
+        auto& raw = link.b;
         auto rows = co_await client.open(up::keys);
         const auto request = co_await raw.recv_lent(detail::first_requests);
         const std::uint64_t number = detail::call_number(request.tag());
@@ -100,8 +98,9 @@ TEMPLATE_LIST_TEST_CASE("a peer that gives too much room, or for other calls, ge
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("items that are none end the call, and no other", "", every_kind) {
-    run_against_raw<TestType>([](auto& server, auto& raw) -> task<> {
+CALLS_CASE("items that are none end the call, and no other") {
+    run_against_raw(over, [](any_calls& server, calls_link link) -> task<> {
+        auto& raw = link.b;
         shop there;
         there.store.on(method<"kv.keys", std::uint64_t(stream<row>)>{},
                        [](call_context&, stream_reader<row>& in) -> task<std::uint64_t> {
@@ -169,7 +168,7 @@ TEMPLATE_LIST_TEST_CASE("items that are none end the call, and no other", "", ev
             static_cast<void>(co_await answered(number));
         }
         while (there.store.running() != 0) co_await yield();
-        const std::size_t left = co_await left_over(server);
+        const std::size_t left = co_await left_over(link.a);
         CHECK(left == 0);
         raw.abort();
         co_await server.drain();

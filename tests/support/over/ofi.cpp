@@ -12,6 +12,7 @@ constexpr traits of(std::string_view name, bool puts_before_sends = false) {
     traits found = erased::traits_of<Variant>(name);
     found.real = found.counted = true;
     found.puts_before_sends = puts_before_sends && !found.delegates_matching;
+    found.kind = name == "ofi_tcp";
     found.moves = in_turns::all_but_gets;
     found.fills_in_turns = !found.delegates_matching;
     found.serves_bare_links = true;

@@ -6,5 +6,10 @@ namespace rdmacoro::test {
 
 static constinit const variants* const parts[] = {&over_ofi};
 constinit const std::span<const variants* const> program_variants{parts};
+#if RDMACORO_SERVICES_SUITE
+constinit const bool program_of_kinds = true;
+#else
+constinit const bool program_of_kinds = false;
+#endif
 
 }  // namespace rdmacoro::test

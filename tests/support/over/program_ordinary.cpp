@@ -13,5 +13,6 @@ static constinit const variants* const parts[] = {
     &over_loopback,
 };
 constinit const std::span<const variants* const> program_variants{parts};
+constinit const bool program_of_kinds = false;
 
 }  // namespace rdmacoro::test

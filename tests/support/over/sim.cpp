@@ -8,6 +8,7 @@ namespace {
 constexpr traits of(std::string_view name, bool puts_before_sends = false) {
     traits found = erased::traits_of<sim_plain>(name);
     found.puts_before_sends = puts_before_sends;
+    found.kind = name == "sim_plain";
     found.moves = in_turns::all_but_gets;
     found.fills_in_turns = false;  // messages arrive as soon as nothing else can run
     return found;

@@ -8,6 +8,7 @@ namespace {
 constexpr traits of(std::string_view name, bool real) {
     traits found = erased::traits_of<tcp_as_it_comes>(name);
     found.real = found.counted = real;
+    found.kind = name == "tcp_as_it_comes";
     found.moves = in_turns::all;
     return found;
 }

@@ -4,6 +4,7 @@
 // one list `P`. Included by the units of this folder only.
 
 #include <rdmacoro/messaging/messaging.hpp>
+#include <rdmacoro/service/calls.hpp>
 
 #include "support/any_transport.hpp"
 #include "support/over/lists.hpp"
@@ -58,6 +59,14 @@ public:
     bool is_open() noexcept override { return endpoint_.is_open(); }
     const capabilities& link_capabilities() noexcept override { return endpoint_.link_capabilities(); }
     rdmacoro::detail::connection_base& connection() noexcept override { return endpoint_.connection(); }
+    std::size_t discard(tag_match wanted) override { return endpoint_.discard(wanted); }
+    std::unique_ptr<any_calls> make_calls() override {
+        if constexpr (std::is_same_v<P, default_protocols<T>>) {
+            return std::make_unique<calls<T>>(endpoint_);
+        } else {
+            throw std::logic_error("calls with another list than the transport's own");
+        }
+    }
     std::vector<std::size_t> longest_of_each() override {
         std::vector<std::size_t> limits;
         for (std::size_t i = 0; i < P::count; ++i)

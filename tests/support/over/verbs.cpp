@@ -8,6 +8,7 @@ namespace {
 constexpr traits of(std::string_view name) {
     traits found = erased::traits_of<verbs_as_it_comes>(name);
     found.real = found.counted = true;
+    found.kind = name == "verbs_as_it_comes";
     found.timing_decides = true;
     found.puts_before_sends = true;
     found.slowness = 10;  // the devices of the virtual machine are emulated
