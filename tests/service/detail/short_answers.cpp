@@ -37,8 +37,9 @@ CALLS_CASE("answers of functions do not wait for each other to be sent") {
             std::size_t turns = 0;
             for (; callers.size() != 0; ++turns) co_await yield();
             CHECK(sum == many * (many - 1) / 2 + many);
-            // A simulated network delivers one message a turn.
-            if (link.is.name != "sim_plain") CHECK(turns < many / 2);
+            // If each waited for the one before, there would be a turn for each at least; a turn ends when its time is over, too, which is
+            // after a few of them under a sanitizer. A simulated network delivers one message a turn.
+            if (link.is.name != "sim_plain") CHECK(turns < many);
         }
     });
 }
