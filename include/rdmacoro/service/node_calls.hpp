@@ -222,6 +222,7 @@ public:
 
     /// For requests that may be done twice: `make()` gives a task of calls, and is called again whenever that ends because its node was lost or has
     /// left. The calls of the next task wait for the node's next life, as all do, for `node_options::connect_limit`.
+    /// A call that ends with `call_errc::stopped` is not repeated: its node may be there, and answer the same again.
     ///
     /// Awaitable.
     /// Ends with the task's result.

@@ -103,23 +103,23 @@ inline constexpr std::size_t combined_at_once = sizeof(T) < 64 ? 128 / sizeof(T)
 template <class T, class Op>
 void combine_rows(const Op& with, T* __restrict to, const T* __restrict first, const T* __restrict second,
                   std::size_t count) {
-    std::size_t at = 0;
-    for (; count - at >= combined_at_once<T>; at += combined_at_once<T>) {
+    const std::size_t whole = count - count % combined_at_once<T>;
+    for (std::size_t at = 0; at < whole; at += combined_at_once<T>) {
         for (std::size_t i = at; i < at + combined_at_once<T>; ++i)
             to[i] = static_cast<T>(with(first[i], second[i]));
     }
-    for (; at < count; ++at) to[at] = static_cast<T>(with(first[at], second[at]));
+    for (std::size_t i = whole; i < count; ++i) to[i] = static_cast<T>(with(first[i], second[i]));
 }
 template <bool ToIsFirst, class T, class Op>
 void combine_into(const Op& with, T* __restrict to, const T* __restrict other, std::size_t count) {
     const auto one = [&with](const T& own, const T& others) {
         return static_cast<T>(ToIsFirst ? with(own, others) : with(others, own));
     };
-    std::size_t at = 0;
-    for (; count - at >= combined_at_once<T>; at += combined_at_once<T>) {
+    const std::size_t whole = count - count % combined_at_once<T>;
+    for (std::size_t at = 0; at < whole; at += combined_at_once<T>) {
         for (std::size_t i = at; i < at + combined_at_once<T>; ++i) to[i] = one(to[i], other[i]);
     }
-    for (; at < count; ++at) to[at] = one(to[at], other[at]);
+    for (std::size_t i = whole; i < count; ++i) to[i] = one(to[i], other[i]);
 }
 
 /// Of numbers that are equal and not the same (zeros with signs, payloads of NaNs) the first or the last is taken: all ranks have the

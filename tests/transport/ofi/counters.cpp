@@ -1,6 +1,7 @@
 #include <rdmacoro/transport/ofi/counters.hpp>
 
 #include "ofi/pair.hpp"
+#include "support/counting_new.hpp"
 
 // The providers' own counters against the toolkit's.
 
@@ -86,6 +87,9 @@ TEST_CASE("a provider's counters are the toolkit's counts") {
 
 TEST_CASE("counters go on when the endpoint is given up for another") {
     const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    if (!counts_allocations && provider == "shm")
+        SKIP_TEST("under AddressSanitizer libfabric's shm crashes at times, sending to an endpoint that was "
+                  "given up");
     CAPTURE(provider);
     ofi_world w(counted(provider));
     ofi_provider_counts before;
