@@ -238,6 +238,7 @@ CALLS_CASE("items that come faster than the network takes them go together, in o
         std::size_t nothings = 0;
         while (co_await nothing.next()) ++nothings;
         CHECK(nothings == 1000);
+        while (there.store.running() != 0) co_await yield();
     });
 }
 
@@ -281,11 +282,12 @@ CALLS_CASE("items of any length keep their order and their contents, and long on
         }
         CHECK(rows_read == 20);
         CHECK(server.bytes_copied() - copied < 2000);
+        while (there.store.running() != 0) co_await yield();
     });
 }
 
 CALLS_CASE("a writer is so many bytes ahead of its reader at most") {
-    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         warehouse there;
         server.serve(there.store);
         // Of 10 KB each: fewer than the window's items.
@@ -303,12 +305,16 @@ CALLS_CASE("a writer is so many bytes ahead of its reader at most") {
         constexpr std::uint64_t most = detail::stream_window_bytes / (length * sizeof(double)) + 1;
         static_assert(most < detail::stream_window);
         CHECK(there.written <= most);
-        CHECK(there.written > 4);
-        check_stage("stream write", "the reader has not taken enough items", next_actor::peer_receive);
+        // Over verbs so long an item is announced, and waits for its reader: one at a time.
+        if (link.is.name != "verbs_as_it_comes") {
+            CHECK(there.written > 4);
+            check_stage("stream write", "the reader has not taken enough items", next_actor::peer_receive);
+        }
         std::uint32_t read = 1;
         while (co_await rows.next()) ++read;
         CHECK(read == 300);
         CHECK(there.written == 300);
+        while (there.store.running() != 0) co_await yield();
     });
 }
 
@@ -325,6 +331,7 @@ CALLS_CASE("an item that cannot be encoded is an error of its write, and the oth
         CHECK(second->number == 2);
         const auto end = co_await items.next();
         CHECK_FALSE(end);
+        while (there.store.running() != 0) co_await yield();
     });
 }
 
@@ -448,5 +455,6 @@ CALLS_CASE("a slow reader of a stream stops its writer, and nothing else of the 
         }
         const auto end = co_await rows.next();
         CHECK_FALSE(end);
+        while (methods.running() != 0) co_await yield();
     });
 }
