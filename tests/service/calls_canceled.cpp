@@ -31,7 +31,7 @@ struct holdings {
     std::size_t heap = 0;
     bool operator==(const holdings&) const = default;
 
-    static holdings of(connected_peers& link) {
+    static holdings of(two_domains::pair& link) {
         holdings now;
         for (peer* const end : {&link.a, &link.b}) {
             auto& other = end == &link.a ? link.b : link.a;
@@ -47,7 +47,7 @@ struct holdings {
         return now;
     }
     /// The same with the bytes of the heap, where they can be counted.
-    static holdings with_heap(connected_peers& link) {
+    static holdings with_heap(two_domains::pair& link) {
         holdings now = of(link);
         const auto all = ::mallinfo2();
         if (counts_allocations) now.heap = all.uordblks + all.hblkhd;
@@ -110,9 +110,9 @@ task<> call_once(any_calls& client, call_kind kind, const std::vector<float>& lo
 
 void cancel_half_of(const variant& over, std::size_t calls_in_all) {
     scheduler on;
-    const auto domain = over.open(on);
-    on.run([](const variant& by, any_domain& in, std::size_t count) -> task<> {
-        connected_peers link = co_await connected_ends(by, in);
+    two_domains both(on, over);
+    on.run([](two_domains& w, std::size_t count) -> task<> {
+        two_domains::pair link = co_await w.connected();
         {
             shop there;
             const auto server = link.b.make_calls();
@@ -172,7 +172,7 @@ void cancel_half_of(const variant& over, std::size_t calls_in_all) {
             CHECK(there.store.bytes() == 0);
         }
         link.a.abort();
-    }(over, *domain, calls_in_all));
+    }(both, calls_in_all));
 }
 
 }  // namespace
@@ -197,9 +197,9 @@ struct asked_forth {
 }  // namespace
 
 CALLS_CASE("answers come though requests have used up all credit") {
-    run_in(over, [&over](any_domain& here) -> task<> {
+    run_in(over, [](two_domains& w) -> task<> {
         const mailbox_options small{.unexpected_bytes = 256 << 10};
-        connected_peers link = co_await connected_ends(over, here, small, small);
+        two_domains::pair link = co_await w.connected(small, small);
         {
             service at_a;
             at_a.on(asked_back::twice,

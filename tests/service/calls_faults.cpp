@@ -140,18 +140,18 @@ CALLS_CASE("a service's limit of bytes makes its callers wait, and no more than 
 }
 
 CALLS_CASE("peers of one service have its limit together, and one that goes leaves its share") {
-    run_in(over, [&](any_domain& here) -> task<> {
+    run_in(over, [](two_domains& w) -> task<> {
         service one({.running = 4});
         std::size_t begun[3] = {};
         one.on(crowd::wait, [&](call_context&, std::uint32_t from) -> task<> {
             ++begun[from];
             co_await sleep_for(1h);
         });
-        std::vector<connected_peers> links;
+        std::vector<two_domains::pair> links;
         std::vector<std::unique_ptr<any_calls>> servers;
         std::vector<std::unique_ptr<any_calls>> clients;
         for (int n = 0; n < 3; ++n) {
-            links.push_back(co_await connected_ends(over, here));
+            links.push_back(co_await w.connected());
             servers.push_back(links.back().b.make_calls());
             servers.back()->serve(one);
             clients.push_back(links.back().a.make_calls());

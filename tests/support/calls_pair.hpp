@@ -15,28 +15,13 @@ namespace rdmacoro::test {
 
 inline std::unique_ptr<any_calls> peer::make_calls() { return face_->make_calls(); }
 
-/// Both ends of a connection, on one scheduler.
-struct connected_peers {
-    peer a;
-    peer b;
-};
-inline task<connected_peers> connected_ends(const variant& over, any_domain& in, mailbox_options of_a = {},
-                                            mailbox_options of_b = {}) {
-    auto listening = co_await in.listen(over.address(), of_b);
-    auto accepting = start(listening.accept());
-    peer a = co_await in.connect(listening.address(), of_a);
-    peer b = co_await accepting;
-    co_return connected_peers{std::move(a), std::move(b)};
-}
-
-/// Runs a body in a domain of that transport.
-inline void run_in(const variant& over, const std::function<task<>(any_domain&)>& body) {
+/// Runs a body with two domains of that transport, on one scheduler.
+inline void run_in(const variant& over, const std::function<task<>(two_domains&)>& body) {
     scheduler on;
-    const auto domain = over.open(on);
-    on.run(
-        [](any_domain& here, const auto& run) -> task<> { co_await timeout(run(here), 60s); }(*domain, body));
+    two_domains both(on, over);
+    on.run([](two_domains& w, const auto& run) -> task<> { co_await timeout(run(w), 60s); }(both, body));
 }
-/// Both ends of a connection that a body has, and their domain.
+/// Both ends of a connection that a body has, and the domain of `a`.
 struct calls_link {
     peer& a;
     peer& b;
@@ -45,14 +30,14 @@ struct calls_link {
 };
 /// Runs a body with both ends of a connection; then the link ends.
 inline void run_ends(const variant& over, const std::function<task<>(calls_link)>& body) {
-    run_in(over, [&](any_domain& here) -> task<> {
-        connected_peers link = co_await connected_ends(over, here);
-        co_await body(calls_link{link.a, link.b, here, over.is()});
+    run_in(over, [&](two_domains& w) -> task<> {
+        auto link = co_await w.connected();
+        co_await body(calls_link{link.a, link.b, w.here(), w.is()});
         link.a.abort();
     });
 }
-/// Runs a body with calls at both ends: `a` is the client's, `b` the server's, which offers the shop.
 using calls_body = task<>(any_calls& client, any_calls& server, shop& there, calls_link link);
+/// Runs a body with calls at both ends: `a` is the client's, `b` the server's, which offers the shop.
 inline void run_pair(const variant& over, const std::function<calls_body>& body) {
     run_ends(over, [&body](calls_link link) -> task<> {
         shop there;

@@ -340,8 +340,8 @@ struct bulk {
 }  // namespace
 
 CALLS_CASE("a request that is longer than its peer takes ends with an error") {
-    run_in(over, [&over](any_domain& here) -> task<> {
-        auto [a, b] = co_await connected_ends(over, here, {}, {.lent_bytes = 100000});
+    run_in(over, [](two_domains& w) -> task<> {
+        auto [a, b] = co_await w.connected({}, {.lent_bytes = 100000});
         {
             service there;
             there.on(bulk::sum, [](call_context&, std::vector<float> all) -> task<double> {
