@@ -1,9 +1,12 @@
 #include <rdmacoro/service/detail/calls_base.hpp>
 
+#include <rdmacoro/service/calls.hpp>
+
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
 #include "support/death.hpp"
 #include "support/raw_requests.hpp"
+#include "support/scripted_peer.hpp"
 
 #include <csignal>
 #include <optional>
@@ -25,6 +28,75 @@ TEST_CASE(
     });
     CHECK(seen.aborted);
     CHECK_THAT(seen.said, Catch::Contains("a calls object was destroyed while calls of it were under way"));
+}
+
+namespace {
+struct flow {
+    static constexpr method<"flow.up", std::uint64_t(stream<std::uint64_t>)> up{};
+    static constexpr method<"flow.down", stream<std::uint64_t>()> down{};
+};
+}  // namespace
+
+TEST_CASE("streams that wait for credit end with their link, also while the answer to a cancellation waits "
+          "to be sent") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        service offered;
+        std::error_code handler_ended;
+        offered.on(flow::down, [&](call_context&, stream_writer<std::uint64_t>& out) -> task<> {
+            try {
+                for (std::uint64_t n = 0;; ++n) co_await out.write(n);
+            } catch (const std::system_error& ended) {
+                handler_ended = ended.code();
+                throw;
+            }
+        });
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
+        const detail::request_head request{flow::down.facts.number, flow::down.facts.signature, 0};
+        peer.say(wire_kind::eager,
+                 detail::call_tag(detail::call_kind::open, 7, flow::down.facts.service) |
+                     detail::first_call_bit,
+                 std::as_bytes(std::span(&request, 1)));
+        auto rows = co_await mine.open(flow::up);
+        std::uint64_t written = 0;
+        auto writing = start([](auto& to, std::uint64_t& n) -> task<std::error_code> {
+            for (;; ++n) {
+                const auto one = co_await as_result(to.write(n));
+                if (!one) co_return one.error();
+            }
+        }(rows, written));
+        for (int n = 0; n < 1000; ++n) {  // as if it received everything
+            std::size_t spent = 0;
+            for (; !peer.heard().empty(); peer.heard().pop_front())
+                spent += detail::message_cost(peer.heard().front().payload.size());
+            if (spent != 0) peer.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(spent));
+            co_await yield();
+        }
+        CHECK(written == detail::stream_window);
+        CHECK(offered.running() == 1);
+        // Each is of a request that was perhaps not sent whole, which is answered at once, as far as the link's credit goes.
+        constexpr std::uint64_t canceled = 1'000'000;
+        std::uint64_t told = 0;
+        for (std::size_t before = 1; before != peer.heard().size() && told != canceled; ++told) {
+            before = peer.heard().size();
+            const detail::note_head cancel{
+                static_cast<std::uint32_t>(detail::note_kind::cancel),
+                static_cast<std::uint32_t>(detail::call_kind::answer) | detail::perhaps_bit, 1000 + told};
+            peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::note, 0),
+                     std::as_bytes(std::span(&cancel, 1)));
+            for (int n = 0; n < 5; ++n) co_await yield();
+        }
+        REQUIRE(told > 1);
+        REQUIRE(told < canceled);
+        peer.self().abort();
+        const std::error_code ended = co_await timeout(writing, 1s);
+        CHECK(ended == errc::closed);
+        for (int n = 0; n < 100 && offered.running() != 0; ++n) co_await yield();
+        CHECK(offered.running() == 0);
+        CHECK(handler_ended == errc::canceled);
+    }(world.on));
 }
 
 CALLS_CASE("a calls object that ends stops its handlers, and waits for them") {

@@ -344,8 +344,10 @@ protected:
     [[nodiscard]] task<> send_request(tag_type tag, const call_request& what);
     void throw_if_refused(const method_facts& of);
 
-    /// Serves what the peer writes about calls, until the link ends.
+    /// Serves what the peer writes about calls, until the link ends; then handlers are asked to stop, and writes of items end.
     [[nodiscard]] task<> serve_notes();
+    /// Ends with the reason why no note comes any more.
+    [[nodiscard]] task<std::error_code> receive_notes();
     using fate = call_history::fate;
     /// The fate that the peer gave a request before it was received.
     [[nodiscard]] fate was_canceled(std::uint64_t number) const noexcept { return history_.of(number); }

@@ -147,13 +147,27 @@ RDMACORO_COLD std::string calls_base::running_methods() {
 }
 
 RDMACORO_COLD task<> calls_base::serve_notes() {
+    std::error_code why = make_error_code(errc::no_resources);
+    std::exception_ptr failure;
+    try {
+        why = co_await receive_notes();
+    } catch (const std::system_error& failed) {
+        why = failed.code();
+        failure = std::current_exception();
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    // Nobody hears of credit any more.
+    if (why != errc::canceled) stop_.request_stop();  // the peer has gone
+    end_writers(why);
+    if (failure) std::rethrow_exception(failure);
+}
+RDMACORO_COLD task<std::error_code> calls_base::receive_notes() {
     for (;;) {
         const result<message> note = co_await as_result(receive(notes));
         if (!note) {
             if (!ends_link(note.error())) continue;
-            if (note.error() != errc::canceled) stop_.request_stop();  // the peer has gone
-            end_writers(note.error());
-            co_return;
+            co_return note.error();
         }
         const message& got = *note;
         note_head head{};
