@@ -48,6 +48,7 @@ struct plan {
     std::vector<std::size_t> sizes{8, 1024, 65536, 1u << 20};
     std::size_t rounds = 9;
     double seconds = 0.02;  // of a loop, about
+    bool fresh = false;     // what a rank gives was written just before
 };
 
 /// The middle one of several ranks' figures, in nanoseconds, and the extremes.
@@ -60,8 +61,8 @@ struct figure {
 /// One operation in a loop.
 class workload {
 public:
-    workload(rc::group& g, std::size_t bytes)
-        : g_(g), in_(std::max<std::size_t>(1, bytes / 8)), out_(in_.size()) {
+    workload(rc::group& g, std::size_t bytes, bool fresh)
+        : g_(g), fresh_(fresh), in_(std::max<std::size_t>(1, bytes / 8)), out_(in_.size()) {
         for (std::size_t at = 0; at < in_.size(); ++at) in_[at] = static_cast<double>(at);
         const std::size_t block = std::max<std::size_t>(1, in_.size() / g.size());
         wide_.resize(block * g.size());
@@ -113,15 +114,29 @@ public:
     [[nodiscard]] std::span<std::byte> taken() {
         return std::as_writable_bytes(std::span(out_).first(in_.size()));
     }
+    /// Writes a word of each cache line of what this rank gives: no other core has a copy of it.
+    void write_anew(const std::string& what) {
+        if (!fresh_) return;
+        const bool of_out =
+            what == "broadcast" || what.starts_with("gather") || what.starts_with("allgather");
+        const bool of_wide =
+            what.starts_with("scatter") || what.starts_with("reduce_scatter") || what.starts_with("alltoall");
+        std::vector<double>& given = of_out ? out_ : of_wide ? wide_ : in_;
+        for (std::size_t at = 0; at < given.size(); at += 8) given[at] += 1;
+    }
     rc::task<> loop(const std::string& what, std::size_t count) {
         if (what == "started") {
             const std::span<double> out(out_.data(), in_.size());
             for (std::size_t n = 0; n < count; ++n) {
+                write_anew(what);
                 auto sum = rc::start(g_.allreduce(in_, out, std::plus<>{}));
                 co_await sum;
             }
         } else {
-            for (std::size_t n = 0; n < count; ++n) co_await once(what);
+            for (std::size_t n = 0; n < count; ++n) {
+                write_anew(what);
+                co_await once(what);
+            }
         }
     }
 
@@ -131,6 +146,7 @@ private:
     }
 
     rc::group& g_;
+    bool fresh_;
     std::vector<std::size_t> counts_;
     std::vector<std::size_t> between_;  // this rank and each other one
     std::size_t total_ = 0;
@@ -143,9 +159,11 @@ private:
 
 /// The bound for two ranks of a group: each sends the other a message, and receives one.
 template <class Peer>
-rc::task<> exchange(Peer& with, std::span<const std::byte> out, std::span<std::byte> in, std::size_t count) {
-    for (std::size_t n = 0; n < count; ++n)
-        static_cast<void>(co_await rc::when_all(with.send(out, 7), with.recv(in, 7)));
+rc::task<> exchange(Peer& with, workload& work, std::size_t count) {
+    for (std::size_t n = 0; n < count; ++n) {
+        work.write_anew("exchange");
+        static_cast<void>(co_await rc::when_all(with.send(work.given(), 7), with.recv(work.taken(), 7)));
+    }
 }
 
 template <class T>
@@ -162,8 +180,7 @@ rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type
     }
     auto held = co_await other->connect();
     static_cast<void>(g);
-    rc::task<> run =
-        other->visit([&](auto& end) { return exchange(end, work.given(), work.taken(), count); });
+    rc::task<> run = other->visit([&](auto& end) { return exchange(end, work, count); });
     co_await std::move(run);
 }
 
@@ -182,7 +199,7 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
             if (what == "exchange" && g.size() != 2) continue;
             for (const std::size_t bytes : asked.sizes) {
                 if (!has_sizes(what) && bytes != asked.sizes.front()) continue;
-                workload work(g, bytes);
+                workload work(g, bytes, asked.fresh);
                 std::size_t& count = counts[key_of(what, bytes)];
                 if (round == 0) {
                     // How many fit into the time, as rank 0 sees it.
@@ -326,6 +343,7 @@ std::map<std::string, std::vector<figure>> run_peer(std::string command, const p
         line += std::exchange(before, ',');
         line += operation;
     }
+    if (asked.fresh) line += " --fresh 1";
     line += " --sizes";
     before = ' ';
     for (const std::size_t size : asked.sizes) {
@@ -395,6 +413,8 @@ void run(int argc, char** argv) {
             "LIBRARY=COMMAND: another library's program, which takes the same turns; {ranks} and "
             "{transport} are those of the turn: openmpi=\"mpirun -n {ranks} --mca btl self,{transport} "
             "peer_collectives\"");
+    app.add_flag("--fresh", todo.fresh,
+                 "each rank writes to what it gives before each operation: no other core has its lines");
     app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
     app.add("--json", asked.json, "a file for the results; - for standard output");
     if (!app.parse(argc, argv)) return;

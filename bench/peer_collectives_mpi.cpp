@@ -56,6 +56,24 @@ struct workload {
         return of % 2 == 0 ? each + each / 2 : each - each / 2;
     }
 
+    /// As in bench/collectives: a word of each cache line of what this rank gives.
+    void write_anew(const std::string& what) {
+        const auto begins = [&what](const char* with) { return what.rfind(with, 0) == 0; };
+        if (what == "exchange") {
+            for (std::size_t at = 0; at < sent.size(); at += 64) ++sent[at];
+            return;
+        }
+        const bool of_out = what == "broadcast" || begins("gather") || begins("allgather");
+        const bool of_wide = begins("scatter") || begins("reduce_scatter") || begins("alltoall");
+        std::vector<double>& given = of_out ? out : of_wide ? wide : in;
+        for (std::size_t at = 0; at < given.size(); at += 8) given[at] += 1;
+    }
+    void loop(const std::string& what, long times, bool fresh) {
+        for (long n = 0; n < times; ++n) {
+            if (fresh) write_anew(what);
+            once(what);
+        }
+    }
     bool once(const std::string& what) {
         const int count = static_cast<int>(in.size());
         const int part = static_cast<int>(block);
@@ -131,7 +149,7 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     std::map<std::string, std::string> given{
-        {"--op", "allreduce"}, {"--sizes", "8"}, {"--rounds", "9"}, {"--seconds", "0.02"}};
+        {"--op", "allreduce"}, {"--sizes", "8"}, {"--rounds", "9"}, {"--seconds", "0.02"}, {"--fresh", "0"}};
     for (int at = 1; at + 1 < argc; at += 2) {
         if (given.count(argv[at]) == 0) {
             if (rank == 0) std::fprintf(stderr, "peer_collectives_mpi: no option %s\n", argv[at]);
@@ -139,6 +157,7 @@ int main(int argc, char** argv) {
         }
         given[argv[at]] = argv[at + 1];
     }
+    const bool fresh = given["--fresh"] == "1";
     const int rounds = std::atoi(given["--rounds"].c_str());
     const double seconds = std::atof(given["--seconds"].c_str());
     const std::vector<std::string> sizes = split_list(given["--sizes"]);
@@ -154,7 +173,7 @@ int main(int argc, char** argv) {
                     for (count = 4;; count *= 4) {
                         MPI_Barrier(MPI_COMM_WORLD);
                         const double begin = MPI_Wtime();
-                        for (long n = 0; n < count; ++n) work.once(what);
+                        work.loop(what, count, fresh);
                         double took = MPI_Wtime() - begin;
                         MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
                         if (took < seconds / 4) continue;
@@ -165,7 +184,7 @@ int main(int argc, char** argv) {
                 }
                 MPI_Barrier(MPI_COMM_WORLD);
                 const double begin = MPI_Wtime();
-                for (long n = 0; n < count; ++n) work.once(what);
+                work.loop(what, count, fresh);
                 const double took = (MPI_Wtime() - begin) / static_cast<double>(count) * 1e9;
                 std::vector<double> all(static_cast<std::size_t>(size));
                 MPI_Gather(&took, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);

@@ -495,6 +495,7 @@ TEMPLATE_LIST_TEST_CASE("a handler that hears no stop holds nothing up but its o
         const ending again = co_await timeout(ended(nine->close()), 20s);
         CHECK(again.code == errc::timed_out);
         go.set();
+        co_await until([&] { return methods.running() == 0; });
         const ending last = co_await timeout(ended(nine->close()), 20s);
         CHECK(!last.code);
         CHECK(methods.running() == 0);

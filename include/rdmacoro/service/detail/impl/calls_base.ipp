@@ -157,7 +157,7 @@ RDMACORO_COLD task<> calls_base::serve_notes() {
     } catch (...) {
         failure = std::current_exception();
     }
-    // Nobody hears of credit any more.
+    // No note of credit comes any more.
     if (why != errc::canceled) stop_.request_stop();  // the peer has gone
     end_writers(why);
     if (failure) std::rethrow_exception(failure);
