@@ -4,6 +4,7 @@
 
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
+#include "support/counting_new.hpp"
 #include "support/death.hpp"
 #include "support/raw_requests.hpp"
 #include "support/scripted_peer.hpp"
@@ -34,6 +35,7 @@ namespace {
 struct flow {
     static constexpr method<"flow.up", std::uint64_t(stream<std::uint64_t>)> up{};
     static constexpr method<"flow.down", stream<std::uint64_t>()> down{};
+    static constexpr method<"flow.wait", void()> wait{};
 };
 }  // namespace
 
@@ -96,6 +98,37 @@ TEST_CASE("streams that wait for credit end with their link, also while the answ
         for (int n = 0; n < 100 && offered.running() != 0; ++n) co_await yield();
         CHECK(offered.running() == 0);
         CHECK(handler_ended == errc::canceled);
+    }(world.on));
+}
+
+TEST_CASE("requests that wait for a full service take no memory again and again") {
+    if (!counts_allocations) {
+        SUCCEED("allocations are not counted here");
+        return;
+    }
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        service offered({.running = 1});
+        event go;
+        offered.on(flow::wait, [&](call_context&) -> task<> { co_await go.wait(); });
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
+        const detail::request_head request{flow::wait.facts.number, flow::wait.facts.signature, 0};
+        // One runs, one is let in next, the others stay in the mailbox, where requests to no service are looked for all the time.
+        for (std::uint64_t number = 1; number <= 4; ++number)
+            peer.say(wire_kind::eager,
+                     detail::call_tag(detail::call_kind::request, number, flow::wait.facts.service),
+                     std::as_bytes(std::span(&request, 1)));
+        co_await sleep_for(1s);
+        CHECK(offered.running() == 1);
+        const std::size_t before = allocations();
+        co_await sleep_for(100s);
+        CHECK(allocations() == before);
+        go.set();
+        for (int n = 0; n < 1000 && offered.running() != 0; ++n) co_await yield();
+        CHECK(offered.running() == 0);
+        peer.self().abort();
     }(world.on));
 }
 

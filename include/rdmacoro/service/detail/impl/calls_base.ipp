@@ -292,9 +292,9 @@ RDMACORO_COLD void calls_base::answer_not_sent(call_failure& failed) {
 RDMACORO_COLD task<> calls_base::serve_unserved(tag_match among) {
     call_failure failed;
     failed.set(call_errc::unknown_method);
+    std::vector<tag_type> found;  // keeps its memory: requests wait again and again where a service is busy
     for (;;) {
         co_await arrival(among);
-        std::vector<tag_type> found;
         find_unserved(found, among);
         // All are for services that take no more at the moment: to look through them takes its time.
         if (found.empty()) co_await sleep_for(std::chrono::milliseconds(100));
