@@ -157,10 +157,14 @@ TEMPLATE_LIST_TEST_CASE("elements of any trivially copyable type, and parts of a
         std::vector<double> numbers(3000);
         for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i) / 3;
         const std::uint32_t words[] = {1, 2, 3, 4};
-        co_await ends.a.write(std::span(numbers).subspan(1000, 1500));
-        co_await ends.a.write(std::span(words).first(3));
-        co_await ends.a.write(std::string_view("the end"));
-        co_await ends.a.shutdown();
+        // Beside the reads: a write of 12,000 bytes may wait for its reader.
+        auto writing =
+            start([](auto& to, std::span<const double> many, std::span<const std::uint32_t> few) -> task<> {
+                co_await to.write(many.subspan(1000, 1500));
+                co_await to.write(few.first(3));
+                co_await to.write(std::string_view("the end"));
+                co_await to.shutdown();
+            }(ends.a, numbers, words));
         std::vector<double> got(1500);
         const auto of_numbers = co_await ends.b.read_exactly(got);
         CHECK(of_numbers == 1500 * sizeof(double));
@@ -179,6 +183,7 @@ TEMPLATE_LIST_TEST_CASE("elements of any trivially copyable type, and parts of a
         CHECK(at_end == 0);
         const auto of_nothing = co_await ends.b.read_some(std::span<std::byte>());
         CHECK(of_nothing == 0);
+        co_await writing;
     });
 }
 
