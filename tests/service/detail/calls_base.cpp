@@ -37,6 +37,14 @@ struct flow {
     static constexpr method<"flow.down", stream<std::uint64_t>()> down{};
     static constexpr method<"flow.wait", void()> wait{};
 };
+/// A note that cancels a request which was perhaps not sent whole: it is answered at once.
+void cancel_perhaps(scripted_peer& peer, std::uint64_t number) {
+    const detail::note_head cancel{
+        static_cast<std::uint32_t>(detail::note_kind::cancel),
+        static_cast<std::uint32_t>(detail::call_kind::answer) | detail::perhaps_bit, number};
+    peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::note, 0),
+             std::as_bytes(std::span(&cancel, 1)));
+}
 }  // namespace
 
 TEST_CASE("streams that wait for credit end with their link, also while the answer to a cancellation waits "
@@ -78,26 +86,60 @@ TEST_CASE("streams that wait for credit end with their link, also while the answ
         }
         CHECK(written == detail::stream_window);
         CHECK(offered.running() == 1);
-        // Each is of a request that was perhaps not sent whole, which is answered at once, as far as the link's credit goes.
+        // Answered as far as the link's credit goes.
         constexpr std::uint64_t canceled = 1'000'000;
         std::uint64_t told = 0;
         for (std::size_t before = 1; before != peer.heard().size() && told != canceled; ++told) {
             before = peer.heard().size();
-            const detail::note_head cancel{
-                static_cast<std::uint32_t>(detail::note_kind::cancel),
-                static_cast<std::uint32_t>(detail::call_kind::answer) | detail::perhaps_bit, 1000 + told};
-            peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::note, 0),
-                     std::as_bytes(std::span(&cancel, 1)));
+            cancel_perhaps(peer, 1000 + told);
             for (int n = 0; n < 5; ++n) co_await yield();
         }
         REQUIRE(told > 1);
         REQUIRE(told < canceled);
+        // So many that the notes behind them wait, too.
+        for (std::uint64_t n = 0; n < 100; ++n) cancel_perhaps(peer, 2'000'000 + n);
+        for (int n = 0; n < 1000; ++n) co_await yield();
+        CHECK(!handler_ended);
         peer.self().abort();
         const std::error_code ended = co_await timeout(writing, 1s);
         CHECK(ended == errc::closed);
         for (int n = 0; n < 100 && offered.running() != 0; ++n) co_await yield();
         CHECK(offered.running() == 0);
         CHECK(handler_ended == errc::canceled);
+    }(world.on));
+}
+
+TEST_CASE("a cancellation reaches its handler while the answer to another one waits for credit") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        service offered;
+        std::error_code handler_ended;
+        offered.on(flow::wait, [&](call_context&) -> task<> {
+            event never;
+            const auto ended = co_await as_result(never.wait());
+            handler_ended = ended.error();
+        });
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
+        const detail::request_head request{flow::wait.facts.number, flow::wait.facts.signature, 0};
+        peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::request, 7, flow::wait.facts.service),
+                 std::as_bytes(std::span(&request, 1)));
+        std::uint64_t told = 0;
+        for (std::size_t before = 1; before != peer.heard().size() && told != 1'000'000; ++told) {
+            before = peer.heard().size();
+            cancel_perhaps(peer, 1000 + told);
+            for (int n = 0; n < 5; ++n) co_await yield();
+        }
+        REQUIRE(offered.running() == 1);
+        REQUIRE(told > 1);
+        REQUIRE(told < 1'000'000);
+        CHECK(!handler_ended);
+        cancel_perhaps(peer, 7);
+        for (int n = 0; n < 100; ++n) co_await yield();
+        CHECK(handler_ended == errc::canceled);
+        CHECK(peer.self().is_open());
+        peer.self().abort();
     }(world.on));
 }
 

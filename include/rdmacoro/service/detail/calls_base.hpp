@@ -405,6 +405,8 @@ private:
     /// Whether such a message is there that no receive has taken.
     [[nodiscard]] bool is_stored(tag_match wanted);
     [[nodiscard]] task<> cancel(std::uint64_t number_or_tag, std::uint32_t expected);
+    /// Answers a canceled request that was not run.
+    static child send_stopped(child_owner&, calls_base& self, tag_type answer);
     /// The request was answered, or needs no answer.
     void has_ended(std::uint64_t number) noexcept { history_.set(number, fate::ended); }
     void queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept;
@@ -434,6 +436,7 @@ private:
     static constexpr std::size_t most_canceled = 512;  // notes in a message
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
+    static constexpr std::size_t most_answering_canceled = 64;
 
     /// Counts a call of this side while it lives.
     struct pending {
@@ -463,7 +466,8 @@ private:
     bucket_list running_[64];
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
     std::error_code notes_end_;                             // why no note comes any more
-    std::size_t dropping_ = 0;  // streams of the peer's that are dropped until they end
+    std::size_t dropping_ = 0;            // streams of the peer's that are dropped until they end
+    std::size_t answering_canceled_ = 0;  // answers of `send_stopped` under way; of further ones notes wait
     std::uint64_t copied_ = 0;
     node_id node_ = 0;  // at the other end; 0: not known
     generation born_{};

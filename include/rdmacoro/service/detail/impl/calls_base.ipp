@@ -233,10 +233,24 @@ RDMACORO_COLD task<> calls_base::cancel(std::uint64_t number_or_tag, std::uint32
     } else if ((number & caller_writes_bit) != 0) {
         drop_written(number);
     }
+    const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
+    const tag_type answer = call_tag(items ? call_kind::item : call_kind::answer, number);
+    // Beside this: it may wait for credit, and handlers that other notes cancel are not to wait for that.
+    if (answering_canceled_ < most_answering_canceled) {
+        begin_handler(send_stopped(*this, *this, answer));
+        co_return;
+    }
     call_failure failed;
     failed.set(call_errc::stopped);
-    const bool items = (expected & ~perhaps_bit) == static_cast<std::uint32_t>(call_kind::item);
-    co_await send(failed.bytes(), call_tag(items ? call_kind::item : call_kind::answer, number));
+    co_await send(failed.bytes(), answer);
+}
+RDMACORO_COLD child calls_base::send_stopped(child_owner&, calls_base& self, tag_type answer) {
+    call_failure failed;
+    failed.set(call_errc::stopped);
+    ++self.answering_canceled_;
+    const auto told = co_await as_result(self.send(failed.bytes(), answer));
+    --self.answering_canceled_;
+    if (!told && !ends_link(told.error())) self.abort_link();  // its caller would wait for ever
 }
 
 RDMACORO_COLD void calls_base::tell_known(std::uint16_t service) {
