@@ -85,15 +85,16 @@ public:
     [[nodiscard]] task<std::unique_ptr<upstream>> open_writer(call_request what, bool items);
     /// A request was begun to be sent, by `sending`: as `ask`.
     [[nodiscard]] task<message> ask_further(any_send& sending, tag_type asked, const method_facts& of);
-    [[nodiscard]] tag_type request_tag(call_kind which, std::uint64_t number,
-                                       std::uint16_t service) noexcept {
-        return call_tag(which, number, service) | first_bit(service);
+    /// g++ 12 takes all that follows for cold where the value of a cold function is tested, so that nothing here tests that of `knows`.
+    [[nodiscard, gnu::always_inline]] tag_type request_tag(call_kind which, std::uint64_t number,
+                                                           std::uint16_t service) noexcept {
+        tag_type tag = call_tag(which, number, service);
+        if (service != known_) [[unlikely]]
+            tag |= first_bit(service);
+        return tag;
     }
     [[nodiscard]] std::uint64_t next_number() noexcept {
         return ++last_number_ & (call_number_mask & ~caller_writes_bit);
-    }
-    [[nodiscard]] bool is_known(std::uint16_t service) noexcept {
-        return service == known_ || knows(service);
     }
     /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
     void check_refused(const method_facts& of) {
@@ -216,10 +217,6 @@ protected:
     /// Of a call that runs here, before its answer is sent: where its caller writes more than the handler has read, that is dropped.
     void end_reading(const call_context& of) noexcept {
         if ((of.number_ & caller_writes_bit) != 0 && !of.written_over_) drop_written(of.number_);
-    }
-    /// The bit of a request's tag until the peer has said that the service is there.
-    [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept {
-        return is_known(service) ? 0 : first_call_bit;
     }
     /// From now on its methods are called here.
     void offer(service& what);
@@ -399,7 +396,10 @@ private:
     }
     /// nullptr: no such call runs here.
     [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
+    /// Whether the peer has said that it offers that service.
     [[nodiscard]] bool knows(std::uint16_t service) noexcept;
+    /// The bit of a request's tag until the peer has said so.
+    [[nodiscard]] tag_type first_bit(std::uint16_t service) noexcept;
     /// Adds the tags of messages that no receive has taken: requests that `among` accepts, to services that are not offered here. Some of them.
     void find_unserved(std::vector<tag_type>& into, tag_match among);
     /// Whether such a message is there that no receive has taken.

@@ -110,6 +110,10 @@ RDMACORO_COLD bool calls_base::knows(std::uint16_t service) noexcept {
     return true;
 }
 
+RDMACORO_COLD tag_type calls_base::first_bit(std::uint16_t service) noexcept {
+    return knows(service) ? 0 : first_call_bit;
+}
+
 RDMACORO_COLD void calls_base::offer(service& what) {
     if (what.handlers_.empty())
         throw_error(errc::invalid_argument, "calls::serve: a service without methods: call its `on` first");
