@@ -45,6 +45,18 @@ void cancel_perhaps(scripted_peer& peer, std::uint64_t number) {
     peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::note, 0),
              std::as_bytes(std::span(&cancel, 1)));
 }
+/// Cancels one after the other until the answer waits for the link's credit, which the peer does not give.
+task<> use_up_credit(scripted_peer& peer) {
+    constexpr std::uint64_t most = 1'000'000;
+    std::uint64_t told = 0;
+    for (std::size_t before = 1; before != peer.heard().size() && told != most; ++told) {
+        before = peer.heard().size();
+        cancel_perhaps(peer, 1000 + told);
+        for (int n = 0; n < 5; ++n) co_await yield();
+    }
+    REQUIRE(told > 1);
+    REQUIRE(told < most);
+}
 }  // namespace
 
 TEST_CASE("streams that wait for credit end with their link, also while the answer to a cancellation waits "
@@ -86,16 +98,7 @@ TEST_CASE("streams that wait for credit end with their link, also while the answ
         }
         CHECK(written == detail::stream_window);
         CHECK(offered.running() == 1);
-        // Answered as far as the link's credit goes.
-        constexpr std::uint64_t canceled = 1'000'000;
-        std::uint64_t told = 0;
-        for (std::size_t before = 1; before != peer.heard().size() && told != canceled; ++told) {
-            before = peer.heard().size();
-            cancel_perhaps(peer, 1000 + told);
-            for (int n = 0; n < 5; ++n) co_await yield();
-        }
-        REQUIRE(told > 1);
-        REQUIRE(told < canceled);
+        co_await use_up_credit(peer);
         // So many that the notes behind them wait, too.
         for (std::uint64_t n = 0; n < 100; ++n) cancel_perhaps(peer, 2'000'000 + n);
         for (int n = 0; n < 1000; ++n) co_await yield();
@@ -125,15 +128,8 @@ TEST_CASE("a cancellation reaches its handler while the answer to another one wa
         const detail::request_head request{flow::wait.facts.number, flow::wait.facts.signature, 0};
         peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::request, 7, flow::wait.facts.service),
                  std::as_bytes(std::span(&request, 1)));
-        std::uint64_t told = 0;
-        for (std::size_t before = 1; before != peer.heard().size() && told != 1'000'000; ++told) {
-            before = peer.heard().size();
-            cancel_perhaps(peer, 1000 + told);
-            for (int n = 0; n < 5; ++n) co_await yield();
-        }
+        co_await use_up_credit(peer);
         REQUIRE(offered.running() == 1);
-        REQUIRE(told > 1);
-        REQUIRE(told < 1'000'000);
         CHECK(!handler_ended);
         cancel_perhaps(peer, 7);
         for (int n = 0; n < 100; ++n) co_await yield();
