@@ -447,6 +447,18 @@ TEST_CASE("a long copy is whole wherever source and destination lie in their pag
     }
 }
 
+TEST_CASE("a short copy is whole at each length, and writes nothing beside it") {
+    std::vector<std::byte> source(100);
+    for (std::size_t n = 0; n < source.size(); ++n) source[n] = static_cast<std::byte>(n + 1);
+    for (std::size_t bytes = 0; bytes <= 80; ++bytes) {
+        std::vector<std::byte> room(100, std::byte{0xee});
+        detail::copy_bytes(room.data() + 3, source.data() + 5, bytes);
+        std::vector<std::byte> wanted(100, std::byte{0xee});
+        std::copy_n(source.begin() + 5, bytes, wanted.begin() + 3);
+        if (room != wanted) FAIL(bytes << " bytes");
+    }
+}
+
 TEST_CASE("a long copy to 16 bytes behind its source's place in a page takes about as long as any other") {
     if (!test::counts_allocations) SKIP_TEST("a sanitizer has memcpy");
     constexpr std::size_t bytes = 32 * 1024;

@@ -199,6 +199,35 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("lines are taken further ahead once a lap was written and little read") {
+    both_ends ends;
+    ring_producer out;
+    ring_producer back;
+    ring_consumer beside;
+    out.attach(ends.of_producer, 0, &beside);
+    back.attach(ends.of_consumer, 1);
+    beside.attach(ends.of_producer, 1);
+    const auto lap = [&](unsigned answered_each) {
+        for (unsigned n = 0; n < 64; ++n) {
+            REQUIRE(out.put(record_type::message, numbered(n), {}));
+            ring_consumer::small m;
+            REQUIRE(ends.in.small_message(m));
+            ends.in.advance_small();
+            if (n % answered_each != 0) continue;
+            REQUIRE(back.put(record_type::message, numbered(n), {}));
+            REQUIRE(beside.small_message(m));
+            beside.advance_small();
+        }
+        return out.cells_ahead();
+    };
+    const std::uint32_t at_first = out.cells_ahead();
+    CHECK(lap(2) == at_first);
+    const std::uint32_t one_way = lap(16);
+    CHECK(one_way > at_first);
+    CHECK(lap(16) == one_way);
+    CHECK(lap(1) == at_first);
+}
+
 TEST_CASE("a full ring refuses, keeps what it has, and goes on where the consumer frees cells") {
     both_ends ends;
     std::uint64_t put = 0;

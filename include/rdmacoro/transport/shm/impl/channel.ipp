@@ -10,7 +10,7 @@ namespace rdmacoro::detail::shm {
 
 RDMACORO_COLD void channel::attach(int file, const geometry& shape, bool connecting) {
     shared.map(file, shape);
-    out.attach(shared, connecting ? 0 : 1);
+    out.attach(shared, connecting ? 0 : 1, &in);
     in.attach(shared, connecting ? 1 : 0);
     out_words = &shared.words(connecting ? 0 : 1);
     out_copies = shared.copies(connecting ? 0 : 1);

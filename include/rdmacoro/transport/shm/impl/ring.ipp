@@ -10,7 +10,8 @@
 
 namespace rdmacoro::detail::shm {
 
-RDMACORO_DECL void ring_producer::attach(segment& shared, unsigned direction) {
+RDMACORO_DECL void ring_producer::attach(segment& shared, unsigned direction, const ring_consumer* beside) {
+    beside_ = beside;
     ring_ = shared.ring(direction);
     blocks_ = shared.blocks(direction);
     words_ = &shared.words(direction);
@@ -115,6 +116,13 @@ RDMACORO_COLD bool ring_producer::return_memory() noexcept {
                   MADV_REMOVE);
     returned_ = freed_;
     return !holds_memory();
+}
+
+[[gnu::noinline]] RDMACORO_DECL void ring_producer::end_lap() noexcept {
+    turn_ = frame_word::next_turn(turn_);
+    const std::uint32_t read = beside_ != nullptr ? beside_->position() : 0;
+    ahead_ = read - read_ < cells_ / 8 ? ahead_one_way : ahead_both_ways;
+    read_ = read;
 }
 
 [[gnu::noinline]] RDMACORO_DECL void ring_producer::clear(std::uint32_t position) noexcept {
