@@ -391,8 +391,7 @@ TEST_CASE("a guest with nothing to do keeps no context running, and its idle str
     CHECK(context.stopped());
 }
 
-TEST_CASE("a keeper lets links answer while nothing is awaited") {
-    // What a peer gets is served by this scheduler; nothing is awaited here meanwhile.
+TEST_CASE("a keeper keeps the context running while nothing is awaited") {
     asio::io_context context;
     asio_guest on(context);
     std::atomic<int> posted{0};

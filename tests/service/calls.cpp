@@ -489,6 +489,25 @@ CALLS_CASE("what a hostile peer writes ends its calls, and never the process or 
         unsigned seed = 11;
         const auto number = [&seed] { return seed = seed * 1664525 + 1013904223; };
         std::vector<std::byte> bytes(300);
+        constexpr std::uint64_t first_number = 1 << 20;
+        constexpr std::uint64_t numbers = 0x1000;
+        // Nobody waits for the answers to these requests.
+        std::size_t malformed = 0;
+        const auto drain = [&]() -> task<> {
+            const tag_match answers{
+                detail::call_tag(detail::call_kind::answer, first_number),
+                detail::calls_bit | detail::kind_bits |
+                    (detail::call_number_mask & ~(numbers - 1) & ~detail::caller_writes_bit)};
+            while (raw.connection().mailbox().matching().find(0, answers) != nullptr) {
+                const auto got = co_await raw.recv_lent(answers);
+                detail::answer_head head{};
+                REQUIRE(got.bytes().size() >= sizeof head);
+                std::memcpy(&head, got.bytes().data(), sizeof head);
+                if (head.outcome == static_cast<std::uint32_t>(detail::outcome_kind::call_error) &&
+                    head.code == static_cast<int>(call_errc::malformed_request))
+                    ++malformed;
+            }
+        };
         for (int n = 0; n < 3000; ++n) {
             for (std::byte& one : bytes) one = static_cast<std::byte>(number() >> 24);
             // Any kind but answers, and lengths from none to all; every other one begins as a request for a method that exists.
@@ -496,8 +515,9 @@ CALLS_CASE("what a hostile peer writes ends its calls, and never the process or 
             const detail::request_head head{kv::get.number, kv::get.signature,
                                             (number() >> 28) != 0 ? 0U : 1U};
             if (n % 2 == 0) std::memcpy(bytes.data(), &head, sizeof head);
-            tag_type tag = (tag_type{1} << 63) | (tag_type{kind} << 60) | ((number() >> 20) & 0xfff) |
-                           (tag_type{1} << 43);
+            tag_type tag = detail::calls_bit | (tag_type{kind} << 60) | first_number |
+                           ((number() >> 20) & (numbers - 1));
+            if (n % 5 == 0) tag |= detail::caller_writes_bit;
             if (n % 3 != 0) tag |= tag_type{kv::get.service} << 44;
             if (n % 4 == 0) tag |= detail::first_call_bit;
             if (kind < 3 && n % 3 == 0)
@@ -507,6 +527,7 @@ CALLS_CASE("what a hostile peer writes ends its calls, and never the process or 
             if (n % 100 == 0) {
                 const auto got = co_await client.call(kv::add, 1U, 2U);
                 CHECK(got == 3);
+                co_await drain();
             }
         }
         {
@@ -514,6 +535,8 @@ CALLS_CASE("what a hostile peer writes ends its calls, and never the process or 
             CHECK(got == "red");
         }
         while (there.store.running() != 0) co_await yield();
+        co_await drain();
+        CHECK(malformed > 100);
     });
 }
 

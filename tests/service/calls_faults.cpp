@@ -100,7 +100,7 @@ CALLS_CASE("a service that takes no more holds no other's first calls up, and ha
 }
 
 CALLS_CASE("a service's limit of bytes makes its callers wait, and no more than one request lies beyond it") {
-    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service one({.running = 100, .bytes = 1000});
         std::size_t begun = 0;
         std::size_t most = 0;
@@ -126,6 +126,9 @@ CALLS_CASE("a service's limit of bytes makes its callers wait, and no more than 
         CHECK(begun == 4);  // of 218 bytes each
         CHECK(one.running() == 4);
         CHECK(one.bytes() <= 1000);
+        const auto& stored = link.b.connection().mailbox().matching();
+        while (stored.unexpected() < casts - 5) co_await yield();
+        CHECK(stored.unexpected() == casts - 5);  // one is beyond the limit
         go.set();
         co_await sending.join();
         while (begun != casts || one.running() != 0) co_await yield();

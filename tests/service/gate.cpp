@@ -582,7 +582,9 @@ TEST_CASE(
 }
 #endif
 
-TEMPLATE_LIST_TEST_CASE("a thread that ends in the middle holds no other up", "", node_transports) {
+TEMPLATE_LIST_TEST_CASE(
+    "a thread that ends with a call under way and messages that none waits for holds no other up", "",
+    node_transports) {
     run_gate<TestType>([](auto& through, auto& peer, shop& there) -> task<> {
         // By an exception, with a call under way and messages that none waits for.
         std::atomic<bool> both_run{false};

@@ -223,6 +223,10 @@ TEMPLATE_LIST_TEST_CASE(
         const ending seen = co_await calling;
         w.lost(seen, "far.load");
         open.reset();
+        // Nobody reads or writes it any more.
+        std::fill(bulk.begin(), bulk.end(), std::byte{0x5a});
+        co_await sleep_for(20ms);
+        CHECK(std::all_of(bulk.begin(), bulk.end(), [](std::byte b) { return b == std::byte{0x5a}; }));
     });
 }
 

@@ -14,6 +14,8 @@ for transport in ["shm"] + (["tcp"] if os.environ["RDMACORO_WITH_TCP"] == "1" el
     for idle in ("spin", "adaptive", "parks at once"):
         assert rows[transport, idle, "own"]["ratio_of_best"] == 1, rows
         assert 0 < rows[transport, idle, "epoll"]["ratio_of_best"] < 30, rows
+        if os.environ["RDMACORO_WITH_ASIO"] == "1":
+            assert 0 < rows[transport, idle, "Asio"]["ratio_of_best"] < 30, rows
 PYTHON
 
 succeeds --help
