@@ -34,6 +34,12 @@ struct far {
     static constexpr method<"far.take", std::uint64_t(stream<row>)> take{};
     static constexpr method<"far.deaf", void()> deaf{};
 };
+/// What node 1 answers to node 9.
+struct near {
+    static constexpr method<"near.hang", void()> hang{};
+    static constexpr method<"near.much", std::vector<float>()> much{};
+    static constexpr method<"near.load", std::uint64_t(remote_region)> load{};
+};
 /// The messages of node 9 to node 1.
 struct tells {
     static constexpr method<"tells.that", one_way(std::uint32_t)> that{};
@@ -80,6 +86,28 @@ void serve_until_killed(const std::string& address) {
     }(address));
 }
 
+/// Node 9 as the one that calls, until it is killed: `Call` names the method.
+template <class T, char Call>
+void call_until_killed(const std::string& address) {
+    scheduler on{idle::yield{}};
+    on.run([](std::string where) -> task<> {
+        node<T> here(9);
+        node_calls<T> peers(here);
+        here.add({.id = 1, .urls = {std::move(where)}});
+        co_await peers.cast(1, tells::that, here_it_is);
+        if constexpr (Call == 'h') {
+            co_await peers.call(1, near::hang);
+        } else if constexpr (Call == 'm') {
+            static_cast<void>(co_await peers.call(1, near::much));
+        } else {
+            std::vector<std::byte> bulk(32 << 20);
+            auto& memory = scheduler::current()->service<typename T::domain>();
+            const region open(memory.register_memory(bulk, access_rights::remote_read));
+            static_cast<void>(co_await peers.call(1, near::load, open.remote()));
+        }
+    }(address));
+}
+
 struct ending {
     std::error_code code;
     std::string text;
@@ -112,8 +140,28 @@ struct beside_a_victim {
             heard[what]++;
             co_return;
         });
+        offered.on(near::hang, [this](call_context&) -> task<> {
+            ++begun;
+            left = co_await ended(sleep_for(60s));
+        });
+        offered.on(near::much, [this](call_context&) -> task<std::vector<float>> {
+            ++begun;
+            co_return std::vector<float>(12 << 20, 1.0F);
+        });
+        offered.on(near::load, [this](call_context& c, remote_region from) -> task<std::uint64_t> {
+            std::vector<std::byte> room(from.length);
+            left = co_await ended([](call_context& by, remote_region all, std::vector<std::byte>& to,
+                                     std::uint32_t& got) -> task<> {
+                for (;;) {
+                    ++got;
+                    co_await by.get(all, to);
+                }
+            }(c, from, room, begun));
+            co_return 0;
+        });
         peers.emplace(*here);
         peers->serve(notes);
+        peers->serve(offered);
         other_calls.emplace(*other);
         other_calls->serve(others.store);
     }
@@ -148,6 +196,9 @@ struct beside_a_victim {
 
     child_process& child;
     service notes;
+    service offered;
+    std::uint32_t begun = 0;  // handlers of `offered`, or gets of one
+    ending left;              // how what they awaited ended
     shop others;
     std::uint32_t heard[5] = {};
     std::optional<node_calls<T>> peers;
@@ -159,8 +210,8 @@ struct beside_a_victim {
 };
 
 template <class T, class Body>
-void with_a_victim(Body body) {
-    child_process child(serve_until_killed<T>);
+void with_a_victim(Body body, void (*victim)(const std::string&) = serve_until_killed<T>) {
+    child_process child(victim);
     run_nodes([&]() -> task<> {
         beside_a_victim<T> w(child);
         co_await w.begin();
@@ -192,6 +243,47 @@ TEMPLATE_LIST_TEST_CASE("a peer that is killed while its handlers run ends these
         CHECK(w.heard[hangs] == 4);
         for (const ending& each : seen) w.lost(each, "far.hang");
     });
+}
+
+TEMPLATE_LIST_TEST_CASE("a caller that is killed ends the handler that runs for it", "", node_transports) {
+    with_a_victim<TestType>(
+        [](auto& w) -> task<> {
+            co_await until([&] { return w.begun == 1; });
+            CHECK(w.offered.running() == 1);
+            w.child.kill();
+            co_await until([&] { return w.offered.running() == 0; });
+            CHECK(w.left.code == errc::canceled);
+        },
+        call_until_killed<TestType, 'h'>);
+}
+
+TEMPLATE_LIST_TEST_CASE("a caller that is killed in the middle of its answer leaves nothing at the service",
+                        "", node_transports) {
+    with_a_victim<TestType>(
+        [](auto& w) -> task<> {
+            co_await until([&] { return w.begun == 1; });
+            CHECK(w.offered.running() == 1);  // its answer of 48 MiB is not all written
+            w.child.kill();
+            co_await until([&] { return w.offered.running() == 0; });
+            CHECK(w.offered.bytes() == 0);
+        },
+        call_until_killed<TestType, 'm'>);
+}
+
+TEMPLATE_LIST_TEST_CASE("a caller that is killed while a handler gets from its memory ends that get", "",
+                        node_transports) {
+    with_a_victim<TestType>(
+        [](auto& w) -> task<> {
+            co_await until([&] { return w.begun >= 1; });
+            co_await sleep_for(5ms);
+            CHECK(w.offered.running() == 1);
+            w.child.kill();
+            co_await until([&] { return w.offered.running() == 0; });
+            CHECK((w.left.code == errc::peer_lost || w.left.code == errc::canceled));
+            // The get may notice it before the connection does.
+            co_await until([&] { return w.here->connections() == 1; });
+        },
+        call_until_killed<TestType, 'l'>);
 }
 
 TEMPLATE_LIST_TEST_CASE(
