@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <tuple>
+#include <vector>
 
 namespace test_service_calls {
 
@@ -476,6 +477,47 @@ CALLS_CASE("a call whose token is stopped before it begins sends nothing") {
         const auto ended = co_await as_result(with_stop(client.call(kv::add_now, 1U, 2U), stop.get_token()));
         CHECK(ended.error() == errc::canceled);
         CHECK(link.a.counts().messages_sent == sent);
+    });
+}
+
+namespace {
+struct bulk {
+    static constexpr method<"bulk.sum", double(std::vector<float>)> sum{};
+    static constexpr method<"bulk.note", one_way(std::vector<float>)> note{};
+    static constexpr method<"bulk.back", std::vector<float>(std::uint64_t)> back{};
+};
+/// Messages that this end has sent by a policy for long ones.
+std::uint64_t long_sent(const metrics& by) {
+    return by.segmented_sent + by.get_sent + by.put_sent + by.cooperative_sent + by.staged_sent +
+           by.speculative_sent;
+}
+}  // namespace
+
+CALLS_CASE(
+    "long requests, one-way ones too, and long answers travel by the list's policies for long messages") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
+        std::size_t noted = 0;
+        service rows;
+        rows.on(bulk::sum, [](call_context&, const std::vector<float>& row) {
+            return std::accumulate(row.begin(), row.end(), 0.0);
+        });
+        rows.on(bulk::note, [&](call_context&, const std::vector<float>& row) { noted += row.size(); });
+        rows.on(bulk::back, [](call_context&, std::uint64_t n) { return std::vector<float>(n, 1.0F); });
+        server.serve(rows);
+        const std::vector<float> row(1 << 20, 1.0F);
+        const double sum = co_await client.call(bulk::sum, row);
+        CHECK(sum == 1 << 20);
+        CHECK(long_sent(link.a.counts()) == 1);
+        CHECK(long_sent(link.b.counts()) == 0);
+        co_await client.cast(bulk::note, row);
+        while (noted == 0) co_await yield();
+        CHECK(noted == row.size());
+        CHECK(long_sent(link.a.counts()) == 2);
+        const auto got = co_await client.call(bulk::back, row.size());
+        CHECK(got == row);
+        while (rows.running() != 0) co_await yield();  // a send is counted when it has ended
+        CHECK(long_sent(link.a.counts()) == 2);
+        CHECK(long_sent(link.b.counts()) == 1);
     });
 }
 
