@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 
 namespace test_conformance_one_sided {
 
@@ -355,6 +356,11 @@ task<> regions_come_and_go(two_domains& w) {
         old.push_back(open.remote());
     }
     CHECK(here == memory);
+    if (!p.a.link_capabilities().ends_on_refusal) {  // a device makes its keys by itself
+        std::set<std::uint64_t> keys;
+        for (const remote_region& one : old) keys.insert(one.key);
+        CHECK(keys.size() == old.size());
+    }
     for (std::size_t i = 0; i < old.size(); i += 97) {
         const auto stale = co_await as_result(p.a.rdma_get(old[i], here));
         if (p.a.link_capabilities().ends_on_refusal) {

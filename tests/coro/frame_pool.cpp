@@ -53,7 +53,7 @@ TEST_CASE("after warm-up frames allocate nothing") {
 }
 
 TEST_CASE("a frame may be freed by a thread that never made one") {
-    // What that thread keeps in its lists is freed when it ends: a leak checker sees if not.
+    // What that thread keeps in its lists is freed when it ends.
     std::vector<void*> frames;
     for (int i = 0; i < 10; ++i) frames.push_back(frame_pool::allocate(300));
     std::thread([&] {

@@ -166,6 +166,7 @@ TEST_CASE("closing wakes the receiver and the threads that wait for room") {
 
 TEST_CASE("a canceled receive loses no value, and the next one is woken") {
     scheduler on(idle::adaptive(0ns, 0ns));
+    int canceled = 0;
     for (int round = 0; round < 500; ++round) {
         thread_channel<int> values(on, 2);
         std::stop_source stop;
@@ -174,15 +175,17 @@ TEST_CASE("a canceled receive loses no value, and the next one is woken") {
             if (!values.try_push(5)) std::abort();
             stop.request_stop();
         });
-        const int got = on.run([](thread_channel<int>& from, std::stop_token token) -> task<int> {
+        const int got = on.run([](thread_channel<int>& from, std::stop_token token, int& count) -> task<int> {
             const auto first = co_await as_result(with_stop(from.receive(), token));
             if (first) co_return *first;
             CHECK(first.error() == errc::canceled);
+            ++count;
             co_return co_await from.receive();
-        }(values, stop.get_token()));
+        }(values, stop.get_token(), canceled));
         other.join();
         REQUIRE(got == 5);
     }
+    CHECK(canceled > 0);
 }
 
 TEST_CASE("pushing and receiving allocate nothing") {

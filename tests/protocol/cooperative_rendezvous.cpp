@@ -159,7 +159,7 @@ TEST_CASE("a receiver that can expose nothing, or says ready too late, copies al
 }
 
 TEST_CASE("a receiver that copies together opens its destination without memory from the heap") {
-    if constexpr (!counts_allocations) return;  // nothing can be made to fail
+    if constexpr (!counts_allocations) SKIP_TEST("a sanitizer allocates: nothing can be made to fail");
     with_pair<list>([](endpoint_pair<list>& pair) -> task<> {
         const auto data = pattern(1000);
         std::vector<std::byte> into(1000);

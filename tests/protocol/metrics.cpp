@@ -8,7 +8,7 @@ namespace test_protocol_metrics {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 
-TEST_CASE("metrics count messages, bytes, copies, pieces and waits") {
+TEST_CASE("metrics count messages, bytes, copies and pieces") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         scripted_peer peer(on);

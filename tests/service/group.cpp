@@ -660,8 +660,8 @@ TEST_CASE(
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a user's receive of any message sees none of the collectives", "",
-                        group_transports) {
+TEMPLATE_LIST_TEST_CASE("a receive of any message at other nodes of the process sees none of the collectives",
+                        "", group_transports) {
     run_nodes([]() -> task<> {
         ranks<TestType> all(2);
         co_await all.open();

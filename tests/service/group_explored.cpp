@@ -161,7 +161,7 @@ TEST_CASE("two ranks end their barriers, broadcasts and sums in every order of e
     const explored found = explore_kinds(first_kinds, 2, how, true);
     CHECK(found.wrong == "");
     CHECK(found.algorithms >= 10);
-    CHECK(found.executions >= found.algorithms);
+    CHECK(found.executions > 2 * found.algorithms);
 }
 
 TEST_CASE("three ranks end their barriers, broadcasts and sums in every order of events") {

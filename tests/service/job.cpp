@@ -257,6 +257,44 @@ TEST_CASE("cards that no rank of this toolkit gives are refused, with the rank t
     }
 }
 
+TEST_CASE("a receive of any message at a node that joined sees none of the job's collectives, nor do these "
+          "see a user's messages") {
+    run_nodes([]() -> task<> {
+        pmi_server server(2, 1, "(vector,(0,1,2))");
+        const auto environment = [&](std::uint32_t rank) { return server.environment(rank); };
+        members all = co_await join_all(ids(1, 2), environment, quick());
+        REQUIRE((all[0]->ranks && all[1]->ranks));
+        const auto other = [&](std::uint32_t rank) {
+            return all[rank]->here.peer(all[rank]->ranks->node_of(1 - rank));
+        };
+        auto heard = start(hear(other(1)));
+        // What rank 1 has sent lies unread at rank 0 all the while.
+        co_await say(other(1), "unread", 7);
+        task_group steps;
+        for (std::uint32_t rank = 0; rank < 2; ++rank) {
+            steps.spawn([&ranks = *all[rank]->ranks]() -> task<> {
+                const group world = ranks.world();
+                for (int n = 0; n < 20; ++n) {
+                    std::vector<int> x(50, 1);
+                    co_await world.allreduce(in_place, x, std::plus<>{});
+                    CHECK(x.back() == 2);
+                    co_await world.barrier();
+                }
+            });
+        }
+        co_await steps.join();
+        CHECK(!heard.done());
+        co_await say(other(0), "mine", 1);
+        const std::string text = co_await heard;
+        CHECK(text == "mine");
+        const std::string unread = co_await hear(other(0));
+        CHECK(unread == "unread");
+        for (std::uint32_t rank = 0; rank < 2; ++rank)
+            steps.spawn([&ranks = *all[rank]->ranks]() -> task<> { co_await ranks.leave(); });
+        co_await steps.join();
+    });
+}
+
 TEST_CASE("ranks that do not come end the others within their limit, with their numbers where the launcher "
           "knows them") {
     run_nodes([]() -> task<> {
@@ -264,6 +302,7 @@ TEST_CASE("ranks that do not come end the others within their limit, with their 
         const auto environment = [&](std::uint32_t rank) {
             return launch_environment(meeting.variables(rank, 4));
         };
+        const auto began = std::chrono::steady_clock::now();
         // The limit of rank 0 ends first, and with it what rank 2 waits for.
         member first(1);
         member patient(3);
@@ -271,6 +310,7 @@ TEST_CASE("ranks that do not come end the others within their limit, with their 
         joining.spawn(join_as, std::ref(first), environment(0), quick(500ms));
         joining.spawn(join_as, std::ref(patient), environment(2), quick(20s));
         co_await joining.join();
+        CHECK(std::chrono::steady_clock::now() - began < 10s);
         INFO(first.text << "; " << patient.text);
         CHECK(first.code == errc::timed_out);
         CHECK_THAT(first.text, contains("ranks 1 and 3"));

@@ -88,7 +88,7 @@ says 'does not end: SIGKILL'
 ends 4 -n 2 --grace 20 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 4; }; trap 'echo was told; exit 0' TERM; sleep $mark & wait"
 prints 'was told'
 # One that stands still hears nothing before it goes on.
-ends 5 -n 2 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 5; }; kill -STOP \$\$; exec sleep $mark"
+ends 5 -n 2 --grace 100 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 5; }; kill -STOP \$\$; exec sleep $mark"
 # What a rank leaves, in whichever group and session.
 ends 0 -n 2 sh -c "setsid sleep $mark & sleep $mark & exit 0"
 
@@ -130,9 +130,10 @@ begins -n 2 --grace 60 bash -c "trap '' TERM INT; $waits; sleep $mark"
 kill -INT $runs
 for ((n = 0; n < 100; n++)); do grep -q 'ending all' "$work/err" && break || sleep 0.1; done
 kill -INT $runs
-status=0
+status=0 SECONDS=0
 wait $runs || status=$?
 [ $status -eq 0 ] || [ $status -eq 137 ] || fail "after two SIGINT: status $status"
+[ $SECONDS -lt 30 ] || fail "a second SIGINT waits as long as the first"
 nothing_left 'after two SIGINT'
 # It is killed itself, alone or with its group, or the child that keeps the ranks is: nothing is left of the ranks, of what they have started in sessions
 # of its own, and of what that has started.

@@ -63,7 +63,7 @@ static_assert(!message_sink<is_never_told>);
 
 }  // namespace
 
-TEST_CASE("a completion can be chained and told") {
+TEST_CASE("a completion is told its outcome each time") {
     struct counting : completion {
         int told = 0;
     };

@@ -446,9 +446,8 @@ void copy_by_words(std::byte* to, const std::byte* from, std::size_t bytes) noex
     if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
-/// The same, without a call for short messages, as those that latency is measured with and calls with few arguments: by words, as such
-/// messages were mostly written. The C library would load pairs of words: a processor does not forward two stores to one load, which waits until
-/// both are in the cache, behind all stores before them.
+/// The same, without a call for 8 to 32 bytes, which are copied by words, as short messages are mostly written. The C library loads pairs of
+/// words: a processor does not forward two stores to one load, which waits until both are in the cache, behind all stores before them.
 [[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from,
                                               std::size_t bytes) noexcept {
     constexpr std::size_t word = sizeof(std::uint64_t);

@@ -30,7 +30,7 @@ inline constexpr bool is_its_bytes<const T[N]> = is_its_bytes<T>;
 template <class T, std::size_t N>
 inline constexpr bool is_its_bytes<std::array<T, N>> = is_its_bytes<T>;
 
-/// A literal, or what can't be told from one: whether the zero at its end belongs to it is not known.
+/// A string literal or an array of constant characters: whether the zero at its end is data is ambiguous.
 template <class T>
 inline constexpr bool is_literal = false;
 template <std::size_t N>

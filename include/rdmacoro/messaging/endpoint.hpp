@@ -126,10 +126,10 @@ public:
         return {link(), detail::as_buffers<mutable_buffers>(static_cast<Buffers&&>(into)), wanted, 0};
     }
 
-    /// The same; if it is canceled, also before it has begun, the message that it would have taken is dropped when it comes: nothing
-    /// of a late answer stays here, and what had been announced only is not fetched. Until then a record of 432 bytes has the
-    /// receive's place among the others: it goes with its message, with the link, and with this endpoint. Above
-    /// `mailbox_options::canceled_receives` of them, it is canceled as others are.
+    /// The same; if it is canceled, also before it has begun, the message that it would have taken is dropped on arrival, and not
+    /// fetched if it was only announced. Until then a record of 432 bytes keeps the receive's place among the others. It is freed
+    /// with its message, with the link, or with this endpoint. When there are `mailbox_options::canceled_receives` such records, a
+    /// receive is canceled without one, as by the overload above.
     ///
     ///     auto answer = co_await as_result(timeout(peer.recv(buffer, request_id, discard_if_canceled), 5s));
     template <class Buffers = mutable_buffers>

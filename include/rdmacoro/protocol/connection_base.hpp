@@ -386,9 +386,9 @@ private:
     /// How long credit that a waiting peer is owed may be gathered.
     static constexpr duration gathering = std::chrono::milliseconds(1);
 
-    /// A peer that has sent nothing for so long is asked for what it does not use.
+    /// Time without a message after which a peer is asked to give back unused credit.
     static constexpr duration long_idle = std::chrono::milliseconds(100);
-    /// While a starved peer gets nothing, as others hold the pool, they are asked so often.
+    /// Interval at which the others are asked again while one peer has no credit and the pool has none left.
     static constexpr duration ask_again = std::chrono::milliseconds(20);
 
     budget_share share_;  // of which `credits_` are granted

@@ -114,9 +114,8 @@ private:
     alignas(16) std::byte here_[longest_here];
 };
 
-/// Takes the bytes of a message where they arrive, instead of having them copied into the receive's memory. It is asked for those that lie in
-/// memory of the link's; others, which a device or the kernel writes to the receive's memory, it finds there when the receive has
-/// ended.
+/// Takes the bytes of a message where they arrive, instead of having them copied into the receive's memory. `take` is called for bytes that lie in
+/// memory of the link. Bytes that a device or the kernel writes to the receive's memory are read there when the receive has ended.
 class arrival_consumer {
 public:
     /// Bytes of the message from `at` on. All before them were taken, or are in the receive's memory.

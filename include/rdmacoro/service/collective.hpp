@@ -96,7 +96,7 @@ private:
 class collective final : private detail::running_collective {
 public:
     /// For `group`. `around`: the token of the task that waits for it. The call is borrowed.
-    /// `number`: in the group; `phase`: tells its messages from those of others of that number.
+    /// `number`: in the group; `phase`: separates the messages of steps that have the same number.
     collective(detail::group_state& of, const detail::collective_call& call, local_stop_token around,
                std::uint32_t number, unsigned phase) noexcept;
     /// A collective of some ranks within `whole`, of any kind, in `call`'s memory: a step of an algorithm. `members`: their ranks in

@@ -300,7 +300,7 @@ public:
         call.out_counts = in_counts;
         return run(call, out, in);
     }
-    /// The same with `counts[r]` elements for rank `r`, and as many of it: what is received takes the place of what was sent.
+    /// In place: sends `counts[r]` elements to rank `r`, and receives as many from it, which overwrite them.
     template <detail::elements_to_write X, class... Options>
     [[nodiscard]] task<> alltoallv(in_place_t, X&& x, std::span<const std::size_t> counts,
                                    Options... options) const {

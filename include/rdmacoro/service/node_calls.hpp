@@ -363,7 +363,7 @@ private:
         }
     };
 
-    /// The calls over the connection that carries what is sent to that node now; nullptr: there is none, or what waits for it goes first.
+    /// The calls over the connection that carries new messages to that node; nullptr when there is none, or earlier messages still wait for it.
     [[nodiscard]] link* ready_link(node_id to) const noexcept {
         const auto at = links_.find(to);
         if (at == links_.end()) return nullptr;

@@ -216,7 +216,8 @@ TEST_CASE("listeners come and go while threads unmap") {
                 const std::uintptr_t m = map(2);
                 if (!watch.watch({m, m + 2 * page})) std::abort();
                 unmap(m, 2);
-                if (mine.take(m, m + 2 * page).empty()) std::abort();
+                // Held up for long enough it may have had more events than a listener stores.
+                if (mine.take(m, m + 2 * page).empty() && !mine.heard.overflowed()) std::abort();
                 watch.unwatch({m, m + 2 * page});
             }
         });

@@ -63,7 +63,7 @@ TEST_CASE("regions that are still open end with their list") {
 }
 
 TEST_CASE("the first region of a list takes nothing from the heap, and the others take memory once") {
-    if constexpr (!counts_allocations) return;
+    if constexpr (!counts_allocations) SKIP_TEST("a sanitizer allocates");
     counting_owner owner;
     detail::region_list list;
     region first = owner.make();
@@ -82,7 +82,7 @@ TEST_CASE("the first region of a list takes nothing from the heap, and the other
 }
 
 TEST_CASE("a region for which there is no memory is closed, and those before it stay") {
-    if constexpr (!counts_allocations) return;
+    if constexpr (!counts_allocations) SKIP_TEST("a sanitizer allocates");
     counting_owner owner;
     detail::region_list list;
     REQUIRE(list.add(owner.make()));

@@ -18,8 +18,8 @@ namespace rdmacoro::detail {
     return (r.wanted_.mask & ~r.wanted_.tag) >> 63 != 0;
 }
 
-/// The receives that wait for messages: those of one tag in a table, those with a mask in order, apart those that take tags with the highest bit
-/// alone. Only tags are compared here.
+/// Posted receives: those of one tag in a table, those with a mask in the order of their posting, and in a list of their own those with a mask
+/// that accepts only tags with the highest bit. Only tags are compared here.
 class posted_receives {
 public:
     /// `r` has been given its sequence number, the highest so far.

@@ -8,8 +8,8 @@
 
 namespace rdmacoro::detail {
 
-/// By the notes of the messages. A message is awaited until it is found, where it is discarded, or its request is void; one that was found stays
-/// until its sender was told.
+/// Messages to be withdrawn, by the note of each. An entry waits until its message is found and discarded, or its request is void; the entry of
+/// a message that was found stays until the sender was told.
 template <std::size_t Most>
 class withdrawal_list {
 public:

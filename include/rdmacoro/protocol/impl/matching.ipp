@@ -21,7 +21,7 @@ RDMACORO_DECL bool matcher::add_source(peer_id source) noexcept {
 // ---- receives
 
 RDMACORO_DECL void matcher::post_another(receive_request& r) noexcept {
-    // A high one and an older one that is not do not meet, or the older one takes what both want.
+    // A receive for high tags alone and an older one for other tags never compete, unless the older one accepts both: then it comes first.
     if (sole_ != nullptr && (takes_high_alone(*sole_) || !takes_high_alone(r)))
         list(*std::exchange(sole_, nullptr));
     if (sole_ == nullptr && listed_ == high_ && takes_low_alone(r)) {

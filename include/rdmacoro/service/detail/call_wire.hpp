@@ -121,7 +121,7 @@ inline constexpr std::uint64_t stream_window = 128;
 /// Bytes of their encodings; the last of them may go beyond that.
 inline constexpr std::uint64_t stream_window_bytes = std::uint64_t{1} << 20;
 
-/// As it travels: 0 is none, and what does not fit, over an hour, is none.
+/// Remaining time as it travels, in microseconds. 0 is no limit, as is more than 32 bits hold: an hour and 11 minutes.
 [[nodiscard]] constexpr std::uint32_t time_to_send(std::chrono::nanoseconds left) noexcept {
     const auto micros = left.count() <= 0 ? 1 : left.count() / 1000 + (left.count() % 1000 != 0 ? 1 : 0);
     return micros > 0xffffffff ? 0 : static_cast<std::uint32_t>(micros);

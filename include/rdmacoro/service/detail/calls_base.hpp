@@ -123,7 +123,7 @@ public:
     void drop_answer_of(std::uint64_t number) noexcept;
     /// Of the peer's: says that it is not read any more, and drops the items until its end.
     void drop_written(std::uint64_t number) noexcept;
-    /// Of this side: what the peer says about it goes to `one` until `forget`. Answers why no such words can come; an empty code: they can.
+    /// Of this side: the peer's notes about that stream go to `one` until `forget`. Returns why none can come, or an empty code.
     std::error_code enlist(upstream& one);
     void forget(const upstream& one) noexcept;
 

@@ -113,7 +113,7 @@ public:
     void refuse(const std::error_code& why) noexcept;
     /// The same; what is gathered is dropped, and what is under way is taken back where that is possible.
     void stop(const std::error_code& why) noexcept;
-    /// Why nothing more is written; an empty code: it is.
+    /// Why writes are refused; an empty code while they are not.
     [[nodiscard]] std::error_code refusal() const noexcept { return refused_; }
     /// Whether all that was written is with the network, or lost.
     [[nodiscard]] bool idle() const noexcept { return !under_way_ && items_ == 0; }

@@ -68,7 +68,7 @@ inline constexpr wait_facts remote_task_facts{"a task on another thread", "it ha
 
 /// A task on a port's scheduler, as an operation of the thread that asks: of a coroutine there, or of a thread without a scheduler.
 ///
-/// `word_` has what both threads must know. Whichever sets the second of `ended` and `cancels` knows of the other: an operation
+/// `word_` holds the flags of both threads. The thread that sets the second of `ended` and `cancels` sees the first: an operation
 /// that is canceled ends when the port has called `cancel_node_` or never will.
 class remote_base : public operation_base, private parked_wait {
 public:

@@ -9,7 +9,7 @@ namespace rdmacoro::detail {
 /// Sets the kernel's probes of an idle connection: a host that answers none for `limit` is dead.
 RDMACORO_DECL void set_keepalive(int fd, duration limit) noexcept;
 
-/// The same for a connection over which both sides say little and then nothing: what they say may stay unacknowledged for as long.
+/// The same for a connection with a short exchange that is idle afterwards: data that it sent may stay unacknowledged for `limit`, too.
 RDMACORO_DECL void set_silence_limit(int fd, duration limit) noexcept;
 
 }  // namespace rdmacoro::detail

@@ -27,9 +27,9 @@ concept pending_client = std::derived_from<Session, list_node<pending_tag>> &&
                              { s.pending_expired() } noexcept;
                          };
 
-/// Bounds what such clients hold, so that those that go no further leave room to those that do. A client that finds no room waits.
-/// While some wait, the oldest that was admitted gives way once it has had its time, and the newest that waits takes its place: that
-/// one is the least likely to have been given up.
+/// Bounds the resources of clients with an incomplete connection, so that those that stop midway leave room. A client that finds no room
+/// waits. While some wait, the oldest admitted one is ended once its time has passed, and the newest of those that wait is admitted: it is the
+/// least likely to have given up.
 template <pending_client Session>
 class pending_clients {
 public:

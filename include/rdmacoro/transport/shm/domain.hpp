@@ -84,7 +84,7 @@ public:
     [[nodiscard]] virtual bool awaits_untouched(time_point now) noexcept = 0;
     /// Whether this side has used memory of the segment that it could return to the system.
     [[nodiscard]] virtual bool holds_memory() noexcept = 0;
-    /// Returns it, unless some was used since the last call. True: there is some left.
+    /// Returns that memory to the system, unless some was used since the last call. True: some is still to be returned.
     virtual bool return_memory() noexcept = 0;
 
     /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.

@@ -34,7 +34,7 @@ private:
 };
 
 /// A coroutine of a program at one node; its progress is ordered with the events of the network. Actors of different
-/// nodes must share nothing that matters but the network; one that does has to say so by `touches`.
+/// nodes may share state by the network alone, unless a step that touches such state says so by `touches`.
 class sim_actor {
 public:
     explicit sim_actor(detail::sim::node& at) noexcept : at_(&at), number_(at.world().next_actor()) {}

@@ -82,7 +82,7 @@ RDMACORO_COLD void ahead_engine::send_in() noexcept {
         if (std::exchange(in_owed_, nothing) == ahead_word::decline) idle_again();
         return;
     }
-    // A receive that has ended since it was chosen is asked for as what takes nothing: its place in the list counts.
+    // A receive that has ended since it was chosen is encoded as one that matches no tag, so that the places of the others in the list stay.
     std::byte raw[most_wants * 16];
     for (std::uint32_t n = 0; n < asked_count_; ++n) {
         store_number(raw + 16 * n, tag_type{1});

@@ -150,8 +150,8 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
             co_await answers.until_one_is_free();
             continue;
         }
-        // Looked at where it is. To move it would be to load in pairs what was just stored by words, which waits for all stores before:
-        // those of answers, to lines that the peer's cache has.
+        // Read in place. A move would load pairs of words that were just stored one by one, and wait for all stores before them: those of
+        // answers, to lines that the peer's cache has.
         any_lent_receive arriving = receive(requests_to(of.number_));
         co_await arriving.until_ended();
         if (const std::error_code failure = arriving.code_) [[unlikely]] {

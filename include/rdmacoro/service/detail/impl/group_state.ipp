@@ -198,7 +198,7 @@ RDMACORO_COLD void group_state::give_up_unreached() noexcept {
     }
 }
 
-/// Tells it to the ranks that have asked for it, or were asked by this one; to those that ask later, then.
+/// Sends the decision to the ranks that have asked for it and to those that this one had asked; later questions are answered as they come.
 RDMACORO_COLD void group_state::decide(agreement found) {
     decision_ = std::move(found);
     ready_.resize(size());

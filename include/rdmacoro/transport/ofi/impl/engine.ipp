@@ -332,8 +332,8 @@ RDMACORO_DECL session* engine::make_session() noexcept {
     return table_.make([this](std::uint32_t place) { return new session(*this, numbers_.next(place)); });
 }
 
-/// A provider that does not keep what finds no receive must have one for each credit. The first links get a sixteenth each of what is
-/// left, at most what the options say, and later ones less.
+/// A provider that does not store messages without a receive needs a posted receive for each credit. Each new link gets a sixteenth of the
+/// receives that are left, at most as many as the options say: later links get fewer.
 RDMACORO_DECL std::uint32_t engine::credits_for_one() const noexcept {
     constexpr std::size_t part = 16;
     const std::size_t most = options_.credits;

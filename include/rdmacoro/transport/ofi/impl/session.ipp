@@ -170,7 +170,7 @@ RDMACORO_COLD void session::doubt() noexcept {
 }
 RDMACORO_COLD bool session::beat() noexcept {
     if (phase_ != phase::ready || failure_) return phase_ == phase::opening;
-    // A peer that computes for long takes none of these frames: it is left half of its credits for messages.
+    // The scheduler of a peer that computes does not poll, and consumes no keepalive frames: they stop at half of the window, and leave the rest to messages.
     if (std::exchange(beaten_, frames_out_) == frames_out_ && staged_ == 0 && window_.mostly_free()) {
         probe_due_ = true;
         mark_work();

@@ -158,8 +158,8 @@ RDMACORO_DECL bool tcp_engine::serve_all() noexcept {
     now.splice_back(work_);
     intrusive_list<tcp_session, tcp_readable_tag> again;
     again.splice_back(stalled_);
-    // When enough messages were handed up for one poll the rest is served all the same, as sinks have given it memory, and hands up
-    // none. Those links come before the ones that were marked again.
+    // Once a poll has handed up its budget of messages, the remaining links are read, as sinks have given them memory, but hand up none.
+    // They come before links that were marked again.
     unsigned left = messages_of_a_poll;
     intrusive_list<tcp_session, tcp_work_tag> had_turn;
     const auto serve = [&](tcp_session& session) noexcept {
