@@ -25,11 +25,11 @@ TEST_CASE("waiting for an event that is set does not suspend") {
     world.run([]() -> task<> {
         event ready(true);
         CHECK(ready.is_set());
-        auto wait = ready.wait();
-        CHECK(start(std::move(wait)).done());
+        auto wait = start(ready.wait());
+        CHECK(wait.done());
+        co_await wait;
         ready.reset();
         CHECK_FALSE(ready.is_set());
-        co_return;
     }());
 }
 
