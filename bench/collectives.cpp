@@ -327,7 +327,7 @@ std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::v
     return found;
 }
 
-/// The output of a peer's program for the same plan: lines of "operation bytes least middle most".
+/// The output of a peer's program for the same plan: "ranks N", then lines of "operation bytes least middle most".
 std::map<std::string, std::vector<figure>> run_peer(std::string command, const plan& asked, unsigned ranks,
                                                     const std::string& transport) {
     const auto replace = [&command](const std::string& name, const std::string& with) {
@@ -353,16 +353,25 @@ std::map<std::string, std::vector<figure>> run_peer(std::string command, const p
     std::FILE* const output = ::popen(line.c_str(), "r");
     if (output == nullptr) throw run_error("cannot run " + line);
     std::map<std::string, std::vector<figure>> found;
+    std::vector<std::size_t> sizes;  // of its jobs: several where each process is one of its own
     std::array<char, 512> text{};
     while (std::fgets(text.data(), text.size(), output) != nullptr) {
         std::istringstream words(text.data());
         std::string what;
         std::size_t bytes = 0;
         figure one;
-        if (words >> what >> bytes >> one.least >> one.middle >> one.most)
+        if (!(words >> what >> bytes)) continue;
+        if (what == "ranks") {
+            sizes.push_back(bytes);
+        } else if (words >> one.least >> one.middle >> one.most) {
             found[key_of(what, bytes)].push_back(one);
+        }
     }
     if (::pclose(output) != 0) throw run_error("failed: " + line);
+    if (sizes.empty()) throw run_error("does not print how many ranks it has: " + line);
+    if (sizes.size() > 1 || sizes.front() != ranks)
+        throw run_error("has " + std::to_string(sizes.size()) + " jobs of " + std::to_string(sizes.front()) +
+                        " ranks, not one of " + std::to_string(ranks) + ": " + line);
     return found;
 }
 

@@ -1,7 +1,7 @@
 // peer_collectives_mpi: the loops of bench/collectives over whatever MPI it is built with.
 //
-// Started by that program: --peer openmpi="mpirun -n {ranks} --bind-to core peer_collectives_mpi". Prints lines of "operation bytes least middle most", in
-// nanoseconds, one for each round.
+// Started by that program: --peer openmpi="mpirun -n {ranks} --bind-to core peer_collectives_mpi". Prints "ranks N", then lines of
+// "operation bytes least middle most", in nanoseconds, one for each round.
 #include <mpi.h>
 
 #include <algorithm>
@@ -157,6 +157,7 @@ int main(int argc, char** argv) {
         }
         given[argv[at]] = argv[at + 1];
     }
+    if (rank == 0) std::printf("ranks %d\n", size);
     const bool fresh = given["--fresh"] == "1";
     const int rounds = std::atoi(given["--rounds"].c_str());
     const double seconds = std::atof(given["--seconds"].c_str());

@@ -43,10 +43,11 @@ runs() {
 }
 has() { grep -q -e "$1" "$work/out" || fail "\"$1\" is not printed"; }
 says() { grep -q -e "$1" "$work/out" "$work/err" "$SAID" || fail "\"$1\" is not said"; }
-# went_around RANKS BY: each rank has joined, and the sum of their numbers has come back to rank 0.
+# went_around RANKS BY: each rank has joined, the sum of their numbers has come back to rank 0, and every rank has it by an allreduce.
 went_around() {
     [ "$(grep -c "of $1, .* joined by $2 in" "$work/out")" -eq "$1" ] || fail "not all of $1 ranks have joined by $2"
     has "^sum $(($1 * ($1 - 1) / 2))\$"
+    for ((rank = 0; rank < $1; rank++)); do has "^rank $rank: allreduce $(($1 * ($1 - 1) / 2))\$"; done
     grep -h 'joined by' "$work/out"
 }
 

@@ -1,5 +1,6 @@
 // A job that sends a word around, for tests of launchers: each rank adds its number to the sum of those before it, over whichever transport leads to
-// the next one. Rank 0 prints the sum, what started the job, and how it reaches its neighbours; every rank prints how long joining took.
+// the next one. Rank 0 prints the sum, what started the job, and how it reaches its neighbours; every rank prints how long joining took, and the
+// sum that an allreduce of the job's group has.
 // --exit-before-joining RANK, --exit-after-joining RANK: that rank ends with status 3.
 
 #include <rdmacoro/coro/coro.hpp>
@@ -17,6 +18,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,7 +40,7 @@ rc::task<std::uint64_t> from_before(node::peer_type before) {
 rc::task<int> ring(rc::job_options options, long leaves) {
     node here(rc::job_node_id());
     const auto began = std::chrono::steady_clock::now();
-    const rc::job ranks = co_await rc::join_job(here, std::move(options));
+    rc::job ranks = co_await rc::join_job(here, std::move(options));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
     std::printf("rank %u of %u, %u of %zu here, host %u of %u: joined by %s in %.2f ms\n", ranks.rank(),
                 ranks.size(), ranks.local_rank(), ranks.ranks_on_this_host().size(),
@@ -45,6 +48,12 @@ rc::task<int> ring(rc::job_options options, long leaves) {
                 took.count());
     std::fflush(stdout);
     if (leaves == static_cast<long>(ranks.rank())) co_return 3;
+    std::uint64_t all = ranks.rank();
+    co_await rc::timeout(ranks.world().allreduce(rc::in_place, std::span(&all, 1), std::plus<>{}),
+                         std::chrono::seconds(20));
+    std::printf("rank %u: allreduce %llu\n", ranks.rank(), static_cast<unsigned long long>(all));
+    std::fflush(stdout);
+    co_await rc::timeout(ranks.leave(), std::chrono::seconds(20));
     if (ranks.size() == 1) {
         std::printf("sum 0\n%s", ranks.explain().c_str());
         co_return 0;

@@ -62,7 +62,7 @@ public:
     bool pass(std::uint32_t) noexcept override { return true; }
     region expose(std::span<std::byte>, access_rights) noexcept override { return {}; }
     bool touches_closed_memory() noexcept override { return false; }
-    const capabilities& link_capabilities() noexcept override { return link; }
+    [[nodiscard]] const capabilities& link_capabilities() const noexcept override { return link; }
     void under_way() noexcept override { connection().under_way(); }
     void settled() noexcept override { connection().settled(); }
     void sent_at_once(rdmacoro::detail::send_request&) noexcept override {}

@@ -26,6 +26,7 @@ PYTHON
 cat >"$work/peer" <<'PEER'
 #!/bin/sh
 echo "$*" >>"$0.asked"
+echo "ranks $1"
 case "$1-$2" in
 2-shm) echo barrier 8 100.0 200.0 300.0 ;;
 3-shm) echo barrier 8 1000.0 2000.0 3000.0 ;;
@@ -53,4 +54,8 @@ refuses 2 'LIBRARY=COMMAND' --transport shm --peer 'other'
 refuses 2 'no transport here is called' --transport carrier-pigeon
 refuses 2 'from 1 to 1024 ranks' --ranks 0
 refuses 2 'no size' --sizes 8q
+refuses 1 'does not print how many ranks it has' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=true {ranks}'
+# Started without its launcher, or by a launcher that is not its own: each process is a job of one.
+refuses 1 'has 1 jobs of 1 ranks, not one of 2' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=echo ranks 1 #'
+refuses 1 'has 2 jobs of 1 ranks, not one of 2' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=printf "ranks 1\nranks 1\n" #'
 refuses 1 'failed: false' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=false {ranks}'

@@ -20,6 +20,7 @@ public:
     rendezvous_context& operator=(const rendezvous_context&) = delete;
 
     [[nodiscard]] connection_base& connection() noexcept { return connection_; }
+    [[nodiscard]] const connection_base& connection() const noexcept { return connection_; }
     [[nodiscard]] metrics& counts() noexcept { return connection_.counts(); }
     [[nodiscard]] credit_account& credits() noexcept { return connection_.credits(); }
     [[nodiscard]] scheduler& owner() noexcept { return connection_.mailbox().owner(); }
@@ -38,7 +39,7 @@ public:
     /// Whether the peer may be in the middle of an access to memory that was exposed and is closed. While it is, an operation that was
     /// canceled has not ended; `writable` comes when it no longer is.
     [[nodiscard]] virtual bool touches_closed_memory() noexcept = 0;
-    virtual const capabilities& link_capabilities() noexcept = 0;
+    [[nodiscard]] virtual const capabilities& link_capabilities() const noexcept = 0;
     virtual void under_way() noexcept = 0;
     virtual void settled() noexcept = 0;
     virtual void sent_at_once(send_request& r) noexcept = 0;
@@ -71,6 +72,9 @@ public:
     explicit rendezvous_context_of(Context& context) noexcept : rendezvous_context(context) {}
 
     [[nodiscard]] Context& context() noexcept { return static_cast<Context&>(connection()); }
+    [[nodiscard]] const Context& context() const noexcept {
+        return static_cast<const Context&>(connection());
+    }
 
     post_result get(const remote_region& there, std::span<std::byte> into, completion& c) noexcept override {
         return context().link().get(there, into, c);
@@ -99,7 +103,9 @@ public:
             return context().link().touches_closed_memory();
         return false;
     }
-    const capabilities& link_capabilities() noexcept override { return context().link_capabilities(); }
+    [[nodiscard]] const capabilities& link_capabilities() const noexcept override {
+        return context().link_capabilities();
+    }
     void under_way() noexcept override { context().under_way(); }
     void settled() noexcept override { context().settled(); }
     void sent_at_once(send_request& r) noexcept override { context().sent_at_once(r); }

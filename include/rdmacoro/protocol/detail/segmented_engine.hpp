@@ -129,7 +129,7 @@ private:
     /// A piece came for this stream: it may be complete.
     void after_piece(std::uint32_t id) noexcept;
     /// A piece was taken, and its sender asked to hear of that.
-    void say_taken() noexcept;
+    void send_taken() noexcept;
     void answer(std::uint32_t id) noexcept;
     RDMACORO_DECL post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept override;
     void owed_sent(std::uint32_t, std::uint8_t) noexcept override {}
@@ -146,7 +146,7 @@ private:
     std::uint32_t last_turn_ = none;
     std::size_t stored_bytes_ = 0;    // pieces that the link has stored, since it was last asked
     std::uint32_t asked_ = 0;         // questions that are not answered
-    std::uint32_t taken_unsaid_ = 0;  // the peer's questions that had no room for their answers
+    std::uint32_t taken_unsent_ = 0;  // the peer's questions that had no room for their answers
     bool taking_turns_ = false;
     bool current_asks_ = false;
     std::uint8_t first_kind_;

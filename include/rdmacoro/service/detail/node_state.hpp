@@ -355,7 +355,7 @@ private:
                                  self->options.attempt_limit);
             endpoint<T> made = co_await timeout(connect_in<T, default_protocols<T>>(in, url, box),
                                                 self->options.attempt_limit);
-            outcome = co_await timeout(say_hello<T>(self, to, in, made, place), self->options.attempt_limit);
+            outcome = co_await timeout(send_hello<T>(self, to, in, made, place), self->options.attempt_limit);
         } catch (const std::system_error& why) {
             outcome = {why.code(), why.what()};
         }
@@ -363,8 +363,8 @@ private:
         co_return outcome;
     }
     template <class T>
-    [[gnu::cold]] static task<tried> say_hello(node_state* self, node_peer& to, typename T::domain* in,
-                                               endpoint<T>& made, node_place& place) {
+    [[gnu::cold]] static task<tried> send_hello(node_state* self, node_peer& to, typename T::domain* in,
+                                                endpoint<T>& made, node_place& place) {
         if (to.accepting != 0) co_return tried{make_error_code(errc::canceled), {}};
         const std::vector<std::byte> bytes =
             encode_hello({to.id, to.card.born, ++self->attempts, self->self});

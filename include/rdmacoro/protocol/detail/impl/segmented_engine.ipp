@@ -241,7 +241,7 @@ RDMACORO_DECL void segmented_engine::payload_arrived(std::size_t n) noexcept {
     if (slot.state == in_state::stored) slot.message->stored = slot.arrived;
     if (current_left_ != 0) return;
     after_piece(current_);
-    if (current_asks_) say_taken();
+    if (current_asks_) send_taken();
 }
 
 RDMACORO_DECL void segmented_engine::matched(unexpected_message& m, receive_request& r) noexcept {
@@ -348,7 +348,7 @@ RDMACORO_DECL delivery segmented_engine::piece_arrived(const wire_header& h,
     }
     slot->arrived += payload.size();
     after_piece(static_cast<std::uint32_t>(h.tag));
-    if (h.flags != 0) say_taken();
+    if (h.flags != 0) send_taken();
     return payload.size() >= long_piece ? delivery::pause : delivery::taken;
 }
 
@@ -364,10 +364,10 @@ RDMACORO_DECL void segmented_engine::after_piece(std::uint32_t id) noexcept {
     slot.state = in_state::none;
 }
 
-RDMACORO_DECL void segmented_engine::say_taken() noexcept {
-    if (++taken_unsaid_ == 1) context_.under_way();  // no goodbye before it
-    if (send_word(segment_kind::taken, taken_unsaid_) != post_result::done) return;
-    taken_unsaid_ = 0;
+RDMACORO_DECL void segmented_engine::send_taken() noexcept {
+    if (++taken_unsent_ == 1) context_.under_way();  // no goodbye before it
+    if (send_word(segment_kind::taken, taken_unsent_) != post_result::done) return;
+    taken_unsent_ = 0;
     context_.settled();
 }
 
@@ -401,8 +401,8 @@ RDMACORO_COLD delivery segmented_engine::abandoned(const wire_header& h,
 
 RDMACORO_DECL void segmented_engine::writable() noexcept {
     send_remembered();
-    if (taken_unsaid_ != 0 && send_word(segment_kind::taken, taken_unsaid_) == post_result::done) {
-        taken_unsaid_ = 0;
+    if (taken_unsent_ != 0 && send_word(segment_kind::taken, taken_unsent_) == post_result::done) {
+        taken_unsent_ = 0;
         context_.settled();
     }
     if (leaving_ != 0) {
@@ -421,7 +421,7 @@ RDMACORO_COLD void segmented_engine::fail(std::error_code reason) noexcept {
         if (r != nullptr) context_.finish_send(*r, reason);
     }
     forget_owed();
-    leaving_ = asked_ = taken_unsaid_ = 0;
+    leaving_ = asked_ = taken_unsent_ = 0;
     first_turn_ = none;
     for (std::uint32_t id = 0; id < slots_.size(); ++id) {
         in_slot& slot = in(id);
