@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/pattern.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -57,9 +58,7 @@ bool has_begun(std::vector<std::byte>& into) {
     };
     return there(into.front()) || there(into.back());
 }
-bool is_whole(const std::vector<std::byte>& into) {
-    return std::all_of(into.begin(), into.end(), [](std::byte b) { return b == sent_byte; });
-}
+bool is_whole(const std::vector<std::byte>& into) { return all_are(sent_byte, into); }
 
 /// The child. Dies by its own hand, or waits until it is killed.
 template <class Variant, class P>
@@ -203,7 +202,7 @@ task<bool> receives_from_the_dying(endpoint<T, P>& end, typename T::domain& doma
     // The memory is ours: the dead write to nothing.
     std::fill(into.begin(), into.end(), std::byte{0x11});
     for (int n = 0; n < 20; ++n) co_await yield();
-    CHECK(std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x11}; }));
+    CHECK(all_are(std::byte{0x11}, into));
     co_return middle;
 }
 

@@ -7,6 +7,7 @@
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/pattern.hpp"
 #include "support/run.hpp"
 #include "support/shm_pair.hpp"
 
@@ -102,10 +103,6 @@ task<> until_stopped(child_process& child) {
     }
 }
 
-bool all_are(std::span<const std::byte> memory, std::byte value) {
-    return std::all_of(memory.begin(), memory.end(), [=](std::byte b) { return b == value; });
-}
-
 /// Another link of the same domain, whose ends bounce a message while something else is watched.
 struct link_beside {
     endpoint<shm> near;
@@ -172,7 +169,7 @@ TEST_CASE("a peer that is stopped in mid-put, and goes on when the memory is clo
         co_await until_stopped(w.child);
         const std::span<std::byte> was = w.piece.bytes();
         CHECK(was[copied_before] == their_byte);
-        CHECK(all_are(was.subspan(unreadable_at + fault_page), std::byte{0}));
+        CHECK(all_are(std::byte{0}, was.subspan(unreadable_at + fault_page)));
         const time_point begin = scheduler::current()->now();
         w.open.reset();
         CHECK(scheduler::current()->now() - begin >= mark_patience::most / 2);
@@ -184,11 +181,11 @@ TEST_CASE("a peer that is stopped in mid-put, and goes on when the memory is clo
         std::fill(next.bytes().begin(), next.bytes().end(), our_byte);
         let_go_on(w.child);
         CHECK(w.child.wait() == 0);
-        CHECK(all_are(was.subspan(unreadable_at), their_byte));  // it did go on
-        CHECK(all_are(next.bytes(), our_byte));
+        CHECK(all_are(their_byte, was.subspan(unreadable_at)));  // it did go on
+        CHECK(all_are(our_byte, next.bytes()));
         const shared_memory again = w.domain.allocate_shared(put_bytes);  // it has ended
         CHECK(again.bytes().data() == was.data());
-        CHECK(all_are(again.bytes(), std::byte{0}));
+        CHECK(all_are(std::byte{0}, again.bytes()));
     });
 }
 
@@ -212,7 +209,7 @@ TEST_CASE(
         std::byte none{};
         co_await w.peer.recv(std::span(&none, 1), goodbye_tag);
         co_await w.peer.send(std::span<const std::byte>(&none, 1), goodbye_tag);
-        CHECK(all_are(w.piece.bytes(), our_byte));
+        CHECK(all_are(our_byte, w.piece.bytes()));
         CHECK(w.child.wait() == 0);
     });
 }

@@ -265,6 +265,20 @@ task<> stops_for_too_long(job& ranks, rank_notes* notes, unsigned victim) {
     co_await ranks.leave();
 }
 
+/// A rank computes before the first collective, for longer than attempts to connect to one that is gone go on.
+task<> computes_first(job& ranks, rank_notes* notes, unsigned late) {
+    group g = ranks.world();
+    rank_notes& own = notes[ranks.rank()];
+    const auto began = std::chrono::steady_clock::now();
+    if (ranks.rank() == late)
+        std::this_thread::sleep_for(node_options().connect_limit + 1s);  // gives its scheduler no turn
+    co_await timeout(g.barrier(), 25s);
+    if (std::chrono::steady_clock::now() - began < node_options().connect_limit)
+        own.say("the barrier has not waited for it; ");
+    co_await check_all(g);
+    co_await ranks.leave();
+}
+
 /// Waits for its SIGSTOP.
 bool has_stopped(pid_t pid) {
     int status = 0;
@@ -272,6 +286,19 @@ bool has_stopped(pid_t pid) {
 }
 
 }  // namespace
+
+TEST_CASE("a process that computes for some seconds before its first collective is not lost") {
+    const auto networks = rank_networks();
+    if (networks.empty()) SKIP_TEST("no device");
+    for (const rank_network& over : networks) {
+        rank_processes all(over, 4,
+                           [](job& ranks, rank_notes* notes) { return computes_first(ranks, notes, 1); });
+        CAPTURE(over.name);
+        all.meet();
+        all.wait();
+        CHECK(all.wrong({}) == "");
+    }
+}
 
 TEST_CASE("a process that is stopped for some seconds is not lost, and the collective goes on with it") {
     const auto networks = rank_networks();

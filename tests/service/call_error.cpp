@@ -9,6 +9,14 @@ namespace test_service_call_error {
 
 using namespace rdmacoro;
 
+TEST_CASE("what a peer has answered is told from what the messages of a call have met") {
+    CHECK_FALSE(was_answered(error(errc::peer_lost)));
+    CHECK_FALSE(was_answered(error(make_error_code(errc::truncated), std::uint64_t{70000})));
+    error_facts facts;
+    facts.info = detail::answered_info;
+    CHECK(was_answered(error(make_error_code(errc::peer_lost), "call of m.f", facts)));
+}
+
 TEST_CASE("each error of a call has a text of its own") {
     std::set<std::string> texts;
     for (int code = 1; code <= static_cast<int>(call_errc::reader_left); ++code) {

@@ -91,7 +91,10 @@ CALLS_CASE("what a handler throws reaches the caller with its code and text") {
         const auto lost = co_await ended(client.call(kv::get, "shape"));
         CHECK(lost.first == call_errc::handler_failed);
         CHECK_THAT(lost.second, Catch::Contains("kv.get") && Catch::Contains("there is no shape"));
-        std::error_code code;
+        // A code that means no error is none.
+        const auto without = co_await ended(client.call(kv::fail, 14));
+        CHECK(without.first == call_errc::handler_failed);
+        CHECK_THAT(without.second, Catch::Contains("no code"));
         for (int how = 0; how < 3; ++how) {
             const auto got = co_await as_result(client.call(kv::fail, how));
             if (how == 0) CHECK(got.error() == errc::access_denied);

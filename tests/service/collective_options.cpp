@@ -137,9 +137,9 @@ TEST_CASE("the environment's algorithm of a run comes before a call's") {
 TEST_CASE("every algorithm of every kind can be named when the program runs") {
     for (std::size_t kind = 0; kind < collective_kinds; ++kind) {
         for (const algorithm& one : algorithms_of(static_cast<collective_kind>(kind))) {
-            const auto found = detail::algorithms_named(static_cast<collective_kind>(kind), one.name);
-            REQUIRE(found.size() == 1);
-            CHECK(found[0].run == one.run);
+            const algorithm* const found = find_algorithm(static_cast<collective_kind>(kind), one.name);
+            REQUIRE(found != nullptr);
+            CHECK(found->run == one.run);
         }
     }
     run_nodes([]() -> task<> {
@@ -162,22 +162,28 @@ TEST_CASE("every algorithm of every kind can be named when the program runs") {
     });
 }
 
-TEST_CASE("a name that is no algorithm's is refused with those that there are, before the group is entered") {
-    run_nodes([]() -> task<> {
+TEST_CASE("a name that is no algorithm's is refused with those that there are, and the others are told") {
+    const auto named = GENERATE(std::string_view("ring"), std::string_view());
+    run_nodes([named]() -> task<> {
         ranks<sim> all(2);
         co_await all.open();
-        group& g = all.at(0);
-        std::string text;
-        try {
-            co_await g.barrier(rc::algorithm_named{"ring"});
-        } catch (const std::system_error& e) {
-            CHECK(e.code() == errc::invalid_argument);
-            text = e.what();
-        }
-        CHECK(text.find("barrier has no algorithm \"ring\"; it has dissemination, spanning_tree") !=
-              std::string::npos);
-        const auto body = [](group& one) -> task<> { co_await one.barrier(); };
-        co_await all.each(body);
+        auto other = start(all.at(1).barrier());
+        const failure own = co_await failing(all.at(0).barrier(rc::algorithm_named{named}));
+        CHECK(own.code == errc::invalid_argument);
+        CHECK_THAT(own.text, Catch::Contains("barrier has no algorithm \"") &&
+                                 Catch::Contains("\"; it has dissemination, spanning_tree"));
+        const auto heard = co_await as_result(other);
+        CHECK(heard.error() == group_errc::revoked);
+        REQUIRE(all.at(1).failure());
+        CHECK(all.at(1).failure()->by == 0);
+        CHECK_THAT(all.at(1).failure()->text, Catch::Contains("barrier has no algorithm"));
+    });
+    // Of one rank, too.
+    run_nodes([]() -> task<> {
+        ranks<sim> all(1);
+        co_await all.open();
+        const failure own = co_await failing(all.at(0).barrier(rc::algorithm_named{"ring"}));
+        CHECK(own.code == errc::invalid_argument);
     });
 }
 

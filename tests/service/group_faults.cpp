@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -383,6 +384,27 @@ TEST_CASE("those that are left shrink without waiting for lost ranks that they h
     });
 }
 
+TEST_CASE("a rank that may name no more groups ends the shrink of all") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 4;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        while (all.links(0).name_context() != 0) {}
+        std::vector<failure> how(size);
+        const auto part = [&](unsigned rank) -> task<> {
+            how[rank] = co_await failing([](const group& whole) -> task<> {
+                static_cast<void>(co_await whole.shrink());
+            }(all.at(rank)));
+        };
+        task_group parts;
+        for (unsigned rank = 0; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+        const auto ended =
+            co_await as_result(timeout([](task_group& g) -> task<> { co_await g.join(); }(parts), 10s));
+        REQUIRE(ended);
+        for (const failure& one : how) CHECK(one.code == errc::no_resources);
+    });
+}
+
 TEST_CASE("a rank that another one did not reach in time, and that lives, is of the next group") {
     run_simulated({}, [](sim_world& world) -> task<> {
         ranks<sim> all(4, {}, ranks<sim>::usual(), in(world));
@@ -647,6 +669,190 @@ TEST_CASE("a rank that left without entering ends the collective of the others")
             INFO(how[rank].text);
             CHECK(how[rank].code);
             CHECK(how[rank].text.find("rank 3") != std::string::npos);
+        }
+    });
+}
+
+namespace {
+
+/// A rank that splits the group of all, and does what a program does then: uses what it got, and after a failure goes on with those that are left.
+struct split_then_shrink {
+    bool split = false;
+    bool used = false;
+    failure of{};
+    members left{};
+
+    task<> go(const group& whole, std::optional<duration> patience) {
+        std::optional<group> made;
+        of = co_await failing(
+            [](const group& all, std::optional<duration> most, std::optional<group>& into) -> task<> {
+                if (most) {
+                    into = co_await timeout(all.split(0), *most);
+                } else {
+                    into = co_await all.split(0);
+                }
+            }(whole, patience, made));
+        split = made.has_value();
+        if (made) {
+            of = co_await failing(made->barrier());
+            used = !of.code;
+        }
+        const group next = co_await whole.shrink();
+        co_await next.barrier();
+        left = of_job(next);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a split that fails at one rank leaves no other rank waiting in the group that it made") {
+    std::size_t some_have_split = 0;
+    std::size_t some_have_used = 0;
+    for (const bool dies : {false, true}) {
+        for (duration after{1}; after < 30us; after += 300ns) {
+            CAPTURE(dies, after.count());
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                constexpr unsigned size = 4;
+                constexpr unsigned fails = 1;
+                ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                co_await open(all);
+                co_await connect_all(all);
+                std::vector<split_then_shrink> each(size);
+                task_group parts(on_child_error::stop_others);
+                for (unsigned rank = 0; rank < size; ++rank) {
+                    if (dies && rank == fails) continue;
+                    parts.spawn([&, rank] {
+                        return each[rank].go(all.at(rank), rank == fails ? std::optional(after)
+                                                                         : std::optional<duration>());
+                    });
+                }
+                // A rank that dies takes part until then.
+                task_group dying;
+                if (dies) {
+                    dying.spawn([&all]() -> task<> {
+                        static_cast<void>(co_await as_result(all.at(fails).split(0)));
+                    });
+                    co_await sleep_for(after);
+                    co_await all.kill(fails);
+                }
+                const auto ended = co_await as_result(
+                    timeout([](task_group& g) -> task<> { co_await g.join(); }(parts), 60s));
+                REQUIRE(ended);
+                co_await dying.join();
+                const members wanted = dies ? members{0, 2, 3} : members{0, 1, 2, 3};
+                unsigned have_split = 0;
+                unsigned have_used = 0;
+                for (const unsigned rank : wanted) {
+                    INFO(rank << ": " << each[rank].of.text);
+                    CHECK(each[rank].left == wanted);
+                    have_split += each[rank].split ? 1 : 0;
+                    have_used += each[rank].used ? 1 : 0;
+                }
+                if (have_split != 0 && have_split != wanted.size()) ++some_have_split;
+                if (have_used != 0) ++some_have_used;
+            });
+        }
+    }
+    CHECK(some_have_split > 5);
+    CHECK(some_have_used > 5);
+}
+
+TEST_CASE("a rank that gives a wrong argument and leaves is named for that, and not as lost") {
+    const bool connected = GENERATE(false, true);
+    run_simulated({}, [connected](sim_world& world) -> task<> {
+        constexpr unsigned size = 8;
+        constexpr unsigned wrong = 1;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        if (connected) co_await connect_all(all);
+        std::vector<failure> how(size);
+        std::vector<std::optional<group_failure>> said(size);
+        const auto part = [&](unsigned rank) -> task<> {
+            std::vector<int> x(rank == wrong ? 10 : 40);
+            const std::vector<int> mine(5);
+            how[rank] = co_await failing([](const group& g, auto& own, auto& into) -> task<> {
+                co_await g.allgather(own, into);
+            }(all.at(rank), mine, x));
+            said[rank] = all.at(rank).failure();
+            co_await all.end(rank);
+        };
+        task_group parts;
+        for (unsigned rank = 0; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+        co_await parts.join();
+        for (unsigned rank = 0; rank < size; ++rank) {
+            INFO(rank << ": " << how[rank].text);
+            REQUIRE(said[rank]);
+            CHECK(said[rank]->by == wrong);
+            CHECK(said[rank]->lost.empty());
+            CHECK(how[rank].code == (rank == wrong ? make_error_code(errc::invalid_argument)
+                                                   : make_error_code(group_errc::revoked)));
+            CHECK(how[rank].text.find("a buffer has 10 elements, not 40") != std::string::npos);
+        }
+    });
+}
+
+TEST_CASE("a rank that leaves in good order amid a collective is not lost where a word says soon why") {
+    const bool is_told = GENERATE(true, false);
+    run_simulated({}, [is_told](sim_world& world) -> task<> {
+        ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        for (unsigned rank = 0; rank < 3; ++rank) all.state(rank).choose_by(&default_collectives::choose);
+        // Its first message is from rank 0.
+        failure how;
+        task_group parts;
+        parts.spawn(
+            [&]() -> task<> { how = co_await failing(all.at(2).barrier(algorithm_named{"flat_tree"})); });
+        co_await sleep_for(1ms);
+        co_await all.end(0);
+        co_await sleep_for(10ms);
+        CHECK_FALSE(all.at(2).failure());
+        if (is_told) all.state(1).revoke_alone(make_error_code(errc::canceled), "for a reason");
+        co_await parts.join();
+        INFO(how.text);
+        REQUIRE(all.at(2).failure());
+        if (is_told) {
+            CHECK(how.code == group_errc::revoked);
+            CHECK(how.text.find("for a reason") != std::string::npos);
+            CHECK(all.at(2).failure()->lost.empty());
+        } else {
+            CHECK(how.code == errc::closed);
+            CHECK(all.at(2).failure()->lost == members{0});
+        }
+    });
+}
+
+TEST_CASE("a collective that is canceled by the destructor of an operation that an exception leaves names no "
+          "rank") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 4;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        std::vector<failure> how(size);
+        const auto part = [&](unsigned rank) -> task<> {
+            how[rank] = co_await failing(all.at(rank).barrier());
+        };
+        task_group parts;
+        for (const unsigned rank : {0u, 3u}) parts.spawn([&part, rank] { return part(rank); });
+        bool unwound = false;
+        try {
+            auto begun = start(all.at(1).barrier());
+            co_await sleep_for(5ms);
+            throw std::runtime_error("the rest of the function");
+        } catch (const std::runtime_error&) {
+            unwound = true;
+        }
+        CHECK(unwound);
+        co_await parts.join();
+        for (const unsigned rank : {0u, 3u}) {
+            INFO(how[rank].text);
+            CHECK(how[rank].code == group_errc::revoked);
+            CHECK(how[rank].text.find("rank 1 has canceled it") != std::string::npos);
+        }
+        for (unsigned rank = 0; rank < size; ++rank) {
+            REQUIRE(all.at(rank).failure());
+            CHECK(all.at(rank).failure()->absent.empty());
         }
     });
 }

@@ -210,6 +210,17 @@ TEMPLATE_LIST_TEST_CASE("requests that may be done twice go on in the next life 
         }));
         CHECK(refused.error() == errc::access_denied);
         CHECK(begun == 1);
+        // An error of the handler's is its answer, also one of a loss, which is that of another peer.
+        for (const int how : {12, 13}) {
+            begun = 0;
+            const auto met = co_await as_result(timeout(one.peers->repeat_if_lost([&]() -> task<> {
+                ++begun;
+                co_await one.peers->call(9, kv::fail, how);
+            }),
+                                                        10s));
+            CHECK(met.error() == (how == 12 ? errc::peer_lost : errc::closed));
+            CHECK(begun == 1);
+        }
         const auto late = co_await as_result(timeout(
             one.peers->repeat_if_lost([&]() -> task<> { co_await one.peers->call(9, kv::wait); }), 5ms));
         CHECK(late.error() == errc::timed_out);

@@ -43,6 +43,7 @@ struct member {
     explicit member(node_id id) {
         offered.on(all::sum, [](call_context&, counted_value with, std::vector<double> row) -> task<double> {
             if (with.number == 0) throw std::runtime_error("a sum with 0");
+            if (with.number < 0) throw error(errc::canceled, "what the sum needs");
             co_return std::accumulate(row.begin(), row.end(), double(with.number));
         });
         offered.on(all::note, [this](call_context&, counted_value with, std::string text) -> task<> {
@@ -122,6 +123,12 @@ TEMPLATE_LIST_TEST_CASE("of several nodes those that fail say why, and the other
         const auto zero = co_await peers.call_all(ids, all::sum, counted_value{0}, row);
         CHECK(zero[0].ended.error() == call_errc::handler_failed);
         CHECK_THAT(zero[0].why, Catch::Contains("node 7") && Catch::Contains("a sum with 0"));
+
+        // A handler may have met a cancellation of its own: it is none of this call.
+        const auto met = co_await peers.call_all(ids, all::sum, counted_value{-1}, row);
+        CHECK(met[0].ended.error() == errc::canceled);
+        CHECK_THAT(met[0].why, Catch::Contains("node 7") && Catch::Contains("what the sum needs"));
+        CHECK_FALSE(met[1].ended);
 
         // One that is late is late alone.
         const std::vector<node_id> there{7, 8, 9};

@@ -55,8 +55,54 @@ CALLS_CASE("a stream is read to its end, and its writer ends when its reader lea
 namespace {
 struct lengths {
     static constexpr method<"lengths.of", stream<std::string>(std::uint32_t, std::uint32_t)> of{};
+    static constexpr method<"lengths.sum", std::uint64_t(stream<std::string>)> sum{};
 };
 }  // namespace
+
+CALLS_CASE("a stream of items of any one length goes to its end, whichever side writes it") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+        service texts;
+        texts.on(lengths::of,
+                 [](call_context&, std::uint32_t length, std::uint32_t n,
+                    stream_writer<std::string>& out) -> task<> {
+                     const std::string text(length, 'x');
+                     for (std::uint32_t i = 0; i < n; ++i) co_await out.write(text);
+                 });
+        texts.on(lengths::sum, [](call_context&, stream_reader<std::string>& in) -> task<std::uint64_t> {
+            std::uint64_t bytes = 0;
+            while (const auto one = co_await in.next()) bytes += one->size();
+            co_return bytes;
+        });
+        server.serve(texts);
+        // As many as the window has go into a message of at most 16 KiB, or do not; shorter than what is borrowed, or as long.
+        for (const std::uint32_t length : {0U, 100U, 127U, 128U, 200U, 432U, 600U, 1000U, 1015U, 1016U, 1020U,
+                                           1023U, 1024U, 2000U, 16000U, 16384U, 20000U}) {
+            CAPTURE(length);
+            constexpr std::uint32_t n = 400;
+            std::uint32_t read = 0;
+            auto items = co_await client.open(lengths::of, length, n);
+            const auto from_handler = co_await as_result(timeout(
+                [](auto& all, std::uint32_t each, std::uint32_t& count) -> task<> {
+                    while (const auto one = co_await all.next()) {
+                        if (one->size() == each) ++count;
+                    }
+                }(items, length, read),
+                20s));
+            REQUIRE(from_handler);
+            CHECK(read == n);
+            auto written = co_await client.open(lengths::sum);
+            const auto from_caller = co_await as_result(timeout(
+                [](auto& all, std::uint32_t each) -> task<std::uint64_t> {
+                    const std::string text(each, 'x');
+                    for (std::uint32_t i = 0; i < n; ++i) co_await all.write(text);
+                    co_return co_await all.finish();
+                }(written, length),
+                20s));
+            REQUIRE(from_caller);
+            CHECK(*from_caller == std::uint64_t{n} * length);
+        }
+    });
+}
 
 CALLS_CASE("streams of any items that are left at any moment leave nothing behind") {
     run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {

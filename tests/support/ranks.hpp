@@ -105,6 +105,7 @@ public:
     void leave(unsigned rank) { groups_[rank] = group(); }
     /// This rank's program ends, in good order. Groups that it has let go are gone; others go on and fail.
     task<> end(unsigned rank) {
+        co_await detail::rank_links::say_goodbye(links_[rank].get());
         leave(rank);
         links_[rank]->stop();
         co_await links_[rank]->over().close();

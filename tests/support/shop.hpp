@@ -93,6 +93,9 @@ struct shop {
             if (how == 0) throw error(errc::access_denied, "not you");
             if (how == 1)
                 throw std::system_error(std::make_error_code(std::errc::no_space_on_device), "the disk");
+            if (how == 12) throw error(errc::peer_lost, "the peer of a handler");
+            if (how == 13) throw error(errc::closed, "the peer of a handler");
+            if (how == 14) throw std::system_error(std::error_code(), "no code");
             throw 7;
         });
     }

@@ -50,6 +50,7 @@ refuses 2 'no host' --hosts 'a b' true
 refuses 2 'no host' --hosts=-oProxyCommand=x true
 refuses 2 'a number of ranks' --hosts a:0 true
 refuses 2 'NAME' --env 1=2 true
+for seconds in nan -nan NaN inf -inf -1 3601 1e999 5x; do refuses 2 '^--grace: ' --grace=$seconds true; done
 ends 1 -n 2 ./no-such-program
 says 'no-such-program: No such file'
 
@@ -71,6 +72,28 @@ ends 0 -n 2 --tag-output sh -c 'head -c 100000 /dev/zero | tr "\0" x; echo; prin
 [ "$(grep -c '^\[[01]\] end$' "$work/out")" -eq 2 ] || fail "the last lines have no end, and are lost"
 [ "$(grep -c '^\[[01]\] error$' "$work/err")" -eq 2 ] || fail "what goes to the standard error has no rank"
 [ "$(tr -cd x <"$work/out" | wc -c)" -eq 200000 ] || fail "a long line is not whole"
+
+# An output that fails is said once, and is a failure; one that nothing reads any more is neither. The ranks end as they would.
+ends_into() {  # OUTPUT STATUS ARGUMENT...
+    local to=$1 wanted=$2 status=0
+    shift 2
+    : >"$work/out"
+    timeout -k 5 60 "$program" "$@" >"$to" 2>"$work/err" </dev/null || status=$?
+    [ "$status" -eq "$wanted" ] || fail "run $* >$to: status $status, not $wanted"
+    nothing_left "run $* >$to"
+}
+ends_into /dev/full 1 -n 2 --tag-output sh -c 'seq 100000; echo ended >&2'
+says '^run: the standard output: No space left on device'
+[ "$(grep -c '^run: ' "$work/err")" -eq 1 ] || fail "the output that fails is not said once"
+[ "$(grep -c '^\[[01]\] ended$' "$work/err")" -eq 2 ] || fail "the ranks do not end as they would"
+ends_into /dev/full 0 -n 2 --tag-output true
+ends_into /dev/full 3 -n 1 --tag-output sh -c 'echo; exit 3'
+status=0
+timeout -k 5 60 "$program" -n 2 --tag-output sh -c 'echo >&2' >"$work/out" 2>/dev/full </dev/null || status=$?
+[ $status -eq 1 ] || fail "standard error at /dev/full: status $status, not 1"
+ends_into >(exec head -c 1 >/dev/null) 0 -n 2 --tag-output sh -c 'seq 100000; echo ended >&2'
+[ "$(grep -c '^run: ' "$work/err")" -eq 0 ] || fail "a reader that has gone is taken for an error"
+[ "$(grep -c '^\[[01]\] ended$' "$work/err")" -eq 2 ] || fail "the ranks do not end as they would"
 
 # Input is for rank 0, variables are for all, other launchers' are for none.
 echo 'a word' | PMI_RANK=7 timeout 60 "$program" -n 2 --tag-output --env GIVEN=1 sh -c \
@@ -98,6 +121,24 @@ says 'rank 1 of 3 has gone before all had joined'
 ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exec sleep 4 ;; esac; exec "$0" --limit-ms 1000' "$ring"
 says 'rank 1 '
 says 'not come'
+
+# Too few descriptors, for run itself, for the ranks' connections or for their output: it says so, and leaves nothing.
+printf '#!/bin/sh\n[ "$RDMACORO_RANK" = 2 ] && exit 1\nexec sleep %s\n' "$mark" >"$work/fails"
+chmod +x "$work/fails"
+for ((most = 5; most <= 20; most++)); do
+    for what in "-n 8 sleep 0.01" "-n 3 --tag-output sleep 0.01" "-n 3 $work/fails" "-n 3 $ring --limit-ms 2000"; do
+        status=0
+        (ulimit -n $most && exec timeout -k 5 60 "$program" $what) >"$work/out" 2>"$work/err" </dev/null || status=$?
+        [ $status -le 1 ] || fail "run $what with $most descriptors: status $status"
+        [ $status -eq 0 ] || grep -q '^run: ' "$work/err" || fail "run $what with $most descriptors: it does not say why"
+        nothing_left "run $what with $most descriptors"
+    done
+done
+(ulimit -n 12 && ! "$program" -n 8 sleep $mark) >"$work/out" 2>"$work/err" </dev/null || fail "8 ranks are begun with 12 descriptors"
+says '^run: 8 ranks need .*: Too many open files'
+# A soft limit is raised, for run alone.
+(ulimit -Sn 32 && exec timeout -k 5 60 "$program" -n 40 sh -c '[ "$(ulimit -Sn)" = 32 ]') >"$work/out" 2>"$work/err" </dev/null ||
+    fail "40 ranks with a soft limit of 32 descriptors: $(cat "$work/err")"
 
 # begins ARGUMENT...: run is in $runs, in the background, at the head of a group, and its ranks have begun.
 begins() {

@@ -1,12 +1,14 @@
 #include <rdmacoro/transport/plain_stream.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/transport/detail/taken_port.hpp>
 
 #include "support/catch.hpp"
 #include "support/described_stages.hpp"
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -108,6 +110,28 @@ task<std::vector<std::byte>> read_to_end(plain_stream& from, std::size_t most) {
 }
 
 }  // namespace
+
+TEST_CASE("a port that is taken is tried again, and taken when it comes free") {
+    virtual_time world;
+    std::optional<plain_listener> other = world.run(listen_plain("127.0.0.1:0"));
+    const std::string url = other->address();
+    const auto taken = world.run([](std::string to) -> task<std::error_code> {
+        const auto made = co_await as_result(listen_plain(to));
+        co_return made ? std::error_code() : made.error();
+    }(url));
+    CHECK(taken == errc::address_in_use);
+    CHECK(world.now() == detail::taken_port::patience);
+
+    const plain_listener made =
+        world.run([](std::string to, std::optional<plain_listener>& by) -> task<plain_listener> {
+            auto waiting = start(listen_plain(to));
+            co_await sleep_for(20ms);
+            by.reset();
+            co_return co_await waiting;
+        }(url, other));
+    CHECK(made.address() == url);
+    CHECK(world.now() <= detail::taken_port::patience + 20ms + detail::taken_port::pause);
+}
 
 TEST_CASE("a plain socket that connects is talked with, both ways at once, while parked and while spinning") {
     const auto there = pattern(3'000'000, 1);

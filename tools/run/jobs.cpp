@@ -22,6 +22,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,11 +74,14 @@ public:
 
     int run() {
         meeting_.emplace(meeting_address(), asked_.ranks, key_);
+        raise_limit();
+        need_descriptors();
         for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) start(rank);
         while (living_ != 0) turn();
         end_children();  // what the ranks have left
         drain();
-        return status_;
+        const bool lost_output = to_output_.failed() || to_error_.failed();
+        return status_ == 0 && lost_output ? status_failure : status_;
     }
 
 private:
@@ -103,6 +107,36 @@ private:
     }
 
     // ---- the beginning
+
+    /// Of descriptors, for this process; the ranks have the limit that it was started with.
+    void raise_limit() noexcept {
+        if (::getrlimit(RLIMIT_NOFILE, &ranks_limit_) != 0) return;
+        rlimit most = ranks_limit_;
+        most.rlim_cur = most.rlim_max;
+        has_raised_ = most.rlim_cur != ranks_limit_.rlim_cur && ::setrlimit(RLIMIT_NOFILE, &most) == 0;
+    }
+    /// Where the meeting has no descriptor for a rank's connection, all ranks wait for that one until their limit: this is an error before they begin.
+    void need_descriptors() const {
+        std::size_t needed = asked_.tag_output ? 5 : 3;  // while a rank is started
+        for (const rank_process& one : ranks_)
+            needed += std::size_t{1} + (asked_.tag_output ? 2 : 0) + (one.by_ssh ? 1 : 0);
+        std::vector<int> tried;
+        tried.reserve(needed);
+        int why = 0;
+        while (why == 0 && tried.size() < needed) {
+            const int fd = ::fcntl(signals_, F_DUPFD_CLOEXEC, 0);
+            if (fd >= 0) {
+                tried.push_back(fd);
+            } else {
+                why = errno;
+            }
+        }
+        for (const int fd : tried) ::close(fd);
+        if (why == 0) return;
+        const std::string what = std::to_string(asked_.ranks) + " ranks need " + std::to_string(needed) +
+                                 " descriptors (ulimit -n), " + std::to_string(tried.size()) + " are free";
+        throw std::system_error(why, std::system_category(), what);
+    }
 
     void start(std::uint32_t rank) {
         rank_process& one = ranks_[rank];
@@ -143,6 +177,7 @@ private:
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (::getppid() != parent) ::_exit(127);
             std::signal(SIGPIPE, SIG_DFL);
+            if (has_raised_) ::setrlimit(RLIMIT_NOFILE, &ranks_limit_);
             if (in[0] >= 0) ::dup2(in[0], 0);
             if (out[1] >= 0) ::dup2(out[1], 1);
             if (err[1] >= 0) ::dup2(err[1], 2);
@@ -162,8 +197,8 @@ private:
             say(one, key_);
         }
         if (asked_.tag_output) {
-            outputs_.emplace_back(rank, out[0], 1);
-            outputs_.emplace_back(rank, err[0], 2);
+            outputs_.emplace_back(rank, out[0], to_output_);
+            outputs_.emplace_back(rank, err[0], to_error_);
         }
         int why = 0;
         const bool not_begun = ::read(failed[0], &why, sizeof why) == static_cast<ssize_t>(sizeof why);
@@ -312,7 +347,11 @@ private:
     std::string key_;
     bool any_by_ssh_ = false;
     int signals_ = -1;
+    rlimit ranks_limit_{};
+    bool has_raised_ = false;
     std::optional<meeting> meeting_;
+    common_output to_output_{STDOUT_FILENO};
+    common_output to_error_{STDERR_FILENO};
     std::vector<tagged_output> outputs_;
     std::size_t living_ = 0;
     int status_ = 0;

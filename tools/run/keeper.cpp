@@ -1,12 +1,15 @@
 #include "keeper.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -18,6 +21,17 @@ namespace run {
 namespace {
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::system_category(), what); }
+
+/// The list of this process's children in /proc, open from the beginning: where no descriptor is left, the children can be ended all the same. The main
+/// thread starts all of them, and the kernel gives it those that are left behind.
+int children = -1;
+
+void open_children() {
+    if (children >= 0) ::close(children);  // the parent's, after fork
+    const std::string own = std::to_string(::getpid());
+    children = ::open(("/proc/self/task/" + own + "/children").c_str(), O_RDONLY | O_CLOEXEC);
+    if (children < 0 && errno != ENOENT) fail("the list of children in /proc");
+}
 
 /// Ends the keeper when the write end of `pipe` is closed. Runs on a thread of its own, because the main thread may block in a write to a full pipe.
 [[noreturn]] void end_with(int pipe) {
@@ -49,16 +63,21 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
 
 }  // namespace
 
-void end_children() {
-    for (bool any = true; any;) {
-        any = false;
-        for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-            std::ifstream list(task.path() / "children");
-            for (pid_t one = 0; list >> one;) {
-                any = true;
-                ::kill(one, SIGKILL);
-                ::waitpid(one, nullptr, 0);
-            }
+void end_children() noexcept {
+    // Each turn ends those whose numbers the first bytes hold, so that the list has others in the next one.
+    std::array<char, 4096> room;
+    for (bool any = true; std::exchange(any, false);) {
+        const ssize_t got = ::pread(children, room.data(), room.size(), 0);
+        if (got < 0 && errno == EINTR) any = true;
+        const char* const end = room.data() + std::max<ssize_t>(got, 0);
+        for (const char* at = room.data(); at != end;) {
+            pid_t one = 0;
+            const auto read = std::from_chars(at, end, one);
+            if (read.ec != std::errc() || read.ptr == end) break;  // the rest of a number may follow
+            any = true;
+            ::kill(one, SIGKILL);
+            ::waitpid(one, nullptr, 0);
+            at = read.ptr + 1;  // a space
         }
     }
 }
@@ -70,6 +89,7 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
     for (const int one : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
         ::sigaddset(&passed_on, one);
     ::sigprocmask(SIG_BLOCK, &passed_on, &before);
+    open_children();
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
     std::fflush(nullptr);
@@ -82,6 +102,7 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
     // What is sent to the group of `run`, by a terminal or to kill it, comes by `run`, or is the end of the pipe.
     ::setpgid(0, 0);
     ::close(ends[1]);
+    open_children();
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");
     std::thread(end_with, ends[0]).detach();
     return job(before);

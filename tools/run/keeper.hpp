@@ -11,7 +11,7 @@ namespace run {
 /// keeper. Where this process is killed, by SIGKILL, too, the keeper kills all that there are; where the keeper is, they become children of this one, which does it.
 int run_kept(const std::function<int(const sigset_t& for_ranks)>& job);
 
-/// Kills the children of this process until there are none: their own become children of it.
-void end_children();
+/// Kills the children of this process until there are none: their own become children of it. Needs no descriptor that is free.
+void end_children() noexcept;
 
 }  // namespace run

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -32,6 +33,9 @@ struct meeting::state {
                     std::fprintf(stderr, "run: the rendezvous of the ranks: %s\n", ended.what());
                     return;
                 }
+            } catch (const std::exception& ended) {
+                std::fprintf(stderr, "run: the rendezvous of the ranks: %s\n", ended.what());
+                return;
             }
             std::uint64_t count = 0;
             static_cast<void>(::read(wake, &count, sizeof count));

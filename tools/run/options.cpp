@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 namespace run {
@@ -57,7 +58,8 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--hosts", hosts, "where: alpha,beta or alpha:4,beta:2; this machine where not given");
     app.add_flag("--tag-output", asked.tag_output,
-                 "forwards output line by line, with the rank in front: [3] text");
+                 "forwards output line by line, with the rank in front: [3] text. A line of more than 64 KiB "
+                 "may come in pieces");
     app.add_option("--ssh", asked.ssh,
                    "the program that starts a command on another host: PROGRAM HOST COMMAND")
         ->capture_default_str();
@@ -81,6 +83,8 @@ std::optional<options> parse_options(int argc, char** argv) {
         if (!asked.command.empty() && asked.command.front() == "--")
             asked.command.erase(asked.command.begin());
         if (asked.command.empty()) throw CLI::ValidationError("PROGRAM", "which program?");
+        if (std::isnan(asked.grace))
+            throw CLI::ValidationError("--grace", "Value nan not in range 0 to 3600");
         if (asked.command.front().starts_with('-'))
             throw CLI::ValidationError(asked.command.front(), "no such option; run --help lists them");
         for (std::size_t at = 0; at < hosts.size() + (hosts.empty() ? 0 : 1);) {

@@ -1,15 +1,36 @@
 // The output of a rank, line by line, with its number in front.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace run {
 
+/// The output of `run` to which ranks' lines go: the standard one, 1, or that for errors, 2.
+class common_output {
+public:
+    explicit common_output(int to) noexcept : to_(to) {}
+
+    /// Drops what it is given once the reader has gone, or a write has failed; the latter is said at once.
+    void write(std::string_view all);
+    /// A write has failed otherwise than for a reader that has gone.
+    [[nodiscard]] bool failed() const noexcept { return failed_; }
+
+private:
+    int to_;
+    bool over_ = false;
+    bool failed_ = false;
+};
+
 class tagged_output {
 public:
-    /// `from`: owned. `to`: 1 or 2.
-    tagged_output(std::uint32_t rank, int from, int to);
+    /// Of a line that has not ended yet fewer bytes than these are kept: with this number they are forwarded, as a line of their own.
+    static constexpr std::size_t longest = 65536;
+
+    /// `from`: owned.
+    tagged_output(std::uint32_t rank, int from, common_output& to);
     tagged_output(tagged_output&& other) noexcept;
     tagged_output& operator=(tagged_output&&) = delete;
     ~tagged_output();
@@ -22,11 +43,11 @@ public:
     void end();
 
 private:
-    void say(const std::string& line);
+    void say(std::string_view line);
 
     std::string tag_;
     int from_;
-    int to_;
+    common_output* to_;
     std::string unread_;
 };
 

@@ -177,6 +177,9 @@ public:
         run_until(&answer<Done>, &done, &scope);
     }
 
+    /// Whether a destructor waits in `run_until` with a scope: coroutines outside of it are not resumed, and answer nothing.
+    [[nodiscard]] bool is_narrowed() const noexcept { return narrowed_ != nullptr; }
+
     /// The coroutine is resumed in this turn or the next. The node stays in place until then.
     void make_ready(detail::ready_node& node) noexcept {
         node.next_ready = nullptr;

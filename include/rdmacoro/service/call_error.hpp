@@ -2,7 +2,9 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/config.hpp>
+#include <rdmacoro/coro/error.hpp>
 
+#include <cstdint>
 #include <system_error>
 
 namespace rdmacoro {
@@ -34,6 +36,15 @@ namespace rdmacoro {
 [[nodiscard]] inline std::error_code make_error_code(call_errc code) noexcept {
     return {static_cast<int>(code), call_category()};
 }
+
+namespace detail {
+/// `error::info()` of what a peer has answered.
+inline constexpr std::uint64_t answered_info = 0x616e737765726564;
+}  // namespace detail
+
+/// Whether a call has ended by what its peer answered: its handler has ended by this error, or its service has not taken the request. False: by
+/// what its own messages met. `errc::peer_lost` is the loss of the call's peer then; in an answer it is one that the handler has met.
+[[nodiscard]] bool was_answered(const error& failed) noexcept;
 
 }  // namespace rdmacoro
 

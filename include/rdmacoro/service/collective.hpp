@@ -65,7 +65,8 @@ struct collective_call {
     bool reproducible = false;
     std::string_view named{};  // in errors, instead of the kind: it is a part of something else
     std::uint64_t type = 0;    // of the elements and the operation, for the comparison between ranks
-    std::span<const algorithm> asked{};  // for this call; in the order in which they are asked
+    std::string_view unknown_algorithm{};  // asked for by a name that is none: the call is refused
+    std::span<const algorithm> asked{};    // for this call; in the order in which they are asked
     reduction with{};
 
     /// Copies the function object.
@@ -213,6 +214,8 @@ public:
     [[nodiscard]] bool has_wrong_message() const noexcept { return wrong_.has_value(); }
     /// For `group`. See above.
     void tell_wrong_message();
+    /// For `group`: the rank that has left in good order amid it, and said nothing of a failure.
+    [[nodiscard]] const std::optional<unsigned>& left() const noexcept { return left_; }
 
     /// For algorithms: a message of that rank's has `got` bytes where `wanted` were expected, or says so. The collective has failed.
     void wrong_length(unsigned from, std::size_t got, std::size_t wanted) noexcept {
@@ -261,6 +264,7 @@ private:
     bool failed_ = false;
     bool canceled_ = false;
     std::optional<detail::wrong_message> wrong_;
+    std::optional<unsigned> left_{};
     local_stop_source own_stop_;
     local_stop_source& stop_;
 };

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -35,7 +36,7 @@ template <class... Algorithms>
 inline constexpr use_t<Algorithms...> use{};
 
 /// As `use`, by a name that is known when the program runs: `g.barrier(rc::algorithm_named{"spanning_tree"})`. A name that is none of the
-/// collective's is refused as `errc::invalid_argument`.
+/// collective's is refused as `errc::invalid_argument`, as a wrong root is. The characters are borrowed until the call has begun.
 struct algorithm_named {
     std::string_view name{};  ///< as `explain_collectives` prints it
 };
@@ -45,17 +46,13 @@ inline constexpr std::int64_t no_color = -1;
 
 namespace detail {
 
-/// Throws where there is none of that name.
-[[nodiscard]] std::span<const algorithm> algorithms_named(collective_kind kind, std::string_view name);
+/// That it has none of that name, and which it has.
+[[nodiscard]] std::string unknown_algorithm_text(collective_kind kind, std::string_view name);
 
 template <collective_kind K, class... As>
 [[nodiscard]] constexpr std::span<const algorithm> asked_algorithms(use_t<As...>) noexcept {
     static_assert(sizeof...(As) != 0, "use<...> names at least one algorithm");
     return algorithm_list<K, As...>::table;
-}
-template <collective_kind K>
-[[nodiscard]] inline std::span<const algorithm> asked_algorithms(algorithm_named of) {
-    return algorithms_named(K, of.name);
 }
 
 template <collective_kind K, class Option>
@@ -64,6 +61,12 @@ void apply_option(collective_call& call, const Option& option) {
         static_assert(K >= collective_kind::reduce,
                       "reproducible is an option of reduce, allreduce, reduce_scatter, scan and exscan");
         call.reproducible = true;
+    } else if constexpr (std::is_same_v<Option, algorithm_named>) {
+        if (const algorithm* const found = find_algorithm(K, option.name)) {
+            call.asked = {found, 1};
+        } else {
+            call.unknown_algorithm = option.name.empty() ? std::string_view("\"\"") : option.name;
+        }
     } else {
         static_assert(
             requires { detail::asked_algorithms<K>(option); },

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/detail/gate_entry.hpp>
 #include <rdmacoro/service/detail/remote_task.hpp>
 
@@ -35,8 +36,8 @@ public:
     /// The same with a limit, of which the peer is told: `errc::timed_out` after it. The call must not have begun.
     R get(duration limit) {
         check("gate_call::get");
+        const time_point until = detail::deadline_after(detail::monotonic_now(), limit);
         if (!this->begun()) {
-            const time_point until = detail::deadline_after(detail::monotonic_now(), limit);
             const bool room = this->entry_.wait_for_room(until);
             const duration left = until - detail::monotonic_now();
             if (!room && left <= duration::zero())
@@ -44,7 +45,13 @@ public:
             set_limit(left > duration::zero() ? left : duration::zero());
         }
         wait();
-        return this->await_resume();
+        try {
+            return this->await_resume();
+        } catch (const error& ended) {
+            // The peer, which keeps the same time, may say it first.
+            if (ended.code() != call_errc::expired || detail::monotonic_now() < until) throw;
+            throw error(errc::timed_out, ended.context());
+        }
     }
     /// As `get`, and returns the error instead of throwing it.
     [[nodiscard]] result<R> get_result() {

@@ -27,12 +27,13 @@ namespace rdmacoro {
 /// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
 ///
-/// Errors. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
+/// Errors. Lengths and counts that do not fit each other are thrown by the call itself, a wrong root and a wrong name of an algorithm where it is
+/// awaited; all as `errc::invalid_argument`. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
 /// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
 /// caller's own token stopped it, that of the loss (`errc::peer_lost`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
 ///
-/// Copies are of the same group. Only for the thread of its scheduler; a group may outlive its job, and ends with `errc::closed` then.
+/// Copies are of the same group. Only for the thread of its scheduler; a group may outlive its job, and goes on.
 class group : private detail::group_base {
 public:
     /// Of nothing: collectives end with `errc::invalid_argument`.
@@ -465,7 +466,7 @@ public:
     /// Awaitable.
     /// Ends with the group of the ranks that gave the same color, in the order of their keys, and of their ranks where those are equal.
     /// With `no_color`: with no group.
-    /// Completes: when every rank of this group has called it.
+    /// Completes: when every rank of this group knows the groups. Where it fails at a rank, a group that others have with that rank is revoked.
     /// Buffers: none.
     /// Concurrency: as described for the class; several of different groups run at a time.
     /// Errors: as described for the class; `errc::no_resources` when the first rank of the group has led a million of them.
@@ -479,7 +480,8 @@ public:
     /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out.
     /// Buffers: none.
     /// Concurrency: once a group.
-    /// Errors: `group_errc::not_member` where the others have taken this rank for lost.
+    /// Errors: `group_errc::not_member` where the others have taken this rank for lost; `errc::no_resources` when the rank that decides, the lowest
+    ///     that is left, has led a million groups.
     /// Cancellation: at any time; the others then wait for this rank until it is lost, or calls it again.
     /// Example:
     ///     rc::group left = co_await g.shrink();

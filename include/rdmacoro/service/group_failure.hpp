@@ -32,7 +32,9 @@ struct group_failure {
         absent{};        ///< ranks that had not entered the collective that was canceled or timed out; sorted
     std::string text{};  ///< what the rank that noticed first says of it
 
-    /// For people: "rank 2 lost rank 5 (...)".
+    /// Whether the loss of ranks is why; else some may have been lost since.
+    [[nodiscard]] bool is_loss() const noexcept;
+    /// For people: "rank 2 has lost rank 5 (...)".
     [[nodiscard]] std::string describe() const;
     /// Adds the ranks of another report. False: all were known.
     bool merge(const group_failure& other);

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/node_card.hpp>
 
 #include <coroutine>
@@ -66,7 +67,7 @@ public:
         try {
             return call_->call->await_resume();
         } catch (const error& failed) {
-            if (failed.code() == errc::canceled) throw;
+            if (failed.code() == errc::canceled && !was_answered(failed)) throw;
             detail::throw_of_node(call_->to, call_->born, failed);
         }
     }

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/when_all.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/coro/yield.hpp>
+#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/calls.hpp>
 #include <rdmacoro/service/node.hpp>
 #include <rdmacoro/service/node_call_operation.hpp>
@@ -222,7 +223,8 @@ public:
 
     /// For requests that may be done twice: `make()` gives a task of calls, and is called again whenever that ends because its node was lost or has
     /// left. The calls of the next task wait for the node's next life, as all do, for `node_options::connect_limit`.
-    /// A call that ends with `call_errc::stopped` is not repeated: its node may be there, and answer the same again.
+    /// A call that ends with `call_errc::stopped`, or with whatever else its handler has ended by, is not repeated: its node may be there, and answer
+    /// the same again.
     ///
     /// Awaitable.
     /// Ends with the task's result.
@@ -241,7 +243,7 @@ public:
                 co_return co_await make();
             } catch (const error& failed) {
                 const bool lost = failed.code() == errc::peer_lost || failed.code() == errc::closed;
-                if (!lost || state_->stopped) throw;
+                if (!lost || was_answered(failed) || state_->stopped) throw;
             }
             co_await yield();  // others go on, also where each task ends at once
         }
@@ -422,7 +424,7 @@ private:
                 auto call = run(found->at, kept, until);
                 co_return co_await std::move(call);
             } catch (const error& why) {
-                if (why.code() == errc::canceled) throw;
+                if (why.code() == errc::canceled && !was_answered(why)) throw;
                 detail::throw_of_node(to, open->born, why);
             }
         }
@@ -471,8 +473,10 @@ private:
                 auto value = co_await std::move(called);
                 co_return node_outcome<R>{to, result<R>(std::move(value)), std::string()};
             }
+        } catch (const error& failed) {
+            if (failed.code() == errc::canceled && !was_answered(failed)) throw;
+            co_return node_outcome<R>{to, result<R>(failed.code()), failed.what()};
         } catch (const std::system_error& failed) {
-            if (failed.code() == errc::canceled) throw;
             co_return node_outcome<R>{to, result<R>(failed.code()), failed.what()};
         }
     }

@@ -165,7 +165,8 @@ private:
 /// Completes: when peers can connect.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time, at different addresses.
-/// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`.
+/// Errors: `errc::address_in_use` after 200 ms, for which a port that is taken is tried again; `errc::address_invalid`,
+///     `errc::permission_denied`.
 /// Cancellation: at any time.
 /// Example:
 ///     auto listener = co_await rdmacoro::listen_plain("127.0.0.1:0");

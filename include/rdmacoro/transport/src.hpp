@@ -20,6 +20,7 @@
 #include <rdmacoro/transport/detail/impl/own_address.ipp>
 #include <rdmacoro/transport/detail/impl/recycled_pool.ipp>
 #include <rdmacoro/transport/detail/impl/scheme.ipp>
+#include <rdmacoro/transport/detail/impl/taken_port.ipp>
 #include <rdmacoro/transport/detail/impl/watcher.ipp>
 #include <rdmacoro/transport/impl/plain_stream.ipp>
 #include <rdmacoro/transport/impl/shm.ipp>

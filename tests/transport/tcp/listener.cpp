@@ -1,5 +1,9 @@
 #include <rdmacoro/transport/tcp/listener.hpp>
 
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/transport/detail/taken_port.hpp>
+#include <rdmacoro/transport/tcp/listen_state.hpp>
+
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
@@ -14,6 +18,7 @@ namespace test_transport_tcp_listener {
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -42,6 +47,27 @@ task<> accept_one(tcp_listener& listener, tcp_connection& into, std::error_code&
 task<> connect_one(tcp_domain& domain, std::string address, tcp_connection& into) {
     into = co_await domain.connect(address);
 }
+
+/// A port of this host that a socket listens on.
+class taken_by_socket {
+public:
+    taken_by_socket() {
+        const auto any = detail::inet_address::parse("tcp", "127.0.0.1:0", "");
+        fd_ = detail::open_tcp_listener(any, detail::inet_resolved::ask(any, AI_NUMERICHOST).endpoints.at(0),
+                                        1);
+    }
+    taken_by_socket(const taken_by_socket&) = delete;
+    taken_by_socket& operator=(const taken_by_socket&) = delete;
+    ~taken_by_socket() { close(); }
+
+    [[nodiscard]] std::string address() const { return detail::inet_endpoint::local(fd_).url("tcp"); }
+    void close() noexcept {
+        if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    }
+
+private:
+    int fd_ = -1;
+};
 
 std::string why_not(tcp_world& world, const std::string& address, errc& code) {
     try {
@@ -75,6 +101,83 @@ TEST_CASE("an address in use, or of another machine, is refused with what to do"
     const std::string not_ours = why_not(world, "192.0.2.1:0", code);
     CHECK(code == errc::address_invalid);
     CHECK_THAT(not_ours, contains("192.0.2.1:0") && contains("no interface"));
+}
+
+TEST_CASE(
+    "a port that stays taken is refused after it was tried again, and other coroutines go on meanwhile") {
+    virtual_time world;
+    tcp_domain domain(world.on);
+    const taken_by_socket other;
+    unsigned naps = 0;
+    const auto outcome =
+        world.run([](tcp_domain& in, std::string where, unsigned& count) -> task<std::error_code> {
+            task_group beside;
+            beside.spawn(
+                [](unsigned& of) -> task<> {
+                    for (;; ++of) co_await sleep_for(10ms);
+                },
+                std::ref(count));
+            const auto made = co_await as_result(in.listen(where));
+            beside.request_stop();
+            static_cast<void>(co_await as_result(beside.join()));
+            co_return made ? std::error_code() : made.error();
+        }(domain, other.address(), naps));
+    CHECK(outcome == errc::address_in_use);
+    CHECK(world.now() == detail::taken_port::patience);
+    CHECK(naps >= detail::taken_port::patience / 10ms - 1);
+}
+
+TEST_CASE("a port that comes free while a listener waits for it is taken") {
+    virtual_time world;
+    tcp_domain domain(world.on);
+    taken_by_socket other;
+    const std::string address = other.address();
+    {
+        const tcp_listener made =
+            world.run([](tcp_domain& in, std::string where, taken_by_socket& by) -> task<tcp_listener> {
+                task_group beside;
+                beside.spawn(
+                    [](taken_by_socket& socket) -> task<> {
+                        co_await sleep_for(20ms);
+                        socket.close();
+                    },
+                    std::ref(by));
+                auto listening = co_await as_result(in.listen(where));
+                co_await beside.join();
+                co_return std::move(listening).value();
+            }(domain, address, other));
+        CHECK(made.address() == address);
+    }
+    CHECK(world.now() >= 20ms);
+    CHECK(world.now() <= 20ms + detail::taken_port::pause);
+}
+
+TEST_CASE("a listener that waits for its port is canceled at once") {
+    virtual_time world;
+    tcp_domain domain(world.on);
+    const taken_by_socket other;
+    const auto outcome = world.run([](tcp_domain& in, std::string where) -> task<std::error_code> {
+        local_stop_source stop;
+        task_group beside;
+        beside.spawn(
+            [](local_stop_source& which) -> task<> {
+                co_await sleep_for(25ms);
+                which.request_stop();
+            },
+            std::ref(stop));
+        const auto made = co_await as_result(with_stop(in.listen(where), stop.get_token()));
+        co_await beside.join();
+        co_return made ? std::error_code() : made.error();
+    }(domain, other.address()));
+    CHECK(outcome == errc::canceled);
+    CHECK(world.now() == 25ms);
+}
+
+TEST_CASE("an address of another machine is refused without another try") {
+    virtual_time world;
+    tcp_domain domain(world.on);
+    CHECK_THROWS_AS(world.run(domain.listen("192.0.2.1:7471")), error);
+    CHECK(world.now() == duration::zero());
 }
 
 TEST_CASE("a port is free again as soon as its listener is gone") {

@@ -68,6 +68,12 @@ public:
     void rank_ended(unsigned rank, std::error_code why) noexcept;
     /// This rank, or the one that said so, gives the group up; all others are told.
     void revoke(group_failure why) noexcept;
+    /// For a reason of this rank's own.
+    void revoke_alone(std::error_code why, const char* text);
+    /// As `whole` was, of which this group was to be a part; the lost ranks are named as those of this group.
+    void revoke_with(const group_state& whole);
+    /// Before this rank's connections are closed in good order: those that wait for this rank hear first why nothing comes.
+    void tell_connected() noexcept;
     void tell_again() noexcept {
         if (has_untold_) tell_neighbours();
     }
@@ -75,8 +81,9 @@ public:
     [[noreturn]] void refuse(const std::string& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
     [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
-    /// Another rank has given a collective up: awaits, for a short time, the word that says why.
-    [[nodiscard]] static task<> find_failure(group_state* self);
+    /// Another rank has given a collective up, or has left in good order amid it: awaits, for a short time, the word that says why. `left`: the
+    /// rank that has left; without a word it has not entered the collective.
+    [[nodiscard]] static task<> find_failure(group_state* self, std::optional<unsigned> left);
     /// Awaits the agreement on the ranks that are left. Ends with them, as ranks of the job, and the context of their group.
     struct agreement {
         std::vector<unsigned> left;

@@ -253,7 +253,13 @@ private:
     [[gnu::cold]] static task<> connect_peer(node_state* self, counted_ptr<node_peer> to) {
         const node_connecting now(*self, std::move(to));
         node_peer& peer = now.to();
-        const time_point until = deadline_after(self->owner.now(), self->options.connect_limit);
+        const time_point began = self->owner.now();
+        const time_point until = deadline_after(began, self->options.connect_limit);
+        // Where no other life may come, one that does not listen any more has ended.
+        const duration of_refusals =
+            self->options.admits_other_lives
+                ? self->options.connect_limit
+                : std::min(self->options.connect_limit, node_options().connect_limit);
         while (peer.open() == nullptr) {
             const time_point here = self->owner.now();
             if (peer.next_try > here || peer.accepting != 0) {
@@ -276,7 +282,8 @@ private:
             const bool may_pass = last.why == errc::connection_refused || last.why == errc::timed_out ||
                                   last.why == errc::peer_lost || last.why == errc::closed ||
                                   last.why == errc::no_resources;
-            if (may_pass && peer.next_try < until) continue;
+            const bool refused = last.why == errc::connection_refused;
+            if (may_pass && peer.next_try < (refused ? deadline_after(began, of_refusals) : until)) continue;
             ++peer.failures;
             self->tell(node_change::failed, peer.id, peer.last_born, last.why);
             break;

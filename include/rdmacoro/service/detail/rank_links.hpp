@@ -9,6 +9,7 @@
 #include <rdmacoro/service/detail/scratch.hpp>
 #include <rdmacoro/service/group_failure.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -97,7 +98,10 @@ public:
     void send_word(unsigned to, group_word what);
     /// Awaits, for a short time, that those which were sent are on their way: a program that ends because a collective has failed takes them
     /// with it otherwise, and its end is taken for the reason.
-    [[nodiscard]] static task<> words_are_out(rank_links* self);
+    [[nodiscard]] static task<> words_are_out(rank_links* self,
+                                              duration patience = std::chrono::milliseconds(50));
+    /// The same for a process that leaves the job, after a last word to all that are connected about groups that have failed.
+    [[nodiscard]] static task<> say_goodbye(rank_links* self);
     /// One has come. Every byte is checked; false: it is not one, and the connection must end.
     [[nodiscard]] bool word_arrived(unsigned from, std::span<const std::byte> bytes);
     /// Ends all work in the background.

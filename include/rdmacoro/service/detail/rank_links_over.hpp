@@ -5,6 +5,8 @@
 #include <rdmacoro/service/detail/rank_links.hpp>
 #include <rdmacoro/service/node.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -55,6 +57,9 @@ private:
         // A rank may connect before this one has the cards; `attend` compares.
         options.admits_strangers = true;
         options.admits_other_lives = false;
+        // A rank that computes answers late, and is not lost.
+        constexpr duration longest_work = std::chrono::minutes(2);
+        options.connect_limit = std::max(options.connect_limit, longest_work);
         return options;
     }
     void attend_all() {

@@ -34,4 +34,8 @@ RDMACORO_COLD const std::error_category& call_category() noexcept {
     return only;
 }
 
+RDMACORO_COLD bool was_answered(const error& failed) noexcept {
+    return failed.info() == detail::answered_info;
+}
+
 }  // namespace rdmacoro

@@ -59,8 +59,14 @@ RDMACORO_COLD void collective::transfer_failed(const detail::rank_peer& with, st
         if (first && !of_.failure()) canceled_ = true;
         return;
     }
-    // The sender is alive: its own collective has failed, and it says why by a word that may come later than this.
-    if (why != errc::peer_canceled) of_.transfer_failed(of_.rank_of(with.rank), why);
+    // The sender is alive: its own collective has failed, and it says why by a word that may come later than this. So may a rank that has left
+    // in good order.
+    const unsigned rank = of_.rank_of(with.rank);
+    if (why == errc::closed) {
+        left_ = rank;
+    } else if (why != errc::peer_canceled) {
+        of_.transfer_failed(rank, why);
+    }
     own_stop_.request_stop();
 }
 
@@ -149,10 +155,16 @@ RDMACORO_COLD void collective::throw_failure() const {
     std::string what = "group: " + std::string(title()) + " number " + std::to_string(number_);
     if (canceled_ || !of_.failure()) throw error(errc::canceled, what);
     const group_failure& why = *of_.failure();
-    const bool said = why.why == errc::peer_lost || why.why == errc::closed ||
-                      why.why == errc::protocol_violation || why.why == group_errc::mismatch ||
-                      (!why.lost.empty() && why.why != errc::canceled);
-    throw error(said ? why.why : make_error_code(group_errc::revoked), what + ": " + why.describe());
+    // Whichever way a rank was lost, it is not a time limit of the caller's that is over.
+    std::error_code code = group_errc::revoked;
+    if (why.is_loss()) {
+        const bool has_its_own = why.why == errc::closed || why.why == errc::protocol_violation ||
+                                 why.why == errc::connection_refused;
+        code = has_its_own ? why.why : make_error_code(errc::peer_lost);
+    } else if (why.why == errc::protocol_violation || why.why == group_errc::mismatch) {
+        code = why.why;
+    }
+    throw error(code, what + ": " + why.describe());
 }
 
 }  // namespace rdmacoro

@@ -3,7 +3,10 @@
 
 #include <rdmacoro/service/group.hpp>
 
+#include <rdmacoro/coro/without_stop.hpp>
+
 #include <algorithm>
+#include <exception>
 #include <string>
 
 namespace rdmacoro {
@@ -36,16 +39,43 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     const std::uint64_t context = all[0].context;
     if (context == 0) throw error(errc::no_resources, "group: rank 0 has named as many groups as it may");
     std::vector<unsigned> members;
-    for (unsigned rank = 0; rank < whole.size(); ++rank) {
-        if (all[rank].color == color) members.push_back(rank);
+    if (color != no_color) {
+        for (unsigned rank = 0; rank < whole.size(); ++rank) {
+            if (all[rank].color == color) members.push_back(rank);
+        }
     }
-    if (color == no_color) co_return group();
     std::sort(members.begin(), members.end(), [&](unsigned a, unsigned b) {
         return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
     });
     for (unsigned& member : members) member = whole.rank_in_job(member);
-    co_return group(detail::counted_ptr<detail::group_state>(new detail::group_state(
-        whole.state().shared_links(), std::move(members), context, whole.state().choice)));
+    group made;
+    std::exception_ptr failed;
+    try {
+        if (color != no_color)
+            made = group(detail::counted_ptr<detail::group_state>(new detail::group_state(
+                whole.state().shared_links(), std::move(members), context, whole.state().choice)));
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (failed) {
+        whole.state().revoke_alone(make_error_code(errc::no_resources), "split");
+        std::rethrow_exception(failed);
+    }
+    // No rank has its group before all know its members. A rank that fails here knows them, too, and ends the group for those that have it:
+    // they would wait there for this one, which goes on with `shrink`.
+    detail::collective_call all_know = detail::call_of<collective_kind::barrier, std::span<std::byte>>();
+    all_know.named = "split";
+    try {
+        co_await whole.run(all_know);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    if (!failed) co_return made;
+    if (made) {
+        made.state().revoke_with(whole.state());
+        co_await without_stop(detail::rank_links::words_are_out(&whole.state().links()));
+    }
+    std::rethrow_exception(failed);
 }
 
 RDMACORO_COLD task<group> group::shrink() const {

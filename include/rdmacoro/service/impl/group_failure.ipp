@@ -59,9 +59,14 @@ RDMACORO_COLD std::error_code make_error_code(group_errc code) noexcept {
     return {static_cast<int>(code), group_category()};
 }
 
+RDMACORO_COLD bool group_failure::is_loss() const noexcept {
+    return !lost.empty() && why.category() != group_category() && why != errc::canceled &&
+           why != errc::invalid_argument && why != errc::no_resources;
+}
+
 RDMACORO_COLD std::string group_failure::describe() const {
     std::string said = "rank " + std::to_string(by);
-    if (!lost.empty()) {
+    if (is_loss()) {
         said += " has lost " + detail::rank_list(lost);
     } else if (why == errc::canceled) {
         said += " has canceled it, or its time was over";
@@ -70,6 +75,7 @@ RDMACORO_COLD std::string group_failure::describe() const {
     }
     if (!absent.empty()) said += "; not entered: " + detail::rank_list(absent);
     if (!text.empty()) said += " (" + text + ")";
+    if (!lost.empty() && !is_loss()) said += "; lost since: " + detail::rank_list(lost);
     return said;
 }
 

@@ -28,7 +28,9 @@ RDMACORO_COLD group job::world() const {
 
 RDMACORO_COLD task<> job::leave() {
     const detail::counted_ptr<detail::rank_links> links = links_;
-    if (links) co_await links->close();
+    if (!links) co_return;
+    co_await detail::rank_links::say_goodbye(links.get());
+    co_await links->close();
 }
 
 RDMACORO_COLD std::string job::explain() const {

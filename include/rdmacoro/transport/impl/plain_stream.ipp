@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/progress_source.hpp>
 #include <rdmacoro/transport/detail/connect_info_exchange.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
+#include <rdmacoro/transport/detail/taken_port.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/plain_stream.hpp>
 
@@ -201,14 +202,18 @@ RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
     const inet_resolved found = plain_endpoints(co_await inet_resolve(address, AI_PASSIVE), address.whole);
-    int fd = -1;
     constexpr unsigned queue = 1024;
-    const char* const step = listen_for_exchange(found.endpoints.front(), queue, fd);
-    const int why = errno;
-    plain_socket_owner made(new plain_socket(on, fd));
-    if (step != nullptr)
-        throw error(plain_code(why), address.whole + ": " + step + ": " + std::strerror(why));
-    co_return plain_listener(std::move(made));
+    taken_port port(on, address);
+    for (;;) {
+        int fd = -1;
+        const char* const step = listen_for_exchange(found.endpoints.front(), queue, fd);
+        const int why = errno;
+        if (plain_socket_owner made(new plain_socket(on, fd)); step == nullptr)
+            co_return plain_listener(std::move(made));
+        if (!port.may_come_free(make_error_code(plain_code(why))))
+            throw error(plain_code(why), address.whole + ": " + step + ": " + std::strerror(why));
+        co_await port.wait();
+    }
 }
 
 }  // namespace detail

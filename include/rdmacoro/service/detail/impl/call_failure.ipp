@@ -38,6 +38,7 @@ RDMACORO_COLD void call_failure::set_current(const call_context& of) noexcept {
             text = failed.what();
         } catch (const std::bad_alloc&) {  // then without text
         }
+        if (!code) return set(call_errc::handler_failed, text);  // an exception without a code, as others
         if (code.category() == error_category()) return set(outcome_kind::toolkit_error, code.value(), text);
         if (code.category() == call_category()) return set(outcome_kind::call_error, code.value(), text);
         if (code.category() == std::system_category())
@@ -63,15 +64,18 @@ RDMACORO_COLD void throw_answer(const method_facts& of, std::span<const std::byt
         text += c < 0x20 || c == 0x7f ? '?' : static_cast<char>(c);
     }
     const bool none = head.code == 0;  // no error's code
+    error_facts facts;
+    facts.info = answered_info;
     switch (none ? outcome_kind::value : static_cast<outcome_kind>(head.outcome)) {
         case outcome_kind::call_error:
             if (head.code < 1 || head.code > static_cast<std::int32_t>(call_errc::reader_left)) break;
-            throw error(std::error_code(head.code, call_category()), text);
-        case outcome_kind::toolkit_error: throw error(std::error_code(head.code, error_category()), text);
+            throw error(std::error_code(head.code, call_category()), text, facts);
+        case outcome_kind::toolkit_error:
+            throw error(std::error_code(head.code, error_category()), text, facts);
         case outcome_kind::system_error:
-            throw error(std::error_code(head.code, std::system_category()), text);
+            throw error(std::error_code(head.code, std::system_category()), text, facts);
         case outcome_kind::generic_error:
-            throw error(std::error_code(head.code, std::generic_category()), text);
+            throw error(std::error_code(head.code, std::generic_category()), text, facts);
         default: break;
     }
     throw_malformed_answer(of, "an outcome that does not exist");

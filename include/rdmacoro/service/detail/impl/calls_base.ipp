@@ -33,7 +33,7 @@ namespace detail {
 RDMACORO_COLD calls_base::~calls_base() = default;
 
 RDMACORO_COLD void calls_base::throw_of_stream(const error& failed) const {
-    if (node_ == 0 || failed.code() == errc::canceled) throw error(failed);
+    if (node_ == 0 || (failed.code() == errc::canceled && !was_answered(failed))) throw error(failed);
     throw_of_node(node_, born_, failed);
 }
 

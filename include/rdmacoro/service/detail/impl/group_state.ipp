@@ -121,6 +121,43 @@ RDMACORO_COLD void group_state::revoke(group_failure why) noexcept {
     changed_.reset();
 }
 
+RDMACORO_COLD void group_state::revoke_alone(std::error_code why, const char* text) {
+    group_failure failure;
+    failure.why = why;
+    failure.by = rank_;
+    failure.text = text;
+    revoke(std::move(failure));
+}
+
+RDMACORO_COLD void group_state::revoke_with(const group_state& whole) {
+    group_failure failure;
+    failure.by = rank_;
+    failure.why = make_error_code(errc::canceled);
+    failure.text = "the split that made it has failed";
+    if (const auto& of = whole.failure_) {
+        failure.why = of->why;
+        failure.text += ": " + of->describe();
+        for (const unsigned lost : of->lost) {
+            const unsigned rank = rank_of(whole.members_[lost]);
+            if (rank != size()) failure.lost.push_back(rank);
+        }
+        std::sort(failure.lost.begin(), failure.lost.end());
+    }
+    revoke(std::move(failure));
+}
+
+RDMACORO_COLD void group_state::tell_connected() noexcept {
+    if (!failure_) return;
+    try {
+        for (unsigned to = 0; to < size(); ++to) {
+            if (to != rank_ && peer(to).link != nullptr)
+                links_->send_word(members_[to], word_of(*failure_, context_));
+        }
+    } catch (const std::bad_alloc&) {
+        return;  // they hear of it from others
+    }
+}
+
 RDMACORO_COLD void group_state::refuse(const std::string& why) {
     group_failure failure;
     failure.why = make_error_code(errc::invalid_argument);
@@ -162,7 +199,7 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             }
             break;
         case word_kind::shrink_done:
-            if (!decision_ && word.number != 0 && word.number >> context_bits == 0) {
+            if (!decision_ && word.number >> context_bits == 0) {
                 agreement found;
                 found.context = word.number;
                 for (unsigned at = 0; at < size(); ++at) {
@@ -230,7 +267,8 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     }
     std::vector<unsigned> absent;
     // Of ranks that did not answer yet when the group was revoked by another one nothing is known.
-    const bool asked_all = !self->failure_;
+    // Neither is where a destructor waits for this collective: what would hear the answers does not run.
+    const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
     for (unsigned at = 0; at < self->size(); ++at) {
         const progress& of = self->progress_[at];
         if (of.known ? of.entered < number : asked_all) absent.push_back(at);
@@ -238,20 +276,21 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     co_return absent;
 }
 
-RDMACORO_COLD task<> group_state::find_failure(group_state* self) {
-    constexpr duration patience = std::chrono::seconds(1);
+RDMACORO_COLD task<> group_state::find_failure(group_state* self, std::optional<unsigned> left) {
+    // A rank that leaves says what it knows first.
+    const duration patience = left ? std::chrono::milliseconds(200) : std::chrono::milliseconds(1000);
     const time_point until = self->links_->owner().now() + patience;
     while (!self->failure_) {
-        const duration left = until - self->links_->owner().now();
-        if (left > duration::zero()) {
-            static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
+        const duration still = until - self->links_->owner().now();
+        if (still > duration::zero()) {
+            static_cast<void>(co_await as_result(timeout(self->changed_.wait(), still)));
             continue;
         }
-        group_failure why;
-        why.why = make_error_code(group_errc::revoked);
-        why.by = self->rank_;
-        why.text = "another rank has canceled its message";
-        self->revoke(std::move(why));
+        if (left) {
+            self->transfer_failed(*left, make_error_code(errc::closed));
+        } else {
+            self->revoke_alone(make_error_code(group_errc::revoked), "another rank has canceled its message");
+        }
     }
 }
 
@@ -259,13 +298,7 @@ RDMACORO_COLD task<> group_state::find_failure(group_state* self) {
 /// decision tells it to all that have asked, were asked or ask later, also when it has let the group go: all that are left agree even if the
 /// deciding rank dies after it has told some, and a rank that another one has lost hears that it is left out.
 RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self) {
-    if (!self->failure_) {
-        group_failure why;
-        why.why = make_error_code(errc::canceled);
-        why.by = self->rank_;
-        why.text = "shrink";
-        self->revoke(std::move(why));
-    }
+    if (!self->failure_) self->revoke_alone(make_error_code(group_errc::revoked), "shrink");
     self->ready_.resize(self->size());
     self->asked_by_.resize(self->size());
     if (!self->agreeing_) self->agreeing_.emplace(self->links_);
@@ -289,9 +322,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
-                found.context = self->links_->name_context();
-                if (found.context == 0)
-                    throw error(errc::no_resources, "group: this rank has named as many groups as it may");
+                found.context = self->links_->name_context();  // 0: there is none, as all hear
                 self->decide(std::move(found));
                 break;
             }
@@ -306,6 +337,8 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     agreement found = *self->decision_;
     if (!std::binary_search(found.left.begin(), found.left.end(), self->rank_))
         throw error(group_errc::not_member, "group: the others have gone on without this rank");
+    if (found.context == 0)
+        throw error(errc::no_resources, "group: the rank that decides has named as many groups as it may");
     for (unsigned& at : found.left) at = self->members_[at];
     co_return found;
 }

@@ -107,14 +107,19 @@ RDMACORO_DECL void item_sender::take(item_write& one) noexcept {
 }
 
 RDMACORO_DECL void item_sender::advance() noexcept {
-    if (waiting_ != nullptr && waiting_->message_ == 0) {
-        if (refused_) [[unlikely]] {
-            std::exchange(waiting_, nullptr)->fail(refused_, facts_);
-        } else if (has_place()) {
-            take(*waiting_);
+    for (;;) {
+        if (waiting_ != nullptr && waiting_->message_ == 0) {
+            if (refused_) [[unlikely]] {
+                std::exchange(waiting_, nullptr)->fail(refused_, facts_);
+            } else if (has_place()) {
+                take(*waiting_);
+            }
         }
+        if (items_ == 0 || under_way_) break;
+        send_gathered();
+        // Where that was sent at once, there is a place now for the item that found none: nothing else would look at it again.
+        if (under_way_ || waiting_ == nullptr || waiting_->message_ != 0) break;
     }
-    if (items_ != 0 && !under_way_) send_gathered();
     if (waiting_ != nullptr && waiting_->message_ != 0 &&
         (!waiting_->until_sent_ || waiting_->message_ <= ended_))
         std::exchange(waiting_, nullptr)->complete();

@@ -194,8 +194,13 @@ RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
     self->words_out_.reset();
 }
 
-RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self) {
-    constexpr duration patience = std::chrono::milliseconds(50);
+RDMACORO_COLD task<> rank_links::say_goodbye(rank_links* self) {
+    for (auto& [context, of] : self->groups_) of->tell_connected();
+    // Words to ranks that this one had no connection with, and that may be dead.
+    co_await words_are_out(self, std::chrono::milliseconds(300));
+}
+
+RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self, duration patience) {
     const time_point until = self->owner_.now() + patience;
     while (self->work_ && !self->outgoing_.empty()) {
         const duration left = until - self->owner_.now();

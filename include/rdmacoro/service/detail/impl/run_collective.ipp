@@ -193,7 +193,7 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         }
         of->revoke(std::move(why));
     }
-    if (!of->failure()) co_await without_stop(group_state::find_failure(of));
+    if (!of->failure()) co_await without_stop(group_state::find_failure(of, c.left()));
     of->tell_again();
     co_await without_stop(rank_links::words_are_out(&of->links()));
     if (unknown) c.check();
@@ -406,6 +406,8 @@ private:
 RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call, call_strides strides) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
+    if (!call.unknown_algorithm.empty())
+        of->refuse(unknown_algorithm_text(call.kind, call.unknown_algorithm));
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
                    std::to_string(size) + " ranks");
@@ -460,7 +462,8 @@ RDMACORO_DECL task<> run_collective(const counted_ptr<group_state>& of, const co
     const bool plain = call.kind == collective_kind::barrier || call.kind == collective_kind::broadcast ||
                        call.kind == collective_kind::allreduce || call.kind == collective_kind::scan ||
                        call.kind == collective_kind::exscan;
-    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size()) [[likely]]
+    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size() &&
+        call.unknown_algorithm.empty()) [[likely]]
         return run_plainly(of, call);
     return run_carefully(of, call, {});
 }

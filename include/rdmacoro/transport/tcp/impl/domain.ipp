@@ -1,6 +1,7 @@
 // The tcp transport opened on one scheduler: its engine behind the public class.
 #pragma once
 
+#include <rdmacoro/transport/detail/taken_port.hpp>
 #include <rdmacoro/transport/tcp/address.hpp>
 #include <rdmacoro/transport/tcp/connect.hpp>
 #include <rdmacoro/transport/tcp/domain.hpp>
@@ -18,9 +19,17 @@ RDMACORO_DECL task<tcp_listener> listen_tcp(tcp_engine& engine, inet_address add
     inet_resolve resolve(address, AI_PASSIVE);
     const inet_resolved resolved = co_await resolve;
     if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
-    const int fd = open_tcp_listener(address, tcp_listening_endpoint(address, resolved.endpoints),
-                                     engine.options().most_waiting);
-    co_return tcp_listener(new tcp_listen_state(engine, fd));
+    const inet_endpoint& at = tcp_listening_endpoint(address, resolved.endpoints);
+    taken_port port(running_scheduler(), address);
+    for (;;) {
+        try {
+            const int fd = open_tcp_listener(address, at, engine.options().most_waiting);
+            co_return tcp_listener(new tcp_listen_state(engine, fd));
+        } catch (const error& refused) {
+            if (!port.may_come_free(refused.code())) throw;
+        }
+        co_await port.wait();
+    }
 }
 
 }  // namespace detail
