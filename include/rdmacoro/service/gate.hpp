@@ -175,7 +175,7 @@ public:
 
     /// Sleeps until everything that this pass has put was sent, as `endpoint::send` completes. Throws the first error since the last
     /// time, with the peer in its text, a node with its generation: the messages that failed are lost, others were sent. Throws `errc::closed` where the gate has ended before,
-    /// and `errc::invalid_argument` on the gate's own thread.
+    /// and `errc::invalid_argument` where it has to wait on the gate's own thread.
     void flush() {
         if (!flush_for(time_point::max())) detail::throw_error(errc::closed, "gate_pass::flush");
     }

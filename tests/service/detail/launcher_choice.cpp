@@ -39,6 +39,8 @@ TEST_CASE("a launcher that is there and cannot be spoken to is an error that say
         {{{"PMI_PORT", "a:1"}, {"PMI_RANK", "0"}}, "leave out -pmi-port"},
         {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "PMI_RANK says"},
         {{{"PALS_RANKID", "0"}}, "PALS_RANKID says"},
+        {{{"RDMACORO_JOB", ""}, {"RDMACORO_RANK", "1"}, {"RDMACORO_SIZE", "2"}}, "RDMACORO_JOB, the address"},
+        {{{"RDMACORO_SIZE", "2"}}, "RDMACORO_SIZE says"},
         {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}, "--mpi=pmi2"},
         {{{"PMI_FD", "987"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, "no open descriptor"},
     };

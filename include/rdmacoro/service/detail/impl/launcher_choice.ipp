@@ -43,6 +43,13 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
                         "PMI_FD nor PMIX_NAMESPACE to speak with it: start it with tools/run, "
                         "or give RDMACORO_JOB, RDMACORO_RANK and RDMACORO_SIZE");
     }
+    for (const char* const name : {"RDMACORO_RANK", "RDMACORO_SIZE"}) {
+        if (!from.has(name)) continue;
+        throw error(errc::unsupported,
+                    std::string("join_job: ") + name +
+                        " says that a launcher started this process, but RDMACORO_JOB, the "
+                        "address of its rendezvous, is not set");
+    }
     // Without a step of its own it is a batch script's, which srun did not start.
     if (from.has("SLURM_STEP_ID") && from.has("SLURM_PROCID") &&
         from.number("SLURM_STEP_NUM_TASKS", launcher::most_ranks).value_or(1) > 1)

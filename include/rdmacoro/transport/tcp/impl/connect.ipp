@@ -15,6 +15,10 @@
 
 namespace rdmacoro::detail {
 
+inline constexpr const char* not_greeted = "the peer closed the connection before it greeted: too many that "
+                                           "have said nothing yet are connected to it, "
+                                           "or it has ended";
+
 RDMACORO_DECL tcp_connect::~tcp_connect() {
     if (attempt_.session != nullptr) attempt_.session->abandon();
 }
@@ -75,8 +79,7 @@ RDMACORO_DECL void throw_connect_error(const inet_address& address, const inet_e
                                 where + "the system forbids it; check the firewall's rules");
                 case ECONNRESET:  // it accepted and died at once
                 case ECONNABORTED:
-                case EPIPE:
-                    throw error(errc::peer_lost, where + "the peer closed the connection before it greeted");
+                case EPIPE: throw error(errc::peer_lost, where + not_greeted);
                 case EINVAL:
                 case EADDRNOTAVAIL:
                 case EAFNOSUPPORT: throw error(errc::address_invalid, where + system);
@@ -94,8 +97,7 @@ RDMACORO_DECL void throw_connect_error(const inet_address& address, const inet_e
                         where + "who listens there does not speak rdmacoro-tcp; check the port");
         case errc::timed_out:
             throw error(errc::timed_out, where + "no greeting in time; check that the listener still runs");
-        case errc::peer_lost:
-            throw error(errc::peer_lost, where + "the peer closed the connection before it greeted");
+        case errc::peer_lost: throw error(errc::peer_lost, where + not_greeted);
         case errc::no_resources:
             if (attempt.system == EAFNOSUPPORT) throw error(errc::address_invalid, where + system);
             throw error(errc::no_resources, where + system + "; see ulimit -n and the memory limit");
