@@ -863,6 +863,45 @@ task<unsigned> sum_of_ranks(group g) {
 
 }  // namespace
 
+TEST_CASE("splits and other collectives of one group run at a time, whichever of them ends first where") {
+    for (const duration apart : {duration(0), duration(300ns), duration(100us)}) {
+        CAPTURE(apart.count());
+        run_simulated({}, [apart](sim_world& world) -> task<> {
+            constexpr unsigned size = 3;
+            sim_options network;
+            network.world = &world;
+            ranks<sim> all(size, {}, ranks<sim>::usual(), network);
+            co_await all.open();
+            const auto part = [&](unsigned rank) -> task<> {
+                group& g = all.at(rank);
+                const auto some = [&g](std::int64_t color, unsigned wanted) -> task<> {
+                    const group made = co_await g.split(color);
+                    CHECK(made.size() == wanted);
+                    co_await made.barrier();
+                };
+                const auto sum = [&g]() -> task<> {
+                    std::vector<int> x{1};
+                    co_await g.allreduce(in_place, x, std::plus<>{});
+                    CHECK(x[0] == static_cast<int>(g.size()));
+                };
+                for (int round = 0; round < 5; ++round) {
+                    // Late, with all that it needs of the others there: what it begins first may end before the next begins.
+                    co_await sleep_for(rank * apart);
+                    std::vector<task<>> begun;
+                    begun.push_back(some(0, size));
+                    begun.push_back(some(rank == 2 ? 1 : 0, rank == 2 ? 1 : 2));
+                    begun.push_back(sum());
+                    begun.push_back(some(0, size));
+                    co_await when_all(std::move(begun));
+                }
+            };
+            task_group parts(on_child_error::stop_others);
+            for (unsigned rank = 0; rank < size; ++rank) parts.spawn([&part, rank] { return part(rank); });
+            co_await parts.join();
+        });
+    }
+}
+
 TEST_CASE("groups of the same ranks split at a time, in another order at each rank") {
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         sim_world_options chance;

@@ -30,7 +30,7 @@ namespace rdmacoro {
 /// Errors. Lengths and counts that do not fit each other are thrown by the call itself, a wrong root and a wrong name of an algorithm where it is
 /// awaited; all as `errc::invalid_argument`. When a rank is lost, or a collective is canceled, times out or gets a wrong argument at one rank, the group is revoked: what is pending at every rank, and what is asked
 /// later, ends with an error that names the ranks that were lost or had not entered; `failure` has them as numbers. The code is `errc::canceled` where the
-/// caller's own token stopped it, that of the loss (`errc::peer_lost`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
+/// caller's own token stopped it, that of the loss (`errc::peer_lost`; `errc::closed` where the rank has left in good order without entering; `errc::protocol_violation`), or `group_errc::revoked`. Some ranks may have ended the collective well. `shrink` makes a
 /// group of those that are left. Buffers of a failed collective have unspecified contents.
 ///
 /// Copies are of the same group. Only for the thread of its scheduler; a group may outlive its job, and goes on.

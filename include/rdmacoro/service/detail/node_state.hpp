@@ -253,9 +253,9 @@ private:
     [[gnu::cold]] static task<> connect_peer(node_state* self, counted_ptr<node_peer> to) {
         const node_connecting now(*self, std::move(to));
         node_peer& peer = now.to();
-        const time_point began = self->owner.now();
-        const time_point until = deadline_after(began, self->options.connect_limit);
-        // Where no other life may come, one that does not listen any more has ended.
+        const time_point until = deadline_after(self->owner.now(), self->options.connect_limit);
+        // Where no other life may come, one that does not listen any more has ended: when it has refused all attempts for so long.
+        std::optional<time_point> refused_since;
         const duration of_refusals =
             self->options.admits_other_lives
                 ? self->options.connect_limit
@@ -282,8 +282,14 @@ private:
             const bool may_pass = last.why == errc::connection_refused || last.why == errc::timed_out ||
                                   last.why == errc::peer_lost || last.why == errc::closed ||
                                   last.why == errc::no_resources;
-            const bool refused = last.why == errc::connection_refused;
-            if (may_pass && peer.next_try < (refused ? deadline_after(began, of_refusals) : until)) continue;
+            if (last.why != errc::connection_refused) {
+                refused_since.reset();
+            } else if (!refused_since) {
+                refused_since = here;
+            }
+            const time_point most =
+                refused_since ? std::min(until, deadline_after(*refused_since, of_refusals)) : until;
+            if (may_pass && peer.next_try < most) continue;
             ++peer.failures;
             self->tell(node_change::failed, peer.id, peer.last_born, last.why);
             break;

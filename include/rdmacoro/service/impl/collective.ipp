@@ -158,8 +158,7 @@ RDMACORO_COLD void collective::throw_failure() const {
     // Whichever way a rank was lost, it is not a time limit of the caller's that is over.
     std::error_code code = group_errc::revoked;
     if (why.is_loss()) {
-        const bool has_its_own = why.why == errc::closed || why.why == errc::protocol_violation ||
-                                 why.why == errc::connection_refused;
+        const bool has_its_own = why.why == errc::closed || why.why == errc::protocol_violation;
         code = has_its_own ? why.why : make_error_code(errc::peer_lost);
     } else if (why.why == errc::protocol_violation || why.why == group_errc::mismatch) {
         code = why.why;

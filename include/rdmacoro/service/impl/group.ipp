@@ -26,12 +26,16 @@ struct split_wish {
 RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) const {
     const group whole = *this;
     const detail::rank_links::naming expects_group(whole.state().shared_links());
+    // Both of its collectives, before others of this group begin.
+    const std::uint32_t number = whole.state().next_number();
+    const std::uint32_t number_of_barrier = whole.state().next_number();
     // The first rank names the group.
     const detail::split_wish mine{color, key, whole.rank() == 0 ? whole.state().links().name_context() : 0};
     std::vector<detail::split_wish> all(whole.size());
     detail::collective_call call =
         detail::call_of<collective_kind::allgather, std::vector<detail::split_wish>>();
     call.named = "split";
+    call.number = number;
     call.in = detail::read_from(std::span(&mine, 1));
     call.out = detail::write_to(all);
     call.bytes = call.out_blocks.each = sizeof mine;
@@ -65,6 +69,7 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     // they would wait there for this one, which goes on with `shrink`.
     detail::collective_call all_know = detail::call_of<collective_kind::barrier, std::span<std::byte>>();
     all_know.named = "split";
+    all_know.number = number_of_barrier;
     try {
         co_await whole.run(all_know);
     } catch (...) {

@@ -411,7 +411,7 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
                    std::to_string(size) + " ranks");
-    const std::uint32_t number = of->next_number();
+    const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     const local_stop_token around = co_await own_token{};
     const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
     if (of->checks && size > 1) co_await compare_calls(of.get(), call, how, around, number);
@@ -441,7 +441,7 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
 
 /// A call that needs nothing but the caller's memory.
 RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call call) {
-    const std::uint32_t number = of->next_number();
+    const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     call.bind_operation();
     const algorithm* const how = choose_algorithm(call, *of);
     if (!how->from_input && call.in != nullptr && call.in != call.out && call.bytes != 0)
