@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/without_stop.hpp>
+#include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 
