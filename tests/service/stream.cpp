@@ -57,17 +57,20 @@ struct lengths {
     static constexpr method<"lengths.of", stream<std::string>(std::uint32_t, std::uint32_t)> of{};
     static constexpr method<"lengths.sum", std::uint64_t(stream<std::string>)> sum{};
 };
+void offer_lengths(service& texts) {
+    texts.on(
+        lengths::of,
+        [](call_context&, std::uint32_t length, std::uint32_t n, stream_writer<std::string>& out) -> task<> {
+            const std::string text(length, 'x');
+            for (std::uint32_t i = 0; i < n; ++i) co_await out.write(text);
+        });
+}
 }  // namespace
 
 CALLS_CASE("a stream of items of any one length goes to its end, whichever side writes it") {
     run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
         service texts;
-        texts.on(lengths::of,
-                 [](call_context&, std::uint32_t length, std::uint32_t n,
-                    stream_writer<std::string>& out) -> task<> {
-                     const std::string text(length, 'x');
-                     for (std::uint32_t i = 0; i < n; ++i) co_await out.write(text);
-                 });
+        offer_lengths(texts);
         texts.on(lengths::sum, [](call_context&, stream_reader<std::string>& in) -> task<std::uint64_t> {
             std::uint64_t bytes = 0;
             while (const auto one = co_await in.next()) bytes += one->size();
@@ -107,12 +110,7 @@ CALLS_CASE("a stream of items of any one length goes to its end, whichever side 
 CALLS_CASE("streams of any items that are left at any moment leave nothing behind") {
     run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
         service texts;
-        texts.on(lengths::of,
-                 [](call_context&, std::uint32_t length, std::uint32_t n,
-                    stream_writer<std::string>& out) -> task<> {
-                     const std::string text(length, 'x');
-                     for (std::uint32_t i = 0; i < n; ++i) co_await out.write(text);
-                 });
+        offer_lengths(texts);
         server.serve(texts);
         for (const std::uint32_t length : {10U, 20000U, 300000U}) {
             for (std::uint32_t taken = 0; taken < 12; ++taken) {

@@ -66,8 +66,9 @@ struct collective_call {
     std::string_view named{};  // in errors, instead of the kind: it is a part of something else
     std::uint64_t type = 0;    // of the elements and the operation, for the comparison between ranks
     std::uint32_t number = 0;  // that was taken for it; 0: none yet
-    std::string_view unknown_algorithm{};  // asked for by a name that is none: the call is refused
-    std::span<const algorithm> asked{};    // for this call; in the order in which they are asked
+    std::optional<std::string_view>
+        unknown_algorithm{};             // asked for by a name that is none: the call is refused
+    std::span<const algorithm> asked{};  // for this call; in the order in which they are asked
     reduction with{};
 
     /// Copies the function object.

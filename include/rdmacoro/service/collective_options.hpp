@@ -65,7 +65,7 @@ void apply_option(collective_call& call, const Option& option) {
         if (const algorithm* const found = find_algorithm(K, option.name)) {
             call.asked = {found, 1};
         } else {
-            call.unknown_algorithm = option.name.empty() ? std::string_view("\"\"") : option.name;
+            call.unknown_algorithm = option.name;
         }
     } else {
         static_assert(

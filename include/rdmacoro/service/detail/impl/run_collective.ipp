@@ -407,8 +407,7 @@ private:
 RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call, call_strides strides) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
-    if (!call.unknown_algorithm.empty())
-        of->refuse(unknown_algorithm_text(call.kind, call.unknown_algorithm));
+    if (call.unknown_algorithm) of->refuse(unknown_algorithm_text(call.kind, *call.unknown_algorithm));
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
                    std::to_string(size) + " ranks");
@@ -463,8 +462,8 @@ RDMACORO_DECL task<> run_collective(const counted_ptr<group_state>& of, const co
     const bool plain = call.kind == collective_kind::barrier || call.kind == collective_kind::broadcast ||
                        call.kind == collective_kind::allreduce || call.kind == collective_kind::scan ||
                        call.kind == collective_kind::exscan;
-    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size() &&
-        call.unknown_algorithm.empty()) [[likely]]
+    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size() && !call.unknown_algorithm)
+        [[likely]]
         return run_plainly(of, call);
     return run_carefully(of, call, {});
 }
