@@ -119,9 +119,16 @@ openmpi)
     says "not all of the 6 ranks have come within the limit; rank [014] has; ranks 2, 3 and 5 have not come"
     ;;
 slurm)
-    for one in slurmctld slurmd srun; do
-        command -v "$one" >/dev/null || skip "no $one: install slurmctld, slurmd and slurm-client"
+    # Installed, or unpacked by tools/test. The names of Debian's files end in -wlm; its links are made by an installation.
+    unpacked=$RDMACORO_SOURCE_ROOT/build/unpacked/usr
+    PATH=$PATH:/usr/sbin:$unpacked/bin:$unpacked/sbin
+    for one in slurmctld slurmd slurmstepd srun sinfo; do
+        declare "$one=$(command -v "$one" || command -v "$one-wlm" || true)"
+        [ -n "${!one}" ] || skip "no $one: tools/test unpacks it; or install slurmctld, slurmd and slurm-client"
     done
+    library=$(find "${srun%/bin/srun}/lib" -name mpi_pmi2.so -printf '%h\n' 2>/dev/null | head -n 1)
+    [ -n "$library" ] || fail "no mpi_pmi2.so beside $srun"
+    export LD_LIBRARY_PATH=$library:${library%/*}${LD_LIBRARY_PATH+:$LD_LIBRARY_PATH}
     [ "$(id -u)" -eq 0 ] || skip "slurmd has to be started as root"
     name=$(hostname -s)
     mkdir "$work/state" "$work/spool"
@@ -136,6 +143,7 @@ TaskPlugin=task/none
 SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
+PluginDir=$library
 ReturnToService=2
 SlurmctldPort=26817
 SlurmdPort=26818
@@ -151,27 +159,33 @@ END
         echo "FAILED: $*: $(tail -n 2 "$work/slurmctld" "$work/slurmd")"
         exit 1
     }
-    slurmctld -D >"$work/slurmctld" 2>&1 &
+    "$slurmctld" -D >"$work/slurmctld" 2>&1 &
     services+=($!)
-    slurmd -D -N "$name" >"$work/slurmd" 2>&1 &
+    "$slurmd" -D -d "$slurmstepd" -N "$name" >"$work/slurmd" 2>&1 &
     services+=($!)
     for ((n = 0; n < 100; n++)); do
-        [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
+        [ "$("$sinfo" -h -o %t 2>/dev/null)" = idle ] && break
         for one in "${services[@]}"; do
             kill -0 "$one" 2>/dev/null || broken "slurmctld or slurmd does not start here"
         done
         sleep 0.2
     done
-    [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] || broken "slurmctld and slurmd do not find each other here"
-    for ranks in 1 2; do
-        runs 0 srun --mpi=pmi2 -n "$ranks" "$ring"
+    [ "$("$sinfo" -h -o %t 2>/dev/null)" = idle ] || broken "slurmctld and slurmd do not find each other here"
+    for ranks in 1 2 4; do
+        runs 0 "$srun" --overcommit --mpi=pmi2 -n "$ranks" "$ring"
         went_around "$ranks" PMI-2
-        if [ "$pmix" = pmix ] && srun --mpi=list 2>&1 | grep -q pmix; then
-            runs 0 srun --mpi=pmix -n "$ranks" "$ring"
-            went_around "$ranks" PMIx
-        fi
+        [ "$pmix" = pmix ] || continue
+        runs 0 "$srun" --overcommit --mpi=pmix -n "$ranks" "$ring"
+        went_around "$ranks" PMIx
     done
-    runs some srun --mpi=none -n 2 "$ring" --alone
+    # One that never comes.
+    for version in pmi2 $([ "$pmix" != pmix ] || echo pmix); do
+        runs some "$srun" --overcommit --mpi=$version -n 3 sh -c \
+            '[ "$SLURM_PROCID" = 1 ] && exec sleep 8; exec "$0" --limit-ms 2500 2>>"$SAID"' "$ring"
+        says "within the limit.*rank 1 \(has not come\|was not seen\)"
+    done
+    [ "$pmix" = pmix ] || echo "no libpmix-dev: not tested over PMIx"
+    runs some "$srun" --mpi=none -n 2 "$ring" --alone
     says "srun started this process without PMI"
     ;;
 *) fail "no such launcher: $launcher" ;;

@@ -3,41 +3,7 @@
 # is left behind.
 # Usage: run.sh PATH_OF_RUN
 . "$(dirname "$0")/../support/program.sh" "$@"
-ring=${RDMACORO_RING:-$RDMACORO_BUILD_ROOT/tests/launchers/ring}
-[ -x "$ring" ] || {
-    echo "skipped: this build has no tests/launchers"
-    exit 77
-}
-unset RDMACORO_JOB RDMACORO_RANK RDMACORO_SIZE RDMACORO_ADDRESS PMI_FD PMI_RANK PMI_SIZE
-# What every process that may be left has in its command line.
-mark=31536000.$$
-echo "$mark" >"$work/mark"
-
-fail() {
-    echo "FAILED: $*"
-    sed 's/^/  out: /' "$work/out"
-    sed 's/^/  err: /' "$work/err"
-    exit 1
-}
-# ends STATUS ARGUMENT...: run ends with this status, and leaves no process.
-ends() {
-    local wanted=$1 status=0
-    shift
-    timeout -k 5 60 "$program" "$@" >"$work/out" 2>"$work/err" </dev/null || status=$?
-    [ "$status" -eq "$wanted" ] || fail "run $*: status $status, not $wanted"
-    nothing_left "run $*"
-}
-marked() { grep -al -f "$work/mark" /proc/[0-9]*/cmdline 2>/dev/null | grep -v "/$$/" || true; }
-# nothing_left WHEN: those that were killed may need a moment.
-nothing_left() {
-    for ((n = 0; n < 100; n++)); do
-        [ -n "$(marked)" ] || return 0
-        sleep 0.1
-    done
-    fail "$1: left behind: $(for one in $(marked); do tr '\0' ' ' 2>/dev/null <"$one" || true; echo; done)"
-}
-prints() { grep -q -e "$1" "$work/out" || fail "\"$1\" is not printed"; }
-says() { grep -q -e "$1" "$work/err" || fail "\"$1\" is not said"; }
+. "$(dirname "$0")/../support/jobs.sh"
 
 # The command line.
 ends 0 --help
@@ -140,25 +106,6 @@ says '^run: 8 ranks need .*: Too many open files'
 (ulimit -Sn 32 && exec timeout -k 5 60 "$program" -n 40 sh -c '[ "$(ulimit -Sn)" = 32 ]') >"$work/out" 2>"$work/err" </dev/null ||
     fail "40 ranks with a soft limit of 32 descriptors: $(cat "$work/err")"
 
-# begins ARGUMENT...: run is in $runs, in the background, at the head of a group, and its ranks have begun.
-begins() {
-    : >"$work/out"
-    setsid "$program" "$@" >"$work/out" 2>"$work/err" </dev/null &
-    runs=$!
-    for ((n = 0; n < 200; n++)); do
-        [ "$(grep -c begun "$work/out")" -lt 2 ] || return 0
-        sleep 0.1
-    done
-    fail "run $*: the ranks do not begin"
-}
-# over STATUS: it ends with it.
-over() {
-    local status=0
-    wait "$runs" || status=$?
-    [ "$status" -eq "$1" ] || fail "status $status, not $1"
-    nothing_left "after $2"
-}
-waits="trap 'echo told; exit 0' TERM; trap 'echo used' USR1; echo begun; while :; do sleep $mark & wait; done"
 begins -n 2 bash -c "$waits"
 kill -USR1 $runs
 for ((n = 0; n < 100; n++)); do [ "$(grep -c used "$work/out")" -eq 2 ] && break || sleep 0.1; done
@@ -204,7 +151,7 @@ kill -KILL "$(cat /proc/$runs/task/$runs/children)"
 over 137 'SIGKILL of the child that keeps the ranks'
 says 'the process that keeps the ranks was ended by signal 9'
 
-# Other hosts, by a stand-in that runs the command here, and notes it.
+# Other hosts, by a stand-in that runs the command here, and notes it. By a real ssh: run_ssh.sh.
 cat >"$work/ssh" <<'END'
 #!/bin/sh
 host=$1
@@ -214,25 +161,4 @@ case $host in down) exit 255 ;; esac
 exec sh -c "$*"
 END
 chmod +x "$work/ssh"
-remote="--ssh $work/ssh --address 127.0.0.1"
-ends 0 -n 4 --hosts a,b $remote "$ring"
-prints '4 ranks on 2 hosts'
-prints '^sum 6$'
-[ "$(grep -c '^a: ' "$work/commands")" -eq 2 ] || fail "ranks are not spread over the hosts"
-! grep -q 'RDMACORO_KEY=' "$work/commands" || fail "the key is in a command line, where others see it"
-ends 0 -n 4 --hosts a:1,b:3 --tag-output $remote sh -c 'echo "$RDMACORO_HOST, $RDMACORO_LOCAL_SIZE; it'\''s \"$1\""' x 'a  b $c'
-prints "^\[0\] a, 1; it's \"a  b \$c\"\$"
-prints "^\[3\] b, 3; it's \"a  b \$c\"\$"
-ends 6 -n 4 --hosts a,b $remote sh -c "[ \$RDMACORO_RANK = 2 ] && exit 6; exec sleep $mark"
-says 'rank 2 on b ended with status 6'
-ends 6 -n 2 --hosts a,b --grace 0.3 $remote sh -c "trap '' TERM; [ \$RDMACORO_RANK = 1 ] && exit 6; sleep $mark & sleep $mark"
-ends 255 -n 2 --hosts a,down $remote sh -c "exec sleep $mark"
-says "rank 1 on down ended with status 255.*ssh"
-begins -n 2 --hosts a,b $remote bash -c "$waits"
-kill -TERM $runs
-over 0 'SIGTERM to ranks on other hosts'
-[ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on to other hosts"
-begins -n 2 --hosts a,b $remote bash -c "$waits"
-kill -KILL $runs
-wait $runs 2>/dev/null || true
-nothing_left 'after SIGKILL, on other hosts'
+on_other_hosts
