@@ -95,6 +95,9 @@ CALLS_CASE("what a handler throws reaches the caller with its code and text") {
         const auto without = co_await ended(client.call(kv::fail, 14));
         CHECK(without.first == call_errc::handler_failed);
         CHECK_THAT(without.second, Catch::Contains("no code"));
+        const auto of_no_error = co_await ended(client.call(kv::fail, 15));
+        CHECK(of_no_error.first == call_errc::handler_failed);
+        CHECK_THAT(of_no_error.second, Catch::Contains("no such code"));
         for (int how = 0; how < 3; ++how) {
             const auto got = co_await as_result(client.call(kv::fail, how));
             if (how == 0) CHECK(got.error() == errc::access_denied);

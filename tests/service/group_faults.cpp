@@ -279,6 +279,66 @@ TEST_CASE(
     });
 }
 
+TEST_CASE("in every algorithm of every collective the rank that had not entered is named when others lose "
+          "patience") {
+    constexpr unsigned size = 5;
+    constexpr unsigned late = 3;
+    std::map<std::string, unsigned> felt;
+    const auto one_case = [&](const collective_case& of, const algorithm& by) {
+        run_simulated({}, [&](sim_world& world) -> task<> {
+            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+            co_await open(all);
+            forced_algorithm = &by;
+            forced_kind = of.kind;
+            for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
+            unsigned failed = 0;
+            unsigned entered = 0;
+            const auto part = [&](unsigned rank) -> task<> {
+                INFO(of.text(by.name, size) << ", rank " << rank);
+                group g = all.at(rank);
+                const auto performs = [&]() -> task<> {
+                    const std::string wrong = co_await perform<std::uint32_t>(g, of, std::plus<>{}, entered);
+                    CHECK(wrong == "");
+                };
+                const failure end = co_await failing(within(performs(), 5ms + rank * 7us));
+                // Those that need nothing of the late rank end well.
+                if (!end.code) co_return;
+                ++failed;
+                REQUIRE(g.failure());
+                CHECK(g.failure()->absent == std::vector<unsigned>{late});
+                CHECK(g.failure()->lost.empty());
+                if (end.code == group_errc::revoked) {
+                    CHECK(end.text.find("not entered: rank 3") != std::string::npos);
+                } else {
+                    CHECK(end.code == errc::timed_out);
+                }
+            };
+            task_group parts;
+            for (unsigned rank = 0; rank < size; ++rank) {
+                if (rank != late) parts.spawn([&part, rank] { return part(rank); });
+            }
+            co_await parts.join();
+            felt[std::string(name_of(of.kind)) + " by " + std::string(by.name)] += failed;
+        });
+    };
+    for (std::size_t which = 0; which < collective_kinds; ++which) {
+        collective_case of;
+        of.kind = static_cast<collective_kind>(which);
+        of.elements = size + 1;
+        // What a root gives the others wait for, what it is given the root waits for.
+        const bool root_gives = of.kind == collective_kind::broadcast || of.kind == collective_kind::scatter;
+        if (root_gives) of.root = late;
+        for (const algorithm& by : algorithms_of(of.kind)) {
+            if (by.admits(of.shape(sizeof(std::uint32_t), size, 1, false))) one_case(of, by);
+        }
+    }
+    for (const auto& [name, ranks_that_failed] : felt) {
+        INFO(name);
+        CHECK(ranks_that_failed > 0);
+    }
+    CHECK(felt.size() >= 50);
+}
+
 TEST_CASE("a group that several ranks give up at a time names the ranks that had not entered, and no other") {
     for (unsigned apart = 0; apart < 40; ++apart) {
         run_simulated({}, [apart](sim_world& world) -> task<> {

@@ -96,6 +96,7 @@ struct shop {
             if (how == 12) throw error(errc::peer_lost, "the peer of a handler");
             if (how == 13) throw error(errc::closed, "the peer of a handler");
             if (how == 14) throw std::system_error(std::error_code(), "no code");
+            if (how == 15) throw std::system_error(std::error_code(1000, call_category()), "no such code");
             throw 7;
         });
     }

@@ -11,6 +11,10 @@
 
 namespace rdmacoro::detail {
 
+[[nodiscard]] constexpr bool is_call_error(std::int32_t number) noexcept {
+    return number >= 1 && number <= static_cast<std::int32_t>(call_errc::reader_left);
+}
+
 RDMACORO_COLD void call_failure::set(outcome_kind kind, int code, std::string_view text) noexcept {
     head_ = {static_cast<std::uint32_t>(kind), code};
     length_ = std::min(text.size(), sizeof text_);
@@ -40,7 +44,8 @@ RDMACORO_COLD void call_failure::set_current(const call_context& of) noexcept {
         }
         if (!code) return set(call_errc::handler_failed, text);  // an exception without a code, as others
         if (code.category() == error_category()) return set(outcome_kind::toolkit_error, code.value(), text);
-        if (code.category() == call_category()) return set(outcome_kind::call_error, code.value(), text);
+        if (code.category() == call_category() && is_call_error(code.value()))
+            return set(outcome_kind::call_error, code.value(), text);
         if (code.category() == std::system_category())
             return set(outcome_kind::system_error, code.value(), text);
         if (code.category() == std::generic_category())
@@ -68,7 +73,7 @@ RDMACORO_COLD void throw_answer(const method_facts& of, std::span<const std::byt
     facts.info = answered_info;
     switch (none ? outcome_kind::value : static_cast<outcome_kind>(head.outcome)) {
         case outcome_kind::call_error:
-            if (head.code < 1 || head.code > static_cast<std::int32_t>(call_errc::reader_left)) break;
+            if (!is_call_error(head.code)) break;
             throw error(std::error_code(head.code, call_category()), text, facts);
         case outcome_kind::toolkit_error:
             throw error(std::error_code(head.code, error_category()), text, facts);
