@@ -1,8 +1,10 @@
 #include <rdmacoro/transport/tcp/send_queue.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/recording_sink.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -101,6 +103,26 @@ TEST_CASE("of a region that has gone zeros are sent") {
     unsigned sent = 0;
     CHECK(q.drain(1000, sent) == std::vector<std::byte>(100));
     CHECK(sent == 1);
+}
+
+TEST_CASE("items that find no memory are none, whichever part of it is missing, and later ones are whole") {
+    if (!test::counts_allocations) SKIP_TEST("needs allocations that fail");
+    constexpr std::size_t many = 64 * sizeof(tcp_send_item);
+    const bool large_missing = GENERATE(false, true);
+    tcp_item_pool items;
+    {
+        const test::failing_allocations none(large_missing ? many : 1, large_missing ? 2 * many : many - 1);
+        CHECK(items.take() == nullptr);
+    }
+    const std::size_t before = test::allocations();
+    tcp_send_item* const first = items.take();
+    REQUIRE(first != nullptr);
+    CHECK(test::allocations() > before);  // what was taken for the failed one was given back
+    std::vector<tcp_send_item*> taken{first};
+    for (int n = 0; n < 200; ++n) taken.push_back(items.take());
+    std::sort(taken.begin(), taken.end());
+    CHECK(taken.front() != nullptr);
+    CHECK(std::adjacent_find(taken.begin(), taken.end()) == taken.end());
 }
 
 TEST_CASE("a full chunk gives no room until something was sent") {

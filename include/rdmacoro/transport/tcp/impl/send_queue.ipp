@@ -11,9 +11,9 @@
 namespace rdmacoro::detail {
 
 [[gnu::noinline]] RDMACORO_DECL bool tcp_item_pool::grow() noexcept try {
-    auto made = std::make_unique<tcp_send_item[]>(step);
-    for (std::size_t i = 0; i < step; ++i) give(made[i]);
-    items_.push_back(std::move(made));
+    items_.reserve(items_.size() + 1);  // the items are in use from then on
+    items_.push_back(std::make_unique<tcp_send_item[]>(step));
+    for (std::size_t i = 0; i < step; ++i) give(items_.back()[i]);
     return true;
 } catch (const std::bad_alloc&) {
     return false;
