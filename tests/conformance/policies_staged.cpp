@@ -50,6 +50,35 @@ CONFORMANCE_CASE("staged: what is left when its sender closes can still be recei
     conform(over, closes_with_messages_left);
 }
 
+/// A receive that only the last of more messages is for than there are blocks.
+task<> receives_the_last(two_domains& w) {
+    auto p = co_await w.connected_with(list_name::staged);
+    constexpr std::size_t count = 2 * rdmacoro::detail::most_staged;
+    constexpr std::size_t bytes = 4096;
+    const std::vector<std::byte> data = pattern(bytes, 3);
+    std::deque<started<any_operation<void>>> sending;
+    for (std::size_t n = 0; n < count; ++n) sending.emplace_back(p.a.send(data, n));
+    for (int n = 0; n < 100; ++n) co_await yield();
+    // The blocks are in use: the last ones wait.
+    CHECK(p.a.connection().counts().staged_sent == rdmacoro::detail::most_staged);
+    std::vector<std::byte> into(bytes);
+    const received last = co_await timeout(p.b.recv(into, count - 1), std::chrono::seconds(20));
+    CHECK(last.bytes == bytes);
+    CHECK(is_pattern(into, 3));
+    for (std::size_t n = 0; n + 1 < count; ++n) {
+        const received got = co_await p.b.recv(into, n);
+        CHECK(got.bytes == bytes);
+    }
+    for (auto& each : sending) co_await each;
+    co_await p.a.close();
+    nothing_left(w, p);
+}
+
+CONFORMANCE_CASE("staged: a receive ends that waits for the last of more messages than there are blocks",
+                 every_transport) {
+    conform(over, receives_the_last);
+}
+
 }  // namespace
 
 }  // namespace test_conformance_policies_staged

@@ -12,7 +12,7 @@ RDMACORO_COLD staged_sender::staged_sender(rendezvous_context& context, std::siz
     : context_(context), blocks_(limit, 1, most_staged), sent_(sent) {}
 
 RDMACORO_COLD start_result staged_sender::start(send_request& r) noexcept {
-    if (slots_.exhausted(most_staged)) return start_result::wait_room;
+    if (slots_.exhausted(most_staged)) return start_result::wait_peer;
     const std::size_t bytes = r.from_.size();
     const std::uint32_t cost = staged_cost(bytes, sent_leaving_, context_.credits().peer_budget());
     if (!context_.credits().take(cost)) return start_result::wait_credit;
@@ -20,7 +20,7 @@ RDMACORO_COLD start_result staged_sender::start(send_request& r) noexcept {
     if (id == slot_table::none || !prepare(slots_[id])) {
         context_.credits().untake(cost);
         if (id != slot_table::none) slots_.give(id);
-        if (busy_ != 0) return start_result::wait_room;  // a busy block becomes free later
+        if (busy_ != 0) return start_result::wait_peer;  // a busy block becomes free when it is received
         r.finish(errc::no_resources);
         return start_result::begun;
     }
