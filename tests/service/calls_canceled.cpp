@@ -246,4 +246,53 @@ CALLS_CASE("answers come though requests have used up all credit") {
     });
 }
 
+CALLS_CASE("calls that are canceled leave nothing behind, however many more than a mailbox keeps of canceled "
+           "receives") {
+    run_in(over, [](two_domains& w) -> task<> {
+        const mailbox_options few{.canceled_receives = 16};
+        two_domains::pair link = co_await w.connected(few, few);
+        {
+            const auto a = link.a.make_calls();
+            const auto b = link.b.make_calls();
+            service at_b({.running = 8});
+            at_b.on(
+                asked_forth::ask,
+                [](call_context&, std::uint64_t n, const std::array<std::byte, 100>&) -> task<std::uint64_t> {
+                    co_await sleep_for(std::chrono::hours(1));
+                    co_return n;
+                });
+            service others_of_b;
+            others_of_b.on(asked_back::twice,
+                           [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
+            b->serve(at_b);
+            b->serve(others_of_b);
+            for (int round = 0; round < 3; ++round) {
+                std::size_t canceled = 0;
+                task_group asking;
+                for (std::uint64_t n = 0; n < 1000; ++n) {
+                    asking.spawn([&, n]() -> task<> {
+                        const auto got =
+                            co_await as_result(a->call(asked_forth::ask, n, std::array<std::byte, 100>{}));
+                        if (got.error() == errc::canceled) ++canceled;
+                    });
+                }
+                while (at_b.running() < 8) co_await yield();
+                for (int n = 0; n < 1000; ++n) co_await yield();  // most requests are there
+                asking.request_stop();
+                const auto joined = co_await as_result(asking.join());
+                CHECK(joined.has_value());
+                CHECK(canceled == 1000);
+                const std::uint64_t after =
+                    co_await timeout(a->call(asked_back::twice, 21U), std::chrono::seconds(20));
+                CHECK(after == 42);
+            }
+            while (at_b.running() != 0) co_await yield();
+            // Its answers are dropped as they come.
+            for (int n = 0; n < 10'000 && holdings::of(link).stored != 0; ++n) co_await yield();
+            CHECK(holdings::of(link).stored == 0);
+        }
+        link.a.abort();
+    });
+}
+
 }  // namespace test_service_calls_canceled

@@ -114,7 +114,7 @@ template <class Poller>
 template <class Poller>
 [[gnu::cold]] void discard_later(Poller& poller, receive_request& r) noexcept {
     if (poller.why_not_from(r.source_)) return;
-    discarding_receive* const instead = poller.mailbox().make_discarding(r.wanted_, r.source_);
+    discarding_receive* const instead = poller.mailbox().make_discarding(r);
     if (instead == nullptr) return;
     if constexpr (delegating_poller<Poller>) {
         poller.receive_here(*instead);

@@ -73,9 +73,11 @@ public:
             matcher_.withdraw(r);
         }
     }
-    /// A receive that drops its message, not posted yet. nullptr: there are too many, or memory is short.
-    [[nodiscard]] discarding_receive* make_discarding(tag_match wanted, peer_id source) noexcept {
-        return discarding_.make(owner_, wanted, source, options_.canceled_receives);
+    /// A receive that drops the message of a canceled one, not posted yet. nullptr: there are too many, or memory is short.
+    [[nodiscard]] discarding_receive* make_discarding(const receive_request& of) noexcept {
+        const std::size_t most =
+            of.discards_always_ ? static_cast<std::size_t>(-1) : options_.canceled_receives;
+        return discarding_.make(owner_, of.wanted_, of.source_, most);
     }
     /// Drops the stored messages that match, those that are still coming included. Ends with their number.
     [[nodiscard]] std::size_t discard(peer_id source, tag_match wanted);

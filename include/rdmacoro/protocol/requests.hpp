@@ -175,9 +175,10 @@ public:
         not_announced;           ///< the number its buffer was announced by; `watched`: it might have been
     bool canceling_ = false;     ///< asked to end, and posted until its buffer is taken back
     bool discards_ : 1 = false;  ///< if it is canceled, its message is dropped when it comes
-    bool consumes_ : 1 = false;  ///< `special_` is an `arrival_consumer`, and no `loan`
-    std::uint64_t sequence_;     ///< its place among all receives of the mailbox; the matcher's
-    void* special_;              ///< nullptr: it is received `into_` memory
+    bool discards_always_ : 1 = false;     ///< however many such there are: the peer limits them
+    bool consumes_ : 1 = false;            ///< `special_` is an `arrival_consumer`, and no `loan`
+    std::uint64_t sequence_;               ///< its place among all receives of the mailbox; the matcher's
+    void* special_;                        ///< nullptr: it is received `into_` memory
     connection_base* filling_ = nullptr;   ///< the connection that fills it; nullptr while it is only posted
     unexpected_message* block_ = nullptr;  ///< block in which a lent message is gathered
     mutable_buffers into_;
@@ -202,6 +203,7 @@ protected:
           wanted_(other.wanted_),
           source_(other.source_),
           discards_(other.discards_),
+          discards_always_(other.discards_always_),
           special_(place),
           into_(other.into_) {}
 

@@ -91,12 +91,13 @@ private:
     any_connection from_;
 };
 
-/// As `endpoint::recv_lent`. `discards`: with `discard_if_canceled`.
+/// As `endpoint::recv_lent`. `discards`: with `discard_if_canceled`, beyond `mailbox_options::canceled_receives` too: an answer comes for a
+/// request that the peer has taken, and it limits those.
 class [[nodiscard]] any_lent_receive final : public any_receive_base<any_lent_receive, message> {
 public:
     any_lent_receive(const any_connection& from, tag_match wanted, bool discards = false) noexcept
         : any_receive_base(from, wanted, mutable_buffers(), &memory_) {
-        this->discards_ = discards;
+        this->discards_ = this->discards_always_ = discards;
     }
     any_lent_receive(any_lent_receive&& other) noexcept : any_receive_base(std::move(other), &memory_) {}
 
@@ -132,7 +133,7 @@ class [[nodiscard]] any_receive final : public any_receive_base<any_receive, rec
 public:
     any_receive(const any_connection& from, tag_match wanted, const mutable_buffers& into) noexcept
         : any_receive_base(from, wanted, into, nullptr) {
-        this->discards_ = true;
+        this->discards_ = this->discards_always_ = true;
     }
     any_receive(any_receive&& other) noexcept : any_receive_base(std::move(other), nullptr) {}
 

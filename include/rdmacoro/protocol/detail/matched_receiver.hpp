@@ -271,7 +271,7 @@ private:
         if (why == errc::canceled && !r.canceling_) why = make_error_code(errc::closed);
         discarding_receive* instead = nullptr;
         if (why == errc::canceled && r.discards_ && r.posted_.place == stage::posted)
-            instead = context_.mailbox().make_discarding(r.wanted_, r.source_);
+            instead = context_.mailbox().make_discarding(r);
         context_.fail_fill(r, why);
         if (instead != nullptr) wait_here(*instead);
     }

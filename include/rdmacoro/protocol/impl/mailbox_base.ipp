@@ -45,7 +45,7 @@ RDMACORO_COLD void mailbox_base::receive_posted() noexcept {
 }
 
 RDMACORO_COLD void mailbox_base::leave_discarding(receive_request& r) noexcept {
-    if (discarding_receive* const instead = make_discarding(r.wanted_, r.source_)) {
+    if (discarding_receive* const instead = make_discarding(r)) {
         matcher_.replace(r, *instead);
     } else {
         matcher_.withdraw(r);
