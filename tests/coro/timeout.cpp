@@ -152,6 +152,31 @@ TEST_CASE("a stop of the surrounding task stays a cancellation") {
     }(world));
 }
 
+TEST_CASE("an operation whose limit finds no memory ends with no_resources") {
+    if (!test::counts_allocations) SKIP_TEST("needs an allocation that fails");
+    const bool thrown = GENERATE(false, true);
+    test::virtual_time world;
+    world.run([](test::virtual_time& on, bool by_exception) -> task<> {
+        event never;
+        auto waiting = timeout(never.wait(), 1h);
+        test::fail_next_allocations(1);  // the first timer of the scheduler
+        std::error_code code;
+        if (by_exception) {
+            try {
+                co_await waiting;
+            } catch (const error& failed) {
+                code = failed.code();
+            }
+        } else {
+            const result<> ended = co_await as_result(waiting);
+            code = ended.error();
+        }
+        test::fail_next_allocations(0);
+        CHECK(code == errc::no_resources);
+        CHECK(on.now() == 0s);
+    }(world, thrown));
+}
+
 TEST_CASE("timeouts nest, and the shorter counts") {
     test::virtual_time world;
     world.run([](test::virtual_time& on) -> task<> {

@@ -3,8 +3,11 @@
 #include <rdmacoro/coro/coro.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <stdexcept>
 
 namespace test_coro_without_stop {
@@ -147,6 +150,96 @@ TEST_CASE("a destructor that stops its coroutines waits for what goes on without
         }
         CHECK(finished);
         CHECK(on.now() == 2s);
+    }(world));
+}
+
+TEST_CASE("a destructor that waits for what goes on without stop lets other coroutines go on meanwhile") {
+    const bool with_grace = GENERATE(false, true);
+    test::virtual_time world;
+    world.run([](test::virtual_time& on, bool grace) -> task<> {
+        int ticks = 0;
+        bool finished = false;
+        event now;
+        local_stop_source end;
+        task_group others;
+        others.spawn([&]() -> task<> {
+            for (;;) {
+                co_await with_stop(sleep_for(100ms), end.get_token());
+                ++ticks;
+            }
+        });
+        others.spawn([&]() -> task<> {
+            co_await sleep_for(2s);
+            now.set();
+        });
+        {
+            task_group group;
+            group.spawn([&]() -> task<> {
+                if (grace) {
+                    co_await without_stop(now.wait(), 1h);
+                } else {
+                    co_await without_stop(now.wait());
+                }
+                finished = true;
+            });
+            co_await sleep_for(50ms);
+        }
+        CHECK(finished);
+        CHECK(on.now() == 2s);
+        CHECK(ticks >= 19);
+        end.request_stop();
+        const result<> joined = co_await as_result(others.join());
+        CHECK(joined.error() == errc::canceled);
+    }(world, with_grace));
+}
+
+TEST_CASE("thousands of destructors that wait at a time take a bounded part of the stack") {
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        constexpr std::size_t many = 5000;
+        std::size_t ended = 0;
+        std::uintptr_t top = 0;
+        std::uintptr_t lowest = static_cast<std::uintptr_t>(-1);
+        const auto note = [&] {
+            const char here = 0;
+            const auto at = reinterpret_cast<std::uintptr_t>(&here);
+            top = std::max(top, at);
+            lowest = std::min(lowest, at);
+        };
+        task_group outer;
+        for (std::size_t n = 0; n < many; ++n) {
+            outer.spawn([&]() -> task<> {
+                task_group inner;
+                inner.spawn([&]() -> task<> {
+                    co_await without_stop(sleep_for(10ms));
+                    note();
+                    ++ended;
+                });
+                co_await sleep_for(1h);
+            });
+        }
+        co_await sleep_for(1ms);
+        outer.request_stop();
+        co_await outer.join();
+        CHECK(ended == many);
+        CHECK(top - lowest < (512u << 10));
+        CHECK(on.now() < 20ms);
+    }(world));
+}
+
+TEST_CASE("a grace period for which there is no memory is over at once") {
+    if (!test::counts_allocations) SKIP_TEST("needs an allocation that fails");
+    test::virtual_time world;
+    world.run([](test::virtual_time& on) -> task<> {
+        local_stop_source stop;
+        stop.request_stop();
+        event never;
+        auto waiting = with_stop(without_stop(never.wait(), 1h), stop.get_token());
+        test::fail_next_allocations(1);
+        const result<> ended = co_await as_result(waiting);
+        test::fail_next_allocations(0);
+        CHECK(ended.error() == errc::canceled);
+        CHECK(on.now() == 0s);
     }(world));
 }
 

@@ -139,6 +139,35 @@ task<> with_each_kind(std::function<task<>(step&)> body, bool by_token = false) 
             };
             co_await body(next);
         }
+        SECTION("a group that is destroyed while its task is ready") {
+            event is_set(true);
+            step next = [&]() -> task<> {
+                {
+                    task_group others;
+                    others.spawn([]() -> task<> { co_return; });
+                }
+                co_await is_set.wait();
+            };
+            co_await body(next);
+        }
+        SECTION("a listener that is destroyed") {
+            event is_set(true);
+            step next = [&]() -> task<> {
+                static_cast<void>(co_await listen<shm>(in, fresh_name()));
+                co_await is_set.wait();
+            };
+            co_await body(next);
+        }
+        SECTION("connections that are refused, and listeners at a malformed address") {
+            step next = [&]() -> task<> {
+                const std::string nobody = "shm://nobody-listens";
+                const auto refused = co_await as_result(connect<shm>(in, nobody));
+                CHECK(refused.error() == errc::connection_refused);
+                const auto malformed = co_await as_result(listen<shm>(in, "tcp://127.0.0.1:1"));
+                CHECK(malformed.error() == errc::address_invalid);
+            };
+            co_await body(next);
+        }
         SECTION("a window in a scope that was stopped") {
             local_stop_source stopped;
             stopped.request_stop();

@@ -235,6 +235,8 @@ TEST_CASE("what coroutines wait for, changed on another thread, ends the process
         changed_elsewhere([&] { return permits.acquire(); }, [&] { permits.release(); }),
         changed_elsewhere([&] { return values.receive(); }, [&] { static_cast<void>(values.try_send(1)); }),
         changed_elsewhere([&] { return full.send(1); }, [&] { static_cast<void>(full.try_receive()); }),
+        changed_elsewhere([&] { return values.receive(); }, [&] { values.close(); }),
+        changed_elsewhere([&] { return full.send(1); }, [&] { full.close(); }),
     };
     for (const death& one : seen) {
         CHECK(one.aborted);

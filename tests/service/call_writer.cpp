@@ -19,6 +19,7 @@ struct up {
     static constexpr method<"up.twice", stream<row>(stream<row>)> twice{};
     static constexpr method<"up.big", std::uint64_t(std::vector<float>, stream<row>)> big{};
     static constexpr method<"up.both", stream<row>(std::vector<float>, stream<row>)> both{};
+    static constexpr method<"up.deaf", void(stream<std::vector<std::uint64_t>>)> deaf{};
     static constexpr method<"up.missing", void(stream<row>)> missing{};
 };
 struct up_otherwise {
@@ -76,6 +77,10 @@ struct depot {
                 failed = ended.code();
                 throw;
             }
+        });
+        store.on(up::deaf, [this](call_context&, stream_reader<std::vector<std::uint64_t>>& in) -> task<> {
+            co_await open.wait();
+            while (co_await in.next()) {}
         });
         store.on(up::twice, [this](call_context&, stream_reader<row>& in, stream_writer<row>& out) -> task<> {
             ++begun;
@@ -267,6 +272,49 @@ CALLS_CASE("a write that is canceled ends the stream, and its handler") {
         CHECK(result.error() == call_errc::stopped);
         CHECK(there.failed == call_errc::stopped);
         CHECK(there.taken == detail::stream_window);
+    });
+}
+
+CALLS_CASE("a group that is destroyed amid a write of a long item waits for it, and for nothing else") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
+        int ticks = 0;
+        local_stop_source end;
+        task_group others;
+        others.spawn([&]() -> task<> {
+            for (;;) {
+                co_await with_stop(sleep_for(1ms), end.get_token());
+                ++ticks;
+            }
+        });
+        auto words = co_await client.open(up::deaf);
+        std::error_code code;
+        std::size_t begun = 0;
+        {
+            task_group writing;
+            writing.spawn([&]() -> task<> {
+                const std::vector<std::uint64_t> item(1u << 20, 7);
+                for (;;) {
+                    ++begun;
+                    const auto written = co_await as_result(words.write(item));
+                    if (written) continue;
+                    code = written.error();
+                    break;
+                }
+            });
+            // Until one is with the network, or waits for the reader.
+            std::size_t before = 0;
+            do {
+                before = begun;
+                co_await sleep_for(20ms);
+            } while (begun != before);
+        }
+        CHECK(code == errc::canceled);
+        const int by_then = ticks;
+        co_await sleep_for(10ms);
+        CHECK(ticks > by_then);
+        end.request_stop();
+        static_cast<void>(co_await as_result(others.join()));
+        there.open.set();
     });
 }
 

@@ -168,8 +168,14 @@ public:
     /// Later sends fail; queued values can still be received. Operations that wait end with `errc::closed`.
     [[gnu::cold]] void close() noexcept {
         closed_ = true;
-        while (send_operation* sender = senders_.pop_front()) sender->end(errc::closed);
-        while (receive_operation* receiver = receivers_.pop_front()) receiver->end(errc::closed);
+        while (send_operation* sender = senders_.pop_front()) {
+            sender->ended_ = errc::closed;
+            sender->complete_by_user();
+        }
+        while (receive_operation* receiver = receivers_.pop_front()) {
+            receiver->ended_ = errc::closed;
+            receiver->complete_by_user();
+        }
     }
 
     /// Whether `close` was called.

@@ -163,6 +163,12 @@ public:
     /// Called when such a wait ends.
     void unbound_wait_ended() noexcept { --unbound_; }
 
+    /// Called when a coroutine begins and ends to wait for what no stop request ends, or not soon. While one does, `run_until` with a
+    /// scope also resumes the others when no coroutine of the scope is ready, unless 32 such calls are nested.
+    void unstopped_wait_began() noexcept { ++unstopped_; }
+    /// Called when such a wait ends.
+    void unstopped_wait_ended() noexcept { --unstopped_; }
+
     /// Turns, and idles as the strategy decides, until `done()` returns true.
     template <class Done>
     void run_until(Done done) {
@@ -358,6 +364,7 @@ private:
         detail::ready_node** tail = &head;
     };
 
+    struct allowance;
     struct run_scope;
 
     scheduler(idle_base* strategy, clock& time) noexcept;
@@ -463,6 +470,9 @@ private:
     idle_base* idle_;
     std::size_t children_ = 0;
     std::size_t unbound_ = 0;
+    std::size_t unstopped_ = 0;
+    static constexpr unsigned most_nested = 32;
+    unsigned nested_ = 0;  // calls of `run_until`
     int exceptions_below_ = 0;
     service_base* services_ = nullptr;  // last made first
     std::uint64_t parks_ = 0;

@@ -67,7 +67,8 @@ public:
 
     /// Returns `count` permits, or adds them.
     void release(std::size_t count = 1) noexcept {
-        permits_ += count;
+        permits_ =
+            count > static_cast<std::size_t>(-1) - permits_ ? static_cast<std::size_t>(-1) : permits_ + count;
         if (!waiting_.empty()) serve();
     }
 

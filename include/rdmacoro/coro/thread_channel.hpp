@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <memory>
+#include <new>
 #include <optional>
 
 namespace rdmacoro {
@@ -14,6 +15,12 @@ namespace rdmacoro {
 namespace detail {
 inline constexpr wait_facts thread_channel_facts{"thread_channel receive", "the channel is empty",
                                                  next_actor::this_program};
+/// To a power of two.
+[[nodiscard]] inline std::size_t thread_channel_capacity(std::size_t asked) {
+    constexpr std::size_t most = static_cast<std::size_t>(-1) / 2 + 1;
+    if (asked > most) throw std::bad_array_new_length();
+    return std::bit_ceil(asked < 2 ? 2 : asked);
+}
 }  // namespace detail
 
 /// Values from any number of threads to one receiving coroutine of the scheduler `owner`, which is woken when it is parked.
@@ -26,10 +33,11 @@ template <class T>
     requires std::is_nothrow_move_constructible_v<T>
 class thread_channel {
 public:
-    /// `owner`: the scheduler that receives. `capacity` is rounded up to a power of two, 2 at least.
+    /// `owner`: the scheduler that receives. `capacity` is rounded up to a power of two, 2 at least. Throws `std::bad_alloc` where there is no
+    /// memory for so many.
     thread_channel(scheduler& owner, std::size_t capacity)
         : owner_(&owner),
-          mask_(std::bit_ceil(capacity < 2 ? 2 : capacity) - 1),
+          mask_(detail::thread_channel_capacity(capacity) - 1),
           cells_(std::make_unique<cell[]>(mask_ + 1)) {
         for (std::size_t at = 0; at <= mask_; ++at) cells_[at].sequence.store(at, std::memory_order_relaxed);
         wake_.self = this;

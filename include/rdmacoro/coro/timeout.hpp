@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/adaptor.hpp>
+#include <rdmacoro/coro/detail/posted_stop.hpp>
 #include <rdmacoro/coro/timer.hpp>
 
 namespace rdmacoro {
@@ -17,11 +18,13 @@ public:
 
     static void before_begin() noexcept {}
     /// Only an operation that does not end at once pays for the clock and the timer.
-    void before_wait();
+    void before_wait() noexcept;
     void after_end() noexcept;
 
-    [[nodiscard]] bool expired() const noexcept { return expired_; }
-    /// Called in a handler of `ended`: throws it again, or `errc::timed_out` if the limit canceled the operation.
+    /// Why the limit canceled the operation: `errc::timed_out`, or `errc::no_resources` where there was no memory for a timer; `errc::ok`: it
+    /// did not.
+    [[nodiscard]] errc canceled_by() const noexcept { return canceled_by_; }
+    /// Called in a handler of `ended`: throws it again, or `canceled_by()` if the limit canceled the operation.
     [[noreturn]] void rethrow(const std::system_error& ended) const;
 
 private:
@@ -31,7 +34,8 @@ private:
 
     duration limit_;
     timer_hook timer_;
-    bool expired_ = false;
+    posted_stop without_timer_;
+    errc canceled_by_ = errc::ok;
 };
 
 }  // namespace detail
@@ -59,8 +63,8 @@ public:
         requires detail::gives_result<detail::adapted<A>>
     {
         auto ended = base::take_result();
-        if (hooks_.expired() && ended.error() == errc::canceled)
-            return decltype(ended)(errc::timed_out, ended.facts());
+        if (hooks_.canceled_by() != errc::ok && ended.error() == errc::canceled)
+            return decltype(ended)(hooks_.canceled_by(), ended.facts());
         return ended;
     }
 };
@@ -69,7 +73,7 @@ public:
 /// Completes: when `op` does, which is canceled when `limit` has passed since it began.
 /// Buffers: as for `op`, which is awaited to its end also after the limit.
 /// Concurrency: as for `op`. An lvalue is borrowed until then, an rvalue moves in.
-/// Errors: `errc::timed_out` when `op` ended canceled because of the limit; else those of `op`. If it ends with a value
+/// Errors: `errc::timed_out` when `op` ended canceled because of the limit, `errc::no_resources` when there was no memory for a timer; else those of `op`. If it ends with a value
 /// at the same moment, the value is returned. An `op` that is ready at once ends with its value, even if the limit is zero.
 /// Cancellation: passed on to `op`.
 /// Example:

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/adaptor.hpp>
+#include <rdmacoro/coro/detail/posted_stop.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timer.hpp>
+
+#include <utility>
 
 namespace rdmacoro {
 
@@ -13,18 +17,29 @@ class no_stop {
 public:
     no_stop() noexcept = default;
     no_stop(no_stop&&) noexcept {}  // only before it is bound
+    ~no_stop() { after_end(); }
 
     /// The operation stays a part of what awaits it: a destructor that waits for its coroutines resumes it.
     [[nodiscard]] environment bind(const environment& env) noexcept {
         source_.belong_to(env.stop);
+        owner_ = env.owner;
         return {env.owner, source_.get_token()};
     }
     static void before_begin() noexcept {}
-    static void before_wait() noexcept {}
-    static void after_end() noexcept {}
+    /// Such a destructor lets other coroutines go on meanwhile.
+    void before_wait() noexcept {
+        if (owner_ == nullptr) return;
+        waits_ = true;
+        owner_->unstopped_wait_began();
+    }
+    void after_end() noexcept {
+        if (std::exchange(waits_, false)) owner_->unstopped_wait_ended();
+    }
 
 private:
     local_stop_source source_;  // never asked to stop
+    scheduler* owner_ = nullptr;
+    bool waits_ = false;
 };
 
 /// Passes a stop request on after a time.
@@ -36,7 +51,7 @@ public:
 
     [[nodiscard]] environment bind(const environment& env) noexcept;
     static void before_begin() noexcept {}
-    void before_wait();
+    void before_wait() noexcept;
     void after_end() noexcept;
 
 private:
@@ -47,14 +62,16 @@ private:
         late_stop* self = nullptr;
     };
 
-    void set_timer();
+    void set_timer() noexcept;
 
     duration grace_;
     scheduler* owner_ = nullptr;
+    bool waits_ = false;
     local_stop_token around_;
     local_stop_source source_;  // the operation runs with its token
     stop_hook stopped_;
     timer_hook timer_;
+    posted_stop without_timer_;
 };
 
 }  // namespace detail

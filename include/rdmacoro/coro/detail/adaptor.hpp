@@ -183,6 +183,7 @@ result<T> catch_error(Get get) {
     } catch (const error& failed) {
         return {failed.code(), failed.facts()};
     } catch (const std::system_error& failed) {
+        if (!failed.code()) throw;  // a code that means no error would be a result without a value
         return failed.code();
     }
 }

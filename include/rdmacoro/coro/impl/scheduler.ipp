@@ -48,6 +48,29 @@ RDMACORO_COLD scheduler::scheduler(idle_base* strategy, clock& time) noexcept
     detail::all_schedulers.add(*this);
 }
 
+/// What a coroutine has left before others must have their turn. One that runs the scheduler itself, as a destructor that waits does, gets
+/// no more by it.
+struct scheduler::allowance {
+    explicit allowance(const scheduler& of) noexcept
+        : at_once(of.at_once_),
+          renewals(of.renewals_),
+          between_looks(of.at_once_between_looks_),
+          slice_began(of.slice_began_) {}
+    void restore(scheduler& to) const noexcept {
+        to.at_once_ = at_once;
+        to.renewals_ = renewals;
+        to.at_once_between_looks_ = between_looks;
+        // `worked_at` does not go back.
+        if (to.posts_began_ < to.slice_began_) to.posts_began_ = to.slice_began_;
+        to.slice_began_ = slice_began;
+    }
+
+    std::int32_t at_once;
+    std::int32_t renewals;
+    std::int32_t between_looks;
+    time_point slice_began;
+};
+
 /// Makes a scheduler the thread's current one with its scope, and restores both.
 struct scheduler::run_scope {
     run_scope(scheduler& now_current, narrowed* scope) noexcept
@@ -55,7 +78,8 @@ struct scheduler::run_scope {
           former_thread(claim(of)),
           former(current_),
           former_scope(std::exchange(of.narrowed_, scope)),
-          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())) {
+          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())),
+          former_allowance(of) {
         enter();
     }
     /// Stays in the scope that it has.
@@ -64,7 +88,8 @@ struct scheduler::run_scope {
           former_thread(claim(of)),
           former(current_),
           former_scope(of.narrowed_),
-          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())) {
+          former_exceptions(std::exchange(of.exceptions_below_, std::uncaught_exceptions())),
+          former_allowance(of) {
         enter();
     }
     void enter() const noexcept {
@@ -81,6 +106,7 @@ struct scheduler::run_scope {
         if (scope != nullptr) of.resume_deferred(*scope);
         of.note_order();
         of.exceptions_below_ = former_exceptions;
+        former_allowance.restore(of);
         of.thread_.store(former_thread, std::memory_order_relaxed);
         current_ = former;
     }
@@ -101,6 +127,7 @@ struct scheduler::run_scope {
     scheduler* former;
     narrowed* former_scope;
     int former_exceptions;
+    allowance former_allowance;
 };
 
 RDMACORO_COLD scheduler::~scheduler() {
@@ -139,7 +166,9 @@ void scheduler::loop(Done done) {
 RDMACORO_COLD void scheduler::run_until(bool (*done)(void*), void* context, const local_stop_source* scope) {
     narrowed here{scope};
     const run_scope current(*this, scope != nullptr ? &here : nullptr);
+    ++nested_;
     loop([=] { return done(context); });
+    --nested_;
 }
 
 RDMACORO_COLD scheduler::service_base* scheduler::find_service(const void* key) const noexcept {
@@ -218,8 +247,10 @@ RDMACORO_DECL bool scheduler::run_in_order() noexcept {
         others |= resume_or_defer(*node);
     }
     any |= others;
-    if (any || narrowed_ == nullptr || narrowed_->head == nullptr || unbound_ == 0) return any;
-    // A coroutine of the scope may wait for one of these, by an awaitable that says nothing of that.
+    if (any || narrowed_ == nullptr || narrowed_->head == nullptr) return any;
+    // A coroutine of the scope may wait for one of these, by an awaitable that says nothing of that, or for long. They go on above this
+    // frame, and may come to wait in a destructor themselves.
+    if (unbound_ == 0 && (unstopped_ == 0 || nested_ > most_nested)) return any;
     resume_deferred(*narrowed_);
     take_batch();
     while (detail::ready_node* node = batch_) {

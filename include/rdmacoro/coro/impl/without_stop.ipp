@@ -3,6 +3,9 @@
 
 #include <rdmacoro/coro/without_stop.hpp>
 
+#include <new>
+#include <utility>
+
 namespace rdmacoro::detail {
 
 RDMACORO_COLD environment late_stop::bind(const environment& env) noexcept {
@@ -12,32 +15,32 @@ RDMACORO_COLD environment late_stop::bind(const environment& env) noexcept {
     return {env.owner, source_.get_token()};
 }
 
-RDMACORO_COLD void late_stop::before_wait() {
+RDMACORO_COLD void late_stop::before_wait() noexcept {
     if (owner_ == nullptr) owner_ = &running_scheduler();
+    waits_ = true;
+    owner_->unstopped_wait_began();
     if (around_.stop_requested()) return set_timer();
     stopped_.self = this;
-    stopped_.attach(around_, [](local_stop_callback& hook) noexcept {
-        late_stop& self = *static_cast<stop_hook&>(hook).self;
-        try {
-            self.set_timer();
-        } catch (const std::bad_alloc&) {
-            self.source_.request_stop();  // rather early than never
-        }
-    });
+    stopped_.attach(
+        around_, [](local_stop_callback& hook) noexcept { static_cast<stop_hook&>(hook).self->set_timer(); });
 }
 
-RDMACORO_COLD void late_stop::set_timer() {
+RDMACORO_COLD void late_stop::set_timer() noexcept try {
     timer_.self = this;
     timer_.deadline = deadline_after(owner_->now(), grace_);
     timer_.expired = [](timer_node& timer) noexcept {
         static_cast<timer_hook&>(timer).self->source_.request_stop();
     };
     owner_->add_timer(timer_);
+} catch (const std::bad_alloc&) {
+    without_timer_.post(*owner_, source_);  // rather early than never
 }
 
 RDMACORO_COLD void late_stop::after_end() noexcept {
     stopped_.detach();
+    if (std::exchange(waits_, false)) owner_->unstopped_wait_ended();
     if (timer_.queued()) owner_->remove_timer(timer_);
+    without_timer_.withdraw();
 }
 
 }  // namespace rdmacoro::detail

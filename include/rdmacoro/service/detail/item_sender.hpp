@@ -171,8 +171,9 @@ private:
     local_stop_source stopping_;  // of the messages
     event settled_;
     bool under_way_ = false;
-    bool pumped_ = false;   // a coroutine waits for what is under way
-    bool deleted_ = false;  // when it is idle
+    bool taken_back_ = false;  // by the cancellation of a write that waits for it
+    bool pumped_ = false;      // a coroutine waits for what is under way
+    bool deleted_ = false;     // when it is idle
     union {
         any_send sending_;  // while it is under way
     };

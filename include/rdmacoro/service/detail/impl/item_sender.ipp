@@ -70,6 +70,8 @@ RDMACORO_COLD void item_sender::cancel(item_write& one) noexcept {
         --items_;
         buffers_[filling_].take_back();
     } else if (one.message_ != 0) {  // its memory is with the network
+        // Ends in `pump`, which is no part of what awaits the write: a destructor that waits for that has to let it go on.
+        if (!std::exchange(taken_back_, true)) over_.owner_.unstopped_wait_began();
         stopping_.request_stop();
         return;
     }
@@ -158,6 +160,7 @@ RDMACORO_DECL void item_sender::send_gathered() noexcept {
 RDMACORO_DECL void item_sender::settle(const result<>& sent) noexcept {
     std::destroy_at(&sending_);
     under_way_ = false;
+    if (std::exchange(taken_back_, false)) over_.owner_.unstopped_wait_ended();
     ended_ = begun_;
     over_.count_copied(buffers_[filling_ ^ 1].copied());
     if (!sent) [[unlikely]]
