@@ -31,6 +31,7 @@ struct on_pool {
     static constexpr method<"slow.here", std::string()> here{};
     static constexpr method<"slow.sum", double(std::vector<double>)> sum{};
     static constexpr method<"slow.fail", void(int)> fail{};
+    static constexpr method<"slow.word", std::string()> word{};
     static constexpr method<"slow.wait", void()> wait{};
     static constexpr method<"slow.note", one_way(int)> note{};
     static constexpr method<"slow.limit", bool()> limit{};
@@ -64,7 +65,12 @@ void offer(service& offered, scheduler_pool& pool, seen& by) {
     offered.on(on_pool::fail, pool, [](pool_context&, int how) -> task<> {
         co_await yield();
         if (how == 0) throw error(errc::access_denied, "not you");
+        if (how == 2) throw std::system_error(std::error_code(), "no code");
         throw std::out_of_range("no such thing");
+    });
+    offered.on(on_pool::word, pool, [](pool_context&) -> task<std::string> {
+        co_await yield();
+        throw std::system_error(std::error_code(), "no code");
     });
     offered.on(on_pool::wait, pool, [&by](pool_context& of) -> task<> {
         ++by.waiting;
@@ -195,6 +201,13 @@ TEMPLATE_LIST_TEST_CASE("what a handler on a pool throws reaches the caller", ""
             text = failed.what();
         }
         CHECK_THAT(text, Catch::Contains("no such thing"));
+        // A code that means no error is none, and no value.
+        for (int n = 0; n < 10; ++n) {
+            const auto nothing = co_await as_result(client.call(on_pool::fail, 2));
+            CHECK(nothing.error() == call_errc::handler_failed);
+            const auto word = co_await as_result(client.call(on_pool::word));
+            CHECK(word.error() == call_errc::handler_failed);
+        }
     });
 }
 

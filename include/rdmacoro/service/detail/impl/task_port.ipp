@@ -137,6 +137,7 @@ RDMACORO_COLD void remote_base::failed_with_current() noexcept {
     } catch (...) {
         code_ = make_error_code(call_errc::handler_failed);
     }
+    if (!code_) code_ = make_error_code(call_errc::handler_failed);  // a code that means no error
     const bool by_port = code_.category == &error_category() &&
                          code_.value == static_cast<int>(errc::canceled) && at_->stop_.stop_requested() &&
                          (word_.load(std::memory_order_acquire) & cancels) == 0;
