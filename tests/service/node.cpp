@@ -5,10 +5,12 @@
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace test_service_node {
@@ -547,6 +549,48 @@ TEST_CASE("where no connection is idle the limit is an error that names it") {
     });
 }
 
+TEST_CASE(
+    "at its limit a node closes another idle connection soon where the longest idle peer stands still") {
+    const std::string url = fresh_url<shm>();
+    std::atomic<int> stage = 0;
+    std::thread computing([&] {
+        scheduler on;
+        on.run([](std::string at, std::atomic<int>& now) -> task<> {
+            node<shm> two(2);
+            co_await two.listen(at);
+            now = 1;
+            static_cast<void>(co_await hear(two.peer(1)));
+            now = 2;
+            while (now != 3) std::this_thread::yield();  // it computes
+        }(url, stage));
+    });
+    run_nodes([&]() -> task<> {
+        while (stage != 1) co_await yield();
+        node_options narrow;
+        narrow.connections = 2;
+        node<shm> hub(1, narrow);
+        node<shm> three(3), four(4);
+        co_await three.listen(fresh_url<shm>());
+        co_await four.listen(fresh_url<shm>());
+        hub.add({.id = 2, .urls = {url}});
+        hub.add(three.card());
+        hub.add(four.card());
+        co_await say(hub.peer(2), "compute");
+        while (stage != 2) co_await yield();
+        auto heard_by_three = start(hear(three.peer(1)));
+        co_await say(hub.peer(3), "hello");
+        co_await heard_by_three;
+        auto heard_by_four = start(hear(four.peer(1)));
+        const time_point began = monotonic_clock::instance().now();
+        co_await say(hub.peer(4), "hello");
+        CHECK(monotonic_clock::instance().now() - began < narrow.close_limit / 2);
+        co_await heard_by_four;
+        stage = 3;
+    });
+    stage = 3;
+    computing.join();
+}
+
 #if RDMACORO_WITH_TCP
 TEST_CASE("on one host shared memory is taken, whatever the order of the list") {
     run_nodes([]() -> task<> {
@@ -679,6 +723,22 @@ TEST_CASE("wrong ids and limits, unknown nodes and empty handles are errors that
         CHECK_THROWS_AS(one.peer(5).visit([](auto&) {}), error);
         CHECK(!one.remove(5));
         CHECK_THAT(one.explain(1234), contains("never met"));
+    });
+}
+
+TEST_CASE("a node whose card would be too long does not listen") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1);
+        const std::string url = fresh_url<shm>();
+        const failure refused = co_await failing([](node<shm>& of, std::string at) -> task<> {
+            static_cast<void>(co_await of.listen(at, "shm://" + std::string(10'000, 'x')));
+        }(one, url));
+        CHECK(refused.code == errc::invalid_argument);
+        CHECK(one.card().urls.empty());
+        const auto nobody = co_await as_result(connect<shm>(url));
+        CHECK(nobody.error() == errc::connection_refused);
+        const std::string now = co_await one.listen(url);
+        CHECK(one.card().urls == std::vector<std::string>{now});
     });
 }
 

@@ -34,7 +34,7 @@ public:
     call_context& operator=(const call_context&) = delete;
     ~call_context() = default;
 
-    /// The rest of the call's time, at least 0; nothing where the caller set no limit. For the handler's own calls:
+    /// The rest of the call's time, at least 0; nothing where the caller set no limit, or one of more than 71 minutes. For the handler's own calls:
     /// `timeout(next.call(m, x), *c.remaining())`.
     [[nodiscard]] std::optional<duration> remaining() const noexcept;
     /// Of the request, its arguments' encoding included.

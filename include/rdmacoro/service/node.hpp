@@ -284,7 +284,7 @@ public:
         state_->handle(std::move(f));
     }
 
-    /// Tells of nodes that come, leave and fail, from now on. At most `most` changes wait to be read; of more the oldest are dropped and counted.
+    /// Tells of nodes that come, leave and fail, from now on. At most `most` changes, 1 to 65,536, wait to be read; of more the oldest are dropped and counted.
     [[nodiscard]] node_watch watch(std::size_t most = 256) { return node_watch(*state_, most); }
 
     /// How the node of that id is connected, and what became of each URL when it was last tried: a line each. Of this node's own id: where it

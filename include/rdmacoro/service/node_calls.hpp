@@ -30,8 +30,9 @@ namespace rdmacoro {
 /// best transport that both have; while calls are under way in either direction, it is not closed as idle. A call to a node that dies, or
 /// is restarted, ends with an error that names the node and its generation; the next one goes to its next life.
 ///
-/// It takes the node's `on_connection`. Made after the node and destroyed after it, or after the node was closed: its calls end with the
-/// node. For the node's scheduler.
+/// It takes the node's `on_connection`. Made after the node and destroyed after it, or after `node::close` has ended well: its calls end
+/// with the node. After a `close` that timed out handlers still run: then it is destroyed after the node, which waits for them. For the
+/// node's scheduler.
 template <transport... Ts>
 class node_calls final : private detail::node_work {
 public:
@@ -45,8 +46,9 @@ public:
     node_calls(const node_calls&) = delete;
     node_calls& operator=(const node_calls&) = delete;
     ~node_calls() {
-        if (!links_.empty())
-            detail::fatal("a node_calls object was destroyed before the connections of its node had ended");
+        if (!links_.empty() || !all_.empty())
+            detail::fatal("a node_calls object was destroyed before the connections of its node, and the "
+                          "handlers of their calls, had ended");
         state_->work_names = nullptr;
     }
 
@@ -224,7 +226,7 @@ public:
     /// For requests that may be done twice: `make()` gives a task of calls, and is called again whenever that ends because its node was lost or has
     /// left. The calls of the next task wait for the node's next life, as all do, for `node_options::connect_limit`.
     /// A call that ends with `call_errc::stopped`, or with whatever else its handler has ended by, is not repeated: its node may be there, and answer
-    /// the same again.
+    /// the same again. A task that ends with `errc::peer_lost` or `errc::closed` for a reason of its own is repeated without end.
     ///
     /// Awaitable.
     /// Ends with the task's result.
@@ -260,7 +262,7 @@ public:
     ///     co_await timeout(peers.drain(), 5s);
     ///     co_await here.close();
     [[nodiscard]] task<> drain() {
-        drained_ = true;  // connections that are made from now on serve nothing
+        drained_ = true;  // connections that are made from now on receive no request
         std::vector<task<>> all;
         for (link* one = all_.front(); one != nullptr; one = all_.next(*one))
             all.push_back(drain_link(link_use(*one)));
@@ -311,10 +313,10 @@ private:
 
     /// While it exists, a node that is destroyed by a coroutine lets coroutines go on that are not its own: those that made the calls.
     struct others_go_on {
-        explicit others_go_on(scheduler& owner) noexcept : on(owner) { on.unbound_wait_began(); }
+        explicit others_go_on(scheduler& owner) noexcept : on(owner) { on.unstopped_wait_began(); }
         others_go_on(const others_go_on&) = delete;
         others_go_on& operator=(const others_go_on&) = delete;
-        ~others_go_on() { on.unbound_wait_ended(); }
+        ~others_go_on() { on.unstopped_wait_ended(); }
         scheduler& on;
     };
 
@@ -330,13 +332,13 @@ private:
             co_await detail::calls_base::part_of_current{mine, true};
             mine.base().belongs_to(id, born);
             try {
-                for (service* const one : of.services_) {
-                    if (!of.drained_) mine.serve(*one);
-                }
+                for (service* const one : of.services_) mine.serve(*one);
             } catch (const error& why) {
                 of.failed_.insert_or_assign(id, why);
                 throw;
             }
+            // Its requests wait for the next life, as those over connections that were drained.
+            if (of.drained_) co_await mine.base().drained();
             link here(born, mine.base(), &end, of.over_.peer(id));
             of.all_.push_back(here);
             mine.on_activity(
@@ -362,6 +364,7 @@ private:
             mine.stop_handlers();
             const others_go_on calls_of_this_side(of.state_->owner);
             while (here.in_use()) co_await without_stop(here.rested.wait());
+            co_await without_stop(mine.base().drained());  // so that the destructor waits for nothing
         }
     };
 

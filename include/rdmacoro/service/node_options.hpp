@@ -24,9 +24,9 @@ struct node_options {
     duration attempt_limit = std::chrono::seconds(2);
     /// How long a message waits for a connection, all attempts and the pauses between them included.
     duration connect_limit = std::chrono::seconds(5);
-    /// The pause after a failed attempt: doubled after each further one, and a random part of up to a half less.
+    /// The pause after a failed attempt, at least 1 ms: doubled after each further one, and a random part of up to a half less.
     duration first_pause = std::chrono::milliseconds(5);
-    /// The longest such pause.
+    /// The longest such pause, at least 1 ms.
     duration longest_pause = std::chrono::seconds(1);
     /// How long closing in good order may take, and how long functions of connections and handlers have to end after they were asked to stop.
     duration close_limit = std::chrono::seconds(2);

@@ -83,6 +83,20 @@ TEST_CASE("pauses get longer up to a limit, and a random part of up to a half le
     CHECK(f.core->pause_after(30) != f.core->pause_after(30));
 }
 
+TEST_CASE("pauses that make no sense are some milliseconds") {
+    for (const duration odd : {duration(-2), duration::min(), duration::zero(), duration::max()}) {
+        fixture f;
+        f.core->options.first_pause = odd;
+        f.core->options.longest_pause = odd;
+        for (unsigned tries = 1; tries < 100; ++tries) {
+            const duration pause = f.core->pause_after(tries);
+            CHECK(pause >= 500us);
+            CHECK(deadline_after(f.core->owner.now(), pause) > f.core->owner.now());
+            if (odd <= duration::zero()) CHECK(pause <= 1ms);
+        }
+    }
+}
+
 TEST_CASE("what waits for a connection ends when connecting is given up, with every attempt in the text") {
     fixture f;
     f.core->add({.id = 3, .urls = {"tcp://a:1"}});
@@ -129,6 +143,18 @@ TEST_CASE("a full queue of changes drops the oldest and says how many") {
     const auto first = queue.take();
     CHECK(first->id == 3);
     CHECK(first->missed == 2);
+}
+
+TEST_CASE("a queue of changes has room for one at least, and takes no memory for what it will not hold") {
+    node_watcher least(0);
+    for (node_id n = 1; n <= 3; ++n) least.tell({node_change::came, n, {}, {}, 0});
+    const auto only = least.take();
+    CHECK(only->id == 3);
+    CHECK(only->missed == 2);
+    CHECK(!least.take());
+    node_watcher most(static_cast<std::size_t>(-1));
+    most.tell({node_change::came, 7, {}, {}, 0});
+    CHECK(most.take()->id == 7);
 }
 
 }  // namespace test_service_detail_node_core

@@ -156,7 +156,10 @@ public:
 /// The queue of a `node_watch`.
 class node_watcher : public counted, public list_node<node_watcher> {
 public:
-    explicit node_watcher(std::size_t most) : most_(most) { ring_.reserve(most); }
+    /// Of 1 to 65,536 events.
+    explicit node_watcher(std::size_t most) : most_(std::clamp<std::size_t>(most, 1, 65536)) {
+        ring_.reserve(most_);
+    }
     RDMACORO_DECL ~node_watcher() override;  // leaves the list
     void tell(node_event what) noexcept;
     void end() noexcept;
@@ -252,6 +255,8 @@ public:
     /// Until the next attempt: twice as long each time, and a random part of that less.
     [[nodiscard]] duration pause_after(unsigned tries) noexcept;
     [[noreturn]] void throw_stopped() const;
+    /// Others hear of it. Throws, and adds nothing, where the card cannot hold it.
+    void add_url(const std::string& url);
 
     void tell(node_change what, node_id id, generation born, std::error_code why) noexcept;
     void end_waits() noexcept;
@@ -283,6 +288,7 @@ public:
 private:
     bool expects_cards_ = false;
     std::uint64_t random_;
+    time_point next_idle_close_{};  // while others are closing
 };
 
 /// While a node waits for the functions of its connections to end: says on stderr, once, which take longer than `close_limit`.

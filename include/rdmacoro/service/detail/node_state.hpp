@@ -99,12 +99,6 @@ public:
         static_cast<void>(co_await listen_by<0>(self, url, as, where, known));
         if (!known)
             throw error(errc::address_invalid, "node: no transport of this node has the scheme of " + url);
-        if (!as.empty()) where = as;
-        self->self.urls.push_back(where);
-        if (const char* const why = self->self.fault()) {
-            self->self.urls.pop_back();
-            throw error(errc::invalid_argument, std::string("node: with ") + where + ' ' + why);
-        }
         co_return where;
     }
 
@@ -169,7 +163,9 @@ private:
             if (where.find("://") == std::string::npos)
                 where = std::string(std::string_view(T::name)) + "://" + where;
             if (self->stopped) self->throw_stopped();
-            self->work_->spawn(accept_all<T>, self.get(), in, std::move(made), as.empty() ? where : as);
+            if (!as.empty()) where = as;
+            self->add_url(where);
+            self->work_->spawn(accept_all<T>, self.get(), in, std::move(made), where);
         }
         co_return 0;
     }
@@ -277,7 +273,7 @@ private:
             if (last.why == errc::canceled) continue;  // the other node's connection is preferred
             if (!last.why) break;                      // it was made, and has been closed since
             ++peer.tries;
-            peer.next_try = self->owner.now() + self->pause_after(peer.tries);
+            peer.next_try = deadline_after(self->owner.now(), self->pause_after(peer.tries));
             peer.failure = last.why;
             const bool may_pass = last.why == errc::connection_refused || last.why == errc::timed_out ||
                                   last.why == errc::peer_lost || last.why == errc::closed ||

@@ -278,13 +278,15 @@ RDMACORO_COLD node_record* node_core::longest_unused() noexcept {
 RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
     const time_point until = deadline_after(self->owner.now(), limit);
     while (self->places >= self->options.connections) {
-        // One goes for each that waits, and for this one.
+        // One goes for each that waits, and for this one. A peer that stands still keeps its own for `close_limit`: then another one goes, too.
         bool closing = false;
         for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at))
             closing = closing || at->closing.has_value();
-        if (!closing) {
-            if (node_record* const oldest = self->longest_unused())
+        if (!closing || self->owner.now() >= self->next_idle_close_) {
+            if (node_record* const oldest = self->longest_unused()) {
                 self->begin_close(*oldest, leave_reason::idle);
+                self->next_idle_close_ = self->owner.now() + std::chrono::milliseconds(100);
+            }
         }
         const duration left = until - self->owner.now();
         if (left <= duration::zero())
@@ -301,11 +303,20 @@ RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
 
 RDMACORO_COLD duration node_core::pause_after(unsigned tries) noexcept {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-    duration pause = options.first_pause;
-    for (unsigned n = 1; n < tries && pause < options.longest_pause; ++n) pause *= 2;
-    pause = std::min(pause, options.longest_pause);
+    constexpr duration least = std::chrono::milliseconds(1);
+    const duration longest = std::max(options.longest_pause, least);
+    duration pause = std::clamp(options.first_pause, least, longest);
+    for (unsigned n = 1; n < tries && pause < longest; ++n) pause = pause > longest / 2 ? longest : 2 * pause;
     const auto half = static_cast<std::uint64_t>(pause.count() / 2);
     return duration(static_cast<duration::rep>(half + (random_ >> 33) % (half + 1)));
+}
+
+RDMACORO_COLD void node_core::add_url(const std::string& url) {
+    self.urls.push_back(url);
+    if (const char* const why = self.fault()) {
+        self.urls.pop_back();
+        throw error(errc::invalid_argument, "node: with " + url + ' ' + why);
+    }
 }
 
 RDMACORO_COLD void node_core::throw_stopped() const {
