@@ -58,8 +58,9 @@ task<> receives_the_last(two_domains& w) {
     const std::vector<std::byte> data = pattern(bytes, 3);
     std::deque<started<any_operation<void>>> sending;
     for (std::size_t n = 0; n < count; ++n) sending.emplace_back(p.a.send(data, n));
+    // Until the blocks are in use: the last ones wait.
+    while (p.a.connection().counts().staged_sent < rdmacoro::detail::most_staged) co_await yield();
     for (int n = 0; n < 100; ++n) co_await yield();
-    // The blocks are in use: the last ones wait.
     CHECK(p.a.connection().counts().staged_sent == rdmacoro::detail::most_staged);
     std::vector<std::byte> into(bytes);
     const received last = co_await timeout(p.b.recv(into, count - 1), std::chrono::seconds(20));

@@ -252,8 +252,6 @@ CALLS_CASE("calls that are canceled leave nothing behind, however many more than
         const mailbox_options few{.canceled_receives = 16};
         two_domains::pair link = co_await w.connected(few, few);
         {
-            const auto a = link.a.make_calls();
-            const auto b = link.b.make_calls();
             service at_b({.running = 8});
             at_b.on(
                 asked_forth::ask,
@@ -264,6 +262,8 @@ CALLS_CASE("calls that are canceled leave nothing behind, however many more than
             service others_of_b;
             others_of_b.on(asked_back::twice,
                            [](call_context&, std::uint64_t n) -> task<std::uint64_t> { co_return 2 * n; });
+            const auto a = link.a.make_calls();
+            const auto b = link.b.make_calls();
             b->serve(at_b);
             b->serve(others_of_b);
             for (int round = 0; round < 3; ++round) {

@@ -13,6 +13,7 @@
 #include <rdmacoro/service/node_card.hpp>
 #include <rdmacoro/service/node_options.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
