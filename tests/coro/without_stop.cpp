@@ -222,7 +222,8 @@ TEST_CASE("thousands of destructors that wait at a time take a bounded part of t
         outer.request_stop();
         co_await outer.join();
         CHECK(ended == many);
-        CHECK(top - lowest < (512u << 10));
+        // A sanitizer has frames of other lengths, and locals elsewhere.
+        if (test::counts_allocations) CHECK(top - lowest < (512u << 10));
         CHECK(on.now() < 20ms);
     }(world));
 }
