@@ -568,6 +568,7 @@ TEST_CASE(
         while (stage != 1) co_await yield();
         node_options narrow;
         narrow.connections = 2;
+        narrow.close_limit = 1h;  // for so long that peer keeps its own
         node<shm> hub(1, narrow);
         node<shm> three(3), four(4);
         co_await three.listen(fresh_url<shm>());
@@ -581,9 +582,8 @@ TEST_CASE(
         co_await say(hub.peer(3), "hello");
         co_await heard_by_three;
         auto heard_by_four = start(hear(four.peer(1)));
-        const time_point began = monotonic_clock::instance().now();
         co_await say(hub.peer(4), "hello");
-        CHECK(monotonic_clock::instance().now() - began < narrow.close_limit / 2);
+        CHECK(stage == 2);  // it still computes
         co_await heard_by_four;
         stage = 3;
     });

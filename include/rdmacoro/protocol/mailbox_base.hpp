@@ -26,7 +26,7 @@ struct mailbox_options {
     /// Longest message that a lent receive accepts, in bytes.
     std::size_t lent_bytes = 64u << 20;
     /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 432 bytes each. Receives above
-    /// that are canceled as others are.
+    /// that are canceled as others are. Canceled calls count among them, and are not limited: their peer limits those.
     std::size_t canceled_receives = 16384;
     /// How long the handshake with a new peer may take.
     duration handshake_limit = std::chrono::seconds(10);

@@ -267,7 +267,7 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     }
     std::vector<unsigned> absent;
     // Of ranks that did not answer yet when the group was revoked by another one nothing is known.
-    // Neither is where a destructor waits for this collective: what would hear the answers does not run.
+    // Neither is where a destructor waits for this collective: what would hear the answers may not run.
     const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
     for (unsigned at = 0; at < self->size(); ++at) {
         const progress& of = self->progress_[at];
