@@ -128,4 +128,13 @@ TEST_CASE("destroying a semaphore that has a waiter ends the process") {
     CHECK_THAT(seen.said, test::contains("semaphore was destroyed"));
 }
 
+TEST_CASE("more permits than a number can hold are as many as it can") {
+    constexpr std::size_t most = static_cast<std::size_t>(-1);
+    semaphore permits(1);
+    permits.release(most);
+    CHECK(permits.available() == most);
+    CHECK(permits.try_acquire(2));
+    CHECK(permits.available() == most - 2);
+}
+
 }  // namespace test_coro_semaphore

@@ -220,4 +220,10 @@ TEST_CASE("a second receiver at a time ends the process") {
     CHECK_THAT(seen.said, test::contains("one receiver"));
 }
 
+TEST_CASE("a channel of more values than there is memory for is not made") {
+    scheduler on;
+    CHECK_THROWS_AS(thread_channel<int>(on, static_cast<std::size_t>(-1)), std::bad_alloc);
+    CHECK_THROWS_AS(thread_channel<int>(on, static_cast<std::size_t>(-1) / 2 + 1), std::bad_alloc);
+}
+
 }  // namespace test_coro_thread_channel

@@ -686,7 +686,7 @@ TEST_CASE("a node with thousands of connections of calls is closed within its li
         CHECK(nine.connections() == many);
         const time_point began = monotonic_clock::instance().now();
         co_await nine.close();
-        // As long as `node::close` may take. A third of a second; where the end of each runs the scheduler for itself: 40 s.
+        // As long as `node::close` may take. A third of a second; where the end of each runs the scheduler for itself: 18 s.
         CHECK(monotonic_clock::instance().now() - began < 3 * wide.close_limit);
         nodes.clear();
         callers.clear();
