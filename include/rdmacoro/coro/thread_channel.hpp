@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <bit>
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <new>
 #include <optional>
@@ -15,10 +17,10 @@ namespace rdmacoro {
 namespace detail {
 inline constexpr wait_facts thread_channel_facts{"thread_channel receive", "the channel is empty",
                                                  next_actor::this_program};
-/// To a power of two.
-[[nodiscard]] inline std::size_t thread_channel_capacity(std::size_t asked) {
-    constexpr std::size_t most = static_cast<std::size_t>(-1) / 2 + 1;
-    if (asked > most) throw std::bad_array_new_length();
+/// To a power of two. Throws where no array of so many cells can exist: clang 19 leaves that to operator new, which a sanitizer ends the process in.
+[[nodiscard]] inline std::size_t thread_channel_capacity(std::size_t asked, std::size_t cell_size) {
+    constexpr std::size_t most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+    if (asked > std::bit_floor(most_bytes / cell_size)) throw std::bad_array_new_length();
     return std::bit_ceil(asked < 2 ? 2 : asked);
 }
 }  // namespace detail
@@ -37,7 +39,7 @@ public:
     /// memory for so many.
     thread_channel(scheduler& owner, std::size_t capacity)
         : owner_(&owner),
-          mask_(detail::thread_channel_capacity(capacity) - 1),
+          mask_(detail::thread_channel_capacity(capacity, sizeof(cell)) - 1),
           cells_(std::make_unique<cell[]>(mask_ + 1)) {
         for (std::size_t at = 0; at <= mask_; ++at) cells_[at].sequence.store(at, std::memory_order_relaxed);
         wake_.self = this;
