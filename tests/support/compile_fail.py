@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check that a file is refused by the compiler for the reason it names.
 
-Usage: compile_fail.py FILE -- COMPILER FLAG...
+Usage: compile_fail.py FILE PRECOMPILED -- COMPILER FLAG...
 
 The file says what to expect in comments, each with a regular expression that must match somewhere in what
 the compiler prints:
@@ -12,6 +12,9 @@ the compiler prints:
 
 The lines between `// wrong` and `// end`, where a file has them, are what is wrong with it: without them it
 must compile, so that it cannot be refused for another reason.
+
+PRECOMPILED is <rdmacoro/rdmacoro.hpp>, compiled with the same compiler and flags: NAME.hpp.gch of g++, or what clang++ made of it. A file
+that begins with this header reads it from there.
 """
 import re
 import subprocess
@@ -29,7 +32,7 @@ def compile_text(command, text):
 
 
 def main():
-    path, separator, *command = sys.argv[1:]
+    path, precompiled, separator, *command = sys.argv[1:]
     assert separator == '--'
     with open(path, encoding='utf-8') as file:
         text = file.read()
@@ -40,6 +43,9 @@ def main():
                 if which in ('', kind)]
     if not expected:
         sys.exit(f'{path}: no `// expect: REGEX` line for {kind}')
+
+    if re.match(r'(//[^\n]*\n|\s)*#include <rdmacoro/rdmacoro\.hpp>', text):
+        command += ['-include-pch', precompiled] if kind == 'clang' else ['-include', precompiled.removesuffix('.gch')]
 
     right, cuts = re.subn(r'^[ \t]*// wrong\b.*?^[ \t]*// end\b[^\n]*\n', '', text, flags=re.M | re.S)
     if cuts > 0:
