@@ -51,6 +51,33 @@ private:
     std::array<bool, 3> flags_{true, false, true};
 };
 
+struct two_shared {
+    std::shared_ptr<std::uint64_t> number;
+    std::shared_ptr<std::uint64_t> same;
+    std::shared_ptr<std::string> text;
+
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(number, same, text);
+    }
+};
+
+/// Counts its objects.
+struct ring {
+    std::shared_ptr<ring> next;
+    int number = 0;
+    static inline long alive = 0;
+
+    ring() { ++alive; }
+    ring(const ring& other) : next(other.next), number(other.number) { ++alive; }
+    ring& operator=(const ring&) = default;
+    ~ring() { --alive; }
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(next, number);
+    }
+};
+
 /// With `save` and `load`, and pointers to itself.
 struct tree {
     int number = 0;
@@ -211,6 +238,55 @@ TEST_CASE("what a type's own function throws refuses the value") {
     std::vector<std::byte> bytes;
     append(bytes, -3);
     CHECK(decode<positive>(bytes).error() == std::errc::bad_message);
+}
+
+TEST_CASE("shared objects come back shared") {
+    two_shared value;
+    value.number = std::make_shared<std::uint64_t>(7);
+    value.same = value.number;
+    value.text = std::make_shared<std::string>("a text that is no number");
+    const auto back = decode<two_shared>(encode(value));
+    REQUIRE(back);
+    CHECK(*back->number == 7);
+    CHECK(back->same == back->number);
+    CHECK(*back->text == *value.text);
+    CHECK_FALSE(decode<two_shared>(encode(two_shared{}))->number);
+}
+
+TEST_CASE("a shared object is not taken for one of another type") {
+    two_shared value;
+    value.number = std::make_shared<std::uint64_t>(0x4141414141414141);
+    std::vector<std::byte> bytes = encode(value);  // an id and a number, and two ids of nothing
+    REQUIRE(bytes.size() == 4 + 8 + 4 + 4);
+    const std::uint32_t first = 1;
+    SECTION("of the same type") {
+        std::memcpy(bytes.data() + 12, &first, sizeof first);
+        const auto back = decode<two_shared>(bytes);
+        REQUIRE(back);
+        CHECK(back->same == back->number);
+    }
+    SECTION("of another type") {
+        std::memcpy(bytes.data() + 16, &first, sizeof first);
+        CHECK_FALSE(decode<two_shared>(bytes));
+    }
+    SECTION("of one that was not read") {
+        const std::uint32_t second = 2;
+        std::memcpy(bytes.data() + 12, &second, sizeof second);
+        CHECK_FALSE(decode<two_shared>(bytes));
+    }
+}
+
+TEST_CASE("an object that would own itself is refused, and destroyed") {
+    ring value;
+    value.next = std::make_shared<ring>();
+    std::vector<std::byte> bytes =
+        encode(value);  // the id of the next, the id of nothing within it, and two numbers
+    REQUIRE(decode<ring>(bytes));
+    const std::uint32_t first = 1;
+    std::memcpy(bytes.data() + 4, &first, sizeof first);
+    const long before = ring::alive;
+    CHECK_FALSE(decode<ring>(bytes));
+    CHECK(ring::alive == before);
 }
 
 TEST_CASE("random and changed bytes are refused or whole, in bounded memory") {

@@ -4,16 +4,19 @@
 #include <rdmacoro/service/codec.hpp>
 
 #include <cereal/cereal.hpp>
+#include <cereal/types/memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <new>
 #include <ranges>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 
 namespace rdmacoro {
@@ -34,6 +37,19 @@ template <class T>
 inline constexpr bool is_cereal_size = false;
 template <class T>
 inline constexpr bool is_cereal_size<cereal::SizeTag<T>> = true;
+
+/// What cereal reads a shared pointer into: the type of its object.
+template <class T>
+struct cereal_pointee {
+    using type = void;
+};
+template <class T>
+struct cereal_pointee<cereal::memory_detail::PtrWrapper<std::shared_ptr<T>&>> {
+    using type = std::remove_const_t<T>;
+};
+/// Its address stands for a type.
+template <class T>
+inline constexpr char cereal_type_tag = 0;
 
 }  // namespace detail
 
@@ -104,6 +120,21 @@ public:
             load_bytes(into, bytes);
         }
     }
+    /// For cereal's functions: an object that later pointers of the message may refer to by `id`.
+    void registerSharedPointer(std::uint32_t id, const std::shared_ptr<void>& object) {
+        pointee_.id = id & ~cereal::detail::msb_32bit;
+        shared_[pointee_.id] = {object, pointee_.type, false};
+    }
+    /// For cereal's functions: an object that was read before. cereal itself takes it for one of any type. One that is being read is
+    /// refused, too: it would own itself, and never be destroyed.
+    [[nodiscard]] std::shared_ptr<void> getSharedPointer(std::uint32_t id) {
+        if (id == 0) return nullptr;
+        const auto found = shared_.find(id);
+        if (found == shared_.end()) refuse("a pointer to an object that was not read");
+        if (found->second.type != pointee_.type) refuse("a pointer to an object of another type");
+        if (!found->second.whole) refuse("a pointer to an object within itself");
+        return found->second.object;
+    }
     /// For cereal's functions: reads how many elements follow, for which memory is taken next.
     template <class Size>
     void load_size(Size& into) {
@@ -137,7 +168,15 @@ private:
         const element before = element_;
         if constexpr (!detail::is_cereal_size<T>) element_ = element_within<T>();
         ++depth_;
-        base::operator()(into);
+        using pointed = typename detail::cereal_pointee<std::remove_const_t<T>>::type;
+        if constexpr (std::is_void_v<pointed>) {
+            base::operator()(into);
+        } else {
+            const pointee outside = std::exchange(pointee_, pointee{&detail::cereal_type_tag<pointed>});
+            base::operator()(into);
+            if (pointee_.id != 0) shared_[pointee_.id].whole = true;
+            pointee_ = outside;
+        }
         --depth_;
         element_ = before;
     }
@@ -151,8 +190,21 @@ private:
 
     static constexpr unsigned levels_each = 8;  // of this archive, for a range or pointer within another
 
+    /// Of the shared pointer that is being read.
+    struct pointee {
+        const char* type = nullptr;
+        std::uint32_t id = 0;  // 0: its object is none, or was read before
+    };
+    struct shared_object {
+        std::shared_ptr<void> object;
+        const char* type = nullptr;
+        bool whole = false;  // all of it was read
+    };
+
     decoder& from_;
     element element_;
+    pointee pointee_;
+    std::unordered_map<std::uint32_t, shared_object> shared_;  // by the ids of the message
     unsigned depth_ = 0;
 };
 
