@@ -12,6 +12,7 @@
 #endif
 
 #include <asio/bind_cancellation_slot.hpp>
+#include <asio/bind_executor.hpp>
 #include <asio/cancellation_signal.hpp>
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
@@ -411,6 +412,80 @@ TEST_CASE("a keeper keeps the context running while nothing is awaited") {
     context.restart();
     context.run_for(20s);
     CHECK(context.stopped());
+}
+
+TEST_CASE("a handler that runs the scheduler leaves it awake for what comes later") {
+    const std::string how = GENERATE(as<std::string>(), "by run", "by the end of a task group",
+                                     "by the end of a root task", "by poll");
+    INFO(how);
+    asio::io_context context;
+    std::atomic<int> parks{0};
+    asio_guest on(context, parks_at_once{&parks});
+    event go;
+    bool ended = false;
+    on.run(go.wait(), [&](std::exception_ptr why) { ended = !why; });
+    std::optional<task_group> others(std::in_place);
+    std::optional<root_task<>> root;
+    if (how == "by the end of a task group") {
+        on.run(
+            [](task_group& in) -> task<> {
+                in.spawn([]() -> task<> { co_await sleep_for(1h); });
+                co_return;
+            }(*others),
+            [](std::exception_ptr) {});
+    } else if (how == "by the end of a root task") {
+        root.emplace(on.owner(), []() -> task<> { co_await sleep_for(1h); }());
+    }
+    // The context waits, and has armed what wakes it.
+    for (int rounds = 0; parks.load() < 1 && rounds < 1000; ++rounds) context.run_for(1ms);
+    context.run_for(5ms);
+    REQUIRE(parks.load() >= 1);
+    asio::post(context, [&] {
+        if (how == "by run") {
+            on.owner().run([]() -> task<> { co_await sleep_for(1ms); }());
+        } else if (how == "by poll") {
+            on.owner().poll();
+        } else {
+            others.reset();
+            root.reset();
+        }
+    });
+    context.run_for(20ms);
+    CHECK_FALSE(ended);
+    std::jthread other([&] { on.owner().post([&] { go.set(); }); });
+    context.run_for(20s);
+    CHECK(ended);
+    CHECK(context.stopped());
+}
+
+TEST_CASE("a coroutine that a handler makes ready goes on after a poll") {
+    asio::io_context context;
+    std::atomic<int> parks{0};
+    asio_guest on(context, parks_at_once{&parks});
+    event go;
+    bool ended = false;
+    on.run(go.wait(), [&](std::exception_ptr why) { ended = !why; });
+    for (int rounds = 0; parks.load() < 1 && rounds < 1000; ++rounds) context.run_for(1ms);
+    context.run_for(5ms);
+    REQUIRE(parks.load() >= 1);
+    asio::post(context, [&] {
+        go.set();
+        on.owner().poll();
+    });
+    context.run_for(20s);
+    CHECK(ended);
+    CHECK(context.stopped());
+}
+
+TEST_CASE("the context of a handler's own executor runs until the handler was called") {
+    asio::io_context context;
+    asio::io_context other;
+    asio_guest on(context);
+    bool called = false;
+    on.run(sleep_for(20ms), asio::bind_executor(other, [&](std::exception_ptr why) { called = !why; }));
+    std::jthread guests([&] { context.run_for(20s); });
+    CHECK(other.run_for(20s) == 1);
+    CHECK(called);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -241,6 +242,36 @@ TEST_CASE("a poll in which a task ended returns true, so that no loop waits for 
     while (!quick.done()) said = on.poll();
     CHECK(said);
     CHECK_FALSE(on.poll());
+}
+
+TEST_CASE("a poll ends when its turns have taken some fifty microseconds") {
+    scheduler on;
+    unsigned computed = 0;
+    auto computing = on.start([](unsigned& count) -> task<> {
+        task_group several;
+        for (int n = 0; n < 8; ++n) {
+            several.spawn(
+                [](unsigned& all) -> task<> {
+                    for (int round = 0; round < 50; ++round) {
+                        const auto until = std::chrono::steady_clock::now() + 30us;
+                        while (std::chrono::steady_clock::now() < until) {}
+                        ++all;
+                        co_await yield();
+                    }
+                },
+                std::ref(count));
+        }
+        co_await several.join();
+    }(computed));
+    unsigned most = 0;
+    while (!computing.done()) {
+        const unsigned before = computed;
+        on.poll();
+        most = std::max(most, computed - before);
+    }
+    CHECK(computed == 400);
+    CHECK(most <= 4);  // two of them take sixty
+    computing.get();
 }
 
 TEST_CASE("a poll is bounded, and a coroutine of the scheduler may start others in it") {

@@ -35,10 +35,12 @@
 #include <asio/detail/thread_context.hpp>
 #include <asio/detail/thread_info_base.hpp>
 #include <asio/dispatch.hpp>
+#include <asio/execution/outstanding_work.hpp>
 #include <asio/execution_context.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
+#include <asio/prefer.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 #include <asio/version.hpp>
@@ -86,8 +88,12 @@ public:
           idle_(new idle_model<Idle>(strategy)),
           on_(std::make_unique<scheduler>(std::move(strategy))),
           readable_(std::in_place, host_, on_->descriptor()),
-          timer_(std::in_place, host_) {}
+          timer_(std::in_place, host_) {
+        // In a turn of its own nothing is to do: the turn prepares to wait again.
+        on_->on_wait_ended([](void* self) noexcept { static_cast<asio_service*>(self)->turn_soon(); }, this);
+    }
     ~asio_service() override {
+        closed_ = true;
         if (readable_)
             readable_->release();  // the context took another service, and this one was never shut down
     }
@@ -297,7 +303,11 @@ class asio_operation final : public asio_pending {
         typename asio_value<std::conditional_t<std::is_void_v<value_type>, nothing, value_type>>::type;
 
 public:
-    asio_operation(asio_service& in, Handler&& handler) : in_(in), handler_(std::move(handler)) {}
+    asio_operation(asio_service& in, Handler&& handler)
+        : in_(in),
+          executor_(asio::prefer(asio::get_associated_executor(handler, in.host().get_executor()),
+                                 asio::execution::outstanding_work.tracked)),
+          handler_(std::move(handler)) {}
 
     /// The coroutine that awaits the operation for the handler.
     static task<> await_for(asio_operation* self, A what) {
@@ -328,7 +338,7 @@ public:
     }
 
     void deliver() override {
-        auto executor = asio::get_associated_executor(handler_, in_.host().get_executor());
+        auto executor = std::move(executor_);
         if (slot_target) asio::get_associated_cancellation_slot(handler_).clear();
         auto call = [handler = std::move(handler_), failure = std::move(failure_),
                      value = std::move(value_)]() mutable {
@@ -344,7 +354,13 @@ public:
     }
 
 private:
+    /// Of the handler. The context behind it has work until the handler is called: its `run` does not return.
+    using executor_type = std::decay_t<decltype(asio::prefer(
+        std::declval<asio::associated_executor_t<Handler, asio::io_context::executor_type>>(),
+        asio::execution::outstanding_work.tracked))>;
+
     asio_service& in_;
+    executor_type executor_;
     Handler handler_;
     std::exception_ptr failure_;
     held_type value_{};
@@ -373,7 +389,8 @@ public:
     asio_guest(asio::io_context& host, Idle strategy)
         : service_(&asio::make_service<detail::asio_service>(host, std::move(strategy))) {}
 
-    /// The scheduler: for domains, and for `scheduler::post`.
+    /// The scheduler: for domains, for `scheduler::post`, and for `scheduler::poll` after a handler of the context has made coroutines ready,
+    /// by `event::set`, `channel::try_send`, `endpoint::abort` and the like.
     [[nodiscard]] scheduler& owner() const noexcept { return service_->on(); }
 
     /// Begins an operation or a task of the toolkit, soon, and completes `token` with `void(std::exception_ptr, T)`, or

@@ -125,6 +125,13 @@ public:
     /// and the same for its life. Readable without need now and then. Throws as `prepare_to_wait`.
     [[nodiscard]] int descriptor();
 
+    /// For what adapts the scheduler to another event loop: `ended` is called when something else than that loop has ended the preparation, such
+    /// as a destructor that runs the scheduler: the loop may wait, and what comes would not make `descriptor()` readable.
+    void on_wait_ended(void (*ended)(void* context) noexcept, void* context) noexcept {
+        wait_ended_ = ended;
+        wait_ended_context_ = context;
+    }
+
     /// The scheduler that runs on this thread (its `run`, `turn` or destructor is on the stack), or nullptr.
     [[nodiscard]] static scheduler* current() noexcept { return current_; }
 
@@ -478,8 +485,10 @@ private:
     std::uint64_t parks_ = 0;
     time_point posts_began_{};
     int wake_fd_ = -1;
-    bool waits_outside_ = false;         // since `prepare_to_wait`
-    int outside_fd_ = -1;                // of `descriptor`: an epoll instance
+    bool waits_outside_ = false;  // since `prepare_to_wait`
+    int outside_fd_ = -1;         // of `descriptor`: an epoll instance
+    void (*wait_ended_)(void*) noexcept = nullptr;
+    void* wait_ended_context_ = nullptr;
     detail::plain_vector<int> watched_;  // in `outside_fd_`, beside `wake_fd_`
 
     detail::intrusive_list<detail::parked_wait> parked_waits_;

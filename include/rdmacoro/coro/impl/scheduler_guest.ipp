@@ -18,8 +18,9 @@ RDMACORO_COLD bool scheduler::poll() noexcept {
     const run_scope current(*this);
     look();  // the caller may have waited
     turns_to_look_ = 0;
+    const time_point began = seen_;
     int turns = 0;
-    for (int empty = 0; turns < most_turns && empty < most_empty_turns;) {
+    for (int empty = 0; turns < most_turns && empty < most_empty_turns && seen_ - began < slice;) {
         if (one_turn()) {
             ++turns;
         } else if (turns == 0) {
@@ -105,6 +106,7 @@ RDMACORO_COLD void scheduler::end_wait_outside() noexcept {
     parked_.store(false, std::memory_order_relaxed);
     std::uint64_t drained = 0;
     [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
+    if (wait_ended_ != nullptr) wait_ended_(wait_ended_context_);
 }
 
 RDMACORO_COLD void scheduler::wake_outside() noexcept {
