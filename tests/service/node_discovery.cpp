@@ -6,9 +6,17 @@
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
+
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace test_service_node_discovery {
 
@@ -157,6 +165,124 @@ TEST_CASE("no more cards are learned than the options say") {
         at_one.add_host(at_three.address());
         co_await until([&] { return at_one.refused() > 2; });
         CHECK(at_one.missing() == 1);
+    });
+}
+
+TEST_CASE("the user's card stays as it is after a discovery has found another") {
+    run_nodes([]() -> task<> {
+        node_options hasty = quick();
+        hasty.connect_limit = 100ms;
+        node<shm> one(1, hasty), two(2);
+        co_await one.listen(fresh_url<shm>());
+        co_await two.listen(fresh_url<shm>());
+        node_discovery at_one(one, anywhere, often());
+        node_discovery at_two(two, anywhere, often());
+        at_two.add_host(at_one.address());
+        co_await until([&] { return at_two.missing() == 0; });  // and has told its card by its question
+        one.add({.id = 2, .urls = {fresh_url<shm>()}});         // where nobody listens
+        at_two.add_host(at_one.address());
+        CHECK(at_two.missing() == 1);
+        co_await until([&] { return at_two.missing() == 0; });
+        const auto sent = co_await as_result(say(one.peer(2), "by the user's card"));
+        CHECK_FALSE(sent);
+    });
+}
+
+TEST_CASE("cards that were taken out of the book make room for others") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, quick());
+        co_await one.listen(fresh_url<shm>());
+        discovery_options few = often();
+        few.most_nodes = 2;
+        node_discovery at_one(one, anywhere, few);
+        for (node_id id = 10; id < 16; ++id) {
+            node<shm> guest(id);
+            co_await guest.listen(fresh_url<shm>());
+            node_discovery at_guest(guest, anywhere, often());
+            at_guest.add_host(at_one.address());
+            co_await until([&] { return at_guest.missing() == 0; });
+            co_await say(one.peer(id), "by the card of the question");
+            const std::string got = co_await hear(guest.peer(1));
+            CHECK(got == "by the card of the question");
+            co_await guest.close();
+            CHECK(one.remove(id));
+        }
+    });
+}
+
+TEST_CASE("nodes that are lost together are looked for again, however many they are") {
+    static constexpr std::size_t wanted = 1200;
+    rlimit limit{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    // Each listens, with a socket beside, and has a connection.
+    if (limit.rlim_max < wanted * 8) SKIP_TEST("needs 9,600 descriptors");
+    run_nodes([]() -> task<> {
+        node_options many = quick();
+        many.connections = 2 * wanted;
+        node<shm> one(1, many);
+        discovery_options seldom = often();
+        seldom.interval = 50ms;
+        node_discovery at_one(one, anywhere, seldom);
+        struct found_node {
+            explicit found_node(node_id id) : is(id) {}
+            node<shm> is;
+            std::optional<node_discovery> at;
+        };
+        std::vector<std::unique_ptr<found_node>> all;
+        for (node_id id = 2; id < 2 + wanted; ++id) {
+            all.push_back(std::make_unique<found_node>(id));
+            co_await all.back()->is.listen(fresh_url<shm>());
+            all.back()->at.emplace(all.back()->is, anywhere, often());
+            at_one.add_host(all.back()->at->address());
+        }
+        co_await until([&] { return at_one.missing() == 0; });
+        task_group saying;
+        for (node_id id = 2; id < 2 + wanted; ++id)
+            saying.spawn([](node<shm>& from, node_id to) -> task<> { co_await say(from.peer(to), "hello"); },
+                         std::ref(one), id);
+        co_await saying.join();
+        all.clear();  // more events than a watch holds
+        co_await until([&] { return at_one.missing() == wanted; });
+        CHECK(at_one.missing() == wanted);
+    });
+}
+
+TEST_CASE("a long list of hosts that do not answer leaves others their turn") {
+    run_nodes([]() -> task<> {
+        const int silent = ::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        REQUIRE(silent >= 0);
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        socklen_t bytes = sizeof at;
+        REQUIRE(::bind(silent, reinterpret_cast<sockaddr*>(&at), bytes) == 0);
+        REQUIRE(::getsockname(silent, reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+        const auto drained = [silent] {
+            std::size_t count = 0;
+            std::byte into[2048];
+            while (::recv(silent, into, sizeof into, 0) > 0) ++count;
+            return count;
+        };
+        node<shm> one(1);
+        node_discovery at_one(one, anywhere, often());
+        static constexpr unsigned hosts = 2000;
+        for (unsigned n = 0; n < hosts; ++n) {
+            at_one.add_host("127.1." + std::to_string(n / 200) + '.' + std::to_string(n % 200 + 1) + ':' +
+                            std::to_string(ntohs(at.sin_port)));
+        }
+        CHECK(at_one.missing() == hosts);
+        static_cast<void>(drained());  // each was asked when it came
+        std::size_t asked = 0;
+        std::size_t most = 0;
+        while (asked < 2 * hosts) {
+            co_await yield();
+            const std::size_t now = drained();
+            asked += now;
+            most = std::max(most, now);
+        }
+        CHECK(most <= 32);
+        ::close(silent);
     });
 }
 

@@ -20,7 +20,7 @@ struct discovery_options {
     duration interval = std::chrono::milliseconds(500);
     /// Only nodes of the same group find each other.
     std::uint64_t group = 0;
-    /// Cards that it adds to the book, at most.
+    /// Cards of it that the book has at a time, at most; `node::remove` makes room.
     std::size_t most_nodes = 4096;
     /// Questions that it answers in an interval, at most.
     std::size_t most_answers = 4096;
@@ -34,7 +34,7 @@ class discovery_state;
 
 /// Asks the hosts of a list, by UDP, for the cards of the nodes there, adds those to the address book of a node, and answers the questions of
 /// others. A host that has answered is not asked again, until the connection to its node is lost or cannot be made: then it is back in
-/// the list. Cards that the user added are not changed.
+/// the list. Cards that the user adds, before or after, are not changed.
 ///
 /// Datagrams are neither secret nor signed: in a network with strangers give the cards by `node::add` instead. Each is checked byte
 /// for byte, an answer is only taken for a question that was asked, and an answer is hardly longer than a question.

@@ -22,6 +22,7 @@
 #include <string>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace rdmacoro::detail {
@@ -129,6 +130,7 @@ public:
     node_id id;
     node_core* core;             // nullptr: it is gone
     bool listed = false;         // in the book
+    bool learned = false;        // by a discovery, and not by the user
     bool connecting = false;     // a coroutine makes a connection
     bool hello_sent = false;     // it has said hello
     bool closed_idle = false;    // the last connection was, and there is none since
@@ -217,6 +219,10 @@ public:
     /// Forgets it, where neither the book, nor a connection, nor a handle needs it.
     void forget_if_unused(node_id id) noexcept;
     [[nodiscard]] std::string explain(node_id id) const;
+    /// Its card is the user's, or none, from now on.
+    void was_not_learned(node_peer& of) noexcept {
+        if (std::exchange(of.learned, false)) --learned_cards;
+    }
 
     // ---- connections
 
@@ -285,6 +291,7 @@ public:
     node_work* work_names = nullptr;
     std::string deaf;  // why it accepts no more connections at some of its URLs, a line each
     std::unordered_map<node_id, counted_ptr<node_peer>> peers;
+    std::size_t learned_cards = 0;  // in the book
 
 private:
     bool expects_cards_ = false;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ public:
     udp_socket& operator=(const udp_socket&) = delete;
     RDMACORO_DECL ~udp_socket() override;
 
+    /// The address where it is written in numbers; nothing: it is a name.
+    [[nodiscard]] static std::optional<inet_endpoint> in_numbers(const inet_address& address);
     /// "127.0.0.1:7470".
     [[nodiscard]] std::string address() const { return inet_endpoint::local(fd_).text(); }
     /// Without waiting: where there is no room, the datagram is lost.

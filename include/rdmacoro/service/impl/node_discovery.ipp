@@ -2,18 +2,22 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/semaphore.hpp>
+#include <rdmacoro/coro/sleep_for.hpp>
 #include <rdmacoro/coro/task_group.hpp>
-#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/codec.hpp>
 #include <rdmacoro/service/detail/udp_socket.hpp>
 #include <rdmacoro/service/node_discovery.hpp>
 
-#include <algorithm>
 #include <cstring>
-#include <new>
+#include <exception>
+#include <list>
 #include <optional>
-#include <unordered_set>
-#include <vector>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 
 namespace rdmacoro::detail {
 
@@ -35,10 +39,13 @@ public:
     struct host {
         std::string where;
         inet_address address;
+        bool by_name = false;               // and not in numbers
         std::optional<inet_endpoint> to{};  // resolved
+        bool looked_up = false;             // at the moment
         std::uint64_t token = 0;            // of its questions; an answer has to know it
         node_id found = 0;
     };
+    using host_list = std::list<host>;
 
     discovery_state(node_core& of, std::string_view at, const discovery_options& given)
         : core(&of),
@@ -50,44 +57,136 @@ public:
         working.spawn(watch, this);
     }
 
+    // The list.
+
+    void add(std::string_view where) {
+        inet_address address = inet_address::parse("udp", where, ", such as alpha:7470");
+        const std::optional<inet_endpoint> numbers = udp_socket::in_numbers(address);
+        static_cast<void>(remove(where));
+        host_list one;
+        host& made = one.emplace_back();
+        made.where = where;
+        made.address = std::move(address);
+        made.by_name = !numbers;
+        made.to = numbers;
+        made.token = static_cast<std::uint64_t>(new_generation());
+        by_token.emplace(made.token, one.begin());
+        try {
+            by_name.emplace(made.where, one.begin());
+        } catch (...) {
+            by_token.erase(made.token);
+            throw;
+        }
+        missing.splice(missing.end(), one);
+        question(made);
+    }
+    bool remove(std::string_view where) noexcept {
+        const auto at = by_name.find(where);
+        if (at == by_name.end()) return false;
+        const host_list::iterator one = at->second;
+        by_name.erase(at);
+        by_token.erase(one->token);
+        if (one->found == 0) {
+            pass(one);
+            missing.erase(one);
+        } else {
+            forget_node(one);
+            found.erase(one);
+        }
+        return true;
+    }
+    /// The round that is under way does not come to it.
+    void pass(host_list::iterator one) noexcept {
+        if (turn == one) ++turn;
+    }
+    void forget_node(host_list::iterator one) noexcept {
+        for (auto [at, end] = by_node.equal_range(one->found); at != end; ++at) {
+            if (at->second != one) continue;
+            by_node.erase(at);
+            return;
+        }
+    }
+    void has_answered(host_list::iterator one, node_id id) {
+        by_node.emplace(id, one);
+        one->found = id;
+        pass(one);
+        found.splice(found.end(), missing, one);
+    }
+    void is_lost(host_list::iterator one) noexcept {
+        forget_node(one);
+        one->found = 0;
+        if (one->by_name) one->to.reset();  // it may lead elsewhere now
+        // Late answers to former questions are of the life that is over.
+        auto known = by_token.extract(one->token);
+        one->token = one->token * 6364136223846793005u + 1442695040888963407u;
+        known.key() = one->token;
+        by_token.insert(std::move(known));
+        missing.splice(missing.end(), found, one);
+    }
+
+    // The questions.
+
     static task<> ask(discovery_state* self) {
+        constexpr unsigned most_at_once = 8;  // some 50 microseconds
         for (;;) {
             self->answered = 0;
-            // The list may change while a name is looked up.
-            for (std::size_t n = 0; n < self->hosts.size(); ++n) {
-                if (self->hosts[n].found != 0) continue;
-                if (!self->hosts[n].to) {
-                    const std::uint64_t token = self->hosts[n].token;
-                    const auto found = co_await as_result(inet_resolve(self->hosts[n].address, 0));
-                    if (!found || found->endpoints.empty()) continue;  // in the next round, perhaps
-                    if (n >= self->hosts.size() || self->hosts[n].token != token) continue;
-                    self->hosts[n].to = found->endpoints.front();
-                }
-                self->say(false, self->hosts[n].token, *self->hosts[n].to);
+            unsigned asked = 0;
+            for (self->turn = self->missing.begin(); self->turn != self->missing.end();) {
+                self->question(*self->turn++);
+                if (++asked % most_at_once == 0) co_await yield();
             }
-            const result<void> waited =
-                co_await as_result(timeout(self->hurry.wait(), self->options.interval));
-            if (!waited && waited.error() != errc::timed_out) throw error(waited.error());
-            self->hurry.reset();
+            co_await sleep_for(self->options.interval);
         }
+    }
+    /// Asks it, or for its address first.
+    void question(host& one) noexcept {
+        try {
+            if (one.to) {
+                say(false, one.token, *one.to);
+            } else if (!one.looked_up) {
+                working.spawn(look_up, this, one.token, one.address);
+                one.looked_up = true;
+            }
+        } catch (const std::exception&) {}  // no memory: in the next round
+    }
+    /// Beside the questions: the system may take many seconds for a name.
+    static task<> look_up(discovery_state* self, std::uint64_t token, inet_address address) {
+        co_await self->look_ups.acquire();
+        const auto answer = co_await as_result(inet_resolve(std::move(address), 0));
+        self->look_ups.release();
+        const auto at = self->by_token.find(token);
+        if (at == self->by_token.end()) co_return;  // no longer in the list
+        host& one = *at->second;
+        one.looked_up = false;
+        if (!answer || answer->endpoints.empty()) co_return;  // in the next round, perhaps
+        one.to = answer->endpoints.front();
+        self->question(one);
     }
     static task<> watch(discovery_state* self) {
         for (;;) {
             const node_event change = co_await self->changes.next();
+            if (change.missed != 0) self->look_for_lost();
             if (change.what == node_change::left || change.what == node_change::failed) self->lost(change.id);
         }
     }
     void lost(node_id id) noexcept {
-        for (host& one : hosts) {
-            if (one.found != id) continue;
-            one.found = 0;
-            one.to.reset();  // a name may lead elsewhere now
-            // Late answers to former questions are of the life that is over.
-            one.token = one.token * 6364136223846793005u + 1442695040888963407u;
+        for (auto at = by_node.find(id); at != by_node.end(); at = by_node.find(id)) is_lost(at->second);
+        if (const counted_ptr<node_peer> of = core->find(id)) any_life(*of);
+    }
+    /// Until it is found again: in whichever generation it is there.
+    static void any_life(node_peer& of) noexcept {
+        if (of.learned) of.card.born = {};
+    }
+    /// Changes were missed: all nodes that no connection leads to are looked for again.
+    void look_for_lost() noexcept {
+        for (auto one = found.begin(); one != found.end();) {
+            const auto each = one++;
+            const counted_ptr<node_peer> of = core->find(each->found);
+            if (each->found != core->self.id && (!of || of->open() == nullptr)) is_lost(each);
         }
-        if (!learned.contains(id)) return;
-        // Until it is found again: in whichever generation it is there.
-        if (const counted_ptr<node_peer> of = core->find(id)) of->card.born = {};
+        for (auto& [id, of] : core->peers) {
+            if (of->open() == nullptr) any_life(*of);
+        }
     }
 
     void say(bool answers, std::uint64_t token, const inet_endpoint& to) {
@@ -116,12 +215,10 @@ public:
         const node_card& card = in->from;
         if (card.fault() != nullptr || card.born == generation{}) return false;
         if (in->answers) {
-            const auto asked = std::find_if(hosts.begin(), hosts.end(), [&](const host& one) {
-                return one.token == in->token && one.found == 0;
-            });
-            if (asked == hosts.end()) return false;
+            const auto asked = by_token.find(in->token);
+            if (asked == by_token.end() || asked->second->found != 0) return false;
             if (card.id != core->self.id && !learn(card)) return false;
-            asked->found = card.id;
+            has_answered(asked->second, card.id);
             return true;
         }
         if (card.id == core->self.id && card.born != core->self.born)
@@ -137,14 +234,15 @@ public:
     /// False: there is no room for it.
     bool learn(const node_card& card) {
         const counted_ptr<node_peer> known = core->find(card.id);
-        const bool ours = learned.contains(card.id);
+        const bool ours = known && known->learned;
         if (known && known->listed && !ours) return true;  // the user's
-        if (known && known->listed && known->card == card) return true;
+        if (ours && known->card == card) return true;
         // A connection says more about its node than a datagram.
         if (known && known->open() != nullptr && known->open()->born != card.born) return true;
-        if (!ours && learned.size() >= options.most_nodes) return false;
+        if (!ours && core->learned_cards >= options.most_nodes) return false;
         core->add(card);
-        learned.insert(card.id);
+        core->find(card.id)->learned = true;
+        ++core->learned_cards;
         return true;
     }
 
@@ -152,11 +250,15 @@ public:
     discovery_options options;
     udp_socket socket;
     node_watch changes;
-    std::vector<host> hosts;
-    std::unordered_set<node_id> learned;
-    std::size_t answered = 0;  // in this interval
+    host_list missing;                         // that are asked
+    host_list found;                           // that have answered
+    host_list::iterator turn = missing.end();  // of the round of questions: the next one
+    std::unordered_map<std::string_view, host_list::iterator> by_name;
+    std::unordered_map<std::uint64_t, host_list::iterator> by_token;
+    std::unordered_multimap<node_id, host_list::iterator> by_node;  // those that have answered
+    std::size_t answered = 0;                                       // in this interval
     std::uint64_t refused = 0;
-    event hurry;
+    semaphore look_ups{8};  // each takes a thread
     task_group working;
 };
 
@@ -171,23 +273,9 @@ RDMACORO_COLD node_discovery::~node_discovery() = default;
 
 RDMACORO_COLD std::string node_discovery::address() const { return state_->socket.address(); }
 
-RDMACORO_COLD void node_discovery::add_host(std::string_view where) {
-    detail::inet_address address = detail::inet_address::parse("udp", where, ", such as alpha:7470");
-    static_cast<void>(remove_host(where));
-    state_->hosts.push_back({.where = std::string(where),
-                             .address = std::move(address),
-                             .token = static_cast<std::uint64_t>(new_generation())});
-    state_->hurry.set();
-}
-RDMACORO_COLD bool node_discovery::remove_host(std::string_view where) {
-    return std::erase_if(state_->hosts,
-                         [&](const detail::discovery_state::host& one) { return one.where == where; }) != 0;
-}
-RDMACORO_COLD std::size_t node_discovery::missing() const noexcept {
-    return static_cast<std::size_t>(
-        std::count_if(state_->hosts.begin(), state_->hosts.end(),
-                      [](const detail::discovery_state::host& one) { return one.found == 0; }));
-}
+RDMACORO_COLD void node_discovery::add_host(std::string_view where) { state_->add(where); }
+RDMACORO_COLD bool node_discovery::remove_host(std::string_view where) { return state_->remove(where); }
+RDMACORO_COLD std::size_t node_discovery::missing() const noexcept { return state_->missing.size(); }
 RDMACORO_COLD std::uint64_t node_discovery::refused() const noexcept { return state_->refused; }
 
 }  // namespace rdmacoro

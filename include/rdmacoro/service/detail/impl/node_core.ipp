@@ -99,6 +99,7 @@ RDMACORO_COLD void node_core::add(const node_card& card) {
     const counted_ptr<node_peer> of = peer(card.id);
     of->card = card;
     of->listed = true;
+    was_not_learned(*of);
     of->tries = 0;
     of->next_try = {};
     of->change();
@@ -108,6 +109,7 @@ RDMACORO_COLD bool node_core::remove(node_id id) {
     counted_ptr<node_peer> of = find(id);
     if (!of || !of->listed) return false;
     of->listed = false;
+    was_not_learned(*of);
     of->card = {};
     of->change();
     of.reset();

@@ -28,6 +28,11 @@ RDMACORO_COLD udp_socket::udp_socket(scheduler& on, std::string_view at, functio
     }
     on_.add_source(*this);
 }
+RDMACORO_COLD std::optional<inet_endpoint> udp_socket::in_numbers(const inet_address& address) {
+    const inet_resolved found = inet_resolved::ask(address, AI_NUMERICHOST);
+    if (found.endpoints.empty()) return {};
+    return found.endpoints.front();
+}
 RDMACORO_COLD udp_socket::~udp_socket() {
     unlink();
     ::close(fd_);
