@@ -335,4 +335,21 @@ TEST_CASE("a pool has a thread at least, and is not destroyed by its own handler
     CHECK_THAT(how.said, Catch::Contains("a scheduler_pool was destroyed by a handler that runs on it"));
 }
 
+TEST_CASE("a pool that there is no memory for is not made, whichever part of it is missing") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    std::size_t refused = 0;
+    for (std::size_t n = 1;; ++n) {
+        fail_allocation(n);
+        try {
+            scheduler_pool made(3);
+            if (allocation_is_to_fail()) break;  // it took fewer
+        } catch (const std::bad_alloc&) {
+            ++refused;
+        }
+        REQUIRE_FALSE(allocation_is_to_fail());
+    }
+    fail_allocation(0);
+    CHECK(refused >= 6);
+}
+
 }  // namespace test_service_scheduler_pool

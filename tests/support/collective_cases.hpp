@@ -116,7 +116,7 @@ struct collective_case {
 [[nodiscard]] inline std::vector<collective_case> cases_of(collective_kind kind,
                                                            const std::vector<unsigned>& roots,
                                                            const std::vector<std::size_t>& lengths,
-                                                           bool variants) {
+                                                           bool with_variants) {
     std::vector<collective_case> cases;
     for (const unsigned at : has_root(kind) ? roots : std::vector<unsigned>{0}) {
         for (const std::size_t n : lengths) {
@@ -125,7 +125,7 @@ struct collective_case {
             one.root = at;
             one.elements = n;
             cases.push_back(one);
-            if (!variants) continue;
+            if (!with_variants) continue;
             if (may_be_uneven(kind)) {
                 cases.push_back(one);
                 cases.back().uneven = true;

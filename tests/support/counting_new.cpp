@@ -8,12 +8,14 @@ constinit thread_local std::size_t count = 0;
 constinit thread_local std::size_t least_failing = 1;
 constinit thread_local std::size_t most_failing = 0;
 constinit thread_local std::size_t next_failing = 0;
+constinit thread_local std::size_t until_failing = 0;
 
 [[maybe_unused]] bool fails(std::size_t bytes) noexcept {
     if (next_failing != 0) {
         --next_failing;
         return true;
     }
+    if (until_failing != 0 && --until_failing == 0) return true;
     return bytes >= least_failing && bytes <= most_failing;
 }
 }  // namespace
@@ -33,6 +35,8 @@ rdmacoro::test::failing_allocations::~failing_allocations() {
 }
 
 void rdmacoro::test::fail_next_allocations(std::size_t many) noexcept { next_failing = many; }
+void rdmacoro::test::fail_allocation(std::size_t number) noexcept { until_failing = number; }
+bool rdmacoro::test::allocation_is_to_fail() noexcept { return until_failing != 0; }
 
 #if RDMACORO_COUNTS_ALLOCATIONS
 

@@ -49,4 +49,9 @@ public:
 /// The next so many that this thread takes from the heap fail, whatever their size. Does nothing where allocations are not counted.
 void fail_next_allocations(std::size_t many) noexcept;
 
+/// One of those that this thread takes from the heap fails: 1 is the next, 0 none. Does nothing where allocations are not counted.
+void fail_allocation(std::size_t number) noexcept;
+/// Whether it has not come to that.
+[[nodiscard]] bool allocation_is_to_fail() noexcept;
+
 }  // namespace rdmacoro::test

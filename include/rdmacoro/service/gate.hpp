@@ -379,13 +379,15 @@ public:
     /// The part of a thread.
     using pass_type = gate_pass<Over>;
 
-    /// Throws `errc::invalid_argument` for limits of 0.
+    /// Throws `errc::invalid_argument` for limits of 0, and for more than 2,147,483,648 messages.
     explicit gate(Over& over, const gate_options& options = {})
         : over_(over), core_(std::make_shared<core>(over, options)) {
         if (options.messages == 0 || options.message_bytes == 0)
             detail::throw_error(errc::invalid_argument, "gate: a limit of 0 lets no message through");
         if (options.message_bytes > 0xffffffff)
             detail::throw_error(errc::invalid_argument, "gate: messages of 4 GiB are not copied");
+        if (options.messages > std::size_t{1} << 31)
+            detail::throw_error(errc::invalid_argument, "gate: a pass holds 2,147,483,648 messages at most");
     }
     gate(const gate&) = delete;
     gate& operator=(const gate&) = delete;

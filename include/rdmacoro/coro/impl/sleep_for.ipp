@@ -3,6 +3,8 @@
 
 #include <rdmacoro/coro/sleep_for.hpp>
 
+#include <new>
+
 namespace rdmacoro {
 
 RDMACORO_DECL void sleep_operation::expired(detail::timer_node& timer) noexcept {
@@ -14,7 +16,12 @@ RDMACORO_DECL void sleep_operation::start() noexcept {
     timer_.self = this;
     timer_.of_sleep = described_;
     timer_.expired = &expired;
-    owner_->add_timer(timer_);
+    try {
+        owner_->add_timer(timer_);
+    } catch (const std::bad_alloc&) {
+        timer_.self = nullptr;  // as the outcome tells
+        complete();
+    }
 }
 
 RDMACORO_DECL void sleep_operation::cancel() noexcept {
@@ -24,7 +31,9 @@ RDMACORO_DECL void sleep_operation::cancel() noexcept {
 }
 
 RDMACORO_DECL result<> sleep_operation::outcome() noexcept {
-    return canceled_ ? result<>(errc::canceled) : result<>();
+    if (canceled_) return errc::canceled;
+    if (timer_.self == nullptr) return errc::no_resources;
+    return {};
 }
 
 }  // namespace rdmacoro

@@ -351,8 +351,8 @@ protected:
     /// A service that the peer's first request has found: tells it so, in the background.
     void tell_known(std::uint16_t service);
     [[nodiscard]] task<> tell_refused(const message& request, call_failure failed);
-    /// A request was not received, as it is too long: says so to its caller.
-    [[nodiscard]] task<> refuse_long(const error_facts& of);
+    /// A request was not received, as it is too long or there is no memory for it: says so to its caller.
+    [[nodiscard]] task<> refuse_unreceived(received of, std::error_code why);
     /// Answers the requests, of those that `among` accepts, to services that are not offered here, until the link ends.
     [[nodiscard]] task<> serve_unserved(tag_match among);
     /// Called when sending the answer has thrown: what is answered instead. Throws again where the link, or this side, has ended.
@@ -361,6 +361,15 @@ protected:
     void begin_handler(child made) noexcept {
         begin_activity();
         made.begin_now({&owner_, stop_.get_token()});
+    }
+    /// The same with what `make` returns, if it does. Where there is no memory for that the link ends: the peer would wait for what was to be sent.
+    template <class Make>
+    void make_handler(Make make) noexcept {
+        try {
+            if (const child made = make(); made.frame) begin_handler(made);
+        } catch (...) {
+            abort_link();
+        }
     }
 
     scheduler& owner_;

@@ -11,6 +11,7 @@
 #include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/method.hpp>
 
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -138,6 +139,8 @@ protected:
 
     /// Deletes it when it is idle. Nothing is written any more.
     void delete_later() noexcept;
+    /// Runs the scheduler until it is idle.
+    void run_until_idle() noexcept;
 
 private:
     friend class rdmacoro::item_write;
@@ -173,7 +176,9 @@ private:
     bool under_way_ = false;
     bool taken_back_ = false;  // by the cancellation of a write that waits for it
     bool pumped_ = false;      // a coroutine waits for what is under way
-    bool deleted_ = false;     // when it is idle
+    std::coroutine_handle<child::promise_type>
+        pump_;              // the next such coroutine: made before a message that may need it
+    bool deleted_ = false;  // when it is idle
     union {
         any_send sending_;  // while it is under way
     };

@@ -84,8 +84,11 @@ public:
     [[nodiscard]] sent until_sent(place& at) noexcept { return {*this, at}; }
     /// Of the oldest, after `next` has answered that there is no place.
     [[nodiscard]] sent until_one_is_free() noexcept { return until_sent(more_ ? more_[turn_] : here_); }
-    /// Of all.
-    [[nodiscard]] task<> until_all_are_sent();
+    // All places, from the oldest on.
+    [[nodiscard]] std::size_t places() const noexcept { return more_ ? most + 1 : 1; }
+    [[nodiscard]] place& place_at(std::size_t n) noexcept {
+        return n < places() - 1 ? more_[(turn_ + n) % most] : here_;
+    }
 
 private:
     static constexpr std::size_t most = 32;  // beside the first

@@ -31,8 +31,9 @@ public:
         void begin() {
             end.over = &over;
             end.call = [](posted_node& node) noexcept { static_cast<end_node&>(node).over->set(); };
-            runs = std::thread([this] {
-                on.run(until_over(*this));
+            // Made here, where a lack of memory is an error of the pool's constructor.
+            runs = std::thread([this, running = until_over(*this)]() mutable {
+                on.run(std::move(running));
                 port.close();
                 port.join();
             });
@@ -47,9 +48,11 @@ public:
                 workers_.back()->begin();
             }
         } catch (const std::system_error& failed) {
-            workers_.pop_back();
-            stop();
+            stop_begun();
             throw error(errc::no_resources, "scheduler_pool: a thread: " + failed.code().message());
+        } catch (...) {
+            stop_begun();
+            throw;
         }
     }
     scheduler_pool_state(const scheduler_pool_state&) = delete;
@@ -80,6 +83,12 @@ public:
     [[nodiscard]] const std::vector<std::unique_ptr<worker>>& workers() const noexcept { return workers_; }
 
 private:
+    /// Where the last worker, perhaps, has no thread.
+    void stop_begun() noexcept {
+        if (!workers_.empty() && !workers_.back()->runs.joinable()) workers_.pop_back();
+        stop();
+    }
+
     std::vector<std::unique_ptr<worker>> workers_;
     std::atomic<std::size_t> next_{0};
 };

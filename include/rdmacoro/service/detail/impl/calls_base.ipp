@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 
@@ -73,9 +74,14 @@ RDMACORO_COLD void calls_base::begin() {
     // The link has ended, as all operations say; or there is no memory, and callers would wait for ever.
     loops_.on_error([this](const std::exception_ptr&) { abort_link(); });
     notes_.on_error([this](const std::exception_ptr&) { abort_link(); });
-    notes_.spawn(serving_notes{this});
-    loops_.spawn(serving_unserved{this, first_requests});
-    loops_.spawn(serving_unserved{this, later_requests});
+    try {
+        notes_.spawn(serving_notes{this});
+        loops_.spawn(serving_unserved{this, first_requests});
+        loops_.spawn(serving_unserved{this, later_requests});
+    } catch (...) {
+        end();  // what runs already calls functions of the derived class
+        throw;
+    }
 }
 RDMACORO_COLD std::size_t calls_base::discard(tag_match wanted) {
     return link_.base().mailbox().discard(link_.base().source(), wanted);
@@ -124,7 +130,12 @@ RDMACORO_COLD void calls_base::offer(service& what) {
                                                     " is offered already");
     }
     offered_.push_back(&what);
-    loops_.spawn(serving_one{this, &what});
+    try {
+        loops_.spawn(serving_one{this, &what});
+    } catch (...) {
+        offered_.pop_back();
+        throw;
+    }
     const auto refused = std::ranges::find(refused_here_, what.number_);
     if (refused == refused_here_.end()) return;
     refused_here_.erase(refused);
@@ -170,6 +181,8 @@ RDMACORO_COLD task<std::error_code> calls_base::receive_notes() {
     for (;;) {
         const result<message> note = co_await as_result(receive(notes));
         if (!note) {
+            if (note.error() == errc::no_resources)
+                throw std::bad_alloc();  // it may have given credit, or canceled what runs here
             if (!ends_link(note.error())) continue;
             co_return note.error();
         }
@@ -284,12 +297,16 @@ RDMACORO_COLD task<> calls_base::tell_refused(const message& request, call_failu
     co_await send(std::as_bytes(std::span(&refused, 1)), call_tag(call_kind::note, 0));
 }
 
-RDMACORO_COLD task<> calls_base::refuse_long(const error_facts& of) {
+RDMACORO_COLD task<> calls_base::refuse_unreceived(received of, std::error_code why) {
     const call_kind asked = kind_of_call(of.tag);
     if (asked != call_kind::request && asked != call_kind::open) co_return;
     call_failure failed;
-    failed.set(errc::message_too_long, "a request of " + std::to_string(of.info) +
-                                           " bytes, more than mailbox_options::lent_bytes there");
+    if (why == errc::truncated) {
+        failed.set(errc::message_too_long, "a request of " + std::to_string(of.bytes) +
+                                               " bytes, more than mailbox_options::lent_bytes there");
+    } else {
+        failed.set(errc::no_resources, "no memory to receive its request");
+    }
     const bool answered = was_canceled(call_number(of.tag)) == fate::answered;
     has_ended(call_number(of.tag));
     if ((of.tag & caller_writes_bit) != 0) drop_written(call_number(of.tag));
@@ -338,9 +355,10 @@ RDMACORO_COLD task<> calls_base::serve_unserved(tag_match among) {
 }
 
 RDMACORO_COLD void calls_base::queue_cancel(std::uint64_t number_or_tag, std::uint32_t expected) noexcept {
-    canceled_.push_back({static_cast<std::uint32_t>(note_kind::cancel), expected, number_or_tag});
-    if (std::exchange(telling_canceled_, true)) return;
-    begin_handler(send_canceled(*this, *this));
+    make_handler([&] {
+        canceled_.push_back({static_cast<std::uint32_t>(note_kind::cancel), expected, number_or_tag});
+        return std::exchange(telling_canceled_, true) ? child{} : send_canceled(*this, *this);
+    });
 }
 RDMACORO_COLD child calls_base::send_canceled(child_owner&, calls_base& self) {
     const telling_canceled until_told(self);
@@ -374,7 +392,7 @@ RDMACORO_COLD task<> calls_base::drop_until_end(tag_type items) {
     }
 }
 RDMACORO_COLD void calls_base::leave_stream(std::uint64_t number, bool perhaps) noexcept {
-    begin_handler(drop_stream(*this, *this, number, perhaps));
+    make_handler([&] { return drop_stream(*this, *this, number, perhaps); });
 }
 
 }  // namespace detail

@@ -135,7 +135,7 @@ RDMACORO_DECL task<> calls_base::serve_requests(service& of) {
     } catch (...) {
         failure = std::current_exception();
     }
-    co_await answers.until_all_are_sent();
+    for (std::size_t n = 0; n < answers.places(); ++n) co_await answers.until_sent(answers.place_at(n));
     if (failure) std::rethrow_exception(failure);
 }
 
@@ -156,7 +156,8 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
         co_await arriving.until_ended();
         if (const std::error_code failure = arriving.code_) [[unlikely]] {
             if (ends_link(failure)) co_return;
-            if (failure == errc::truncated) co_await refuse_long(arriving.facts());
+            if (failure == errc::truncated || failure == errc::no_resources)
+                co_await refuse_unreceived(arriving.got_, failure);
             continue;
         }
         const tag_type tag = arriving.got_.tag;
@@ -173,8 +174,12 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
                 }
                 continue;
             }
-            if (how == served::long_answer)
-                begin_handler(send_long(*this, *this, of, *arriving.outcome(), out.take_long()));
+            if (how == served::long_answer) {
+                admission counted(&of, arriving.bytes().size());
+                const child sending = send_long(*this, *this, of, *arriving.outcome(), out.take_long());
+                counted.of = nullptr;  // it counts from now on
+                begin_handler(sending);
+            }
             if (how == served::failure) {
                 const busy until_sent(*this);
                 const auto told =
@@ -190,7 +195,10 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
         const std::size_t bytes = request.size();
         const time_point until = due(request);
         if (try_admit(of, bytes)) {
-            begin_handler(serve_one(*this, *this, of, std::move(request), until, true, nullptr));
+            admission counted(&of, bytes);
+            const child serving = serve_one(*this, *this, of, std::move(request), until, true, nullptr);
+            counted.of = nullptr;  // it counts from now on
+            begin_handler(serving);
         } else {
             event admitted;
             begin_handler(serve_one(*this, *this, of, std::move(request), until, false, &admitted));
@@ -238,28 +246,25 @@ RDMACORO_DECL short_answers::place* short_answers::one_more() noexcept {
     if (!more_ || !is_free(more_[turn_])) return nullptr;
     return &more_[std::exchange(turn_, (turn_ + 1) % most)];
 }
-RDMACORO_COLD task<> short_answers::until_all_are_sent() {
-    if (more_) {
-        for (std::size_t n = 0; n < most; ++n) co_await until_sent(more_[(turn_ + n) % most]);
-    }
-    co_await until_sent(here_);
-}
 
 RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, service& of, message request,
                                           time_point until, bool admitted, event* then) {
     const std::uint64_t number = call_number(request.tag());
     const std::size_t bytes = request.size();
     call_failure failed;
+    admission held(admitted ? &of : nullptr, bytes);
     call_context context(self, number, bytes, until);
     const running_call cancelable(self, context);
     const call_timer expires(self.owner_, context);
     if (!admitted) {
         const waiting until_let_in(*then);
         const auto let_in = co_await as_result(with_stop(self.admit(of, bytes), token(context)));
-        admitted = let_in.has_value();
-        if (!admitted) failed.set(call_errc::stopped);
+        if (let_in) {
+            held.of = &of;
+        } else {
+            failed.set(call_errc::stopped);
+        }
     }
-    const admission held(admitted ? &of : nullptr, bytes);
     short_answer here;
     answer out(self, here);
     const fate said = self.was_canceled(number);

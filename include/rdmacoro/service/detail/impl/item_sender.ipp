@@ -45,6 +45,7 @@ RDMACORO_DECL item_sender::item_sender(calls_base& over, const method_facts& of,
     : over_(over), of_(of), tag_(tag) {}
 RDMACORO_DECL item_sender::~item_sender() {
     if (under_way_ || waiting_ != nullptr) fatal("a stream was destroyed while a write to it was under way");
+    if (pump_) pump_.destroy();
 }
 
 // ---- writing
@@ -88,16 +89,18 @@ RDMACORO_DECL bool item_sender::has_place() const noexcept {
 
 RDMACORO_DECL void item_sender::take(item_write& one) noexcept {
     encoder& to = buffers_[filling_];
-    if (items_ == 0) {
-        to.clear();
-        to.write(answer_head{static_cast<std::uint32_t>(outcome_kind::value), 0});
-    }
-    to.remember();
-    const std::size_t borrowed = to.size() - to.copied();
+    std::size_t borrowed = 0;
     try {
+        if (!pump_ && !pumped_) pump_ = pump(over_, *this).frame;
+        if (items_ == 0) {
+            to.clear();
+            to.write(answer_head{static_cast<std::uint32_t>(outcome_kind::value), 0});
+        }
+        to.remember();
+        borrowed = to.size() - to.copied();
         one.encode_(to, one.item_);
     } catch (...) {
-        to.take_back();
+        if (items_ != 0) to.take_back();
         waiting_ = nullptr;
         one.thrown_ = std::current_exception();
         one.fail(make_error_code(errc::invalid_argument), {});
@@ -153,7 +156,7 @@ RDMACORO_DECL void item_sender::send_gathered() noexcept {
         settle(sending_.take_result());
     } else if (!pumped_) {
         pumped_ = true;
-        over_.begin_handler(pump(over_, *this));
+        over_.begin_handler(child{std::exchange(pump_, {})});
     }
 }
 
@@ -224,6 +227,10 @@ RDMACORO_COLD task<> item_sender::wait_until_idle() {
     while (!idle()) co_await settled_.wait();
 }
 
+RDMACORO_COLD void item_sender::run_until_idle() noexcept {
+    over_.owner_.run_until([this] { return idle() && !pumped_; }, over_.stop_);
+}
+
 // ---- of handlers
 
 RDMACORO_COLD handler_writer::handler_writer(call_context& of, const method_facts& method) noexcept
@@ -231,7 +238,13 @@ RDMACORO_COLD handler_writer::handler_writer(call_context& of, const method_fact
     stopping().follow(of.stop_.get_token());
     of.writer_ = this;
 }
-RDMACORO_COLD handler_writer::~handler_writer() { context_.writer_ = nullptr; }
+RDMACORO_COLD handler_writer::~handler_writer() {
+    if (!idle()) {  // there was no memory to await that
+        stop(make_error_code(errc::canceled));
+        run_until_idle();
+    }
+    context_.writer_ = nullptr;
+}
 
 RDMACORO_COLD task<> handler_writer::finish(std::exception_ptr failure) {
     if (!idle()) co_await without_stop(wait_until_idle());

@@ -54,7 +54,12 @@ RDMACORO_COLD upstream::upstream(calls_base& over, const method_facts& of, std::
       number_(number),
       writer_(new caller_writer(*this, number)),
       answers_with_items_(items) {
-    if (const std::error_code why = over_.enlist(*this)) writer_->refuse(why);
+    try {
+        if (const std::error_code why = over_.enlist(*this)) writer_->refuse(why);
+    } catch (...) {
+        writer_->leave();
+        throw;
+    }
     over_.began();
 }
 
@@ -148,14 +153,14 @@ RDMACORO_COLD child calls_base::send_end(child_owner&, calls_base& self, std::ui
     co_await self.send(std::as_bytes(std::span(&end, 1)), call_tag(call_kind::caller_item, number));
 }
 RDMACORO_COLD void calls_base::end_written(std::uint64_t number, outcome_kind outcome) noexcept {
-    begin_handler(send_end(*this, *this, number, outcome));
+    make_handler([&] { return send_end(*this, *this, number, outcome); });
 }
 
 RDMACORO_COLD child calls_base::drop_answer(child_owner&, calls_base& self, std::uint64_t number) {
     static_cast<void>(co_await as_result(self.receive(call_tag(call_kind::answer, number))));
 }
 RDMACORO_COLD void calls_base::drop_answer_of(std::uint64_t number) noexcept {
-    begin_handler(drop_answer(*this, *this, number));
+    make_handler([&] { return drop_answer(*this, *this, number); });
 }
 RDMACORO_COLD void calls_base::leave_written(std::uint64_t number) noexcept {
     tell_canceled(number, false);
@@ -176,7 +181,7 @@ RDMACORO_COLD child calls_base::drop_items(child_owner&, calls_base& self, std::
 }
 RDMACORO_COLD void calls_base::drop_written(std::uint64_t number) noexcept {
     // Only a peer that does not end its streams has so many; what it still writes is its mailbox's part here, which is bounded.
-    begin_handler(drop_items(*this, *this, number, dropping_ < most_dropping));
+    make_handler([&] { return drop_items(*this, *this, number, dropping_ < most_dropping); });
 }
 
 }  // namespace rdmacoro::detail

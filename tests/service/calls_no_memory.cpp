@@ -1,0 +1,155 @@
+// Each allocation of a conversation fails in its turn, one in each run: the conversation goes on, or ends with an error, and nobody waits.
+#include <rdmacoro/service/calls.hpp>
+
+#include "support/calls_pair.hpp"
+#include "support/counting_new.hpp"
+
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace test_service_calls_no_memory {
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+
+namespace {
+
+struct echo {
+    static constexpr method<"echo.text", std::string(std::string)> text{};
+    static constexpr method<"echo.now", std::string(std::string)> now{};
+    static constexpr method<"echo.count", std::uint64_t(stream<std::string>)> count{};
+    static constexpr method<"echo.all", stream<std::string>(std::uint32_t)> all{};
+    static constexpr method<"echo.both", stream<std::string>(stream<std::string>)> both{};
+    static constexpr method<"echo.wait", void()> wait{};
+};
+
+void offer(service& to) {
+    to.on(echo::text, [](call_context&, std::string given) -> task<std::string> { co_return given; });
+    to.on(echo::now, [](call_context&, std::string given) { return given; });
+    to.on(echo::count, [](call_context&, stream_reader<std::string>& in) -> task<std::uint64_t> {
+        std::uint64_t many = 0;
+        while (co_await in.next()) ++many;
+        co_return many;
+    });
+    to.on(echo::all, [](call_context&, std::uint32_t many, stream_writer<std::string>& out) -> task<> {
+        for (std::uint32_t n = 0; n < many; ++n) co_await out.write(std::string(700, 'r'));
+    });
+    to.on(echo::both,
+          [](call_context&, stream_reader<std::string>& in, stream_writer<std::string>& out) -> task<> {
+              for (;;) {
+                  auto one = co_await in.next();
+                  if (!one) break;
+                  co_await out.write(*one);
+              }
+          });
+    to.on(echo::wait, [](call_context&) -> task<> { co_await sleep_for(1h); });
+}
+
+/// Calls of all kinds, short and long, streams that are read to their end and that are not, and a call that is canceled.
+task<> converse(any_calls& with) {
+    const std::string some(5'000, 's');
+    const std::string much(300'000, 'm');
+    for (const std::string& one : {std::string("short"), some, much}) {
+        const std::string back = co_await with.call(echo::text, one);
+        if (back != one) throw std::runtime_error("another text came back");
+        const std::string now = co_await with.call(echo::now, one);
+        if (now != one) throw std::runtime_error("another text came back at once");
+    }
+    {
+        auto rows = co_await with.open(echo::all, 200u);
+        for (int n = 0; n < 200; ++n) {
+            if (!co_await rows.next()) throw std::runtime_error("the rows ended early");
+        }
+        if (co_await rows.next()) throw std::runtime_error("there were more rows");
+    }
+    {
+        auto left = co_await with.open(echo::all, 200u);
+        static_cast<void>(co_await left.next());
+    }
+    {
+        auto out = co_await with.open(echo::count);
+        for (int n = 0; n < 30; ++n) co_await out.write(some);
+        if (co_await out.finish() != 30) throw std::runtime_error("another number arrived");
+    }
+    {
+        auto left = co_await with.open(echo::count);
+        co_await left.write(some);
+    }
+    {
+        auto both = co_await with.open(echo::both);
+        for (int n = 0; n < 3; ++n) {
+            co_await both.write(some);
+            static_cast<void>(co_await both.next());
+        }
+        both.end();
+        while (co_await both.next()) {}
+    }
+    const auto canceled = co_await as_result(timeout(with.call(echo::wait), 1ms));
+    if (canceled.error() != errc::timed_out) throw std::system_error(canceled.error());
+    const std::string last = co_await with.call(echo::text, "last");
+    if (last != "last") throw std::runtime_error("another text came back at the end");
+}
+
+struct ending {
+    bool failed_one = false;  // an allocation
+    bool whole = false;
+    bool too_late = false;
+    std::string text;
+};
+
+/// The conversation in a thread of its own, which has no frames and no memory from a former one.
+ending run_with(const variant& over, std::size_t failing) {
+    ending how;
+    std::thread([&] {
+        try {
+            run_ends(over, [&](calls_link link) -> task<> {
+                fail_allocation(failing);
+                const auto ended = co_await as_result(timeout(
+                    [](calls_link both) -> task<> {
+                        service offered;
+                        offer(offered);
+                        const auto server = both.b.make_calls();
+                        server->serve(offered);
+                        const auto client = both.a.make_calls();
+                        co_await converse(*client);
+                    }(link),
+                    20s));
+                how.failed_one = !allocation_is_to_fail();
+                fail_allocation(0);
+                how.whole = ended.has_value();
+                how.too_late = !ended && ended.error() == errc::timed_out;
+                if (!ended) how.text = ended.error().message();
+            });
+        } catch (const std::exception& why) {
+            how.failed_one = !allocation_is_to_fail();
+            how.text = why.what();
+        }
+        fail_allocation(0);
+    }).join();
+    return how;
+}
+
+}  // namespace
+
+CONFORMANCE_CASE("whichever allocation of a conversation fails, its calls end, and nobody waits", every_real_kind) {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    std::size_t whole = 0;
+    std::size_t failed = 0;
+    for (std::size_t n = 1;; ++n) {
+        const ending how = run_with(over, n);
+        INFO("allocation " << n << ": " << how.text);
+        REQUIRE_FALSE(how.too_late);
+        if (!how.failed_one) {  // there are no more
+            REQUIRE(how.whole);
+            break;
+        }
+        ++(how.whole ? whole : failed);
+    }
+    INFO(whole << " runs were whole, " << failed << " ended with an error");
+    CHECK(whole > 0);
+    CHECK(failed > 100);
+}
+
+}  // namespace test_service_calls_no_memory
