@@ -133,7 +133,8 @@ ending run_with(const variant& over, std::size_t failing) {
 
 }  // namespace
 
-CONFORMANCE_CASE("whichever allocation of a conversation fails, its calls end, and nobody waits", every_real_kind) {
+CONFORMANCE_CASE("whichever allocation of a conversation fails, its calls end, and nobody waits",
+                 every_real_kind) {
     if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
     std::size_t whole = 0;
     std::size_t failed = 0;
