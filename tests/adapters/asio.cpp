@@ -414,6 +414,17 @@ TEST_CASE("a keeper keeps the context running while nothing is awaited") {
     CHECK(context.stopped());
 }
 
+namespace {
+
+/// Until the guest sleeps: the context waits, and has armed what wakes it.
+void run_until_parked(asio::io_context& context, const std::atomic<int>& parks) {
+    for (int rounds = 0; parks.load() < 1 && rounds < 1000; ++rounds) context.run_for(1ms);
+    context.run_for(5ms);
+    REQUIRE(parks.load() >= 1);
+}
+
+}  // namespace
+
 TEST_CASE("a handler that runs the scheduler leaves it awake for what comes later") {
     const std::string how = GENERATE(as<std::string>(), "by run", "by the end of a task group",
                                      "by the end of a root task", "by poll");
@@ -436,10 +447,7 @@ TEST_CASE("a handler that runs the scheduler leaves it awake for what comes late
     } else if (how == "by the end of a root task") {
         root.emplace(on.owner(), []() -> task<> { co_await sleep_for(1h); }());
     }
-    // The context waits, and has armed what wakes it.
-    for (int rounds = 0; parks.load() < 1 && rounds < 1000; ++rounds) context.run_for(1ms);
-    context.run_for(5ms);
-    REQUIRE(parks.load() >= 1);
+    run_until_parked(context, parks);
     asio::post(context, [&] {
         if (how == "by run") {
             on.owner().run([]() -> task<> { co_await sleep_for(1ms); }());
@@ -465,9 +473,7 @@ TEST_CASE("a coroutine that a handler makes ready goes on after a poll") {
     event go;
     bool ended = false;
     on.run(go.wait(), [&](std::exception_ptr why) { ended = !why; });
-    for (int rounds = 0; parks.load() < 1 && rounds < 1000; ++rounds) context.run_for(1ms);
-    context.run_for(5ms);
-    REQUIRE(parks.load() >= 1);
+    run_until_parked(context, parks);
     asio::post(context, [&] {
         go.set();
         on.owner().poll();

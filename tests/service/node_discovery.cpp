@@ -169,6 +169,22 @@ TEST_CASE("no more cards are learned than the options say") {
     });
 }
 
+TEST_CASE("an interval of nothing, or less, lets others have their turn") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1), two(2);
+        co_await two.listen(fresh_url<shm>());
+        discovery_options odd = often();
+        odd.interval = duration::min();
+        node_discovery at_one(one, anywhere, odd);
+        node_discovery at_two(two, anywhere, odd);
+        at_one.add_host("127.0.0.1:1");
+        at_one.add_host(at_two.address());
+        co_await until([&] { return at_one.missing() == 1; });
+        co_await sleep_for(5ms);
+        CHECK(at_one.missing() == 1);
+    });
+}
+
 TEST_CASE("the user's card stays as it is after a discovery has found another") {
     run_nodes([]() -> task<> {
         node_options hasty = quick();

@@ -100,7 +100,7 @@ public:
     template <class T>
     [[nodiscard]] root_task<T> start(task<T> main, std::stop_token stop);
 
-    /// For another event loop in this thread. Up to 16 turns, while they make progress, or 4 that make none; never waits. True when something happened: see
+    /// For another event loop in this thread. Up to 16 turns, while they make progress and have taken less than 50 µs, or 4 that make none; never waits. True when something happened: see
     /// whether that is what you wait for, and call it again soon. False when there was nothing to do. Also to be called after other code
     /// of this thread has made coroutines ready, for instance by `event::set`.
     ///
@@ -125,8 +125,8 @@ public:
     /// and the same for its life. Readable without need now and then. Throws as `prepare_to_wait`.
     [[nodiscard]] int descriptor();
 
-    /// For what adapts the scheduler to another event loop: `ended` is called when something else than that loop has ended the preparation, such
-    /// as a destructor that runs the scheduler: the loop may wait, and what comes would not make `descriptor()` readable.
+    /// For what adapts the scheduler to another event loop: `ended` is called whenever a preparation to wait is over: by the loop's own `poll`,
+    /// and by a destructor that runs the scheduler, after which the loop may wait, and what comes would not make `descriptor()` readable.
     void on_wait_ended(void (*ended)(void* context) noexcept, void* context) noexcept {
         wait_ended_ = ended;
         wait_ended_context_ = context;

@@ -16,7 +16,7 @@ namespace rdmacoro {
 
 /// How a node asks others for their cards.
 struct discovery_options {
-    /// The time between two questions to a host of the list that has not been found.
+    /// The time between two questions to a host of the list that has not been found; a millisecond at least.
     duration interval = std::chrono::milliseconds(500);
     /// Only nodes of the same group find each other.
     std::uint64_t group = 0;

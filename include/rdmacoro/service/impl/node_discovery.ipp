@@ -10,9 +10,12 @@
 #include <rdmacoro/service/detail/udp_socket.hpp>
 #include <rdmacoro/service/node_discovery.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <list>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,6 +55,7 @@ public:
           options(given),
           socket(of.owner, at, &discovery_state::arrived, this),
           changes(of, 1024) {
+        options.interval = std::max<duration>(options.interval, std::chrono::milliseconds(1));
         working.on_error([](std::exception_ptr) {});  // ends with the node, or for lack of memory
         working.spawn(ask, this);
         working.spawn(watch, this);
@@ -135,7 +139,9 @@ public:
                 self->question(*self->turn++);
                 if (++asked % most_at_once == 0) co_await yield();
             }
-            co_await sleep_for(self->options.interval);
+            const auto slept = co_await as_result(sleep_for(self->options.interval));
+            if (!slept && slept.error() != errc::no_resources) throw error(slept.error());
+            co_await yield();
         }
     }
     /// Asks it, or for its address first.
@@ -164,7 +170,17 @@ public:
     }
     static task<> watch(discovery_state* self) {
         for (;;) {
-            const node_event change = co_await self->changes.next();
+            node_event change;
+            bool told = true;
+            try {
+                change = co_await self->changes.next();
+            } catch (const std::bad_alloc&) {
+                told = false;  // it stays in the queue
+            }
+            if (!told) {
+                co_await yield();
+                continue;
+            }
             if (change.missed != 0) self->look_for_lost();
             if (change.what == node_change::left || change.what == node_change::failed) self->lost(change.id);
         }
