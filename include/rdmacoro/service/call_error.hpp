@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/coro/error.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <system_error>
 
@@ -40,6 +41,12 @@ namespace rdmacoro {
 namespace detail {
 /// `error::info()` of what a peer has answered.
 inline constexpr std::uint64_t answered_info = 0x616e737765726564;
+/// The same where the service itself has answered that the time of this call is over: no handler has ended by `call_errc::expired`.
+inline constexpr std::uint64_t expired_info = answered_info + 1;
+
+/// Called in a handler of `ended`, by which a call with this limit has ended: throws it again, or `errc::timed_out` where the peer was the first
+/// to say that the time is over.
+[[noreturn]] void rethrow_within(const error& ended, std::chrono::nanoseconds limit);
 }  // namespace detail
 
 /// Whether a call has ended by what its peer answered: its handler has ended by this error, or its service has not taken the request. False: by

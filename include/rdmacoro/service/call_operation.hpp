@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/service/call_error.hpp>
 #include <rdmacoro/service/codec.hpp>
 #include <rdmacoro/service/detail/answer_value.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
@@ -131,6 +132,30 @@ concept takes_limit = requires(A& call, duration limit) { call.set_limit(limit);
 
 }  // namespace detail
 
+/// The operation of `timeout` of a call. Described there.
+template <class A>
+class [[nodiscard]] call_timeout : public timeout_operation<A> {
+    using base = timeout_operation<A>;
+
+public:
+    using typename base::value_type;
+
+    /// Made by `timeout`.
+    call_timeout(A&& call, duration limit) : base(static_cast<A&&>(call), limit), limit_(limit) {}
+
+    value_type await_resume() {
+        try {
+            return base::await_resume();
+        } catch (const error&
+                     ended) {  // the peer keeps the same time, and may be the first to say that it is over
+            detail::rethrow_within(ended, limit_);
+        }
+    }
+
+private:
+    duration limit_;
+};
+
 /// As `timeout` for any operation, and the peer is told the limit: a call that has no time left is not begun there, and its handler is
 /// asked to stop when it is.
 ///
@@ -144,9 +169,9 @@ concept takes_limit = requires(A& call, duration limit) { call.set_limit(limit);
 ///     auto value = co_await timeout(peer.call(kv::get, key), 2ms);
 template <class A>
     requires detail::adaptable<A> && detail::takes_limit<std::remove_reference_t<A>>
-[[nodiscard]] timeout_operation<A> timeout(A&& op, duration limit) {
+[[nodiscard]] call_timeout<A> timeout(A&& op, duration limit) {
     op.set_limit(limit);
-    return timeout_operation<A>(static_cast<A&&>(op), limit);
+    return call_timeout<A>(static_cast<A&&>(op), limit);
 }
 
 }  // namespace rdmacoro

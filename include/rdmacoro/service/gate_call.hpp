@@ -45,13 +45,7 @@ public:
             set_limit(left > duration::zero() ? left : duration::zero());
         }
         wait();
-        try {
-            return this->await_resume();
-        } catch (const error& ended) {
-            // The peer, which keeps the same time, may say it first.
-            if (ended.code() != call_errc::expired || detail::monotonic_now() < until) throw;
-            throw error(errc::timed_out, ended.context());
-        }
+        return this->await_resume();
     }
     /// As `get`, and returns the error instead of throwing it.
     [[nodiscard]] result<R> get_result() {

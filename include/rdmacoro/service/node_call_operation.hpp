@@ -2,8 +2,8 @@
 #pragma once
 
 #include <rdmacoro/coro/task.hpp>
-#include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/call_error.hpp>
+#include <rdmacoro/service/call_operation.hpp>
 #include <rdmacoro/service/node_card.hpp>
 
 #include <coroutine>
@@ -92,7 +92,7 @@ private:
 template <class R, class Make>
 [[nodiscard]] auto timeout(node_call_operation<R, Make>&& op, duration limit) {
     op.set_limit(limit);
-    return timeout_operation<node_call_operation<R, Make>>(std::move(op), limit);
+    return call_timeout<node_call_operation<R, Make>>(std::move(op), limit);
 }
 
 }  // namespace rdmacoro

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/call_error.hpp>
 
+#include <cstdio>
 #include <string>
 
 namespace rdmacoro {
@@ -21,6 +22,13 @@ RDMACORO_COLD const char* describe(call_errc code) noexcept {
     }
     return "an unknown error of a call";
 }
+
+RDMACORO_COLD void rethrow_within(const error& ended, std::chrono::nanoseconds limit) {
+    if (ended.code() != call_errc::expired || ended.info() != expired_info) throw;
+    char text[48];
+    std::snprintf(text, sizeof text, ", in %.6g ms", static_cast<double>(limit.count()) / 1e6);
+    throw error(errc::timed_out, ended.context() + text);
+}
 }  // namespace detail
 
 RDMACORO_COLD const std::error_category& call_category() noexcept {
@@ -35,7 +43,7 @@ RDMACORO_COLD const std::error_category& call_category() noexcept {
 }
 
 RDMACORO_COLD bool was_answered(const error& failed) noexcept {
-    return failed.info() == detail::answered_info;
+    return failed.info() == detail::answered_info || failed.info() == detail::expired_info;
 }
 
 }  // namespace rdmacoro

@@ -74,6 +74,7 @@ RDMACORO_COLD void throw_answer(const method_facts& of, std::span<const std::byt
     switch (none ? outcome_kind::value : static_cast<outcome_kind>(head.outcome)) {
         case outcome_kind::call_error:
             if (!is_call_error(head.code)) break;
+            if (head.code == static_cast<int>(call_errc::expired) && said.empty()) facts.info = expired_info;
             throw error(std::error_code(head.code, call_category()), text, facts);
         case outcome_kind::toolkit_error:
             throw error(std::error_code(head.code, error_category()), text, facts);
