@@ -38,7 +38,7 @@ void rdmacoro::test::fail_next_allocations(std::size_t many) noexcept { next_fai
 void rdmacoro::test::fail_allocation(std::size_t number) noexcept { until_failing = number; }
 bool rdmacoro::test::allocation_is_to_fail() noexcept { return until_failing != 0; }
 
-#if RDMACORO_COUNTS_ALLOCATIONS
+#if !RDMACORO_UNDER_SANITIZER
 
 void* operator new(std::size_t bytes) {
     ++count;
