@@ -178,8 +178,7 @@ void cancel_half_of(const variant& over, std::size_t calls_in_all) {
 
 }  // namespace
 
-CONFORMANCE_CASE("many calls, half of them canceled, leave memory and credit as before",
-                 every_real_kind) {
+CONFORMANCE_CASE("many calls, half of them canceled, leave memory and credit as before", every_real_kind) {
     cancel_half_of(over, under_sanitizer ? 20'000 : 100'000);
 }
 

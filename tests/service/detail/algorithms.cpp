@@ -26,8 +26,8 @@ constexpr unsigned most_ranks = under_sanitizer ? 9 : 17;
 /// The algorithms for several hosts: one of each kind, and the ring from host to host.
 constexpr std::size_t for_hosts = collective_kinds + 1;
 
-TEST_CASE(
-    "every algorithm gives every rank what it must have, for any small number of ranks, whatever the order of events") {
+TEST_CASE("every algorithm gives every rank what it must have, for any small number of ranks, whatever the "
+          "order of events") {
     collective_findings found;
     for (unsigned size = 1; size <= most_ranks; ++size) {
         collective_plan how;
