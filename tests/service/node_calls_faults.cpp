@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -642,24 +643,53 @@ TEST_CASE("a node that is destroyed while a handler hears no stop says which, an
                               Catch::Contains("node 1 (generation"));
 }
 
-TEMPLATE_LIST_TEST_CASE("where services cannot be offered over a connection, calls over it say why", "",
-                        node_transports) {
+namespace {
+/// Prefixes whose numbers are the same.
+struct collides {
+    static constexpr method<"files.add", void()> files{};
+    static constexpr method<"s308.add", void()> other{};
+};
+static_assert(decltype(collides::files)::service == decltype(collides::other)::service);
+
+ending refusal(const std::function<void()>& of) {
+    try {
+        of();
+    } catch (const std::system_error& e) {
+        return {e.code(), e.what()};
+    }
+    return {};
+}
+}  // namespace
+
+TEST_CASE("services that cannot be offered together are refused where they are given to a node's calls") {
     run_nodes([]() -> task<> {
         shop there;
         service same;  // with the prefix of another one
         same.on(kv::get, [](call_context&, std::string) -> task<std::string> { co_return "another"; });
-        node<TestType> one(1);
-        node<TestType> nine(9);
-        node_calls<TestType> peers(one);
-        node_calls<TestType> at_nine(nine);
-        peers.serve(there.store);
-        peers.serve(same);
-        at_nine.serve(there.store);
-        co_await nine.listen(fresh_url<TestType>());
+        service empty;
+        const auto nothing = [](call_context&) -> task<> { co_return; };
+        service files;
+        files.on(collides::files, nothing);
+        service other;
+        other.on(collides::other, nothing);
+        node<shm> nine(9);
+        node_calls<shm> at_nine(nine, there.store, files);
+        for (service* const one : {&same, &empty, &other}) {
+            const ending seen = refusal([&] { at_nine.serve(*one); });
+            INFO(seen.text);
+            CHECK(seen.code == errc::invalid_argument);
+            CHECK_THAT(seen.text, Catch::Contains(one == &same    ? "the prefix of kv.get is offered already"
+                                                  : one == &empty ? "without methods"
+                                                                  : "the prefixes s308 and files have one"));
+        }
+        CHECK(refusal([&] { files.on(collides::other, nothing); }).code == errc::invalid_argument);
+        // What was offered before works.
+        co_await nine.listen(fresh_url<shm>());
+        node<shm> one(1);
+        node_calls<shm> peers(one);
         one.add(nine.card());
-        const ending seen = co_await timeout(ended(peers.call(9, kv::add, 1U, 2U)), 20s);
-        CHECK(seen.code == errc::invalid_argument);
-        CHECK_THAT(seen.text, Catch::Contains("node 9 (generation") && Catch::Contains("prefix of kv.get"));
+        const std::uint64_t sum = co_await peers.call(9, kv::add, 1U, 2U);
+        CHECK(sum == 3);
         co_await one.close();
         co_await nine.close();
     });

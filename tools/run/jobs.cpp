@@ -66,7 +66,7 @@ public:
     ~job_run() {
         for (const rank_process& one : ranks_) {
             if (one.words >= 0) ::close(one.words);
-            if (one.process > 0) ::kill(one.by_ssh ? one.process : -one.process, SIGKILL);
+            if (one.process > 0) kill_rank(one.process);
         }
         end_children();
         if (signals_ >= 0) ::close(signals_);
@@ -80,6 +80,7 @@ public:
         while (living_ != 0) turn();
         end_children();  // what the ranks have left
         drain();
+        tell_user();
         const bool lost_output = to_output_.failed() || to_error_.failed();
         return status_ == 0 && lost_output ? status_failure : status_;
     }
@@ -156,6 +157,7 @@ private:
         // Of the pipes each child has its own end; all of them are closed by exec.
         std::array<int, 2> in{-1, -1}, out{-1, -1}, err{-1, -1}, failed{-1, -1};
         if (one.by_ssh && ::pipe2(in.data(), O_CLOEXEC) != 0) fail("pipe2");
+        if (one.by_ssh && ::fcntl(in[1], F_SETFL, O_NONBLOCK) != 0) fail("fcntl");  // it may never read
         if (asked_.tag_output && (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0))
             fail("pipe2");
         if (::pipe2(failed.data(), O_CLOEXEC) != 0) fail("pipe2");
@@ -211,22 +213,42 @@ private:
     void turn() {
         std::vector<pollfd> on{{signals_, POLLIN, 0}};
         for (const tagged_output& one : outputs_) on.push_back({one.descriptor(), POLLIN, 0});
-        int wait = -1;
-        if (const clock::time_point next = killed_ ? ssh_patience_ : kill_at_;
-            next != clock::time_point::max()) {
-            const auto left =
-                std::chrono::duration_cast<std::chrono::milliseconds>(next - clock::now()).count();
-            wait = static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 60'000));
-        }
-        if (::poll(on.data(), on.size(), wait) < 0 && errno != EINTR) fail("poll");
+        if (::poll(on.data(), on.size(), patience()) < 0 && errno != EINTR) fail("poll");
         for (std::size_t n = 1; n < on.size(); ++n) {
             if (on[n].revents != 0) outputs_[n - 1].forward();
         }
+        look_after();
+        tell_user();
+    }
+    /// In milliseconds, for `poll`: until something is to be done.
+    [[nodiscard]] int patience() const {
+        const clock::time_point next = killed_ ? ssh_patience_ : kill_at_;
+        if (next == clock::time_point::max()) return -1;
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - clock::now()).count();
+        return static_cast<int>(std::clamp<std::int64_t>(left + 1, 0, 60'000));
+    }
+    /// Signals, among them those of ranks that have ended, and limits that have passed.
+    void look_after() {
         signalfd_siginfo came{};
         while (::read(signals_, &came, sizeof came) == static_cast<ssize_t>(sizeof came))
             take_signal(static_cast<int>(came.ssi_signo));
         if (!killed_ && clock::now() >= kill_at_) kill_all();
         if (clock::now() >= ssh_patience_) kill_ssh();
+    }
+    /// For what is written: the reader may not read for hours. False: this was told to end, and the ranks have.
+    bool until_writable(int to) {
+        for (;;) {
+            if (living_ == 0 && interrupted_ && killed_) return false;
+            std::array<pollfd, 2> on{{{to, POLLOUT, 0}, {signals_, POLLIN, 0}}};
+            if (::poll(on.data(), on.size(), patience()) < 0 && errno != EINTR) fail("poll");
+            if (on[0].revents != 0) return true;
+            look_after();
+        }
+    }
+    /// Kept until what it tells of has been done.
+    void note(const std::string& text) { notes_ += text; }
+    void tell_user() {
+        while (!notes_.empty()) to_error_.write(std::exchange(notes_, {}));
     }
 
     void take_signal(int number) {
@@ -239,7 +261,7 @@ private:
             default: break;
         }
         if (std::exchange(interrupted_, true)) return kill_all();  // again: at once
-        std::fprintf(stderr, "run: signal %d (%s): ending all ranks\n", number, strsignal(number));
+        note("run: signal " + std::to_string(number) + " (" + strsignal(number) + "): ending all ranks\n");
         end_all(number);
     }
 
@@ -274,7 +296,7 @@ private:
         if (living_ == 0) others.clear();
         if (one.by_ssh && !by_signal && number == 255)
             others += "; 255 is also what ssh says of its own failures";
-        std::fprintf(stderr, "run: rank %u%s %s%s\n", rank, where.c_str(), how.c_str(), others.c_str());
+        note("run: rank " + std::to_string(rank) + where + ' ' + how + others + '\n');
         end_all(SIGTERM);
     }
 
@@ -293,30 +315,35 @@ private:
         for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) {
             rank_process& one = ranks_[rank];
             if (one.process < 0) continue;
-            std::fprintf(stderr, "run: rank %u does not end: SIGKILL\n", rank);
+            note("run: rank " + std::to_string(rank) + " does not end: SIGKILL\n");
             if (one.by_ssh) {
                 say(one, "KILL");
                 ::close(std::exchange(one.words, -1));
             } else {
-                ::kill(-one.process, SIGKILL);
+                kill_rank(one.process);
             }
         }
         // Where the other host does not answer, what is here ends all the same.
         if (any_by_ssh_) ssh_patience_ = clock::now() + std::chrono::seconds(5);
     }
+    /// With what it has started, also where it has gone to another process group.
+    static void kill_rank(pid_t process) noexcept {
+        ::kill(-process, SIGKILL);
+        ::kill(process, SIGKILL);
+    }
     void kill_ssh() {
         ssh_patience_ = clock::time_point::max();
         for (const rank_process& one : ranks_) {
             if (one.process < 0) continue;
-            std::fprintf(stderr, "run: %s does not answer: a rank may be left there\n", one.host.c_str());
-            ::kill(-one.process, SIGKILL);
+            note("run: " + one.host + " does not answer: a rank may be left there\n");
+            kill_rank(one.process);
         }
     }
     void tell_all(int number) {
         for (rank_process& one : ranks_) {
             if (one.process < 0) continue;
             if (!one.by_ssh) {
-                ::kill(-one.process, number);
+                if (::kill(-one.process, number) != 0) ::kill(one.process, number);  // it has left its group
             } else if (const char* const name = sigabbrev_np(number)) {
                 say(one, name);
             }
@@ -325,7 +352,7 @@ private:
     static void say(const rank_process& to, const std::string& line) {
         if (to.words < 0) return;
         const std::string all = line + '\n';
-        static_cast<void>(::write(to.words, all.data(), all.size()));  // less than a pipe holds
+        static_cast<void>(::write(to.words, all.data(), all.size()));  // without waiting for room
     }
 
     /// What is in the pipes; what holds them open has ended.
@@ -350,8 +377,11 @@ private:
     rlimit ranks_limit_{};
     bool has_raised_ = false;
     std::optional<meeting> meeting_;
-    common_output to_output_{STDOUT_FILENO};
-    common_output to_error_{STDERR_FILENO};
+    std::string notes_;
+    common_output to_output_{STDOUT_FILENO, [this](int to) { return until_writable(to); },
+                             [this](const std::string& text) { note(text); }};
+    common_output to_error_{STDERR_FILENO, [this](int to) { return until_writable(to); },
+                            [this](const std::string& text) { note(text); }};
     std::vector<tagged_output> outputs_;
     std::size_t living_ = 0;
     int status_ = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -64,8 +65,8 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
 }  // namespace
 
 void end_children() noexcept {
-    // Each turn ends those whose numbers the first bytes hold, so that the list has others in the next one.
-    std::array<char, 4096> room;
+    // All are told before one is waited for: one may be held by another, which traces it.
+    std::array<char, 65536> room;
     for (bool any = true; std::exchange(any, false);) {
         const ssize_t got = ::pread(children, room.data(), room.size(), 0);
         if (got < 0 && errno == EINTR) any = true;
@@ -76,9 +77,11 @@ void end_children() noexcept {
             if (read.ec != std::errc() || read.ptr == end) break;  // the rest of a number may follow
             any = true;
             ::kill(one, SIGKILL);
-            ::waitpid(one, nullptr, 0);
             at = read.ptr + 1;  // a space
         }
+        if (!any) break;
+        while (::waitpid(-1, nullptr, 0) < 0 && errno == EINTR) {}
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
     }
 }
 
@@ -86,8 +89,12 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");
     sigset_t passed_on, before;
     ::sigemptyset(&passed_on);
-    for (const int one : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+    std::signal(SIGCHLD, SIG_DFL);  // whoever has started this may ignore it, and then no child's end is told
+    for (const int one : {SIGCHLD, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
         ::sigaddset(&passed_on, one);
+    struct sigaction of_hang_up{};
+    const bool by_nohup = ::sigaction(SIGHUP, nullptr, &of_hang_up) == 0 && of_hang_up.sa_handler == SIG_IGN;
+    if (!by_nohup) ::sigaddset(&passed_on, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &passed_on, &before);
     open_children();
     int ends[2];
@@ -101,6 +108,14 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
     }
     // What is sent to the group of `run`, by a terminal or to kill it, comes by `run`, or is the end of the pipe.
     ::setpgid(0, 0);
+    // So this and the ranks are in the background of a terminal, where `stty tostop` would stop them when they write to it.
+    if (::isatty(STDOUT_FILENO) == 1 || ::isatty(STDERR_FILENO) == 1) {
+        sigset_t stop_of_writers;
+        ::sigemptyset(&stop_of_writers);
+        ::sigaddset(&stop_of_writers, SIGTTOU);
+        ::sigprocmask(SIG_BLOCK, &stop_of_writers, nullptr);
+        ::sigaddset(&before, SIGTTOU);
+    }
     ::close(ends[1]);
     open_children();
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");

@@ -1,31 +1,34 @@
 #include "output.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
+#include <climits>
 #include <cstring>
 #include <utility>
 
-#include <poll.h>
 #include <unistd.h>
 
 namespace run {
 
 void common_output::write(std::string_view all) {
+    // What is writable takes so much without blocking.
+    constexpr std::size_t most_at_once = PIPE_BUF;
     while (!over_ && !all.empty()) {
-        const ssize_t wrote = ::write(to_, all.data(), all.size());
+        if (!until_writable_(to_)) {
+            over_ = true;
+            return;
+        }
+        const ssize_t wrote = ::write(to_, all.data(), std::min(all.size(), most_at_once));
         if (wrote >= 0) {
             all.remove_prefix(static_cast<std::size_t>(wrote));
-        } else if (errno == EAGAIN) {
-            // Another program that shares the output has made it so.
-            pollfd on{to_, POLLOUT, 0};
-            ::poll(&on, 1, -1);
-        } else if (errno != EINTR) {
+        } else if (errno != EINTR &&
+                   errno != EAGAIN) {  // another program that shares the output may be faster
             over_ = true;
             failed_ = errno != EPIPE;
             if (failed_)
-                std::fprintf(stderr, "run: the standard %s: %s: the rest is dropped\n",
-                             to_ == STDOUT_FILENO ? "output" : "error", std::strerror(errno));
+                say_(std::string("run: the standard ") + (to_ == STDOUT_FILENO ? "output" : "error") + ": " +
+                     std::strerror(errno) + ": the rest is dropped\n");
         }
     }
 }
@@ -47,22 +50,18 @@ void tagged_output::forward() {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) return end();
     unread_.append(room.data(), static_cast<std::size_t>(got));
+    std::string lines;
     std::size_t begin = 0;
     for (std::size_t newline; (newline = unread_.find('\n', begin)) != std::string::npos; begin = newline + 1)
-        say(std::string_view(unread_).substr(begin, newline - begin));
+        lines.append(tag_).append(unread_, begin, newline + 1 - begin);
     unread_.erase(0, begin);
-    if (unread_.size() >= longest) say(std::exchange(unread_, {}));
+    if (unread_.size() >= longest) lines.append(tag_).append(std::exchange(unread_, {})) += '\n';
+    to_->write(lines);
 }
 
 void tagged_output::end() {
-    if (!unread_.empty()) say(std::exchange(unread_, {}));
     if (from_ >= 0) ::close(std::exchange(from_, -1));
-}
-
-void tagged_output::say(std::string_view line) {
-    std::string all = tag_;
-    all.append(line) += '\n';
-    to_->write(all);
+    if (!unread_.empty()) to_->write(tag_ + std::exchange(unread_, {}) + '\n');
 }
 
 }  // namespace run

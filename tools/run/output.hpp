@@ -3,15 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace run {
 
 /// The output of `run` to which ranks' lines go: the standard one, 1, or that for errors, 2.
 class common_output {
 public:
-    explicit common_output(int to) noexcept : to_(to) {}
+    /// `until_writable`: waits until the descriptor takes bytes; false: nothing more is to be written. `say`: tells the user of a failure.
+    common_output(int to, std::function<bool(int)> until_writable, std::function<void(std::string)> say)
+        : to_(to), until_writable_(std::move(until_writable)), say_(std::move(say)) {}
 
     /// Drops what it is given once the reader has gone, or a write has failed; the latter is said at once.
     void write(std::string_view all);
@@ -20,6 +24,8 @@ public:
 
 private:
     int to_;
+    std::function<bool(int)> until_writable_;
+    std::function<void(std::string)> say_;
     bool over_ = false;
     bool failed_ = false;
 };
@@ -43,8 +49,6 @@ public:
     void end();
 
 private:
-    void say(std::string_view line);
-
     std::string tag_;
     int from_;
     common_output* to_;

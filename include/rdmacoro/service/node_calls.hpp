@@ -38,8 +38,8 @@ class node_calls final : private detail::node_work {
 public:
     /// Over a node that has no connections yet; offers these services, as `serve` does.
     template <std::same_as<service>... Services>
-    explicit node_calls(node<Ts...>& over, Services&... offered)
-        : over_(over), state_(over.state_), services_{&offered...} {
+    explicit node_calls(node<Ts...>& over, Services&... offered) : over_(over), state_(over.state_) {
+        (serve(offered), ...);
         over.on_connection(connection{this});
         state_->work_names = this;
     }
@@ -52,8 +52,12 @@ public:
         state_->work_names = nullptr;
     }
 
-    /// Offers a service over the connections that are made from now on. It outlives the node.
-    void serve(service& what) { services_.push_back(&what); }
+    /// Offers a service over the connections that are made from now on. It outlives the node. Throws `errc::invalid_argument` for a service
+    /// without methods, and where one with the same prefix is offered already.
+    void serve(service& what) {
+        detail::calls_base::check_offer(services_, what, "node_calls::serve");
+        services_.push_back(&what);
+    }
 
     /// Awaitable.
     /// Ends with the method's result.
@@ -333,8 +337,8 @@ private:
             mine.base().belongs_to(id, born);
             try {
                 for (service* const one : of.services_) mine.serve(*one);
-            } catch (const error& why) {
-                of.failed_.insert_or_assign(id, why);
+            } catch (const std::bad_alloc&) {
+                of.failed_.insert_or_assign(id, error(errc::no_resources, "no memory to serve its calls"));
                 throw;
             }
             // Its requests wait for the next life, as those over connections that were drained.

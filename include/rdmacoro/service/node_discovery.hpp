@@ -37,7 +37,7 @@ class discovery_state;
 /// the list. Cards that the user adds, before or after, are not changed.
 ///
 /// Datagrams are neither secret nor signed: in a network with strangers give the cards by `node::add` instead. Each is checked byte
-/// for byte, an answer is only taken for a question that was asked, and an answer is hardly longer than a question.
+/// for byte, an answer is only taken for a question that was asked, and an answer is at most twice as long as its question.
 ///
 /// Destroyed before its node. For the scheduler's thread of the node.
 class node_discovery {

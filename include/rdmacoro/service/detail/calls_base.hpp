@@ -38,6 +38,9 @@ struct call_request {
 /// See the head of the file. For one connection.
 class calls_base : protected child_owner {
 public:
+    /// Throws `errc::invalid_argument` where `what` cannot be offered beside these: `by` is the function that was called.
+    static void check_offer(std::span<service* const> offered, const service& what, const char* by);
+
     calls_base(const calls_base&) = delete;
     calls_base& operator=(const calls_base&) = delete;
 
@@ -443,6 +446,8 @@ private:
     void end_writers(const std::error_code& why) noexcept;
 
     static constexpr std::size_t most_canceled = 512;  // notes in a message
+    // So long after this side has been asked to stop a handler's answer may wait for room: its caller waits for it.
+    static constexpr duration to_answer = std::chrono::seconds(1);
     static constexpr std::size_t most_known = 1024;
     static constexpr std::size_t most_dropping = 1024;
     static constexpr std::size_t most_answering_canceled = 64;

@@ -108,6 +108,10 @@ public:
         changed.set();
         changed.reset();
     }
+    /// Nothing refers to it but the node that it is known to.
+    [[nodiscard]] bool is_unused() const noexcept {
+        return !listed && owners() == 1 && current == nullptr && !connecting;
+    }
     [[nodiscard]] node_record* open() const noexcept {
         return current != nullptr && current->link->is_open() ? current : nullptr;
     }
@@ -174,8 +178,9 @@ public:
 private:
     std::size_t most_;
     std::size_t first_ = 0;
+    std::size_t count_ = 0;
     std::uint64_t missed_ = 0;
-    std::vector<node_event> ring_;
+    std::vector<node_event> ring_;  // grows to `most_`
 };
 
 /// Names the work that a node's user runs over its connections, for texts.
@@ -250,6 +255,8 @@ public:
     [[nodiscard]] node_record* longest_unused() noexcept;
     /// Closes it in good order, in the background.
     virtual void begin_close(node_record& which, leave_reason why) = 0;
+    /// Whether an attempt that failed so may succeed a while later.
+    [[nodiscard]] static bool may_pass(const std::error_code& why) noexcept;
     /// Begins to connect, unless that is under way.
     virtual void begin_connect(node_peer& to) = 0;
     /// Ends with a connection. Throws when there is none within the limit. For a receive that may be a former one, if its number is above
@@ -284,6 +291,7 @@ public:
     std::size_t strangers = 0;  // accepted, and no hello yet
     event stranger_gone;
     event place_free;
+    node_turn::list for_place;  // what waits for one
     intrusive_list<node_record> records;
     intrusive_list<node_watcher> watchers;
     intrusive_list<node_attendance> attended;
@@ -295,8 +303,13 @@ public:
 
 private:
     bool expects_cards_ = false;
+    void forget_unused() noexcept;
+    /// Begins to close as many idle connections as others wait for.
+    void close_idle() noexcept;
+
     std::uint64_t random_;
-    time_point next_idle_close_{};  // while others are closing
+    time_point next_idle_close_{};      // while others are closing
+    std::size_t look_for_unused_ = 64;  // when so many are known
 };
 
 /// While a node waits for the functions of its connections to end: says on stderr, once, which take longer than `close_limit`.

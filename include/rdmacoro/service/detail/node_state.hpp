@@ -207,11 +207,19 @@ private:
         // Another version gets an answer, too, which says this side's.
         welcome verdict = hello ? self->judge(*hello) : welcome::other_node;
         if (!hello && hello.error() != errc::version_mismatch) co_return;
+        struct forgetting {
+            node_state* self;
+            node_id id = 0;
+            ~forgetting() {
+                if (id != 0) self->forget_if_unused(id);
+            }
+        } at_the_end{self};
         counted_ptr<node_peer> from;
         std::optional<node_accepting> wins;
         std::optional<node_place> place;
         if (verdict == welcome::accepted) {
             from = self->peer(hello->from.id);
+            at_the_end.id = from->id;
             wins.emplace(from);
             if (from->attempt != nullptr) from->attempt->request_stop();
             const result<void> room_made =
@@ -235,12 +243,6 @@ private:
         } else {
             static_cast<void>(co_await as_result(timeout(answering, self->options.hello_limit)));
             static_cast<void>(co_await as_result(timeout(made.close(), self->options.hello_limit)));
-        }
-        if (from) {
-            wins.reset();
-            const node_id id = from->id;
-            from.reset();
-            self->forget_if_unused(id);
         }
     }
 
@@ -275,9 +277,6 @@ private:
             ++peer.tries;
             peer.next_try = deadline_after(self->owner.now(), self->pause_after(peer.tries));
             peer.failure = last.why;
-            const bool may_pass = last.why == errc::connection_refused || last.why == errc::timed_out ||
-                                  last.why == errc::peer_lost || last.why == errc::closed ||
-                                  last.why == errc::no_resources;
             if (last.why != errc::connection_refused) {
                 refused_since.reset();
             } else if (!refused_since) {
@@ -285,7 +284,7 @@ private:
             }
             const time_point most =
                 refused_since ? std::min(until, deadline_after(*refused_since, of_refusals)) : until;
-            if (may_pass && peer.next_try < most) continue;
+            if (may_pass(last.why) && peer.next_try < most) continue;
             ++peer.failures;
             self->tell(node_change::failed, peer.id, peer.last_born, last.why);
             break;

@@ -25,7 +25,7 @@
 namespace rdmacoro::detail {
 
 inline constexpr std::uint32_t discovery_mark = 0x6b736165;
-inline constexpr std::uint16_t discovery_version = 1;
+inline constexpr std::uint16_t discovery_version = 2;
 inline constexpr decode_limits discovery_limits{.bytes = 64 * udp_socket::most_bytes, .depth = 5};
 
 struct discovery_message {
@@ -35,13 +35,21 @@ struct discovery_message {
     std::uint64_t group = 0;
     std::uint64_t token = 0;  // of the question
     node_card from{};
+    std::string
+        room{};  // of a question: its answer is not much longer, lest strangers have it sent to somebody else
 };
+/// An answer is at most so many times as long as its question.
+inline constexpr std::size_t answer_to_question = 2;
+/// Lengths of a question in bytes: the first one, and those after it was not answered.
+inline constexpr std::size_t first_question = 512;
+inline constexpr std::size_t further_question = udp_socket::most_bytes - 16;
 
 class discovery_state {
 public:
     struct host {
         std::string where;
         inet_address address;
+        bool was_asked = false;             // and has not answered
         bool by_name = false;               // and not in numbers
         std::optional<inet_endpoint> to{};  // resolved
         bool looked_up = false;             // at the moment
@@ -113,6 +121,7 @@ public:
     void has_answered(host_list::iterator one, node_id id) {
         by_node.emplace(id, one);
         one->found = id;
+        one->was_asked = false;
         pass(one);
         found.splice(found.end(), missing, one);
     }
@@ -148,7 +157,8 @@ public:
     void question(host& one) noexcept {
         try {
             if (one.to) {
-                say(false, one.token, *one.to);
+                send_question(one.token, *one.to, one.was_asked ? further_question : first_question);
+                one.was_asked = true;
             } else if (!one.looked_up) {
                 working.spawn(look_up, this, one.token, one.address);
                 one.looked_up = true;
@@ -205,14 +215,25 @@ public:
         }
     }
 
-    void say(bool answers, std::uint64_t token, const inet_endpoint& to) {
-        if (core->self.urls.empty() && answers) return;
+    [[nodiscard]] discovery_message message_of(std::uint64_t token) const {
         discovery_message out;
-        out.answers = answers;
         out.group = options.group;
         out.token = token;
         out.from = core->self;
+        return out;
+    }
+    void send_question(std::uint64_t token, const inet_endpoint& to, std::size_t bytes) {
+        discovery_message out = message_of(token);
+        const std::size_t without = encode(out).size();
+        if (without < bytes) out.room.resize(bytes - without);
         socket.send(encode(out), to);
+    }
+    void send_answer(std::uint64_t token, const inet_endpoint& to, std::size_t question) {
+        if (core->self.urls.empty()) return;
+        discovery_message out = message_of(token);
+        out.answers = true;
+        const auto bytes = encode(out);
+        if (bytes.size() <= answer_to_question * question) socket.send(bytes, to);
     }
 
     static void arrived(void* of, std::span<const std::byte> bytes, const inet_endpoint& from) noexcept {
@@ -243,7 +264,7 @@ public:
             static_cast<void>(learn(card));
         if (answered < options.most_answers) {
             ++answered;
-            say(true, in->token, from);
+            send_answer(in->token, from, bytes.size());
         }
         return true;
     }

@@ -30,7 +30,8 @@ RDMACORO_COLD service::~service() {
 RDMACORO_COLD void service::add(std::unique_ptr<detail::handler_base> made) {
     const detail::method_facts& facts = made->facts;
     const std::string name(facts.name);
-    if (!handlers_.empty() && facts.service != number_) {
+    if (!handlers_.empty() &&
+        detail::service_part(facts.name) != detail::service_part(handlers_.front()->facts.name)) {
         detail::throw_error(errc::invalid_argument, "service: " + name + " has another prefix than " +
                                                         std::string(handlers_.front()->facts.name) +
                                                         ": make a service for each");

@@ -241,7 +241,10 @@ private:
     void withdrawn(std::uint32_t number) noexcept;
     [[nodiscard]] bool moving() const noexcept;
     /// Whether a transfer that the peer was asked for can still happen.
-    [[nodiscard]] bool peer_may_move() const noexcept { return !peer_hung_up_ && to_ != FI_ADDR_UNSPEC; }
+    /// One that has sent `bye` has ended its transfers.
+    [[nodiscard]] bool peer_may_move() const noexcept {
+        return !peer_hung_up_ && !got_bye_ && to_ != FI_ADDR_UNSPEC;
+    }
 
     // Receiving, closing: impl/session.ipp.
     void take_control(const frame& f, slot& s) noexcept;
@@ -254,6 +257,7 @@ private:
     [[nodiscard]] bool settled() noexcept;
     [[nodiscard]] bool lingers() noexcept;
     void quiesce(bool gracefully) noexcept;
+    void end_reads() noexcept;
     void let_go(bool gracefully) noexcept;
     void send_bye() noexcept;
     void take_tagged(frame_kind kind, std::span<const std::byte> rest) noexcept;
@@ -308,7 +312,14 @@ private:
     std::uint32_t asked_count_ = 0;
     std::uint32_t serving_ = 0;  // gives and takes that are not answered
     unsigned exposed_ = 0;       // regions that the peer may write to
-    unsigned out_ = 0;           // pieces with the provider
+    /// Those that it may read from, and no more.
+    struct readable_regions final : region_owner {
+        explicit readable_regions(session& in) noexcept : of(in) {}
+        RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
+        session& of;
+        unsigned count = 0;
+    } readable_{*this};
+    unsigned out_ = 0;  // pieces with the provider
 
     // Messages that the provider matches: matched.hpp.
     std::unique_ptr<matched_side> matched_;

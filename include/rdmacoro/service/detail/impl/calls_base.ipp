@@ -120,15 +120,26 @@ RDMACORO_COLD tag_type calls_base::first_bit(std::uint16_t service) noexcept {
     return knows(service) ? 0 : first_call_bit;
 }
 
-RDMACORO_COLD void calls_base::offer(service& what) {
+RDMACORO_COLD void calls_base::check_offer(std::span<service* const> offered, const service& what,
+                                           const char* by) {
     if (what.handlers_.empty())
-        throw_error(errc::invalid_argument, "calls::serve: a service without methods: call its `on` first");
-    for (const service* one : offered_) {
-        if (one->number_ == what.number_)
-            throw_error(errc::invalid_argument, "calls::serve: a service with the prefix of " +
+        throw_error(errc::invalid_argument,
+                    std::string(by) + ": a service without methods: call its `on` first");
+    const std::string_view prefix = service_part(what.handlers_.front()->facts.name);
+    for (const service* const one : offered) {
+        if (one->number_ != what.number_) continue;
+        const std::string_view other = service_part(one->handlers_.front()->facts.name);
+        if (other == prefix)
+            throw_error(errc::invalid_argument, std::string(by) + ": a service with the prefix of " +
                                                     std::string(what.handlers_.front()->facts.name) +
                                                     " is offered already");
+        throw_error(errc::invalid_argument, std::string(by) + ": the prefixes " + std::string(prefix) +
+                                                " and " + std::string(other) +
+                                                " have one number (of 32,768): rename one of them");
     }
+}
+RDMACORO_COLD void calls_base::offer(service& what) {
+    check_offer(offered_, what, "calls::serve");
     offered_.push_back(&what);
     try {
         loops_.spawn(serving_one{this, &what});
@@ -193,8 +204,12 @@ RDMACORO_COLD task<std::error_code> calls_base::receive_notes() {
         const std::uint64_t number = call_number(got.tag());
         switch (static_cast<note_kind>(head.kind)) {
             case note_kind::cancel:
+                if (got.size() > most_canceled * sizeof head) throw_error(errc::protocol_violation);
                 for (std::size_t at = 0; at + sizeof head <= got.size(); at += sizeof head) {
                     std::memcpy(&head, got.bytes().data() + at, sizeof head);
+                    // Others have a turn: one that is known by its number alone is looked for among all requests that wait.
+                    if (at != 0 && (at % (32 * sizeof head) == 0 || !request_of(head.method).exact()))
+                        co_await yield();
                     co_await cancel(head.method, head.amount);
                 }
                 break;

@@ -182,8 +182,7 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
             }
             if (how == served::failure) {
                 const busy until_sent(*this);
-                const auto told =
-                    co_await as_result(without_stop(answer_failure(tag, failed), std::chrono::seconds(1)));
+                const auto told = co_await as_result(without_stop(answer_failure(tag, failed), to_answer));
                 if (!told && !ends_link(told.error())) abort_link();  // its caller would wait for ever
             }
             if (how != served::later) {
@@ -213,12 +212,12 @@ RDMACORO_DECL child calls_base::send_long(child_owner&, calls_base& self, servic
     const tag_type answered = call_tag(call_kind::answer, call_number(request.tag()));
     call_failure failed;
     try {
-        co_await self.send(const_buffers(out.bytes->pieces()), answered);
+        co_await without_stop(self.send(const_buffers(out.bytes->pieces()), answered), to_answer);
     } catch (...) {
         answer_not_sent(failed);
     }
     self.give_encoder(std::move(out.bytes));
-    if (failed) co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
+    if (failed) co_await without_stop(self.answer_failure(request.tag(), failed), to_answer);
 }
 
 RDMACORO_COLD void calls_base::short_not_sent(tag_type answer, const std::error_code& why) noexcept {
@@ -233,7 +232,7 @@ RDMACORO_COLD void calls_base::short_not_sent(tag_type answer, const std::error_
 }
 RDMACORO_COLD child calls_base::send_failure(child_owner&, calls_base& self, tag_type answer,
                                              call_failure failed) {
-    co_await without_stop(self.send(failed.bytes(), answer), std::chrono::seconds(1));
+    co_await without_stop(self.send(failed.bytes(), answer), to_answer);
 }
 
 RDMACORO_DECL short_answers::short_answers(calls_base& of, local_stop_token until) noexcept
@@ -291,9 +290,11 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
         try {
             if (asked == call_kind::open) {
                 const answer_head end{static_cast<std::uint32_t>(outcome_kind::end), 0};
-                co_await self.send(std::as_bytes(std::span(&end, 1)), call_tag(call_kind::item, number));
+                co_await without_stop(
+                    self.send(std::as_bytes(std::span(&end, 1)), call_tag(call_kind::item, number)),
+                    to_answer);
             } else if (asked == call_kind::request) {
-                co_await self.send(out.bytes(), call_tag(call_kind::answer, number));
+                co_await without_stop(self.send(out.bytes(), call_tag(call_kind::answer, number)), to_answer);
             }
         } catch (...) {
             answer_not_sent(failed);
@@ -301,7 +302,7 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
     }
     if (failed) {
         if (asked == call_kind::one_way && handler == nullptr) co_await self.tell_refused(request, failed);
-        co_await without_stop(self.answer_failure(request.tag(), failed), std::chrono::seconds(1));
+        co_await without_stop(self.answer_failure(request.tag(), failed), to_answer);
     }
 }
 

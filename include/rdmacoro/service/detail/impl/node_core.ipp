@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <utility>
@@ -47,14 +48,19 @@ RDMACORO_COLD node_turn::~node_turn() {
 
 RDMACORO_COLD node_watcher::~node_watcher() { unlink(); }
 RDMACORO_COLD void node_watcher::tell(node_event what) noexcept {
-    if (ring_.size() < most_) {
-        ring_.push_back(what);
-    } else {
+    if (count_ == most_) {
         // The oldest goes; the one after it says so.
-        ring_[first_] = what;
         first_ = (first_ + 1) % most_;
+        --count_;
         ++missed_;
     }
+    const std::size_t at = (first_ + count_) % most_;
+    if (at == ring_.size()) {
+        ring_.push_back(what);  // into memory that is reserved
+    } else {
+        ring_[at] = what;
+    }
+    ++count_;
     changed.set();
     changed.reset();
 }
@@ -63,13 +69,11 @@ RDMACORO_COLD void node_watcher::end() noexcept {
     changed.set();
 }
 RDMACORO_COLD std::optional<node_event> node_watcher::take() noexcept {
-    if (ring_.empty()) return std::nullopt;
+    if (count_ == 0) return std::nullopt;
     node_event oldest = ring_[first_];
     oldest.missed = std::exchange(missed_, 0);
-    // Few and rare: kept in order from the beginning on.
-    std::rotate(ring_.begin(), ring_.begin() + static_cast<std::ptrdiff_t>(first_), ring_.end());
-    ring_.erase(ring_.begin());
-    first_ = 0;
+    first_ = (first_ + 1) % most_;
+    --count_;
     return oldest;
 }
 
@@ -126,16 +130,25 @@ RDMACORO_COLD counted_ptr<node_peer> node_core::peer(node_id id) {
     if (id == 0) throw error(errc::invalid_argument, "node: 0 is no node's id");
     if (id == self.id)
         throw error(errc::invalid_argument, "node: " + std::to_string(id) + " is this node itself");
+    if (peers.size() >= look_for_unused_ && !peers.contains(id)) forget_unused();
     counted_ptr<node_peer>& place = peers[id];
     if (!place) place = counted_ptr<node_peer>(new node_peer(id, this));
     return place;
 }
 
+/// Handles and calls name nodes that no book has, and end without a word to this.
+RDMACORO_COLD void node_core::forget_unused() noexcept {
+    for (auto at = peers.begin(); at != peers.end();) {
+        const node_peer& of = *at->second;
+        at = of.is_unused() ? peers.erase(at) : std::next(at);
+    }
+    look_for_unused_ = 2 * peers.size() + 64;
+}
+
 RDMACORO_COLD void node_core::forget_if_unused(node_id id) noexcept {
     const auto found = peers.find(id);
     if (found == peers.end()) return;
-    const node_peer& of = *found->second;
-    if (!of.listed && of.owners() == 1 && of.current == nullptr && !of.connecting) peers.erase(found);
+    if (found->second->is_unused()) peers.erase(found);
 }
 
 RDMACORO_COLD std::string node_core::explain(node_id id) const {
@@ -277,30 +290,53 @@ RDMACORO_COLD node_record* node_core::longest_unused() noexcept {
     return oldest;
 }
 
+RDMACORO_COLD void node_core::close_idle() noexcept {
+    // To look for one takes its time where there are thousands: not for all that wait at once.
+    constexpr std::size_t most_at_once = 16;
+    std::size_t wanted = 0;
+    for (node_turn* at = for_place.front(); at != nullptr && wanted != most_at_once; at = for_place.next(*at))
+        ++wanted;
+    std::size_t closing = 0;
+    for (node_record* at = records.front(); at != nullptr; at = records.next(*at))
+        closing += at->closing ? 1 : 0;
+    // A peer that stands still keeps its own for `close_limit`: then another one goes, too.
+    if (closing >= wanted) {
+        if (owner.now() < next_idle_close_) return;
+        wanted = closing + 1;
+    }
+    for (; closing < wanted; ++closing) {
+        node_record* const oldest = longest_unused();
+        if (oldest == nullptr) return;
+        begin_close(*oldest, leave_reason::idle);
+        next_idle_close_ = owner.now() + std::chrono::milliseconds(100);
+    }
+}
+
 RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
     const time_point until = deadline_after(self->owner.now(), limit);
-    while (self->places >= self->options.connections) {
-        // One goes for each that waits, and for this one. A peer that stands still keeps its own for `close_limit`: then another one goes, too.
-        bool closing = false;
-        for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at))
-            closing = closing || at->closing.has_value();
-        if (!closing || self->owner.now() >= self->next_idle_close_) {
-            if (node_record* const oldest = self->longest_unused()) {
-                self->begin_close(*oldest, leave_reason::idle);
-                self->next_idle_close_ = self->owner.now() + std::chrono::milliseconds(100);
-            }
-        }
+    node_turn turn(self->for_place);
+    for (;;) {
+        const bool first = turn.is_first();
+        if (first && self->places < self->options.connections) break;
+        if (first) self->close_idle();
         const duration left = until - self->owner.now();
         if (left <= duration::zero())
             throw error(errc::no_resources, "node " + std::to_string(self->self.id) + " has its limit of " +
                                                 std::to_string(self->options.connections) +
-                                                " connections, and none of them is idle");
+                                                " connections, and none of them became idle in time");
         // Idle ones are looked for again now and then: nothing tells when an operation has ended.
         const duration look_again = std::chrono::milliseconds(5);
-        static_cast<void>(co_await as_result(timeout(self->place_free.wait(), std::min(left, look_again))));
+        const result<void> waited = co_await as_result(timeout(
+            first ? self->place_free.wait() : turn.comes.wait(), first ? std::min(left, look_again) : left));
         if (self->stopped) self->throw_stopped();
+        if (!waited && waited.error() != errc::timed_out) throw error(waited.error());
     }
     ++self->places;
+}
+
+RDMACORO_COLD bool node_core::may_pass(const std::error_code& why) noexcept {
+    return why == errc::connection_refused || why == errc::timed_out || why == errc::peer_lost ||
+           why == errc::closed || why == errc::no_resources;
 }
 
 RDMACORO_COLD duration node_core::pause_after(unsigned tries) noexcept {
@@ -376,6 +412,10 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         if (never_met || quiet || closing || (receives && !over && self->is_closing(*to))) continue;
         if (receives && to->leftover_above(after) != nullptr) continue;
         if (failures != to->failures || !waited) {
+            // The attempts that have ended had begun before this did.
+            const bool goes_on = waited && self->options.admits_other_lives && may_pass(to->failure) &&
+                                 self->owner.now() < until;
+            if (goes_on) continue;
             const std::error_code why = to->failure ? to->failure : make_error_code(errc::timed_out);
             throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);
         }
@@ -449,6 +489,7 @@ RDMACORO_COLD std::size_t node_core::open_connections() noexcept {
 RDMACORO_COLD void node_core::end_waits() noexcept {
     for (auto& [id, of] : peers) of->change();
     place_free.set();
+    for (node_turn* at = for_place.front(); at != nullptr; at = for_place.next(*at)) at->comes.set();
     while (node_watcher* const one = watchers.pop_front()) one->end();
 }
 

@@ -408,10 +408,14 @@ RDMACORO_DECL void session::endpoint_gone() noexcept {
 
 RDMACORO_DECL region session::expose(std::span<std::byte> memory, access_rights rights) noexcept {
     const bool written = allows(rights, access_rights::remote_write);
-    region made = engine_.regions().add(written ? static_cast<region_owner&>(*this) : engine_,
+    region made = engine_.regions().add(written ? static_cast<region_owner&>(*this) : readable_,
                                         engine_.cache(), memory, rights);
-    if (made && written) ++exposed_;
+    if (made) ++(written ? exposed_ : readable_.count);
     return made;
+}
+RDMACORO_DECL void session::readable_regions::deregister(std::uint64_t key) noexcept {
+    --count;
+    of.engine_.deregister(key);
 }
 RDMACORO_DECL void session::deregister(std::uint64_t key) noexcept {
     --exposed_;

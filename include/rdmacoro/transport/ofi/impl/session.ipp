@@ -270,15 +270,27 @@ RDMACORO_DECL void session::close(std::error_code reason) noexcept {
     }
     failure_.set(reason, engine_.empty_polls());  // nothing more begins
     quiesce(gracefully);
-    // A peer that has sent `bye` has ended its transfers.
+    const bool reads = gracefully && readable_.count != 0 && peer_may_move();
     if (exposed_ != 0 && !got_bye_) engine_.cut_off(*this);
     phase_ = phase::draining;
+    if (reads) end_reads();
     session_listener* const listener = inbox_.detach();
     complete_all(reason);
     if (matched_ != nullptr) matched_->end(reason);
     static_cast<list_node<matched_tag>&>(*this).unlink();
     let_go(gracefully);
     if (listener != nullptr) listener->link_down(reason);
+}
+
+/// The peer's gets from memory that is exposed to it: it ends them when it hears that the link does.
+RDMACORO_COLD void session::end_reads() noexcept {
+    if (engine_.serves()) return;  // this side moves the data, and has ended its transfers
+    send_bye();
+    const bool reads_on = engine_.wait_while([this]() noexcept {
+        engine_.watching().look();
+        return peer_may_move();
+    });
+    if (reads_on) engine_.cut_off(*this);
 }
 
 RDMACORO_DECL void session::abandon() noexcept {
@@ -336,7 +348,7 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
         socket_.close();
         if (std::exchange(holds_resources_, false)) engine_.release_resources(*this);
     }
-    return late_ && !owned_ && exposed_ == 0;
+    return late_ && !owned_ && exposed_ == 0 && readable_.count == 0;
 }
 
 }  // namespace rdmacoro::detail::fabric
