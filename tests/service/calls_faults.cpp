@@ -287,4 +287,95 @@ CALLS_CASE("cancellations that come late do not make one be forgotten that comes
     });
 }
 
+CALLS_CASE(
+    "cancellations of calls that wait for a full service, by their numbers alone, leave others their turns") {
+    run_ends(over, [](calls_link link) -> task<> {
+        event go;
+        service one({.running = 1});
+        one.on(kv::add, [&](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
+            co_await go.wait();
+            co_return a + b;
+        });
+        const auto server = link.b.make_calls();
+        server->serve(one);
+        auto& raw = link.a;
+        constexpr std::uint64_t many = 200;
+        for (std::uint64_t n = 1; n <= many; ++n) co_await ask_to_add(raw, n);
+        while (one.running() == 0) co_await yield();
+        // As many as a message of the library's has, of calls that there are not.
+        std::vector<detail::note_head> notes;
+        for (std::uint64_t n = 0; n < 512; ++n)
+            notes.push_back({static_cast<std::uint32_t>(detail::note_kind::cancel),
+                             static_cast<std::uint32_t>(detail::call_kind::answer), 10'000 + n});
+        notes.push_back({static_cast<std::uint32_t>(detail::note_kind::cancel),
+                         static_cast<std::uint32_t>(detail::call_kind::answer), many});
+        const auto send_notes = [&](std::size_t from, std::size_t count) -> task<> {
+            co_await raw.send(std::as_bytes(std::span(notes).subspan(from, count)),
+                              detail::call_tag(detail::call_kind::note, 0));
+        };
+        co_await send_notes(0, 512);
+        co_await send_notes(512, 1);
+        std::size_t turns = 0;
+        bool answered = false;
+        task_group beside;
+        beside.spawn([&]() -> task<> {
+            for (; !answered; ++turns) co_await yield();
+        });
+        const detail::answer_head last = co_await answer_to(raw, many);
+        answered = true;
+        co_await beside.join();
+        CHECK(last.outcome == a_call_error);
+        CHECK(last.code == static_cast<std::int32_t>(call_errc::stopped));
+        CHECK(turns >= 500);
+        go.set();
+        const detail::answer_head first = co_await answer_to(raw, 1);
+        CHECK(first.outcome == a_value);
+        // More than that are none of the library's.
+        co_await send_notes(0, 513);
+        const auto gone = co_await as_result(timeout(raw.recv_lent(tag_match(1)), 30s));
+        CHECK_FALSE(gone);
+        CHECK(gone.error() != errc::timed_out);
+        while (one.running() != 0) co_await yield();
+    });
+}
+
+CALLS_CASE("a handler that ends well after its calls object was told to end is answered with its value") {
+    run_ends(over, [](calls_link link) -> task<> {
+        service store;
+        std::size_t began = 0;
+        event go;
+        const auto stays = [&]() -> task<> {
+            ++began;
+            co_await without_stop(go.wait());
+        };
+        store.on(kv::add, [&](call_context&, std::uint64_t a, std::uint64_t b) -> task<std::uint64_t> {
+            co_await stays();
+            co_return a + b;
+        });
+        store.on(kv::get, [&](call_context&, std::string key) -> task<std::string> {
+            co_await stays();
+            co_return std::string(20'000, key.at(0));
+        });
+        std::optional server(link.b.make_calls());
+        (*server)->serve(store);
+        const auto client = link.a.make_calls();
+        auto number = start(as_result(client->call(kv::add, 1U, 2U)));
+        auto text = start(as_result(client->call(kv::get, "x")));
+        while (began != 2) co_await yield();
+        task_group later;
+        later.spawn([&]() -> task<> {
+            co_await sleep_for(20ms);
+            go.set();
+        });
+        server.reset();  // the handlers do not mind
+        const auto sum = co_await timeout(number, 30s);
+        REQUIRE(sum);
+        CHECK(*sum == 3);
+        const auto row = co_await timeout(text, 30s);
+        REQUIRE(row);
+        CHECK(*row == std::string(20'000, 'x'));
+        co_await later.join();
+    });
+}
+
 }  // namespace test_service_calls_faults

@@ -7,6 +7,7 @@
 #include "support/death.hpp"
 #include "support/gates.hpp"
 #include "support/nodes.hpp"
+#include "support/sanitizer.hpp"
 #include "support/shop.hpp"
 
 #include <rdmacoro/coro/describe.hpp>
@@ -720,6 +721,41 @@ TEST_CASE("a node with thousands of connections of calls is closed within its li
         CHECK(monotonic_clock::instance().now() - began < 3 * wide.close_limit);
         nodes.clear();
         callers.clear();
+    });
+}
+
+TEST_CASE("a call to all of more nodes than a node may have connections is answered by each") {
+    run_nodes([]() -> task<> {
+        constexpr node_id many = under_sanitizer ? 300 : 3000;
+        service methods;
+        methods.on(far::deaf, [](call_context&) -> task<> { co_return; });
+        node_options few;
+        few.connections = many / 12;
+        node<shm> one(1, few);
+        node_calls<shm> peers(one);
+        std::vector<std::unique_ptr<node<shm>>> nodes;
+        std::vector<std::unique_ptr<node_calls<shm>>> serving;
+        std::vector<node_id> ids;
+        for (node_id id = 10; id < 10 + many; ++id) {
+            ids.push_back(id);
+            nodes.push_back(std::make_unique<node<shm>>(id));
+            serving.push_back(std::make_unique<node_calls<shm>>(*nodes.back(), methods));
+            co_await nodes.back()->listen(fresh_url<shm>());
+            one.add(nodes.back()->card());
+        }
+        const auto each = co_await peers.call_all(ids, far::deaf);
+        std::size_t answered = 0;
+        std::string why;
+        for (const auto& one_of : each) {
+            answered += one_of.ended ? 1 : 0;
+            if (!one_of.ended) why = one_of.why;
+        }
+        INFO(why);
+        CHECK(answered == many);
+        CHECK(one.connections() <= few.connections);
+        co_await one.close();
+        nodes.clear();
+        serving.clear();
     });
 }
 

@@ -151,6 +151,44 @@ TEST_CASE("groups do not find each other, the user's cards are not changed, and 
     });
 }
 
+TEST_CASE("an answer is at most twice as long as its question") {
+    run_nodes([]() -> task<> {
+        struct datagrams {
+            std::vector<std::vector<std::byte>> came;
+            static void arrived(void* self, std::span<const std::byte> bytes,
+                                const detail::inet_endpoint&) noexcept {
+                static_cast<datagrams*>(self)->came.emplace_back(bytes.begin(), bytes.end());
+            }
+        };
+        const auto endpoint_of = [](std::string_view address) {
+            return detail::inet_resolved::ask(detail::inet_address::parse("udp", address, ""), 0)
+                .endpoints.at(0);
+        };
+        node<shm> asks(1), answers(2);
+        co_await answers.listen(fresh_url<shm>());
+        datagrams questions, said;
+        detail::udp_socket asked(asks.owner(), anywhere, &datagrams::arrived, &questions);
+        detail::udp_socket stranger(asks.owner(), anywhere, &datagrams::arrived, &said);
+        node_discovery at_asks(asks, anywhere, often());
+        node_discovery at_answers(answers, anywhere, often());
+        at_asks.add_host(asked.address());
+        co_await until([&] { return questions.came.size() == 3; });
+        // One that is not answered may have been too short.
+        CHECK(questions.came[0].size() >= 500);
+        CHECK(questions.came[1].size() > 3 * questions.came[0].size());
+        for (const auto& question : questions.came) {
+            const std::size_t before = said.came.size();
+            stranger.send(question, endpoint_of(at_answers.address()));
+            co_await until([&] { return said.came.size() == before + 1; });
+            CHECK(said.came.back().size() <= 2 * question.size());
+        }
+        // A node with a long card, and one without URLs that asks it.
+        for (int n = 0; n < 20; ++n) co_await answers.listen(fresh_url<shm>());
+        at_asks.add_host(at_answers.address());
+        co_await until([&] { return asks.explain(2).find("not in the address book") == std::string::npos; });
+    });
+}
+
 TEST_CASE("no more cards are learned than the options say") {
     run_nodes([]() -> task<> {
         node<shm> one(1), two(2), three(3);

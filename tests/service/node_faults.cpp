@@ -501,6 +501,68 @@ TEST_CASE("strangers that come and go leave no memory of themselves") {
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("strangers that go before they are answered leave no memory of themselves", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1, hasty());
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        for (node_id id = 100; id < 150; ++id) {
+            auto stranger = co_await connect<TestType>(where);
+            detail::node_hello hello = honest_hello(1);
+            hello.from.id = id;
+            const std::vector<std::byte> bytes = detail::encode_hello(hello);
+            co_await stranger.send(bytes, detail::hello_tag);
+            if (id % 2 == 0) co_await yield();
+            stranger.abort();
+        }
+        for (node_id id = 100; id < 150; ++id) {
+            while (one.explain(id).find("never met") == std::string::npos) co_await yield();
+        }
+        CHECK(one.connections() == 0);
+    });
+}
+
+TEST_CASE("ids that no book has leave no memory of themselves, however they were named") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        for (node_id id = 100; id < 1100; ++id) {
+            const auto sent = co_await as_result(one.peer(id).send({}, 1));
+            CHECK(sent.error() == errc::address_invalid);
+        }
+        const auto kept = one.peer(2000);  // a handle keeps its own
+        std::size_t known = 0;
+        for (node_id id = 100; id < 1100; ++id)
+            known += one.explain(id).find("never met") == std::string::npos;
+        CHECK(known <= 64);
+        CHECK(kept.id() == 2000);
+        CHECK(one.explain(2000).find("never met") == std::string::npos);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a message that joins attempts to connect waits for its own limit", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node_options o = hasty();
+        o.connect_limit = 400ms;
+        node<TestType> one(1, o), two(2, hasty());
+        const std::string where = co_await two.listen(fresh_url<TestType>());
+        const node_card card = two.card();
+        co_await two.close();
+        node<TestType> next(2, hasty());
+        one.add({.id = 2, .urls = card.urls});
+        auto first = start(as_result(one.peer(2).send({}, 1)));
+        co_await sleep_for(300ms);
+        auto second = start(as_result(one.peer(2).send({}, 1)));
+        const auto early = co_await first;
+        CHECK_FALSE(early);
+        co_await sleep_for(100ms);
+        CHECK_FALSE(second.done());
+        co_await next.listen(where);
+        const auto late = co_await second;
+        CHECK(late);
+    });
+}
+
 TEST_CASE("a node that accepts no more connections tells its watchers, and says why") {
     run_nodes([]() -> task<> {
         local_stop_source breaks;

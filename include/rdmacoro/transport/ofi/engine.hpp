@@ -107,6 +107,20 @@ public:
         }
         return false;
     }
+    /// The same for peers that read memory of links that are closed here: for 100 ms at most, and, within a second after one has stood still so
+    /// long, 1 ms.
+    template <class Still>
+    void wait_for_readers(Still still) noexcept {
+        const auto began = patience::clock::now();
+        const auto most = began < hasty_until_ ? std::chrono::milliseconds(1) : patience::without_an_end;
+        while (still()) {
+            if (patience::clock::now() - began > most) {
+                hasty_until_ = began + std::chrono::seconds(1);
+                return;
+            }
+            progress();
+        }
+    }
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
     [[nodiscard]] session* make_session() noexcept;
     /// A client that has shown its connect_info asks for slots. False: those that have not finished connecting hold as much as they may;
@@ -203,6 +217,7 @@ private:
     std::string_view scheme_;
     fabric::device device_;
     bool serves_;
+    patience::clock::time_point hasty_until_{};  // a peer has stood still
     std::size_t inject_limit_;
     std::uint64_t host_;
     memory_access memory_;

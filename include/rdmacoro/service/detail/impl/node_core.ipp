@@ -325,7 +325,8 @@ RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
                                                 std::to_string(self->options.connections) +
                                                 " connections, and none of them became idle in time");
         // Idle ones are looked for again now and then: nothing tells when an operation has ended.
-        const duration look_again = std::chrono::milliseconds(5);
+        const bool others_wait = self->for_place.next(turn) != nullptr;
+        const duration look_again = std::chrono::milliseconds(others_wait ? 1 : 5);
         const result<void> waited = co_await as_result(timeout(
             first ? self->place_free.wait() : turn.comes.wait(), first ? std::min(left, look_again) : left));
         if (self->stopped) self->throw_stopped();

@@ -282,15 +282,15 @@ RDMACORO_DECL void session::close(std::error_code reason) noexcept {
     if (listener != nullptr) listener->link_down(reason);
 }
 
-/// The peer's gets from memory that is exposed to it: it ends them when it hears that the link does.
+/// The peer's gets from memory that is exposed to it: it ends them when it hears that the link does. A peer that stands still is not waited
+/// for: when it goes on, a message that it was getting may have what the memory holds by then.
 RDMACORO_COLD void session::end_reads() noexcept {
     if (engine_.serves()) return;  // this side moves the data, and has ended its transfers
     send_bye();
-    const bool reads_on = engine_.wait_while([this]() noexcept {
+    engine_.wait_for_readers([this]() noexcept {
         engine_.watching().look();
         return peer_may_move();
     });
-    if (reads_on) engine_.cut_off(*this);
 }
 
 RDMACORO_DECL void session::abandon() noexcept {

@@ -1,0 +1,170 @@
+// Links that are closed while a peer in another process reads or is read: what ended owns its memory again, and other links go on.
+
+#include <rdmacoro/transport/ofi.hpp>
+
+#include "support/catch.hpp"
+#include "support/child_process.hpp"
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/start.hpp>
+#include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/yield.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace test_ofi_closed_amid_gets {
+
+using namespace rdmacoro;
+using namespace rdmacoro::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+using over_tcp = ofi<provider::tcp>;
+using over_shm = ofi<provider::shm>;
+
+constexpr std::size_t megabyte = 1 << 20;
+constexpr unsigned rounds = 600;
+constexpr std::byte sent{0x11};
+constexpr std::byte reused{0xee};
+
+/// Sends a message and writes over it when the send has ended, however it did.
+task<> send_and_reuse(endpoint<over_tcp>& peer, std::vector<std::byte>& memory) {
+    static_cast<void>(co_await as_result(peer.send(memory)));
+    std::ranges::fill(memory, reused);
+}
+
+/// Connects, sends, and has no time to close.
+void close_in_a_hurry(const std::string& address) {
+    scheduler on;
+    on.run([](std::string to) -> task<> {
+        std::mt19937 random(1);
+        std::vector<std::byte> memory(megabyte);
+        for (unsigned round = 0; round < rounds; ++round) {
+            endpoint<over_tcp> peer = co_await connect<over_tcp>(to, {.retry_for = 5s});
+            std::ranges::fill(memory, sent);
+            task_group sending;
+            sending.spawn([&] { return send_and_reuse(peer, memory); });
+            const auto then = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 1500);
+            while (std::chrono::steady_clock::now() < then) co_await yield();
+            static_cast<void>(co_await as_result(timeout(peer.close(), 10us)));
+            co_await sending.join();
+        }
+    }(address));
+}
+
+struct seen {
+    unsigned whole = 0;
+    unsigned wrong = 0;
+    unsigned failed = 0;
+};
+task<> receive_one(endpoint<over_tcp> peer, seen& found) {
+    std::vector<std::byte> into(megabyte);
+    const auto got = co_await as_result(peer.recv(into));
+    const auto is_right = [](std::byte one) { return one == sent; };
+    ++(!got ? found.failed : std::ranges::all_of(into, is_right) ? found.whole : found.wrong);
+}
+task<> receive_all(child_process& child, seen& found) {
+    auto listening = co_await listen<over_tcp>("ofi+tcp://127.0.0.1:0");
+    child.tell(listening.address());
+    task_group receiving;
+    for (unsigned round = 0; round < rounds; ++round) {
+        endpoint<over_tcp> peer = co_await listening.accept();
+        receiving.spawn([](endpoint<over_tcp> of, seen& into) { return receive_one(std::move(of), into); },
+                        std::move(peer), std::ref(found));
+    }
+    co_await receiving.join();
+}
+
+}  // namespace
+
+TEST_CASE("a message that is received well is as it was sent, though its sender closed while it was read") {
+    child_process child([](const std::string& address) { close_in_a_hurry(address); });
+    seen found;
+    scheduler on;
+    on.run([](child_process& by, seen& into) -> task<> {
+        co_await timeout(receive_all(by, into), 50s);
+    }(child, found));
+    CHECK(child.wait() == 0);
+    CHECK(found.wrong == 0);
+    CHECK(found.whole > 0);
+    CHECK(found.whole + found.failed == rounds);
+}
+
+namespace {
+
+constexpr unsigned closings = 60;
+constexpr std::size_t much = 32 * megabyte;
+
+/// Gets, and closes amid that, beside a link that stays.
+void get_and_close(const std::string& address) {
+    scheduler on;
+    on.run([](scheduler& mine, std::string to) -> task<> {
+        over_shm::domain domain(mine);
+        endpoint<over_shm> stays = co_await connect<over_shm>(domain, to, {.retry_for = 5s});
+        remote_region at_stays;
+        co_await stays.recv(bytes_of(at_stays));
+        std::mt19937 random(1);
+        std::vector<std::byte> into(much);
+        unsigned ended_early = 0;
+        for (unsigned round = 0; round < closings; ++round) {
+            endpoint<over_shm> peer = co_await connect<over_shm>(domain, to, {.retry_for = 5s});
+            remote_region there;
+            co_await peer.recv(bytes_of(there));
+            auto getting = start(as_result(peer.rdma_get(there, into)));
+            for (unsigned turns = static_cast<unsigned>(random() % 100); turns != 0; --turns)
+                co_await yield();
+            static_cast<void>(
+                co_await as_result(timeout(peer.close(), std::chrono::microseconds(random() % 500))));
+            const auto got = co_await getting;
+            if (!got) ++ended_early;
+        }
+        if (ended_early == 0) throw std::runtime_error("no get was under way");
+        if (domain.counts().reopened != 0) throw std::runtime_error("the endpoint was closed");
+        co_await stays.rdma_get(at_stays, into);
+        co_await stays.close();
+    }(on, address));
+}
+
+task<> show_memory(endpoint<over_shm> peer, remote_region shown) {
+    co_await peer.send(bytes_of(shown));
+    static_cast<void>(co_await as_result(peer.recv(mutable_buffers())));  // until it has ended
+}
+task<> show_to_all(scheduler& mine, child_process& child) {
+    over_shm::domain domain(mine);
+    std::vector<std::byte> memory(much);
+    const region open = domain.register_memory(memory, access_rights::remote_read);
+    auto listening = co_await listen<over_shm>(domain, "ofi+shm://127.0.0.1:0");
+    child.tell(listening.address());
+    task_group showing;
+    for (unsigned n = 0; n < closings + 1; ++n) {
+        endpoint<over_shm> peer = co_await listening.accept();
+        showing.spawn(
+            [](endpoint<over_shm> to, remote_region what) { return show_memory(std::move(to), what); },
+            std::move(peer), open.remote());
+    }
+    co_await showing.join();
+}
+
+}  // namespace
+
+TEST_CASE("a link that is closed amid a get that its peer serves ends no other link of the domain") {
+    child_process child([](const std::string& address) { get_and_close(address); });
+    scheduler on;
+    on.run([](scheduler& mine, child_process& by) -> task<> {
+        co_await timeout(show_to_all(mine, by), 50s);
+    }(on, child));
+    CHECK(child.wait() == 0);
+}
+
+}  // namespace test_ofi_closed_amid_gets
