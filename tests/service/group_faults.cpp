@@ -820,6 +820,57 @@ TEST_CASE("a split that fails at one rank leaves no other rank waiting in the gr
     CHECK(some_have_used > 5);
 }
 
+TEST_CASE("ranks that have the group of a split that failed at others shrink it without those") {
+    std::size_t some_have_it = 0;
+    for (const bool first_is_late : {false, true}) {
+        for (duration after{1}; after < 30us; after += 300ns) {
+            CAPTURE(first_is_late, after.count());
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                constexpr unsigned size = 4;
+                const unsigned fails = first_is_late ? 0 : 2;
+                ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                co_await open(all);
+                co_await connect_all(all);
+                std::vector<std::optional<members>> left(size);
+                const auto part = [&](unsigned rank) -> task<> {
+                    const group whole = all.at(rank);
+                    std::optional<group> made;
+                    static_cast<void>(co_await failing([](const group& of, std::optional<duration> most,
+                                                          std::optional<group>& into) -> task<> {
+                        if (most) {
+                            into = co_await timeout(of.split(0), *most);
+                        } else {
+                            into = co_await of.split(0);
+                        }
+                    }(whole, rank == fails ? std::optional(after) : std::optional<duration>(), made)));
+                    if (made) {
+                        const group rest = co_await made->shrink();
+                        co_await rest.barrier();
+                        left[rank] = of_job(rest);
+                    }
+                    made.reset();
+                    const group next = co_await whole.shrink();
+                    co_await next.barrier();
+                    CHECK(of_job(next) == members{0, 1, 2, 3});
+                };
+                task_group parts(on_child_error::stop_others);
+                for (unsigned rank = 0; rank < size; ++rank)
+                    parts.spawn([&part, rank] { return part(rank); });
+                const auto ended = co_await as_result(
+                    timeout([](task_group& g) -> task<> { co_await g.join(); }(parts), 60s));
+                REQUIRE(ended);
+                members have;
+                for (unsigned rank = 0; rank < size; ++rank) {
+                    if (left[rank]) have.push_back(rank);
+                }
+                for (const unsigned rank : have) CHECK(*left[rank] == have);
+                if (!have.empty() && have.size() != size) ++some_have_it;
+            });
+        }
+    }
+    CHECK(some_have_it > 5);
+}
+
 TEST_CASE("a rank that gives a wrong argument and leaves is named for that, and not as lost") {
     const bool connected = GENERATE(false, true);
     run_simulated({}, [connected](sim_world& world) -> task<> {

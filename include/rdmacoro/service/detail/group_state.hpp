@@ -129,6 +129,8 @@ private:
         }
     }
     void send(unsigned to, word_kind kind, std::uint64_t number = 0, const std::vector<unsigned>& lost = {});
+    void tell_absence() noexcept;
+    void is_not_left(unsigned rank) noexcept;
     [[nodiscard]] bool has_heard_of_all() noexcept;
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);

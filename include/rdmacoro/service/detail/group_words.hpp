@@ -14,14 +14,15 @@
 namespace rdmacoro::detail {
 
 enum class word_kind : std::uint8_t {
-    revoke,        ///< the group is given up; `why`, `by`, `lost`, `absent`, `text`
-    ask,           ///< which collective has this rank entered last?
-    entered,       ///< `number`: that one
-    shrink_ask,    ///< the sender decides which ranks are left: is the receiver ready?
-    shrink_ready,  ///< it is; `lost`: the ranks it has lost
-    shrink_done,   ///< decided; `lost`: all others are left, `number`: the new group's context
+    revoke,         ///< the group is given up; `why`, `by`, `lost`, `absent`, `text`
+    ask,            ///< which collective has this rank entered last?
+    entered,        ///< `number`: that one
+    shrink_ask,     ///< the sender decides which ranks are left: is the receiver ready?
+    shrink_ready,   ///< it is; `lost`: the ranks it has lost
+    shrink_done,    ///< decided; `lost`: all others are left, `number`: the new group's context
+    shrink_absent,  ///< the sender has let the group go: it is not left
 };
-inline constexpr std::uint8_t word_kinds = 6;
+inline constexpr std::uint8_t word_kinds = 7;
 
 /// A word about the group of a context. Ranks are those of the group.
 struct group_word {

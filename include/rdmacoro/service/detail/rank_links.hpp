@@ -84,7 +84,8 @@ public:
     };
     /// From now on words about its context go to it. Throws `errc::no_resources` when there are no contexts left.
     void enter(group_state& group);
-    void leave(group_state& group) noexcept;
+    /// `is_decided`: its ranks have agreed on who is left.
+    void leave(group_state& group, bool is_decided) noexcept;
     /// Drops what has come for groups that are revoked or were left.
     void drop_stale() noexcept;
     /// Whether a message of that context will never be received.
@@ -127,6 +128,7 @@ private:
     };
     std::unordered_map<std::uint64_t, early_failure> revoked_;
     std::deque<group_word> decisions_;
+    std::deque<std::uint64_t> let_go_;  // contexts of groups that had no decision
     struct outgoing {
         std::vector<group_word> words;
         bool sending = false;

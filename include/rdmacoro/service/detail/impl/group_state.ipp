@@ -48,8 +48,12 @@ RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vecto
 }
 
 RDMACORO_COLD group_state::~group_state() {
-    if (decision_) links_->keep_decision(decision_word());
-    links_->leave(*this);
+    if (decision_) {
+        links_->keep_decision(decision_word());
+    } else {
+        tell_absence();
+    }
+    links_->leave(*this, decision_.has_value());
 }
 
 RDMACORO_COLD unsigned group_state::rank_of(unsigned of_job) const noexcept {
@@ -68,6 +72,23 @@ RDMACORO_COLD void group_state::send(unsigned to, word_kind kind, std::uint64_t 
     links_->send_word(members_[to], std::move(word));
 }
 
+/// Room for all ranks is reserved.
+RDMACORO_COLD void group_state::is_not_left(unsigned rank) noexcept {
+    const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
+    if (at == gone_.end() || *at != rank) gone_.insert(at, rank);
+}
+
+/// Ranks that wait for this one in `shrink` go on without it.
+RDMACORO_COLD void group_state::tell_absence() noexcept try {
+    for (unsigned at = 0; at < asked_by_.size(); ++at) {
+        if (asked_by_[at]) send(at, word_kind::shrink_absent);
+    }
+    for (unsigned at = 0; at < ready_.size(); ++at) {
+        if (ready_[at]) send(at, word_kind::shrink_absent);
+    }
+} catch (const std::bad_alloc&) {  // they wait until they lose this rank
+}
+
 RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code why) noexcept {
     group_failure failure;
     failure.why = why;
@@ -84,8 +105,7 @@ RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code w
 RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why) noexcept {
     const unsigned rank = rank_of(of_job);
     if (rank == size()) return;
-    const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
-    if (at == gone_.end() || *at != rank) gone_.insert(at, rank);
+    is_not_left(rank);
     changed_.set();
     changed_.reset();
     // A rank that leaves in good order has done its part of every collective that it entered: only a transfer with it fails.
@@ -194,10 +214,10 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             ready_.resize(size());
             ready_[from] = true;
             for (const std::uint32_t rank : word.lost) {
-                const auto at = std::lower_bound(gone_.begin(), gone_.end(), rank);
-                if (rank != rank_ && (at == gone_.end() || *at != rank)) gone_.insert(at, rank);
+                if (rank != rank_ && rank < size()) is_not_left(rank);
             }
             break;
+        case word_kind::shrink_absent: is_not_left(from); break;
         case word_kind::shrink_done:
             if (!decision_ && word.number >> context_bits == 0) {
                 agreement found;

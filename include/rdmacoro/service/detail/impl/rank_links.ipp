@@ -7,6 +7,7 @@
 #include <rdmacoro/service/detail/group_state.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <optional>
@@ -110,10 +111,17 @@ RDMACORO_COLD void rank_links::enter(group_state& group) {
     if (why) group.revoke(std::move(*why));
 }
 
-RDMACORO_COLD void rank_links::leave(group_state& group) noexcept {
+RDMACORO_COLD void rank_links::leave(group_state& group, bool is_decided) noexcept {
+    constexpr std::size_t most_let_go = 1024;
     const auto at = groups_.find(group.context());
     if (at == groups_.end() || at->second != &group) return;
     groups_.erase(at);
+    if (!is_decided) {
+        try {
+            if (let_go_.size() == most_let_go) let_go_.pop_front();
+            let_go_.push_back(group.context());
+        } catch (const std::bad_alloc&) {}  // a rank that asks for this one waits until it loses it
+    }
     if (group.failure()) drop_stale();
 }
 
@@ -225,8 +233,14 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
     if (kind == word_kind::revoke && (!begun_ || namings_ != 0) && revoked_.size() < most_early) {
         revoked_.emplace(word->context, early_failure{from, failure_of(*word)});
     } else if (kind == word_kind::shrink_ask || kind == word_kind::shrink_ready) {
-        for (const group_word& done : decisions_) {
-            if (done.context == word->context) send_word(from, done);
+        const auto done = std::ranges::find(decisions_, word->context, &group_word::context);
+        if (done != decisions_.end()) {
+            send_word(from, *done);
+        } else if (std::ranges::find(let_go_, word->context) != let_go_.end()) {
+            group_word absent;
+            absent.kind = static_cast<std::uint8_t>(word_kind::shrink_absent);
+            absent.context = word->context;
+            send_word(from, std::move(absent));
         }
     }
     return true;
