@@ -151,6 +151,88 @@ kill -KILL "$(cat /proc/$runs/task/$runs/children)"
 over 137 'SIGKILL of the child that keeps the ranks'
 says 'the process that keeps the ranks was ended by signal 9'
 
+# A rank that has gone to another process group ends with the others.
+ends 7 -n 2 --grace 0.3 python3 -c '
+import os, signal, sys, time
+if os.environ["RDMACORO_RANK"] == "1":
+    time.sleep(0.5)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.setpgid(0, os.getpgid(os.getppid()))
+time.sleep(1000)'
+# One that is left and is traced by another that is left.
+ends 0 -n 1 python3 -c '
+import ctypes, os, time
+traced = os.fork()
+if traced == 0:
+    time.sleep(1000)
+ready, told = os.pipe()
+if os.fork() == 0:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace(16, traced, None, None)  # attach; where that is forbidden, it is left all the same
+    os.write(told, b"x")
+    time.sleep(1000)
+os.read(ready, 1)'
+# Whoever starts it may ignore the ends of children.
+for status in 0 3; do
+    got=0
+    timeout -k 5 60 python3 -c '
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$program" -n 2 sh -c "exit $status" >"$work/out" 2>"$work/err" </dev/null || got=$?
+    [ $got -eq $status ] || fail "with SIGCHLD ignored: status $got, not $status"
+done
+
+# Nobody reads what it writes: it looks after its ranks and its signals all the same.
+mkfifo "$work/full"
+exec 9<>"$work/full"
+# over_in_time STATUS WHAT: the run whose number is in $runs ends within 20 s, with that status.
+over_in_time() {
+    local status=0
+    timeout 20 tail --pid=$runs -f /dev/null || {
+        kill -KILL $runs
+        fail "$2: it does not end"
+    }
+    wait $runs || status=$?
+    [ $status -eq $1 ] || fail "$2: status $status, not $1"
+    nothing_left "$2"
+}
+python3 -c '
+import os
+os.set_blocking(9, False)
+try:
+    while True:
+        os.write(9, b"x" * 4096)
+except BlockingIOError:
+    os.set_blocking(9, True)'
+# ranks WHAT: waits until there are some, or none, beside the two processes of run.
+ranks() {
+    for ((n = 0; n < 200; n++)); do
+        local count
+        count=$(marked | wc -l)
+        case $1 in some) [ "$count" -le 2 ] || return 0 ;; none) [ "$count" -gt 2 ] || return 0 ;; esac
+        sleep 0.1
+    done
+    fail "$1 ranks: $count processes"
+}
+"$program" -n 2 --tag-output --grace 0.5 sh -c "while :; do echo $mark; done" >&9 2>"$work/err" </dev/null &
+runs=$!
+ranks some
+kill -TERM $runs
+over_in_time 143 'SIGTERM while its output is full'
+"$program" -n 2 --tag-output --grace 0.5 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 1; exit 3; }; while :; do echo $mark; done" >&9 2>"$work/err" </dev/null &
+runs=$!
+ranks some
+ranks none
+kill -TERM $runs
+over_in_time 3 'a rank that fails while the output is full'
+"$program" -n 2 --grace 0.5 sh -c "trap '' TERM; : $mark; while :; do sleep 0.1; done" >"$work/out" 2>&9 </dev/null &
+runs=$!
+ranks some
+kill -TERM $runs
+over_in_time 137 'SIGTERM while the output of its errors is full'
+exec 9>&-
+
 # Other hosts, by a stand-in that runs the command here, and notes it. By a real ssh: run_ssh.sh.
 cat >"$work/ssh" <<'END'
 #!/bin/sh

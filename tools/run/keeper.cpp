@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -65,7 +66,8 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
 }  // namespace
 
 void end_children() noexcept {
-    // All are told before one is waited for: one may be held by another, which traces it.
+    // None of them is waited for: one may be held by another, which traces it, and another thread may wait for them, too. What they leave
+    // is in the list then.
     std::array<char, 65536> room;
     for (bool any = true; std::exchange(any, false);) {
         const ssize_t got = ::pread(children, room.data(), room.size(), 0);
@@ -80,8 +82,10 @@ void end_children() noexcept {
             at = read.ptr + 1;  // a space
         }
         if (!any) break;
-        while (::waitpid(-1, nullptr, 0) < 0 && errno == EINTR) {}
-        while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+        bool reaped = false;
+        while (::waitpid(-1, nullptr, WNOHANG) > 0) reaped = true;
+        constexpr timespec moment{.tv_sec = 0, .tv_nsec = 200'000};
+        if (!reaped) ::nanosleep(&moment, nullptr);
     }
 }
 
