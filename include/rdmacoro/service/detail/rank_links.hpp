@@ -84,7 +84,7 @@ public:
     };
     /// From now on words about its context go to it. Throws `errc::no_resources` when there are no contexts left.
     void enter(group_state& group);
-    /// `is_decided`: its ranks have agreed on who is left.
+    /// `is_decided`: its ranks have agreed on which are left.
     void leave(group_state& group, bool is_decided) noexcept;
     /// Drops what has come for groups that are revoked or were left.
     void drop_stale() noexcept;

@@ -36,7 +36,7 @@ struct discovery_message {
     std::uint64_t token = 0;  // of the question
     node_card from{};
     std::string
-        room{};  // of a question: its answer is not much longer, lest strangers have it sent to somebody else
+        room{};  // of a question: its answer is not much longer, lest strangers have much sent to the address that they name
 };
 /// An answer is at most so many times as long as its question.
 inline constexpr std::size_t answer_to_question = 2;
