@@ -319,7 +319,10 @@ CALLS_CASE(
         bool answered = false;
         task_group beside;
         beside.spawn([&]() -> task<> {
-            for (; !answered; ++turns) co_await yield();
+            while (!answered) {
+                co_await yield();
+                ++turns;
+            }
         });
         const detail::answer_head last = co_await answer_to(raw, many);
         answered = true;
