@@ -2,8 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/task.hpp>
-#include <rdmacoro/coro/timeout.hpp>
-#include <rdmacoro/service/call_error.hpp>
+#include <rdmacoro/service/call_timeout.hpp>
 #include <rdmacoro/service/codec.hpp>
 #include <rdmacoro/service/detail/answer_value.hpp>
 #include <rdmacoro/service/detail/call_wire.hpp>
@@ -131,30 +130,6 @@ template <class A>
 concept takes_limit = requires(A& call, duration limit) { call.set_limit(limit); };
 
 }  // namespace detail
-
-/// The operation of `timeout` of a call. Described there.
-template <class A>
-class [[nodiscard]] call_timeout : public timeout_operation<A> {
-    using base = timeout_operation<A>;
-
-public:
-    using typename base::value_type;
-
-    /// Made by `timeout`.
-    call_timeout(A&& call, duration limit) : base(static_cast<A&&>(call), limit), limit_(limit) {}
-
-    value_type await_resume() {
-        try {
-            return base::await_resume();
-        } catch (const error&
-                     ended) {  // the peer keeps the same time, and may be the first to say that it is over
-            detail::rethrow_within(ended, limit_);
-        }
-    }
-
-private:
-    duration limit_;
-};
 
 /// As `timeout` for any operation, and the peer is told the limit: a call that has no time left is not begun there, and its handler is
 /// asked to stop when it is.

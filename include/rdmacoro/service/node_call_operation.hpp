@@ -3,7 +3,7 @@
 
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/call_error.hpp>
-#include <rdmacoro/service/call_operation.hpp>
+#include <rdmacoro/service/call_timeout.hpp>
 #include <rdmacoro/service/node_card.hpp>
 
 #include <coroutine>
