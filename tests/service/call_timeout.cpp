@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 #include "support/nodes.hpp"
 #include "support/shop.hpp"
+#include "support/virtual_nodes.hpp"
 
 #include <string>
 #include <string_view>
@@ -17,21 +18,6 @@ namespace test_service_call_timeout {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
-
-namespace {
-
-/// Two nodes of a network in which time passes only while all wait.
-template <class Body>
-void in_virtual_time(Body body) {
-    sim_world world;
-    scheduler on{idle::spin{}, world.time()};
-    sim::domain left(on, {.world = &world});
-    sim::domain right(on, {.world = &world});
-    on.run(body(left, right));
-}
-duration time_since(time_point begin) { return scheduler::current()->now() - begin; }
-
-}  // namespace
 
 TEST_CASE("a call whose peer is the first to say that its time is over has timed out") {
     in_virtual_time([](sim::domain& left, sim::domain& right) -> task<> {

@@ -6,6 +6,7 @@
 #include "support/calls_pair.hpp"
 #include "support/nodes.hpp"
 #include "support/raw_requests.hpp"
+#include "support/virtual_nodes.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -21,15 +22,6 @@ using namespace rdmacoro::test;
 
 namespace {
 
-/// Two nodes of a network in which time passes only while all wait.
-template <class Body>
-void in_virtual_time(Body body) {
-    sim_world world;
-    scheduler on{idle::spin{}, world.time()};
-    sim::domain left(on, {.world = &world});
-    sim::domain right(on, {.world = &world});
-    on.run(body(left, right));
-}
 /// Of any kind, and not the notes about them.
 constexpr tag_match any_request{detail::calls_bit, detail::calls_bit | detail::request_bits};
 /// The rest of the time, as a request says it.
@@ -39,7 +31,6 @@ duration time_told(const message& request) {
     std::memcpy(&head, request.bytes().data(), sizeof head);
     return std::chrono::microseconds(head.time);
 }
-duration time_since(time_point begin) { return scheduler::current()->now() - begin; }
 
 }  // namespace
 

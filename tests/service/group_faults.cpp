@@ -740,6 +740,8 @@ namespace {
 
 /// A rank that splits the group of all, and does what a program does then: uses what it got, and after a failure goes on with those that are left.
 struct split_then_shrink {
+    bool shrinks_it = false;  // the group that it got, first
+    std::optional<members> left_of_it{};
     bool split = false;
     bool used = false;
     failure of{};
@@ -756,10 +758,15 @@ struct split_then_shrink {
                 }
             }(whole, patience, made));
         split = made.has_value();
-        if (made) {
+        if (made && shrinks_it) {
+            const group rest = co_await made->shrink();
+            co_await rest.barrier();
+            left_of_it = of_job(rest);
+        } else if (made) {
             of = co_await failing(made->barrier());
             used = !of.code;
         }
+        made.reset();
         const group next = co_await whole.shrink();
         co_await next.barrier();
         left = of_job(next);
@@ -831,39 +838,24 @@ TEST_CASE("ranks that have the group of a split that failed at others shrink it 
                 ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
                 co_await open(all);
                 co_await connect_all(all);
-                std::vector<std::optional<members>> left(size);
-                const auto part = [&](unsigned rank) -> task<> {
-                    const group whole = all.at(rank);
-                    std::optional<group> made;
-                    static_cast<void>(co_await failing([](const group& of, std::optional<duration> most,
-                                                          std::optional<group>& into) -> task<> {
-                        if (most) {
-                            into = co_await timeout(of.split(0), *most);
-                        } else {
-                            into = co_await of.split(0);
-                        }
-                    }(whole, rank == fails ? std::optional(after) : std::optional<duration>(), made)));
-                    if (made) {
-                        const group rest = co_await made->shrink();
-                        co_await rest.barrier();
-                        left[rank] = of_job(rest);
-                    }
-                    made.reset();
-                    const group next = co_await whole.shrink();
-                    co_await next.barrier();
-                    CHECK(of_job(next) == members{0, 1, 2, 3});
-                };
+                std::vector<split_then_shrink> each(size);
                 task_group parts(on_child_error::stop_others);
-                for (unsigned rank = 0; rank < size; ++rank)
-                    parts.spawn([&part, rank] { return part(rank); });
+                for (unsigned rank = 0; rank < size; ++rank) {
+                    each[rank].shrinks_it = true;
+                    parts.spawn([&, rank] {
+                        return each[rank].go(all.at(rank), rank == fails ? std::optional(after)
+                                                                         : std::optional<duration>());
+                    });
+                }
                 const auto ended = co_await as_result(
                     timeout([](task_group& g) -> task<> { co_await g.join(); }(parts), 60s));
                 REQUIRE(ended);
                 members have;
                 for (unsigned rank = 0; rank < size; ++rank) {
-                    if (left[rank]) have.push_back(rank);
+                    CHECK(each[rank].left == members{0, 1, 2, 3});
+                    if (each[rank].left_of_it) have.push_back(rank);
                 }
-                for (const unsigned rank : have) CHECK(*left[rank] == have);
+                for (const unsigned rank : have) CHECK(*each[rank].left_of_it == have);
                 if (!have.empty() && have.size() != size) ++some_have_it;
             });
         }

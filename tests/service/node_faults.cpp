@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
 #include "support/nodes.hpp"
+#include "support/virtual_nodes.hpp"
 
 #include <csignal>
 #include <memory>
@@ -539,27 +540,38 @@ TEST_CASE("ids that no book has leave no memory of themselves, however they were
     });
 }
 
-TEMPLATE_LIST_TEST_CASE("a message that joins attempts to connect waits for its own limit", "",
-                        node_transports) {
-    run_nodes([]() -> task<> {
-        node_options o = hasty();
-        o.connect_limit = 400ms;
-        node<TestType> one(1, o), two(2, hasty());
-        const std::string where = co_await two.listen(fresh_url<TestType>());
-        const node_card card = two.card();
-        co_await two.close();
-        node<TestType> next(2, hasty());
-        one.add({.id = 2, .urls = card.urls});
+TEST_CASE("a message that joins attempts to connect waits for its own limit") {
+    in_virtual_time([](sim::domain& left, sim::domain& right) -> task<> {
+        node_options o;
+        o.connect_limit = 4s;
+        node<sim> one(1, o, left);
+        node<sim> two(2, {}, right);
+        one.add({.id = 2, .urls = {"sim://two"}});
+        const time_point begin = scheduler::current()->now();
         auto first = start(as_result(one.peer(2).send({}, 1)));
-        co_await sleep_for(300ms);
+        co_await sleep_for(3s);
         auto second = start(as_result(one.peer(2).send({}, 1)));
         const auto early = co_await first;
         CHECK_FALSE(early);
-        co_await sleep_for(100ms);
+        CHECK(time_since(begin) <= 4s);
+        co_await sleep_for(1s);
         CHECK_FALSE(second.done());
-        co_await next.listen(where);
+        co_await two.listen("sim://two");
         const auto late = co_await second;
         CHECK(late);
+        CHECK(time_since(begin) <= 7s);
+        // Where nobody listens to the end, it has all of its limit, and no more.
+        one.add({.id = 3, .urls = {"sim://three"}});
+        auto third = start(as_result(one.peer(3).send({}, 1)));
+        co_await sleep_for(3s);
+        const time_point joined = scheduler::current()->now();
+        const auto never = co_await as_result(one.peer(3).send({}, 1));
+        CHECK_FALSE(never);
+        CHECK(time_since(joined) > 3s);
+        CHECK(time_since(joined) <= 4s);
+        static_cast<void>(co_await third);
+        co_await one.close();
+        co_await two.close();
     });
 }
 

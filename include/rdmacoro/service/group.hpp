@@ -477,7 +477,8 @@ public:
 
     /// Awaitable.
     /// Ends with a group of the ranks that are left, in the order that they had. Revokes this group.
-    /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out.
+    /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out, and so is one that has let
+    ///     its last copy of the group go.
     /// Buffers: none.
     /// Concurrency: once a group.
     /// Errors: `group_errc::not_member` where the others have taken this rank for lost; `errc::no_resources` when the rank that decides, the lowest
