@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/sanitizer.hpp"
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/start.hpp>
@@ -12,9 +13,9 @@
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/connect.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <stdexcept>
@@ -34,14 +35,14 @@ using over_tcp = ofi<provider::tcp>;
 using over_shm = ofi<provider::shm>;
 
 constexpr std::size_t megabyte = 1 << 20;
-constexpr unsigned rounds = 600;
-constexpr std::byte sent{0x11};
-constexpr std::byte reused{0xee};
+constexpr unsigned rounds = under_sanitizer ? 60 : 600;
+constexpr int sent = 0x11;
+constexpr int reused = 0xee;
 
 /// Sends a message and writes over it when the send has ended, however it did.
 task<> send_and_reuse(endpoint<over_tcp>& peer, std::vector<std::byte>& memory) {
     static_cast<void>(co_await as_result(peer.send(memory)));
-    std::ranges::fill(memory, reused);
+    std::memset(memory.data(), reused, memory.size());
 }
 
 /// Connects, sends, and has no time to close.
@@ -52,7 +53,7 @@ void close_in_a_hurry(const std::string& address) {
         std::vector<std::byte> memory(megabyte);
         for (unsigned round = 0; round < rounds; ++round) {
             endpoint<over_tcp> peer = co_await connect<over_tcp>(to, {.retry_for = 5s});
-            std::ranges::fill(memory, sent);
+            std::memset(memory.data(), sent, memory.size());
             task_group sending;
             sending.spawn([&] { return send_and_reuse(peer, memory); });
             const auto then = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 1500);
@@ -71,8 +72,9 @@ struct seen {
 task<> receive_one(endpoint<over_tcp> peer, seen& found) {
     std::vector<std::byte> into(megabyte);
     const auto got = co_await as_result(peer.recv(into));
-    const auto is_right = [](std::byte one) { return one == sent; };
-    ++(!got ? found.failed : std::ranges::all_of(into, is_right) ? found.whole : found.wrong);
+    const bool right =
+        into[0] == std::byte{sent} && std::memcmp(into.data(), into.data() + 1, into.size() - 1) == 0;
+    ++(!got ? found.failed : right ? found.whole : found.wrong);
 }
 task<> receive_all(child_process& child, seen& found) {
     auto listening = co_await listen<over_tcp>("ofi+tcp://127.0.0.1:0");

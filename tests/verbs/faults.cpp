@@ -297,9 +297,14 @@ TEST_CASE("a peer that sends more than it has credit for loses its link; others 
     w.link(a, b);
     w.link(c, d);
     b.sink.refuse_all = true;  // or it would give credit back as fast as it is used
-    // More than the slots of both links.
-    for (std::uint64_t n = 0; n < 60; ++n) REQUIRE(post_by_hand(a.link->queue_pair(), n) == 0);
-    // Over iWARP its receive queue runs dry, and the device ends the connection; what had come before is delivered first.
+    // More than the slots of both links. Over iWARP its receive queue runs dry, and the device ends the connection, which may be before
+    // the last is posted; what had come before is delivered first.
+    for (std::uint64_t n = 0; n < 60; ++n) {
+        if (post_by_hand(a.link->queue_pair(), n) == 0) continue;
+        REQUIRE(way.iwarp);
+        REQUIRE(n > few.credits);
+        break;
+    }
     w.until([&] { return a.sink.downs + b.sink.downs != 0; });
     b.sink.refuse_all = false;
     w.until([&] { return b.sink.downs == 1; });
