@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check that a unit which includes a room's or a transport's header, and uses nothing of it, has no code: what it defines, every unit
 of a user's program would compile again. A function that is not inline or a virtual one without RDMACORO_DECL in its class
-(see coro/detail/config.hpp) ends here.
+(see coro/detail/config.hpp) ends here. And that a unit which makes a node compiles nothing of connections where that is compiled once.
 
 Usage: no_code.py BUILD_ROOT UNIT HEADER...     (UNIT is compiled by the build with the flags to use)
 """
@@ -12,6 +12,12 @@ import sys
 import tempfile
 
 import check
+
+
+NODE = """#include <rdmacoro/transport/shm.hpp>
+#include <rdmacoro/service/node.hpp>
+rdmacoro::task<> use() { rdmacoro::node<rdmacoro::shm> made(1); co_await made.listen("shm://a"); }
+"""
 
 
 def functions_of(command, directory, text):
@@ -36,6 +42,11 @@ def main():
         found = functions_of(command, directory, f'#include <{header}>\n')
         print(f"{header}: {'no code' if not found else f'{len(found)} functions'}", *found[:20], sep='\n    ', flush=True)
         failed += bool(found)
+    of_connections = [[name for name in functions_of([*command[:-3], *flags, *command[-3:]], directory, NODE) if 'node_transport_over<' in name]
+                      for flags in ([], ['-DRDMACORO_SEPARATE_COMPILATION'])]
+    print(f'a unit that makes a node: {len(of_connections[0])} functions of connections, {len(of_connections[1])} where they are compiled once')
+    assert of_connections[0], 'header-only, a unit that makes a node has no code of connections: the name has changed?'
+    failed += bool(of_connections[1])
     sys.exit(failed)
 
 

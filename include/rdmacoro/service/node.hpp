@@ -256,7 +256,7 @@ public:
     /// Example:
     ///     co_await here.listen("tcp://0.0.0.0:7471", "tcp://alpha:7471");  // the second is what others are told
     [[nodiscard]] task<std::string> listen(std::string_view url, std::string_view told = {}) {
-        return state::listen(state_, std::string(url), std::string(told));
+        return detail::node_connections::listen(connecting(), std::string(url), std::string(told));
     }
 
     /// Adds a card to the address book, or replaces that of the same id; a connection that is open stays. Throws `errc::invalid_argument`
@@ -305,12 +305,16 @@ public:
     /// Cancellation: closes at once; sent messages may be lost.
     /// Example:
     ///     co_await here.close();
-    [[nodiscard]] task<> close() { return state::close(state_); }
+    [[nodiscard]] task<> close() { return detail::node_connections::close(connecting()); }
 
 private:
     friend class node_calls<Ts...>;
     friend class node_discovery;
     friend class detail::node_joining;
+
+    [[nodiscard]] detail::counted_ptr<detail::node_connections> connecting() const noexcept {
+        return detail::counted_ptr<detail::node_connections>(state_.get());
+    }
 
     detail::counted_ptr<state> state_;
 };

@@ -35,6 +35,7 @@
 #include <rdmacoro/service/detail/impl/meeting_launcher.ipp>
 #include <rdmacoro/service/detail/impl/meeting_server.ipp>
 #include <rdmacoro/service/detail/impl/meeting_wire.ipp>
+#include <rdmacoro/service/detail/impl/node_connections.ipp>
 #include <rdmacoro/service/detail/impl/node_core.ipp>
 #include <rdmacoro/service/detail/impl/node_wire.ipp>
 #include <rdmacoro/service/detail/impl/pmi_launcher.ipp>
@@ -62,3 +63,7 @@
 #include <rdmacoro/service/impl/scheduler_pool.ipp>
 #include <rdmacoro/service/impl/service.ipp>
 #include <rdmacoro/service/impl/stream.ipp>
+
+// Templates last: they need the bodies above.
+#include <rdmacoro/service/compiled/shm.ipp>
+#include <rdmacoro/service/compiled/sim.ipp>

@@ -46,4 +46,5 @@ static_assert(atomic_link<ofi<provider::any>::link<detail::sink_archetype>>);
 
 #if defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/messaging/compiled/ofi.hpp>
+#include <rdmacoro/service/compiled/ofi.hpp>
 #endif

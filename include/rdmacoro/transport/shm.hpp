@@ -106,4 +106,6 @@ struct shm {
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/transport/impl/shm.ipp>
+#else
+#include <rdmacoro/service/compiled/shm.hpp>
 #endif

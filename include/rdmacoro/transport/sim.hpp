@@ -116,4 +116,5 @@ static_assert(in_place_link<sim::link<detail::sink_archetype>>);
 
 #if defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/messaging/compiled/sim.hpp>
+#include <rdmacoro/service/compiled/sim.hpp>
 #endif

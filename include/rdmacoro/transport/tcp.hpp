@@ -32,4 +32,5 @@ static_assert(in_place_link<tcp::link<detail::sink_archetype>>);
 
 #if defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/messaging/compiled/tcp.hpp>
+#include <rdmacoro/service/compiled/tcp.hpp>
 #endif

@@ -47,4 +47,5 @@ static_assert(atomic_link<verbs_rc::link<detail::sink_archetype>>);
 
 #if defined(RDMACORO_SEPARATE_COMPILATION)
 #include <rdmacoro/messaging/compiled/verbs_rc.hpp>
+#include <rdmacoro/service/compiled/verbs_rc.hpp>
 #endif

@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/local_stop.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/protocol/connection_base.hpp>
 #include <rdmacoro/service/detail/counted.hpp>
@@ -299,7 +300,8 @@ public:
     node_work* work_names = nullptr;
     std::string deaf;  // why it accepts no more connections at some of its URLs, a line each
     std::unordered_map<node_id, counted_ptr<node_peer>> peers;
-    std::size_t learned_cards = 0;  // in the book
+    std::size_t learned_cards = 0;   // in the book
+    std::optional<task_group> work;  // all its coroutines; none after it has stopped
 
 private:
     bool expects_cards_ = false;

@@ -50,20 +50,4 @@ public:
         word;  // that it will close
 };
 
-/// Gives a place among the connections back, unless a connection has it.
-class node_place {
-public:
-    explicit node_place(node_core& of) noexcept : of_(&of) {}
-    node_place(node_place&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
-    node_place& operator=(node_place&&) = delete;
-    ~node_place() {
-        if (of_ != nullptr) of_->give_place();
-    }
-    /// A connection has it from now on.
-    void taken() noexcept { of_ = nullptr; }
-
-private:
-    node_core* of_;
-};
-
 }  // namespace rdmacoro::detail

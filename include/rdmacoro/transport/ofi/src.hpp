@@ -29,3 +29,4 @@
 
 // Templates last: they need the bodies above.
 #include <rdmacoro/messaging/compiled/ofi.ipp>
+#include <rdmacoro/service/compiled/ofi.ipp>

@@ -25,3 +25,4 @@
 
 // Templates last: they need the bodies above.
 #include <rdmacoro/messaging/compiled/tcp.ipp>
+#include <rdmacoro/service/compiled/tcp.ipp>

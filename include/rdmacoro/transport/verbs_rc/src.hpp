@@ -31,3 +31,4 @@
 
 // Templates last: they need the bodies above.
 #include <rdmacoro/messaging/compiled/verbs_rc.ipp>
+#include <rdmacoro/service/compiled/verbs_rc.ipp>

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <iterator>
 #include <new>
 #include <optional>
@@ -87,6 +88,9 @@ RDMACORO_COLD node_core::node_core(scheduler& on, node_id id, const node_options
     self.born = options.born != generation{} ? options.born : new_generation();
     self.host = host_identity::own();
     random_ = static_cast<std::uint64_t>(self.born) | 1;
+    work.emplace();
+    // Each coroutine reports what goes wrong with its connection; what is left is a lack of memory, and that connection ends.
+    work->on_error([](std::exception_ptr) {});
 }
 RDMACORO_COLD node_core::~node_core() {
     for (auto& [id, of] : peers) of->core = nullptr;  // handles may outlive it

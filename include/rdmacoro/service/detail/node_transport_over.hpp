@@ -1,0 +1,263 @@
+// node_transport_over: what a node does over one transport.
+#pragma once
+
+#include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/start.hpp>
+#include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/with_stop.hpp>
+#include <rdmacoro/messaging/connect.hpp>
+#include <rdmacoro/service/compiled/instances.hpp>
+#include <rdmacoro/service/detail/node_guards.hpp>
+#include <rdmacoro/service/detail/node_record_over.hpp>
+#include <rdmacoro/service/detail/node_transport.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace rdmacoro::detail {
+
+/// The node's coroutines that depend on the type of the transport.
+template <transport T>
+class node_transport_over final : public node_transport_of<T> {
+    using domain_type = typename T::domain;
+    using node_transport::index;
+    using node_transport::name;
+    using node_transport::node_;
+    using node_transport_of<T>::domain;
+    using node_transport_of<T>::handler;
+
+public:
+    node_transport_over(node_core& of, unsigned at, domain_type* in) noexcept
+        : node_transport_of<T>(of, at, in) {}
+
+    [[gnu::cold]] task<> listen(std::string url, std::string& as) override {
+        mailbox_options box = node_.options.mailbox;
+        domain_type* const in = co_await domain_at<T>(node_.owner, domain, url);
+        listener<T> made = co_await listen_in<T, default_protocols<T>>(in, url, box);
+        std::string where = made.address();
+        if (where.find("://") == std::string::npos) where = std::string(name) + "://" + where;
+        if (node_.stopped) node_.throw_stopped();
+        if (as.empty()) as = where;
+        node_.add_url(as);
+        node_.work->spawn(accept_all, this, in, std::move(made), as);
+    }
+
+    [[gnu::cold]] task<node_try> try_to_connect(node_peer& to, std::string url, node_place& place) override {
+        const node_options& options = node_.options;
+        node_try outcome;
+        try {
+            mailbox_options box = options.mailbox;
+            box.handshake_limit = std::min(box.handshake_limit, options.attempt_limit);
+            domain_type* const in =
+                co_await timeout(domain_at<T>(node_.owner, domain, url), options.attempt_limit);
+            endpoint<T> made =
+                co_await timeout(connect_in<T, default_protocols<T>>(in, url, box), options.attempt_limit);
+            outcome = co_await timeout(send_hello(this, to, in, made, place), options.attempt_limit);
+        } catch (const std::system_error& why) {
+            outcome = {why.code(), why.what()};
+        }
+        to.hello_sent = false;
+        co_return outcome;
+    }
+
+    [[gnu::cold]] task<> close(node_record& of, std::byte why, duration limit) override {
+        endpoint<T>& end = static_cast<node_record_over<T>&>(of).end;
+        static_cast<void>(
+            co_await as_result(timeout(end.send(std::span<const std::byte>(&why, 1), last_word_tag), limit)));
+        static_cast<void>(co_await as_result(timeout(end.close(), limit)));
+        end.abort();
+    }
+
+private:
+    // ---- accepting
+
+    [[gnu::cold]] static task<> accept_all(node_transport_over* over, domain_type* in, listener<T> from,
+                                           std::string told) {
+        node_core* const self = &over->node_;
+        try {
+            for (;;) {
+                while (self->strangers >= self->options.unnamed_connections)
+                    co_await self->stranger_gone.wait();
+                endpoint<T> made = co_await from.accept();
+                ++self->strangers;
+                try {
+                    self->work->spawn(admit, over, in, std::move(made));
+                } catch (const std::bad_alloc&) {  // without this one
+                    --self->strangers;
+                }
+            }
+        } catch (const std::system_error& failed) {
+            if (!self->stopped) self->hears_no_more(told, failed);
+        } catch (const std::bad_alloc&) {
+            self->hears_no_more(told, error(errc::no_resources));
+        }
+    }
+    [[gnu::cold]] static task<> admit(node_transport_over* over, domain_type* in, endpoint<T> made) {
+        node_core* const self = &over->node_;
+        std::optional<node_stranger> unnamed(std::in_place, *self);
+        if (self->stopped) co_return;
+        std::array<std::byte, longest_hello> room;
+        const result<received> got = co_await as_result(
+            timeout(made.recv(std::span<std::byte>(room), hello_tag), self->options.hello_limit));
+        if (!got) co_return;
+        std::uint32_t version = 0;
+        const result<node_hello> hello =
+            decode_hello(std::span<const std::byte>(room).first(got->bytes), version);
+        // Another version gets an answer, too, which says this side's.
+        welcome verdict = hello ? self->judge(*hello) : welcome::other_node;
+        if (!hello && hello.error() != errc::version_mismatch) co_return;
+        struct forgetting {
+            node_core* self;
+            node_id id = 0;
+            ~forgetting() {
+                if (id != 0) self->forget_if_unused(id);
+            }
+        } at_the_end{self};
+        counted_ptr<node_peer> from;
+        std::optional<node_accepting> wins;
+        std::optional<node_place> place;
+        if (verdict == welcome::accepted) {
+            from = self->peer(hello->from.id);
+            at_the_end.id = from->id;
+            wins.emplace(from);
+            if (from->attempt != nullptr) from->attempt->request_stop();
+            const result<void> room_made =
+                co_await as_result(node_core::take_place(self, self->options.hello_limit / 2));
+            if (room_made) {
+                place.emplace(*self);
+            } else {
+                verdict = welcome::full;
+            }
+        }
+        if (!made.is_open() || self->stopped) co_return;
+        const std::vector<std::byte> bytes = encode_answer({verdict, self->attempts, self->self});
+        auto answering = start(made.send(bytes, answer_tag));
+        if (verdict == welcome::accepted) {
+            from->explained = "  it has connected by itself, over " + std::string(over->name) + '\n';
+            over->publish(*from, hello->from, hello->attempt, std::move(made), *in, *place);
+            unnamed.reset();
+            wins.reset();
+            static_cast<void>(co_await as_result(answering));
+        } else {
+            static_cast<void>(co_await as_result(timeout(answering, self->options.hello_limit)));
+            static_cast<void>(co_await as_result(timeout(made.close(), self->options.hello_limit)));
+        }
+    }
+
+    // ---- connecting
+
+    [[gnu::cold]] static task<node_try> send_hello(node_transport_over* over, node_peer& to, domain_type* in,
+                                                   endpoint<T>& made, node_place& place) {
+        node_core* const self = &over->node_;
+        if (to.accepting != 0) co_return node_try{make_error_code(errc::canceled), {}};
+        const std::vector<std::byte> bytes =
+            encode_hello({to.id, to.card.born, ++self->attempts, self->self});
+        to.hello_sent = true;
+        co_await made.send(bytes, hello_tag);
+        std::array<std::byte, longest_hello> room;
+        const received got = co_await made.recv(std::span<std::byte>(room), answer_tag);
+        std::uint32_t version = 0;
+        const result<node_answer> answer =
+            decode_answer(std::span<const std::byte>(room).first(got.bytes), version);
+        if (!answer && answer.error() == errc::version_mismatch)
+            co_return node_try{answer.error(), "it speaks version " + std::to_string(version) +
+                                                   " of nodes, this node " + std::to_string(node_version)};
+        if (!answer)
+            co_return node_try{make_error_code(errc::protocol_violation), "its answer is not of a node"};
+        const std::string lies = node_core::lie(to, answer->from);
+        if (!lies.empty()) co_return node_try{make_error_code(errc::address_invalid), lies};
+        if (answer->verdict != welcome::accepted) {
+            const bool may_pass =
+                answer->verdict == welcome::other_attempt || answer->verdict == welcome::full;
+            co_return node_try{make_error_code(may_pass ? errc::connection_refused : errc::address_invalid),
+                               std::string("refused: ") + text_of(answer->verdict)};
+        }
+        to.hello_sent = false;
+        to.attempt = nullptr;  // this one has succeeded
+        over->publish(to, answer->from, answer->attempts, std::move(made), *in, place);
+        co_return node_try{};
+    }
+
+    [[gnu::cold]] void publish(node_peer& to, const node_card& theirs, std::uint64_t attempts,
+                               endpoint<T>&& made, domain_type& in, node_place& place) {
+        counted_ptr<node_record_over<T>> record(
+            new node_record_over<T>(to, index, theirs.born, attempts, std::move(made), in));
+        node_.publish(*record, theirs);
+        place.taken();
+        node_.work->spawn(attend, this, std::move(record));
+    }
+
+    /// Lives as long as the connection and what the user does with it.
+    [[gnu::cold]] static task<> attend(node_transport_over* over, counted_ptr<node_record_over<T>> record) {
+        node_core* const self = &over->node_;
+        const node_id id = record->peer->id;
+        {
+            const node_attendance attended(*self, *record);
+            task_group users;
+            users.on_error([of = record.get()](std::exception_ptr) { of->abort(); });
+            if (over->handler) users.spawn(over->handler, std::ref(record->end), id, record->born);
+            const result<received> word =
+                co_await as_result(with_stop(*record->word, record->ends.get_token()));
+            if (word) {
+                record->left = word->bytes == 1 && record->said == static_cast<std::byte>(leave_reason::idle)
+                                   ? leave_reason::idle
+                                   : leave_reason::stopping;
+                if (record->peer->current == record.get()) record->peer->current = nullptr;
+                if (record->peer->current == nullptr) record->peer->closed_idle = record->closed_idle();
+                record->peer->change();
+                std::byte none{};
+                static_cast<void>(co_await as_result(
+                    timeout(with_stop(record->end.recv(std::span<std::byte>(&none, 1), last_word_tag),
+                                      record->ends.get_token()),
+                            self->options.close_limit)));
+            }
+            if (!word && word.error() == errc::canceled) {
+                record->abort();
+            } else if (record->closing) {
+                static_cast<void>(
+                    co_await as_result(with_stop(record->closed.wait(), record->ends.get_token())));
+            } else {
+                static_cast<void>(
+                    co_await as_result(timeout(record->end.close(), self->options.close_limit)));
+            }
+            self->retire(*record);
+            static_cast<void>(co_await as_result(users.join()));
+        }
+        node_peer& of = *record->peer;
+        // The map, this connection; more are the user's.
+        const bool wanted = !over->handler && !self->stopped && record->unread() != 0 &&
+                            (of.listed || of.owners() > 2 || self->keeps_of_stranger());
+        if (wanted) {
+            record->kept = true;
+            of.leftovers.emplace_back(record.get());
+            of.see_receives();
+            of.change();
+        } else {
+            record->link = nullptr;
+            record->end = endpoint<T>();
+        }
+        record.reset();
+        self->forget_if_unused(id);
+    }
+};
+
+template <class T>
+[[gnu::cold]] std::unique_ptr<node_transport> make_node_transport(node_core& of, unsigned at,
+                                                                  typename T::domain* in) {
+    return std::make_unique<node_transport_over<T>>(of, at, in);
+}
+
+}  // namespace rdmacoro::detail
