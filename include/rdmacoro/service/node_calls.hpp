@@ -55,7 +55,7 @@ public:
     /// Offers a service over the connections that are made from now on. It outlives the node. Throws `errc::invalid_argument` for a service
     /// without methods, and where one with the same prefix is offered already.
     void serve(service& what) {
-        detail::calls_base::check_offer(services_, what, "node_calls::serve");
+        what.check_beside(services_, "node_calls::serve");
         services_.push_back(&what);
     }
 
@@ -331,16 +331,10 @@ private:
         template <class T>
         task<> operator()(endpoint<T>& end, node_id id, generation born) const {
             node_calls& of = *self;  // the function may be moved
-            of.failed_.erase(id);
             calls<T> mine(end);
             co_await detail::calls_base::part_of_current{mine, true};
             mine.base().belongs_to(id, born);
-            try {
-                for (service* const one : of.services_) mine.serve(*one);
-            } catch (const std::bad_alloc&) {
-                of.failed_.insert_or_assign(id, error(errc::no_resources, "no memory to serve its calls"));
-                throw;
-            }
+            for (service* const one : of.services_) mine.serve(*one);
             // Its requests wait for the next life, as those over connections that were drained.
             if (of.drained_) co_await mine.base().drained();
             link here(born, mine.base(), &end, of.over_.peer(id));
@@ -418,8 +412,6 @@ private:
             }
             if (found == nullptr) {
                 // Both may have connected at once, and one of the two connections is gone.
-                if (const auto why = self.failed_.find(to); why != self.failed_.end())
-                    detail::throw_of_node(to, open->born, why->second);
                 if (++lost == 4)
                     detail::throw_of_node(
                         to, open->born,
@@ -499,9 +491,8 @@ private:
     node<Ts...>& over_;
     detail::counted_ptr<detail::node_state<Ts...>> state_;
     std::vector<service*> services_;
-    std::unordered_map<node_id, link*> links_;   // that carry calls of this side
-    detail::intrusive_list<link> all_;           // and those that have ended, while handlers run
-    std::unordered_map<node_id, error> failed_;  // why the calls of a connection could not begin
+    std::unordered_map<node_id, link*> links_;  // that carry calls of this side
+    detail::intrusive_list<link> all_;          // and those that have ended, while handlers run
     bool drained_ = false;
 };
 

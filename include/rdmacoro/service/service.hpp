@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace rdmacoro {
@@ -73,6 +74,9 @@ public:
     [[nodiscard]] std::size_t bytes() const noexcept { return options_.bytes - bytes_.available(); }
     /// The limits that it was made with.
     [[nodiscard]] const service_options& options() const noexcept { return options_; }
+    /// For what offers services: throws `errc::invalid_argument` where this one cannot be offered beside those. `by` is the function that
+    /// was called.
+    void check_beside(std::span<service* const> offered, const char* by) const;
 
 private:
     friend class detail::calls_base;

@@ -38,9 +38,6 @@ struct call_request {
 /// See the head of the file. For one connection.
 class calls_base : protected child_owner {
 public:
-    /// Throws `errc::invalid_argument` where `what` cannot be offered beside these: `by` is the function that was called.
-    static void check_offer(std::span<service* const> offered, const service& what, const char* by);
-
     calls_base(const calls_base&) = delete;
     calls_base& operator=(const calls_base&) = delete;
 

@@ -4,7 +4,9 @@
 #include <rdmacoro/service/service.hpp>
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace rdmacoro {
 
@@ -59,6 +61,24 @@ RDMACORO_DECL detail::handler_base* service::find(std::uint64_t method) const no
         }
     }
     return nullptr;
+}
+
+RDMACORO_COLD void service::check_beside(std::span<service* const> offered, const char* by) const {
+    if (handlers_.empty())
+        detail::throw_error(errc::invalid_argument,
+                            std::string(by) + ": a service without methods: call its `on` first");
+    const std::string_view prefix = detail::service_part(handlers_.front()->facts.name);
+    for (const service* const one : offered) {
+        if (one->number_ != number_) continue;
+        const std::string_view other = detail::service_part(one->handlers_.front()->facts.name);
+        if (other == prefix)
+            detail::throw_error(errc::invalid_argument, std::string(by) + ": a service with the prefix of " +
+                                                            std::string(handlers_.front()->facts.name) +
+                                                            " is offered already");
+        detail::throw_error(errc::invalid_argument, std::string(by) + ": the prefixes " +
+                                                        std::string(prefix) + " and " + std::string(other) +
+                                                        " have one number (of 32,768): rename one of them");
+    }
 }
 
 }  // namespace rdmacoro

@@ -120,26 +120,8 @@ RDMACORO_COLD tag_type calls_base::first_bit(std::uint16_t service) noexcept {
     return knows(service) ? 0 : first_call_bit;
 }
 
-RDMACORO_COLD void calls_base::check_offer(std::span<service* const> offered, const service& what,
-                                           const char* by) {
-    if (what.handlers_.empty())
-        throw_error(errc::invalid_argument,
-                    std::string(by) + ": a service without methods: call its `on` first");
-    const std::string_view prefix = service_part(what.handlers_.front()->facts.name);
-    for (const service* const one : offered) {
-        if (one->number_ != what.number_) continue;
-        const std::string_view other = service_part(one->handlers_.front()->facts.name);
-        if (other == prefix)
-            throw_error(errc::invalid_argument, std::string(by) + ": a service with the prefix of " +
-                                                    std::string(what.handlers_.front()->facts.name) +
-                                                    " is offered already");
-        throw_error(errc::invalid_argument, std::string(by) + ": the prefixes " + std::string(prefix) +
-                                                " and " + std::string(other) +
-                                                " have one number (of 32,768): rename one of them");
-    }
-}
 RDMACORO_COLD void calls_base::offer(service& what) {
-    check_offer(offered_, what, "calls::serve");
+    what.check_beside(offered_, "calls::serve");
     offered_.push_back(&what);
     try {
         loops_.spawn(serving_one{this, &what});
