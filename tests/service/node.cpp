@@ -5,7 +5,10 @@
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -281,6 +284,71 @@ TEMPLATE_LIST_TEST_CASE("a receive that waits gets what a node says that comes, 
             CHECK(got == "all of it");
         }
     });
+}
+
+namespace {
+
+/// The clock of a machine so slow that each look at it finds a coroutine's time over: whatever could end at once waits its turn.
+class slow_machine final : public clock {
+public:
+    time_point now() noexcept override {
+        return monotonic_clock::instance().now() + ++looks_ * std::chrono::microseconds(100);
+    }
+    bool advance_to(time_point) noexcept override { return false; }
+
+private:
+    long looks_ = 0;
+};
+
+/// A node that answers, says something and leaves, all before the other one looks.
+template <class T>
+task<> answer_say_and_leave(listener<T>& at) {
+    endpoint<T> end = co_await at.accept();
+    std::array<std::byte, detail::longest_hello> room;
+    static_cast<void>(co_await end.recv(std::span<std::byte>(room), detail::hello_tag));
+    node_card mine;
+    mine.id = 1;
+    mine.born = generation{7};
+    const auto answer = detail::encode_answer({detail::welcome::accepted, 0, mine});
+    const std::byte leaves{static_cast<std::uint8_t>(detail::leave_reason::stopping)};
+    auto answering = start(end.send(answer, detail::answer_tag));
+    auto saying = start(end.send(std::string_view("all of it"), 1));
+    auto leaving = start(end.send(std::span<const std::byte>(&leaves, 1), detail::last_word_tag));
+    co_await end.close();
+    co_await answering;
+    co_await saying;
+    co_await leaving;
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE(
+    "a receive that waits gets what a node says that answers and leaves, on a slow machine, too", "",
+    node_transports) {
+    slow_machine slow;
+    scheduler on{idle::yield{}, slow};
+    on.run([]() -> task<> {
+        // The scheduler learns that operations take long here: one of each resumption may end at once.
+        event is_set;
+        is_set.set();
+        for (int n = 0; n < 64; ++n) co_await is_set.wait();
+        node_options patient;
+        patient.connect_limit = patient.attempt_limit = patient.hello_limit = patient.close_limit = 1h;
+        patient.mailbox.handshake_limit = 1h;
+        for (int round = 0; round < 10; ++round) {
+            node<TestType> two(2, patient);
+            auto at = co_await listen<TestType>(fresh_url<TestType>());
+            std::string url = at.address();
+            if (url.find("://") == std::string::npos)
+                url = std::string(std::string_view(TestType::name)) + "://" + url;
+            two.add({.id = 1, .urls = {url}});
+            auto waiting = start(hear(two.peer(1)));
+            auto other = start(answer_say_and_leave<TestType>(at));
+            const std::string got = co_await waiting;
+            CHECK(got == "all of it");
+            co_await other;
+        }
+    }());
 }
 
 TEMPLATE_LIST_TEST_CASE("a node that is restarted gets nothing that was meant for its former life", "",

@@ -249,6 +249,9 @@ public:
     void drop_of_strangers() noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
+    /// Keeps it among its peer's leftovers, where it has messages that may be received; says whether it did. `by_users`: no function has the
+    /// connection.
+    bool keep_unread(node_record& ended, bool by_users);
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.
     [[nodiscard]] static task<> take_place(node_core* self, duration limit);
     void give_place() noexcept;

@@ -204,6 +204,7 @@ private:
     [[gnu::cold]] static task<> attend(node_transport_over* over, counted_ptr<node_record_over<T>> record) {
         node_core* const self = &over->node_;
         const node_id id = record->peer->id;
+        bool wanted = false;
         {
             const node_attendance attended(*self, *record);
             task_group users;
@@ -234,18 +235,11 @@ private:
                     co_await as_result(timeout(record->end.close(), self->options.close_limit)));
             }
             self->retire(*record);
+            // At once: a receive that waits looks either before the connection is retired or when its messages are kept.
+            wanted = self->keep_unread(*record, !over->handler);
             static_cast<void>(co_await as_result(users.join()));
         }
-        node_peer& of = *record->peer;
-        // The map, this connection; more are the user's.
-        const bool wanted = !over->handler && !self->stopped && record->unread() != 0 &&
-                            (of.listed || of.owners() > 2 || self->keeps_of_stranger());
-        if (wanted) {
-            record->kept = true;
-            of.leftovers.emplace_back(record.get());
-            of.see_receives();
-            of.change();
-        } else {
+        if (!wanted) {
             record->link = nullptr;
             record->end = endpoint<T>();
         }

@@ -276,6 +276,19 @@ RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     of.change();
 }
 
+RDMACORO_COLD bool node_core::keep_unread(node_record& ended, bool by_users) {
+    node_peer& of = *ended.peer;
+    // The map, this connection; more are the user's.
+    const bool wanted =
+        by_users && !stopped && ended.unread() != 0 && (of.listed || of.owners() > 2 || keeps_of_stranger());
+    if (!wanted) return false;
+    ended.kept = true;
+    of.leftovers.emplace_back(&ended);
+    of.see_receives();
+    of.change();
+    return true;
+}
+
 RDMACORO_COLD void node_core::give_place() noexcept {
     --places;
     place_free.set();
