@@ -326,12 +326,20 @@ TEMPLATE_LIST_TEST_CASE(
     "a receive that waits gets what a node says that answers and leaves, on a slow machine, too", "",
     node_transports) {
     slow_machine slow;
-    scheduler on{idle::yield{}, slow};
+    scheduler on{impatient{}, slow};
     on.run([]() -> task<> {
         // The scheduler learns that operations take long here: one of each resumption may end at once.
         event is_set;
         is_set.set();
         for (int n = 0; n < 64; ++n) co_await is_set.wait();
+        bool others_run = false;
+        auto other_turn = start([](bool& ran) -> task<> {
+            co_await yield();
+            ran = true;
+        }(others_run));
+        for (int n = 0; n < 2; ++n) co_await is_set.wait();
+        REQUIRE(others_run);
+        co_await other_turn;
         node_options patient;
         patient.connect_limit = patient.attempt_limit = patient.hello_limit = patient.close_limit = 1h;
         patient.mailbox.handshake_limit = 1h;

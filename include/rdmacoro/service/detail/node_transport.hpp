@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace rdmacoro::detail {
 
@@ -19,7 +20,7 @@ struct node_try {
     std::string text{};
 };
 
-/// What the node's coroutines await. It lives as long as its node.
+/// One of a node's transports. Lives as long as the node, which has stopped its coroutines before.
 class node_transport {
 public:
     node_transport(const node_transport&) = delete;

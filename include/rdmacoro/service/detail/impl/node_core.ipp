@@ -282,8 +282,8 @@ RDMACORO_COLD bool node_core::keep_unread(node_record& ended, bool by_users) {
     const bool wanted =
         by_users && !stopped && ended.unread() != 0 && (of.listed || of.owners() > 2 || keeps_of_stranger());
     if (!wanted) return false;
-    ended.kept = true;
     of.leftovers.emplace_back(&ended);
+    ended.kept = true;
     of.see_receives();
     of.change();
     return true;
