@@ -30,6 +30,9 @@ static task<> hang() {
     std::vector<std::byte> data(8u << 20), into(16);
     auto first = start(near.recv(into, 7));
     auto second = start(near.recv(into, tag_match(0x100, 0xf00)));
+    // So many with masks that they are in tables.
+    std::deque<started<decltype(far.recv(into, tag_match(0, 1)))>> masked;
+    for (tag_type n = 0; n < 20; ++n) masked.emplace_back(far.recv(into, tag_match(n << 8, 0xff00)));
     auto sending = start(far.send(data, 9));
     auto looking = start(near.probe(11));
     // Short ones until the peer's budget is used up: the last waits for credit, and the close for it.
@@ -92,4 +95,5 @@ with tempfile.TemporaryDirectory() as folder:
                  'close: waits for sends that have not begun; credit',
                  'send, tag 9: announced, 1048576 bytes have gone, no receive has met it; peer_receive'):
         assert text.count(line) == 1, line
-    assert text.count(': posted') == 2 and text.count('scheduler 0x') == 1 and text.count('connection 0x') == 4
+    assert text.count(' under mask 0xff00, from source 0: posted, no message has met it; peer_send') == 20
+    assert text.count(': posted') == 22 and text.count('scheduler 0x') == 1 and text.count('connection 0x') == 4

@@ -120,8 +120,14 @@ def posted(matcher):
     for some in every:
         for n in range(int(some['exact_']['size_'])):
             yield from elements(some['exact_']['lists_'][n], request, request)
-        for masked in ('masked_', 'high_'):
-            yield from elements(some[masked], request, request)
+        for masked in (some['masked_'], some['high_']):
+            yield from elements(masked['list_'], request, request)
+            if not masked['tables_']:
+                continue
+            for table in range(int(masked['most_masks'])):
+                by_tag = masked['tables_']['of'][table]['by_tag']
+                for n in range(int(by_tag['size_'])):
+                    yield from elements(by_tag['lists_'][n], request, request)
 
 
 def covers(credits, size):

@@ -14,6 +14,7 @@
 #include <rdmacoro/protocol/detail/impl/connection_description.ipp>
 #include <rdmacoro/protocol/detail/impl/discarding_receives.ipp>
 #include <rdmacoro/protocol/detail/impl/eager_engine.ipp>
+#include <rdmacoro/protocol/detail/impl/masked_receives.ipp>
 #include <rdmacoro/protocol/detail/impl/owed_messages.ipp>
 #include <rdmacoro/protocol/detail/impl/piecewise_streams.ipp>
 #include <rdmacoro/protocol/detail/impl/piecewise_transfer.ipp>

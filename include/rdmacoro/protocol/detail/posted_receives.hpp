@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/detail/config.hpp>
 #include <rdmacoro/protocol/detail/chained_table.hpp>
+#include <rdmacoro/protocol/detail/masked_receives.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 
 #include <cstddef>
@@ -18,21 +19,25 @@ namespace rdmacoro::detail {
     return (r.wanted_.mask & ~r.wanted_.tag) >> 63 != 0;
 }
 
-/// Posted receives: those of one tag in a table, those with a mask in the order of their posting, and in a list of their own those with a mask
-/// that accepts only tags with the highest bit. Only tags are compared here.
+/// Posted receives: those of one tag in a table, those with a mask, and apart from them those with a mask that accepts only tags with the
+/// highest bit. Only tags are compared here.
 class posted_receives {
 public:
     /// `r` has been given its sequence number, the highest so far.
     void add(receive_request& r) noexcept;
     void remove(receive_request& r) noexcept {
-        r.list_node<receive_request>::unlink();
-        --(r.wanted_.exact() ? exact_count_ : masked_count_);
+        if (r.wanted_.exact()) {
+            r.list_node<receive_request>::unlink();
+            --exact_count_;
+        } else {
+            masked_of(r).remove(r);
+        }
     }
 
     /// The oldest that takes a message with this tag, or nullptr. Stays.
     [[nodiscard]] receive_request* first(tag_type tag) noexcept;
     /// The oldest with a mask that takes such a message, or nullptr.
-    [[nodiscard]] receive_request* first_masked(tag_type tag) noexcept;
+    [[nodiscard]] receive_request* first_masked(tag_type tag) noexcept { return masked_before(tag, nullptr); }
 
     /// Calls `visit` for each receive of this tag alone, oldest first; it may take that receive out.
     template <class Visit>
@@ -48,7 +53,9 @@ public:
     }
 
     [[nodiscard]] intrusive_list<probe_request>& probes() noexcept { return probes_; }
-    [[nodiscard]] bool empty() const noexcept { return exact_count_ + masked_count_ == 0; }
+    [[nodiscard]] bool empty() const noexcept {
+        return exact_count_ == 0 && masked_.empty() && high_.empty();
+    }
 
 private:
     void visit_each(void (*visit)(void* to, receive_request& r) noexcept, void* to) noexcept;
@@ -61,21 +68,19 @@ private:
         }
     }
 
-    /// The oldest in the list that takes the tag and is older than `other`, or `other`.
-    [[nodiscard]] static receive_request* older(intrusive_list<receive_request>& list, tag_type tag,
-                                                receive_request* other) noexcept {
-        for (receive_request* r = list.front(); r != nullptr; r = list.next(*r)) {
-            if (other != nullptr && other->sequence_ < r->sequence_) break;
-            if (r->wanted_.accepts(tag)) return r;
-        }
-        return other;
+    [[nodiscard]] masked_receives& masked_of(const receive_request& r) noexcept {
+        return takes_high_alone(r) ? high_ : masked_;
+    }
+    /// The oldest with a mask that takes the tag and is older than `other`, or `other`.
+    [[nodiscard]] receive_request* masked_before(tag_type tag, receive_request* other) noexcept {
+        if (!masked_.empty()) other = masked_.older(tag, other);
+        return tag >> 63 != 0 ? high_.older(tag, other) : other;
     }
 
     // In the order in which a message needs them.
     std::uint32_t exact_count_ = 0;
-    std::uint32_t masked_count_ = 0;
-    intrusive_list<receive_request> masked_;
-    intrusive_list<receive_request> high_;  // with a mask, of tags with the highest bit
+    masked_receives masked_;
+    masked_receives high_;  // of tags with the highest bit
     chained_table<receive_request, receive_request> exact_;
     intrusive_list<probe_request> probes_;
 };

@@ -7,8 +7,7 @@ namespace rdmacoro::detail {
 
 RDMACORO_DECL void posted_receives::add(receive_request& r) noexcept {
     if (!r.wanted_.exact()) {
-        ++masked_count_;
-        (takes_high_alone(r) ? high_ : masked_).push_back(r);
+        masked_of(r).add(r);
         return;
     }
     exact_.grow_if_full(++exact_count_,
@@ -23,23 +22,17 @@ RDMACORO_DECL receive_request* posted_receives::first(tag_type tag) noexcept {
         found = list.front();
         while (found != nullptr && found->wanted_.tag != tag) found = list.next(*found);
     }
-    if (masked_count_ == 0) return found;
-    found = older(masked_, tag, found);
-    return tag >> 63 != 0 ? older(high_, tag, found) : found;
-}
-
-RDMACORO_DECL receive_request* posted_receives::first_masked(tag_type tag) noexcept {
-    receive_request* const found = older(masked_, tag, nullptr);
-    return tag >> 63 != 0 ? older(high_, tag, found) : found;
+    return masked_before(tag, found);
 }
 
 RDMACORO_COLD void posted_receives::visit_each(void (*visit)(void* to, receive_request& r) noexcept,
                                                void* to) noexcept {
     if (empty()) return;
     const auto call = [=](receive_request& r) noexcept { visit(to, r); };
-    exact_.for_each_list([&](intrusive_list<receive_request>& list) noexcept { each_in(list, call); });
-    each_in(masked_, call);
-    each_in(high_, call);
+    const auto visit_list = [&](intrusive_list<receive_request>& list) noexcept { each_in(list, call); };
+    exact_.for_each_list(visit_list);
+    masked_.for_each_list(visit_list);
+    high_.for_each_list(visit_list);
 }
 
 }  // namespace rdmacoro::detail
