@@ -104,9 +104,15 @@ TEST_CASE("options that no domain can have are refused with a text that says wha
          "slot_bytes must be 8192"},
         {"slots", [](ofi_options& o) { o.slot_bytes = (1u << 20) + 64; }, errc::invalid_argument,
          "slot_bytes"},
-        {"fabric", [](ofi_options& o) { o.fabric = "nosuchnet"; }, errc::unsupported, "nosuchnet"},
+        {"receives", [](ofi_options& o) { o.receives = 7; }, errc::invalid_argument,
+         "receives must be 8 at least, or 0"},
+        {"spare slots", [](ofi_options& o) { o.spare_slots = 65537; }, errc::invalid_argument,
+         "spare_slots must be 65536 at most"},
+        {"fabric", [](ofi_options& o) { o.fabric = "nosuchnet"; }, errc::unsupported,
+         "there is no fabric \"nosuchnet\""},
         {"node", [](ofi_options& o) { o.node = "203.0.113.77"; }, errc::unsupported, "203.0.113.77"},
-        {"domain", [](ofi_options& o) { o.domain = "nosuchdomain"; }, errc::unsupported, "nosuchdomain"},
+        {"domain", [](ofi_options& o) { o.domain = "nosuchdomain"; }, errc::unsupported,
+         "there is no domain \"nosuchdomain\""},
     };
     for (const wrong& one : all) {
         CAPTURE(one.about);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -77,6 +79,21 @@ TEST_CASE("a handler that another unwatches in the same round is not called") {
     domain.disarm();
     CHECK(handlers[0].calls + handlers[1].calls == 1);
     for (counting_handler& handler : handlers) domain.unwatch(handler);
+}
+
+TEST_CASE("an arena that peers would refuse is refused when the domain opens") {
+    scheduler on;
+    for (const std::size_t bytes :
+         {std::size_t{0}, detail::shm::arena::most_bytes + 1, std::numeric_limits<std::size_t>::max()}) {
+        CAPTURE(bytes);
+        shm_options options;
+        options.arena_bytes = bytes;
+        CHECK_THROWS_WITH(domain_base(on, options), test::contains("arena_bytes: 1 byte to 64 TiB"));
+    }
+    shm_options most;
+    most.arena_bytes = detail::shm::arena::most_bytes;
+    const domain_base opened(on, most);
+    CHECK(opened.options().arena_bytes == detail::shm::arena::most_bytes);
 }
 
 TEST_CASE("the table of regions has as many places as the options say, and peers can't write it") {

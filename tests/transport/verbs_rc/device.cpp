@@ -111,6 +111,7 @@ TEST_CASE("options that can't be are refused") {
     CHECK(with([](verbs_options& o) { o.slot_bytes = 100; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.send_depth = 100; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.most_links = 0; }) == errc::invalid_argument);
+    CHECK(with([](verbs_options& o) { o.spare_slots = 65537; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.acknowledge_timeout = 32; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.traffic_class = 256; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.service_level = 16; }) == errc::invalid_argument);

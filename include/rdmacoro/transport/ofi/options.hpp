@@ -28,7 +28,7 @@ struct ofi_options {
     /// messages that find no receive (gni, cxi, efa, udp), the first links of a domain get a sixteenth of the
     /// provider's receives at most, later ones less, down to 8; when fewer are left, connections are refused.
     unsigned credits = 64;
-    /// Receives that the provider is asked to take at a time, for the credits of all links. 0: its usual number, such as 512.
+    /// Receives that the provider is asked to take at a time, for the credits of all links: 8 at least, or 0, its usual number, such as 512.
     std::size_t receives = 0;
     /// Of one slot, in bytes, header included: longest message that is received in one piece. 0: the profile's,
     /// which is also the least. Up to 1 MiB; over `tcp` of libfabric before 1.18 up to 16 KiB.
@@ -37,8 +37,10 @@ struct ofi_options {
     std::size_t inject_bytes = 4096;
     /// Payload up to which a get is better than a put. 0: the profile's.
     std::size_t get_bytes = 0;
-    /// Slots of the domain that readers of lent messages may hold.
+    /// Slots of the domain that readers of lent messages may hold: `most_spare_slots` at most. All are memory of the domain from its opening on.
     unsigned spare_slots = 64;
+    /// A domain with more does not open.
+    static constexpr unsigned most_spare_slots = 65536;
     /// Which side moves the data of gets and puts, if it is to differ from the profile.
     std::optional<ofi_one_sided> one_sided;
     /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system

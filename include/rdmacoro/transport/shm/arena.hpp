@@ -77,6 +77,8 @@ protected:
 /// file is made when the first piece is, or when a peer connects.
 class arena {
 public:
+    static constexpr std::size_t most_bytes = std::size_t{1} << 46;  ///< peers refuse more
+
     explicit arena(std::size_t bytes) : bytes_((bytes + page_bytes - 1) / page_bytes * page_bytes) {}
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;

@@ -52,8 +52,10 @@ struct verbs_options {
     bool share_receives = true;
     /// Messages up to this many bytes, header included, travel inside the work request; less where the device takes less.
     std::size_t inline_bytes = 256;
-    /// Slots of the domain that readers of lent messages may hold.
+    /// Slots of the domain that readers of lent messages may hold: `most_spare_slots` at most. All are memory of the domain from its opening on.
     unsigned spare_slots = 64;
+    /// A domain with more does not open.
+    static constexpr unsigned most_spare_slots = 65536;
 
     /// The time, 4.096 us * 2^n, after which the device sends an unacknowledged packet again; it does so seven times before the link
     /// is lost. From 1 to 31, never less than the connection manager found for the path. 0: 18, so that a link outlives an outage of

@@ -237,10 +237,11 @@ RDMACORO_DECL void device::refuse_names(const fi_info& found) const {
             std::string("domain ") + one->domain_attr->name + " of fabric " + one->fabric_attr->name;
         if (text.find(names) == text.npos) text += (text.empty() ? "" : ", ") + names;
     }
-    throw error(
-        errc::unsupported,
-        name() + ": there is no" + (options_.domain.empty() ? "" : " domain \"" + options_.domain + "\"") +
-            (options_.fabric.empty() ? "" : " of fabric \"" + options_.fabric + "\"") + "; there is " + text);
+    std::string wanted;
+    if (!options_.domain.empty()) wanted += "domain \"" + options_.domain + '"';
+    if (!options_.fabric.empty())
+        wanted += (wanted.empty() ? "fabric \"" : " of fabric \"") + options_.fabric + '"';
+    throw error(errc::unsupported, name() + ": there is no " + wanted + "; there is " + text);
 }
 
 RDMACORO_DECL std::string device::why_not(const fi_info& hints, const std::string& node) const {

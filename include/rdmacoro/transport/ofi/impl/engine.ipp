@@ -57,6 +57,9 @@ RDMACORO_DECL void engine::check_options() const {
           "slot_bytes must be " + std::to_string(least) + " bytes to 1 MiB");
     check(device_.closes_amid_gets() || slots_.slot_bytes() <= most_slot_without_gets,
           "slot_bytes must be 16384 at most with this version of libfabric");
+    check(options_.receives == 0 || options_.receives >= connect_info::least_credits,
+          "receives must be 8 at least, or 0");
+    check(options_.spare_slots <= ofi_options::most_spare_slots, "spare_slots must be 65536 at most");
     check(device_.profile().delivery_complete, "the provider does not report when a put has arrived");
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
     check(options_.peer_timeout >= ofi_options::least_peer_timeout,

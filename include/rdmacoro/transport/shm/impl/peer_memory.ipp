@@ -4,6 +4,7 @@
 #include <rdmacoro/transport/shm/peer_memory.hpp>
 
 #include <rdmacoro/memory/buffers.hpp>
+#include <rdmacoro/transport/shm/arena.hpp>
 
 #include <cstring>
 #include <utility>
@@ -35,7 +36,7 @@ RDMACORO_COLD void peer_memory::map_table(int fd, std::uint64_t entries, const r
 }
 
 RDMACORO_COLD void peer_memory::map_arena(int fd, std::uint64_t peer_base, std::uint64_t bytes) {
-    if (bytes == 0 || bytes > (std::uint64_t{1} << 46) || bytes % page_bytes != 0)
+    if (bytes == 0 || bytes > arena::most_bytes || bytes % page_bytes != 0)
         throw_named(errc::protocol_violation, "shared arena");
     segment::check_file(fd, bytes + notice_board_bytes, "the peer's shared arena");
     void* mapped =

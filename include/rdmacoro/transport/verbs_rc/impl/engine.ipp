@@ -49,6 +49,7 @@ RDMACORO_DECL void engine::check_options() const {
           "send_depth must be a power of two from 32 to 4096");
     check(options_.most_links >= 1 && options_.most_links <= connection_table<session>::most,
           "most_links must be 1 to 65536");
+    check(options_.spare_slots <= verbs_options::most_spare_slots, "spare_slots must be 65536 at most");
     check(options_.acknowledge_timeout <= 31, "acknowledge_timeout must be 0 to 31");
     check(options_.traffic_class >= -1 && options_.traffic_class <= 255, "traffic_class must be -1 to 255");
     check(options_.service_level >= -1 && options_.service_level <= 15, "service_level must be -1 to 15");
