@@ -146,16 +146,33 @@ int post_by_hand(ibv_qp* queue_pair, std::uint64_t number) {
 TEST_CASE("a network that loses packets loses no message, and keeps their order") {
     NEEDS_CABLE();
     for (const int percent : {1, 10}) {
-        CAPTURE(percent);
-        const cable::lossy loses(percent);
-        verbs_options here = cable::at("rxe1");
-        verbs_options there = cable::at("rxe2");
-        here.acknowledge_timeout = there.acknowledge_timeout = 12;  // 17 ms: much is sent again
-        verbs_world w(here, there);
-        w.on.run([](verbs_world* both) -> task<> {
-            co_await timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s);
-        }(&w));
-        CHECK(cable::lossy::lost() > 0);
+        // The driver in software (Linux 6.1) calls a request invalid at times that it has sent again, which ends the link; that is seen by the
+        // device's status, and nothing else may end one.
+        unsigned called_invalid = 0;
+        for (bool whole = false; !whole;) {
+            CAPTURE(percent, called_invalid);
+            const cable::lossy loses(percent);
+            verbs_options here = cable::at("rxe1");
+            verbs_options there = cable::at("rxe2");
+            here.acknowledge_timeout = there.acknowledge_timeout = 12;  // 17 ms: much is sent again
+            verbs_world w(here, there);
+            std::error_code ended;
+            w.on.run([](verbs_world* both, std::error_code* how) -> task<> {
+                auto talked =
+                    co_await as_result(timeout(talk(both->client, both->server, "127.0.0.1:0"), 60s));
+                if (!talked) *how = talked.error();
+            }(&w, &ended));
+            CHECK(cable::lossy::lost() > 0);
+            CAPTURE(ended.message());
+            const std::uint64_t by_device =
+                w.client.counts().called_invalid + w.server.counts().called_invalid;
+            whole = !ended;
+            REQUIRE(whole == (by_device == 0));
+            if (ended) {
+                REQUIRE(ended == errc::protocol_violation);
+                REQUIRE(++called_invalid <= 3);
+            }
+        }
     }
 }
 

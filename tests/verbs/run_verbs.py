@@ -257,7 +257,7 @@ def in_machine(programs, everything):
     if not shutil.which('apt-get') or os.geteuid() != 0:
         print('no RDMA device, and the virtual machine is made from Debian packages by root')
         return None
-    return [str(HERE.parent.parent / 'tools' / 'soft-rdma-vm'), '--smp', '2', '--mem', '3072', '--mtu', '4300', '--poll', '--veth',
+    return [str(HERE.parent.parent / 'tools' / 'soft-rdma-vm'), '--smp', '2', '--mem', '3072', '--mtu', '4300', '--veth',
             '--timeout', str((2 if everything else 1) * SECONDS_OF_ALL), '--', *here(programs, everything)]
 
 

@@ -151,8 +151,10 @@ inline void session::sent(std::uint32_t sequence, ibv_wc_status outcome) noexcep
         completed_ + static_cast<std::uint32_t>(sequence - static_cast<std::uint32_t>(completed_));
     if (last >= posted_) return;
     // The refused transfer ends with the refusal, all others with the loss of the peer: a peer that dies loses its memory first.
-    if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR) [[unlikely]]
+    if (outcome != IBV_WC_SUCCESS && outcome != IBV_WC_WR_FLUSH_ERR) [[unlikely]] {
+        if (outcome == IBV_WC_REM_INV_REQ_ERR) ++counts_.called_invalid;
         fail(outcome == IBV_WC_REM_ACCESS_ERR ? errc::peer_lost : errc_of(outcome));
+    }
     for (; completed_ <= last; ++completed_) {
         holding& held = ring_[completed_ & (ring_.size() - 1)];
         if (held.staged != nullptr) {

@@ -110,6 +110,9 @@ struct verbs_counts {
         0;  ///< queue pairs that were destroyed before the device had finished with them, as it took too long
     std::uint64_t lost_receives =
         0;  ///< receive slots that such a device may have kept, and that others replace; only a domain's count
+    /// Work requests that the peer's device has called invalid (`IBV_WC_REM_INV_REQ_ERR`), which ended their link with
+    /// `errc::protocol_violation`. Where both ends keep to the rules, a fault of a device or of its driver.
+    std::uint64_t called_invalid = 0;
     /// Clients of the domain's listeners that have a queue pair now and have not finished connecting: at most a quarter of
     /// `verbs_options::most_links`. Only a domain's count.
     std::uint64_t unfinished = 0;
@@ -130,6 +133,7 @@ struct verbs_counts {
         polls += other.polls;
         late_closes += other.late_closes;
         lost_receives += other.lost_receives;
+        called_invalid += other.called_invalid;
         unfinished += other.unfinished;
         return *this;
     }
