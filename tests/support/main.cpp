@@ -19,6 +19,8 @@
 #include <set>
 #include <string>
 
+#include <sys/resource.h>
+
 namespace {
 
 #if __has_include(<catch2/catch_session.hpp>)
@@ -63,6 +65,14 @@ struct case_counter : listener_base {
     }
 };
 
+/// Some tests have thousands of links, and the usual limit is 1,024: the process may have as many descriptors as the system lets it.
+void raise_limit_of_descriptors() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 CATCH_REGISTER_LISTENER(case_counter)
@@ -90,6 +100,7 @@ int main(int argc, char* argv[]) {
     const auto& asked = session.configData();
     const bool only_text = asked.showHelp || asked.listTests || asked.listTags || asked.listReporters;
 
+    raise_limit_of_descriptors();
     const int result = session.run();
     if (result != 0 || only_text) return result;
     if (failed_by_listener) return 1;
