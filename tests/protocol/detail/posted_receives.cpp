@@ -2,7 +2,9 @@
 
 #include "support/catch.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 namespace test_protocol_detail_posted_receives {
@@ -63,6 +65,32 @@ TEST_CASE("receives are visited by tag or all, and may be taken out meanwhile") 
     });
     CHECK(seen == std::vector<detail::receive_request*>{&b, &masked});
     CHECK(all.empty());
+}
+
+TEST_CASE("receives with a mask that fill large tables may all be taken out while they are visited") {
+    // Enough that a table which has become empty gives its memory back amid the visit.
+    constexpr tag_type high = tag_type{1} << 63;
+    constexpr std::size_t many = 2000;
+    posted_receives all;
+    std::deque<receive> made;
+    for (std::size_t n = 0; n < many; ++n) {
+        made.emplace_back(tag_match(tag_type{n}, 0xffff), 2 * n);
+        all.add(made.back());
+        made.emplace_back(tag_match(high | n, high | 0xffff), 2 * n + 1);
+        all.add(made.back());
+    }
+    CHECK(all.first(high | 1999) == &made[2 * 1999]);
+    std::size_t visited = 0;
+    all.each([&](detail::receive_request& r) {
+        ++visited;
+        all.remove(r);
+    });
+    CHECK(visited == 2 * many);
+    CHECK(all.empty());
+    CHECK(all.first(high | 1999) == nullptr);
+    all.add(made.front());
+    CHECK(all.first(tag_type{5} << 16) == &made.front());
+    all.remove(made.front());
 }
 
 }  // namespace test_protocol_detail_posted_receives
