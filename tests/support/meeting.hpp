@@ -57,7 +57,17 @@ private:
 /// Stands between one rank and its rendezvous, and passes on what they say; what the rendezvous says waits here while it is held.
 class withheld_answers {
 public:
-    explicit withheld_answers(const std::string& of) : passing_([this, of] { pass(of); }) {}
+    /// Closes the first connections, so many, at once.
+    explicit withheld_answers(const std::string& of, unsigned turned_away = 0)
+        : passing_([this, of, turned_away] {
+              for (unsigned n = 0; n < turned_away && !ended_; ++n) {
+                  const int rank = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+                  if (rank < 0) return;
+                  ++turned_away_;
+                  ::close(rank);
+              }
+              pass(of);
+          }) {}
     withheld_answers(const withheld_answers&) = delete;
     withheld_answers& operator=(const withheld_answers&) = delete;
     ~withheld_answers() {
@@ -71,6 +81,8 @@ public:
     [[nodiscard]] std::string url() const {
         return "tcp://" + detail::inet_endpoint::local(listening_).text();
     }
+    /// Connections that were closed at once.
+    [[nodiscard]] unsigned turned_away() const { return turned_away_; }
     /// Bytes that the rank has said.
     [[nodiscard]] std::size_t said() const { return said_; }
     void hold(bool whether) {
@@ -122,6 +134,7 @@ private:
     std::atomic<bool> holds_{false};
     std::atomic<bool> ended_{false};
     std::atomic<std::size_t> said_{0};
+    std::atomic<unsigned> turned_away_{0};
     std::thread passing_;
 };
 

@@ -171,6 +171,45 @@ TEST_CASE("what listens there and is no rendezvous is told from one") {
     }
 }
 
+TEST_CASE("a rank that is closed before it has been heard, as in a crowd of strangers, connects again") {
+    served_meeting meeting(1);
+    const withheld_answers between(meeting.server.address(), 5);
+    variables mine = meeting.variables(0, 1);
+    mine["RDMACORO_JOB"] = between.url();
+    meeting_launcher rank{launch_environment(mine)};
+    rank.open(patience_of(20s));
+    CHECK(between.turned_away() == 5);
+    const std::vector<std::byte> blob(10, std::byte{7});
+    const std::vector<std::vector<std::byte>> all = rank.exchange(blob, patience_of(20s));
+    CHECK(all == std::vector<std::vector<std::byte>>{blob});
+    rank.leave(patience_of(20s));
+}
+
+TEST_CASE("what closes each connection is told from a rank that has gone") {
+    const withheld_answers closes("", 1'000'000);
+    meeting_launcher rank{launch_environment(of_rank(closes.url(), 1, 2))};
+    const auto [code, text] = error_of([&] { rank.open(patience_of(300ms)); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("closes connections before it answers") && contains(closes.url()));
+    CHECK(closes.turned_away() > 2);
+
+    const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const detail::inet_endpoint at = loopback_endpoint();
+    REQUIRE(::bind(listening, at.get(), at.bytes) == 0);
+    REQUIRE(::listen(listening, 1) == 0);
+    const std::string url = "tcp://" + detail::inet_endpoint::local(listening).text();
+    std::thread goes([&] {
+        const int one = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+        ::close(listening);
+        ::close(one);
+    });
+    meeting_launcher left{launch_environment(of_rank(url, 1, 2))};
+    const auto [why, said] = error_of([&] { left.open(patience_of(20s)); });
+    goes.join();
+    CHECK(why == errc::peer_lost);
+    CHECK_THAT(said, contains("rank 0, which listens there, has gone"));
+}
+
 TEST_CASE("variables that name no place, rank or size are refused, with the variable in the text") {
     const variables good = of_rank("tcp://127.0.0.1:7470", 1, 2);
     struct wrong {

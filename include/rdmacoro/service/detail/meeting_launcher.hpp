@@ -39,6 +39,7 @@ private:
     [[nodiscard]] std::vector<blob> exchange_here(const blob& mine, const patience& limit);
     [[nodiscard]] std::vector<blob> exchange_there(const blob& mine, const patience& limit);
     [[noreturn]] void fail(errc code, const std::string& why) const;
+    [[noreturn]] void fail_gone() const;
     [[noreturn]] void fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count) const;
 
     std::string url_;
@@ -49,6 +50,8 @@ private:
     std::unique_ptr<meeting_server> server_;
     int fd_ = -1;
     int refused_ = 0;  // why the last connection was
+    bool turned_away_ = false;  // closed before the rendezvous had answered the hello
+    bool welcome_ = false;
     std::vector<std::byte> in_;
     std::size_t taken_ = 0;  // of them, by the last message
     std::uint32_t exchanges_ = 0;

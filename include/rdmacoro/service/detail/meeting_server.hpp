@@ -14,7 +14,8 @@
 namespace rdmacoro::detail {
 
 /// Takes what each rank gives, and gives all to each. Strangers are refused: they hold a connection for five seconds at most, as many of them as
-/// there are ranks and 64 more; of more the first one is closed. For one thread, which calls `turn`.
+/// there are ranks and 64 more; of more the first one is closed, unless it is a rank that has spoken by then. A rank that is closed so
+/// connects again. For one thread, which calls `turn`.
 class meeting_server {
 public:
     /// Listens. `own`: rank 0 is in this process, and needs no connection. Throws `errc::address_invalid`, `errc::address_in_use`,

@@ -10,19 +10,35 @@
 namespace rdmacoro::detail {
 
 /// An accepted connection without a hello of its peer yet. The node counted it as one of its `strangers` before.
-class node_stranger {
+class node_stranger : public list_node<node_stranger> {
 public:
-    explicit node_stranger(node_core& of) noexcept : of_(of) {}
+    explicit node_stranger(node_core& of) noexcept : of_(of), since_(of.owner.now()) {
+        of_.silent.push_back(*this);
+    }
     node_stranger(const node_stranger&) = delete;
     node_stranger& operator=(const node_stranger&) = delete;
     ~node_stranger() {
+        spoke();
         --of_.strangers;
         of_.stranger_gone.set();
         of_.stranger_gone.reset();
     }
 
+    /// Its hello has arrived: it need not give way any more.
+    void spoke() noexcept { unlink(); }
+    /// Ends the wait for its hello in favor of another one.
+    void give_way() noexcept {
+        spoke();
+        gives_way_.request_stop();
+    }
+    /// Stopped when it has to give way.
+    [[nodiscard]] local_stop_token token() noexcept { return gives_way_.get_token(); }
+    [[nodiscard]] time_point since() const noexcept { return since_; }
+
 private:
     node_core& of_;
+    time_point since_;
+    local_stop_source gives_way_;
 };
 
 /// A connection of the peer's that waits for room. This side makes no attempt of its own meanwhile.

@@ -89,8 +89,7 @@ private:
         node_core* const self = &over->node_;
         try {
             for (;;) {
-                while (self->strangers >= self->options.unnamed_connections)
-                    co_await self->stranger_gone.wait();
+                co_await node_core::room_for_stranger(self);
                 endpoint<T> made = co_await from.accept();
                 ++self->strangers;
                 try {
@@ -111,8 +110,10 @@ private:
         if (self->stopped) co_return;
         std::array<std::byte, longest_hello> room;
         const result<received> got = co_await as_result(
-            timeout(made.recv(std::span<std::byte>(room), hello_tag), self->options.hello_limit));
+            with_stop(timeout(made.recv(std::span<std::byte>(room), hello_tag), self->options.hello_limit),
+                      unnamed->token()));
         if (!got) co_return;
+        unnamed->spoke();
         std::uint32_t version = 0;
         const result<node_hello> hello =
             decode_hello(std::span<const std::byte>(room).first(got->bytes), version);

@@ -53,6 +53,10 @@ RDMACORO_COLD bool meeting_launcher::may_hang() const noexcept {
 RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) const {
     throw error(code, url_ + ": " + why);
 }
+RDMACORO_COLD void meeting_launcher::fail_gone() const {
+    fail(errc::peer_lost, served_ ? "the program that listens there has gone"
+                                  : "rank 0, which listens there, has gone");
+}
 RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks,
                                                   std::uint64_t count) const {
     fail(errc::timed_out, (count == 1 ? "rank " : "ranks ") + list_of_ranks(ranks, count) + " of " +
@@ -68,12 +72,33 @@ RDMACORO_COLD std::vector<inet_endpoint> meeting_launcher::resolve(int flags) co
 
 RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
     if (serves_) return serve();
-    connect(limit);
-    try {
-        greet(limit);
-    } catch (const error& failed) {
-        if (failed.code() != errc::timed_out) throw;
-        fail(errc::timed_out, "the rendezvous does not answer");
+    // Where strangers connect faster than they are refused, a rank may be closed among them before it has been heard.
+    constexpr duration longest = std::chrono::seconds(5);
+    const time_point until = deadline_after(monotonic_now(), longest);
+    duration pause = std::chrono::milliseconds(1);
+    for (;;) {
+        connect(limit);
+        try {
+            greet(limit);
+            return;
+        } catch (const error& failed) {
+            if (failed.code() == errc::timed_out) fail(errc::timed_out, "the rendezvous does not answer");
+            if (!turned_away_) throw;
+        }
+        ::close(std::exchange(fd_, -1));
+        in_.clear();
+        taken_ = 0;
+        if (monotonic_now() >= until)
+            fail(errc::peer_lost,
+                 "what listens there closes connections before it answers: it is another program, or strangers "
+                 "connect in numbers");
+        try {
+            limit.sleep(pause);
+        } catch (const error& failed) {
+            if (failed.code() != errc::timed_out) throw;
+            fail(errc::timed_out, "what listens there closes connections before it answers");
+        }
+        pause = std::min(2 * pause, duration(std::chrono::milliseconds(50)));
     }
 }
 
@@ -96,6 +121,7 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit) {
                 address_ = here.substr(0, here.rfind(':'));
                 return;
             }
+            if (turned_away_) fail_gone();
             if (served_) break;
             limit.sleep(pause);
             pause = std::min(2 * pause, longest_pause);
@@ -156,6 +182,7 @@ RDMACORO_COLD void meeting_launcher::greet(const patience& limit) {
     if (!welcome) fail(errc::protocol_violation, "the rendezvous does not speak as one");
     if (welcome->proof != key_.prove("rendezvous", nonce, rank_))
         fail(errc::permission_denied, "the rendezvous does not have the key of this job");
+    welcome_ = true;
 }
 
 RDMACORO_COLD void meeting_launcher::write(std::vector<std::byte> message, const patience& limit) {
@@ -189,9 +216,10 @@ RDMACORO_COLD meeting_frame meeting_launcher::read(std::size_t longest, const pa
         limit.wait(fd_, POLLIN);
         const ssize_t got = ::recv(fd_, room.data(), room.size(), MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-        if (got <= 0)
-            fail(errc::peer_lost, served_ ? "the program that listens there has gone"
-                                          : "rank 0, which listens there, has gone");
+        if (got <= 0) {
+            turned_away_ = !welcome_;
+            fail_gone();
+        }
         in_.insert(in_.end(), room.begin(), room.begin() + got);
     }
 }

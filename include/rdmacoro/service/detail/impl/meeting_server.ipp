@@ -111,7 +111,10 @@ RDMACORO_COLD void meeting_server::accept() {
             if (first == nullptr) first = one.get();
             ++strangers;
         }
-        if (strangers >= std::size_t{64} + size_) close(*first);
+        if (strangers >= std::size_t{64} + size_) {
+            read(*first);  // it may have spoken since
+            if (first->fd >= 0 && first->rank == no_rank) close(*first);
+        }
         auto made = std::make_unique<guest>();
         made->fd = fd;
         made->nonce = nonce;

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
+#include <rdmacoro/service/detail/node_guards.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -326,6 +327,24 @@ RDMACORO_COLD void node_core::close_idle() noexcept {
         if (oldest == nullptr) return;
         begin_close(*oldest, leave_reason::idle);
         next_idle_close_ = owner.now() + std::chrono::milliseconds(100);
+    }
+}
+
+RDMACORO_COLD task<> node_core::room_for_stranger(node_core* self) {
+    const std::size_t most = self->options.unnamed_connections;
+    while (self->strangers >= most) {
+        node_stranger* const oldest = self->silent.front();
+        duration left = duration::max();
+        if (oldest != nullptr) {
+            left = oldest->since() + self->options.hello_limit / 10 - self->owner.now();
+            if (left <= duration::zero()) {
+                oldest->give_way();
+                if (self->strangers < most) break;
+                left = duration::max();
+            }
+        }
+        const result<void> gone = co_await as_result(timeout(self->stranger_gone.wait(), left));
+        if (!gone && gone.error() != errc::timed_out) throw error(gone.error());
     }
 }
 
