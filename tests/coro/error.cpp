@@ -4,6 +4,7 @@
 #include "support/death.hpp"
 
 #include <set>
+#include <stdexcept>
 #include <string>
 
 namespace test_coro_error {
@@ -49,6 +50,17 @@ TEST_CASE("fatal says what is wrong and ends the process") {
     const test::death seen = test::dies([] { detail::fatal("the reason"); });
     CHECK(seen.aborted);
     CHECK(seen.said == "rdmacoro: the reason\n");
+
+    // Where an exception is under way, its text would be lost without a trace.
+    const test::death unwinding = test::dies([] {
+        struct ends_badly {
+            ~ends_badly() { detail::fatal("the reason"); }
+        } one;
+        throw std::runtime_error("the first reason");
+    });
+    CHECK(unwinding.aborted);
+    CHECK_THAT(unwinding.said,
+               test::contains("the reason\n") && test::contains("an exception was on its way"));
 }
 
 TEST_CASE("an error has numbers and context besides its code") {

@@ -246,29 +246,38 @@ TEST_CASE("what coroutines wait for, changed on another thread, ends the process
     }
 }
 
-TEMPLATE_LIST_TEST_CASE(
-    "memory that is registered, and messages discarded, on another thread end the process with a message", "",
-    every_kind) {
-    for (const bool discards : {false, true}) {
-        const death seen = dies([discards] {
+TEMPLATE_LIST_TEST_CASE("memory registered or deregistered, and messages discarded, on another thread end "
+                        "the process with a message",
+                        "", every_kind) {
+    struct deed {
+        enum { registers, deregisters, discards } what;
+        const char* said;
+    };
+    for (const deed one :
+         {deed{deed::registers, "memory for scheduler"}, deed{deed::deregisters, "memory for scheduler"},
+          deed{deed::discards, "messages for scheduler"}}) {
+        INFO(one.what);
+        const death seen = dies([one] {
             using T = typename TestType::transport_type;
             scheduler owner;
             const auto domain = TestType::open(owner);
-            owner.run([](typename T::domain& here, std::string address, bool drops) -> task<> {
+            owner.run([](typename T::domain& here, std::string address, deed wanted) -> task<> {
                 pair<T> link = co_await connected<T>(here, address);
                 std::byte memory[8];
+                region made;
+                if (wanted.what == deed::deregisters) made = here.register_memory(memory, access_rights::all);
                 std::thread([&] {
-                    if (drops) {
-                        static_cast<void>(link.a.discard(any_tag));
-                    } else {
-                        const region made = here.register_memory(memory, access_rights::all);
+                    switch (wanted.what) {
+                        case deed::registers: made = here.register_memory(memory, access_rights::all); break;
+                        case deed::deregisters: made.reset(); break;
+                        case deed::discards: static_cast<void>(link.a.discard(any_tag)); break;
                     }
                 }).join();
-            }(*domain, TestType::address(), discards));
+            }(*domain, TestType::address(), one));
         });
         CHECK(seen.aborted);
-        CHECK_THAT(seen.said, contains(discards ? "messages for scheduler" : "memory for scheduler") &&
-                                  contains("which runs no scheduler"));
+        CHECK_THAT(seen.said, contains(one.said) && contains("which runs no scheduler"));
+        if (one.what == deed::deregisters) CHECK_THAT(seen.said, contains("was deregistered"));
     }
 }
 

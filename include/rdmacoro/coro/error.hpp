@@ -127,7 +127,8 @@ struct status {
 [[noreturn, gnu::cold]] inline void throw_error(errc code, const std::string& context) {
     throw_error(code, context.c_str());
 }
-/// Ends the process after a line on stderr: for broken preconditions after which no operation is safe.
+/// Ends the process after a line on stderr: for broken preconditions after which no operation is safe. A second line says when an exception
+/// was under way: its text is lost.
 [[noreturn, gnu::cold]] void fatal(const char* reason) noexcept;
 }  // namespace detail
 }  // namespace rdmacoro

@@ -20,6 +20,14 @@
 
 namespace rdmacoro {
 
+namespace detail {
+template <template <class, class> class>
+struct engine_for_another;
+/// A policy of which another one can have the engine: `engine<Context, Policy>` sends by the kinds of messages of `Policy`.
+template <class Policy>
+concept policy_for_another = requires { typename engine_for_another<Policy::template engine>; };
+}  // namespace detail
+
 /// Carries the same messages as `Fallback`. A receive with an exact tag, from one peer, with a buffer as long as the
 /// messages that this policy carries, is announced when it is posted; the sender of the message that will match the
 /// receive puts the message there without asking. So a receiver that computes between `start(recv)` and its await gets
@@ -31,6 +39,10 @@ namespace rdmacoro {
 /// acknowledgements and flags.
 template <class Fallback = get_rendezvous<>>
 struct speculative {
+    static_assert(detail::policy_for_another<Fallback>,
+                  "the fallback of speculative has to be a rendezvous: get_rendezvous, put_rendezvous, "
+                  "cooperative_rendezvous, staged_get, or one of yours with engine<Context, Policy>");
+
     static constexpr std::string_view name = "speculative";
     static constexpr std::string_view description =
         "put into a buffer that was announced; else as the fallback of this policy";

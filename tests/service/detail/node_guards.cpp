@@ -34,8 +34,8 @@ TEST_CASE("a stranger is counted until its guard ends, and then there is room fo
     }(*f.core));
 }
 
-TEST_CASE(
-    "the stranger that has been silent for the longest time gives way to another after a tenth of the limit") {
+TEST_CASE("the stranger that has been silent for the longest time gives way to another after a tenth of the "
+          "limit") {
     bare_node f;
     f.core->options.unnamed_connections = 2;
     f.core->options.hello_limit = 10s;

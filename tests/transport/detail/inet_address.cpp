@@ -48,7 +48,7 @@ TEST_CASE("addresses are host and port, with or without the scheme") {
 TEST_CASE("what is not an address is refused with the text it was and what to write") {
     const std::string text =
         GENERATE("", "host", "host:", "host:65536", "host:99999999999999999999", "host:-1", "host:8o",
-                 "::1:80", "[::1:80", "[]:80", "shm://name", "verbs://host:1", "net://net://host:1",
+                 "::1:80", "[::1:80", "[::1]", "[]:80", "shm://name", "verbs://host:1", "net://net://host:1",
                  "host:1:2", "host:+5", "host: 5");
     try {
         static_cast<void>(parse(text));
@@ -57,6 +57,7 @@ TEST_CASE("what is not an address is refused with the text it was and what to wr
         CHECK(e.code() == errc::address_invalid);
         CHECK_THAT(std::string(e.what()), contains("\"" + text + "\"") && contains("net address") &&
                                               contains("write host:port") && contains("as 10.0.0.1:7471"));
+        if (text == "host" || text == "[::1]") CHECK_THAT(std::string(e.what()), contains(": no port;"));
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 namespace rdmacoro {
 
@@ -86,6 +87,11 @@ namespace detail {
 
 [[gnu::noinline]] RDMACORO_DECL void fatal(const char* reason) noexcept {
     std::fprintf(stderr, "rdmacoro: %s\n", reason);
+    if (std::uncaught_exceptions() != 0)
+        std::fputs("rdmacoro: an exception was on its way out of the scope of what was destroyed; catch it "
+                   "within that scope "
+                   "to see what it says\n",
+                   stderr);
     std::abort();
 }
 

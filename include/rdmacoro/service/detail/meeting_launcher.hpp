@@ -49,7 +49,7 @@ private:
     bool served_ = false;
     std::unique_ptr<meeting_server> server_;
     int fd_ = -1;
-    int refused_ = 0;  // why the last connection was
+    int refused_ = 0;           // why the last connection was
     bool turned_away_ = false;  // closed before the rendezvous had answered the hello
     bool welcome_ = false;
     std::vector<std::byte> in_;

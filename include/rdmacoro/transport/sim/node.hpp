@@ -63,7 +63,7 @@ public:
     [[nodiscard]] region register_memory(Range&& elements, access_rights rights = access_rights::all) {
         return register_memory(detail::range_bytes(elements), rights);
     }
-    void deregister(std::uint64_t key) noexcept override { regions_.remove(key); }
+    RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
 
     // ---- requested faults
 

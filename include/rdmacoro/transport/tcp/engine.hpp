@@ -68,7 +68,7 @@ public:
     [[nodiscard]] scheduler& owner() const noexcept { return owner_; }
     [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
     [[nodiscard]] region_table& regions() noexcept { return regions_; }
-    void deregister(std::uint64_t key) noexcept override { regions_.remove(key); }
+    RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
     [[nodiscard]] tcp_chunk_pool& chunks() noexcept { return *chunks_; }
     [[nodiscard]] std::string describe() const { return ring_.describe(); }
     /// All sockets, including closed ones that the kernel still holds.

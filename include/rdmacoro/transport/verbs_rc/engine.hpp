@@ -65,7 +65,7 @@ public:
     /// Connections in any state.
     [[nodiscard]] std::size_t connections() const noexcept { return table_.size(); }
 
-    void deregister(std::uint64_t key) noexcept override { regions_.remove(key); }
+    RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
 
     // ---- as a progress source
 

@@ -54,8 +54,8 @@ RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) con
     throw error(code, url_ + ": " + why);
 }
 RDMACORO_COLD void meeting_launcher::fail_gone() const {
-    fail(errc::peer_lost, served_ ? "the program that listens there has gone"
-                                  : "rank 0, which listens there, has gone");
+    fail(errc::peer_lost,
+         served_ ? "the program that listens there has gone" : "rank 0, which listens there, has gone");
 }
 RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks,
                                                   std::uint64_t count) const {
@@ -89,9 +89,9 @@ RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
         in_.clear();
         taken_ = 0;
         if (monotonic_now() >= until)
-            fail(errc::peer_lost,
-                 "what listens there closes connections before it answers: it is another program, or strangers "
-                 "connect in numbers");
+            fail(errc::peer_lost, "what listens there closes connections before it answers: it is another "
+                                  "program, or strangers "
+                                  "connect in numbers");
         try {
             limit.sleep(pause);
         } catch (const error& failed) {

@@ -88,7 +88,7 @@ RDMACORO_COLD inet_address inet_address::parse(std::string_view scheme, std::str
     if (const std::string wrong = wrong_scheme(scheme, text); !wrong.empty()) refuse(wrong);
     text = without_scheme(scheme, text);
     const std::size_t colon = text.rfind(':');
-    if (colon == std::string_view::npos) refuse("no port");
+    if (colon == std::string_view::npos || (text.front() == '[' && text.back() == ']')) refuse("no port");
     std::string_view host = text.substr(0, colon);
     const std::string_view port = text.substr(colon + 1);
     if (!host.empty() && host.front() == '[') {

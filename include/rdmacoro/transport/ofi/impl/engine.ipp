@@ -1,6 +1,7 @@
 // How a libfabric domain opens, polls, parks and closes.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/transport/ofi/engine.hpp>
 
 #include <algorithm>
@@ -236,6 +237,7 @@ RDMACORO_DECL int engine::wake_fd() noexcept {
 // ---- regions
 
 RDMACORO_DECL void engine::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&owner_, "memory for", "was deregistered");
     if (serves_) settle(key);
     regions_.remove(key);
 }

@@ -1,6 +1,7 @@
 // The shared-memory domain's descriptors, links and table of regions.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/detail/ticks.hpp>
 #include <rdmacoro/transport/shm/domain.hpp>
 
@@ -71,6 +72,7 @@ RDMACORO_COLD region domain_base::try_register(std::span<std::byte> memory, acce
 }
 
 RDMACORO_COLD void domain_base::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&owner_, "memory for", "was deregistered");
     const std::span<std::byte> range = regions_.memory_of(key);
     regions_.remove(key);
     // A peer marks the region it is touching, then checks the table; this empties the table, then looks for marks.

@@ -1,6 +1,7 @@
 // One node of a simulated network.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/transport/sim/node.hpp>
 
 #include <algorithm>
@@ -149,7 +150,12 @@ RDMACORO_DECL bool node::in_place(std::span<const std::byte> memory) noexcept {
     return prepared_.contains(memory);
 }
 
+RDMACORO_DECL void node::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&owner_, "memory for", "was deregistered");
+    regions_.remove(key);
+}
 RDMACORO_DECL void node::lingering_owner::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&of->owner_, "memory for", "was deregistered");
     of->lingering_.push_back(key);
     if (of->lingering_.size() <= of->options_.lingering_regions) return;
     of->regions_.remove(of->lingering_.front());

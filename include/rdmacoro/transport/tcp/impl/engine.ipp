@@ -1,6 +1,7 @@
 // The turn of a tcp engine..
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/transport/tcp/engine.hpp>
 
 #include <algorithm>
@@ -55,6 +56,11 @@ RDMACORO_DECL tcp_engine::~tcp_engine() {
         if (session->fd_ >= 0) ::close(session->fd_);
         delete session;
     }
+}
+
+RDMACORO_COLD void tcp_engine::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&owner_, "memory for", "was deregistered");
+    regions_.remove(key);
 }
 
 RDMACORO_DECL tcp_session& tcp_engine::add_socket(int fd) {

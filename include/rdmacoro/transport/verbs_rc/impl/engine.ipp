@@ -1,6 +1,7 @@
 // How a verbs domain opens, polls, parks and closes.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/transport/verbs_rc/engine.hpp>
 
 #include <algorithm>
@@ -155,6 +156,11 @@ RDMACORO_DECL engine::~engine() {
     if (regions_.registered() != 0)
         fatal("a verbs domain, or its scheduler, was destroyed before a region of its memory");
     read_completion_events();
+}
+
+RDMACORO_COLD void engine::deregister(std::uint64_t key) noexcept {
+    require_thread_of(&owner_, "memory for", "was deregistered");
+    regions_.remove(key);
 }
 
 // ---- polling
