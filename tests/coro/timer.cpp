@@ -1,6 +1,7 @@
 #include <rdmacoro/coro/timer.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -81,6 +82,55 @@ TEST_CASE("any mix of insertions and removals keeps the order") {
         REQUIRE(std::is_sorted(fired.begin(), fired.end()));
         REQUIRE(heap.empty());
     }
+}
+
+TEST_CASE("timers for which there is no memory are due in the same order") {
+    if (!test::counts_allocations) SKIP_TEST("needs allocations that fail");
+    std::mt19937 random(20261128);
+    std::size_t most_behind = 0;
+    for (int round = 0; round < 50; ++round) {
+        fired.clear();
+        timer_heap heap;
+        std::vector<std::unique_ptr<probe>> timers;
+        for (int i = 0; i < 400; ++i)
+            timers.push_back(std::make_unique<probe>(std::chrono::milliseconds(random() % 1000)));
+        const auto queued = [&] {
+            std::vector<time_point> all;
+            for (const auto& timer : timers) {
+                if (timer->queued()) all.push_back(timer->deadline);
+            }
+            std::sort(all.begin(), all.end());
+            return all;
+        };
+        for (std::size_t i = 0; i < 200; ++i) {
+            test::fail_next_allocations(1);
+            heap.insert(*timers[i]);
+            test::fail_next_allocations(0);
+            if (random() % 3 == 0) heap.remove(*timers[random() % timers.size()]);
+            const std::vector<time_point> all = queued();
+            REQUIRE(heap.empty() == all.empty());
+            if (!all.empty()) REQUIRE(heap.earliest() == all.front());
+            std::size_t visited = 0;
+            heap.each([&](timer_node&) { ++visited; });
+            REQUIRE(visited == all.size());
+            // The heap had room for sixteen from the beginning.
+            most_behind = std::max(most_behind, all.size() - std::min<std::size_t>(all.size(), 16));
+        }
+        std::vector<time_point> due = queued();
+        due.erase(std::upper_bound(due.begin(), due.end(), time_point(300ms)), due.end());
+        heap.expire(time_point(300ms));
+        REQUIRE(fired == due);
+        for (std::size_t i = 200; i < 400; ++i) {
+            heap.insert(*timers[i]);
+            REQUIRE(heap.earliest() == queued().front());
+        }
+        fired.clear();
+        due = queued();
+        heap.expire(time_point(1s));
+        REQUIRE(fired == due);
+        REQUIRE(heap.empty());
+    }
+    CHECK(most_behind > 50);
 }
 
 TEST_CASE("a deadline beyond the end of time is the end of time") {

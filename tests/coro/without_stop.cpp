@@ -228,20 +228,4 @@ TEST_CASE("thousands of destructors that wait at a time take a bounded part of t
     }(world));
 }
 
-TEST_CASE("a grace period for which there is no memory is over at once") {
-    if (!test::counts_allocations) SKIP_TEST("needs an allocation that fails");
-    test::virtual_time world;
-    world.run([](test::virtual_time& on) -> task<> {
-        local_stop_source stop;
-        stop.request_stop();
-        event never;
-        auto waiting = with_stop(without_stop(never.wait(), 1h), stop.get_token());
-        test::fail_next_allocations(1);
-        const result<> ended = co_await as_result(waiting);
-        test::fail_next_allocations(0);
-        CHECK(ended.error() == errc::canceled);
-        CHECK(on.now() == 0s);
-    }(world));
-}
-
 }  // namespace test_coro_without_stop

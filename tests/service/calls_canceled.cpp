@@ -295,4 +295,42 @@ CALLS_CASE("calls that are canceled leave nothing behind, however many more than
     });
 }
 
+CALLS_CASE("streams that are given up by the ten thousand while the peer serves nothing end when it does") {
+    run_in(over, [](two_domains& w) -> task<> {
+        two_domains::pair link = co_await w.connected();
+        {
+            shop there;
+            const auto a = link.a.make_calls();
+            // More than twice as many as calls of which the peer knows what became.
+            constexpr std::size_t count = 10'000;
+            std::size_t given_up = 0;
+            for (std::size_t made = 0; made < count; made += 1000) {
+                task_group opening;
+                for (unsigned n = 0; n < 1000; ++n) {
+                    opening.spawn([&]() -> task<> {
+                        try {
+                            auto rows = co_await a->open(kv::scan, 100U);
+                            static_cast<void>(co_await rows.next());
+                        } catch (const error& ended) {
+                            if (ended.code() == errc::canceled) ++given_up;
+                        }
+                    });
+                }
+                for (int n = 0; n < 20; ++n) co_await yield();
+                opening.request_stop();
+                co_await opening.join();
+            }
+            CHECK(given_up == count);
+            const auto b = link.b.make_calls();
+            b->serve(there.store);
+            const std::uint64_t sum = co_await timeout(a->call(kv::add, 1U, 2U), std::chrono::seconds(20));
+            CHECK(sum == 3);
+            const auto drained = co_await as_result(timeout(a->drain(), std::chrono::seconds(20)));
+            CHECK(drained.has_value());
+            CHECK(holdings::of(link).discarding == 0);
+        }
+        link.a.abort();
+    });
+}
+
 }  // namespace test_service_calls_canceled

@@ -9,6 +9,8 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,6 +130,45 @@ TEMPLATE_LIST_TEST_CASE(
         const std::uint64_t sum = co_await one.peers->call(9, kv::add, 1U, 2U);
         CHECK(sum == 3);
         co_await one.here->close();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "an exception that leaves the scope of a node and its calls is the one that is caught", "",
+    node_transports) {
+    constexpr static method<"kv.refuse", void()> refuse{};
+    std::string said;
+    run_limited([&]() -> task<> {
+        try {
+            // In the order that everybody writes: the calls are destroyed before the node, while connections last.
+            service failing;
+            failing.on(refuse, [](call_context&) { throw std::runtime_error("no such key"); });
+            node<TestType> nine(9);
+            node_calls served(nine);
+            served.serve(failing);
+            const std::string url = co_await nine.listen(fresh_url<TestType>());
+            node<TestType> one(1);
+            node_calls peers(one);
+            one.add({.id = 9, .urls = {url}});
+            co_await peers.call(9, refuse);
+        } catch (const error& failed) {
+            said = failed.what();
+        }
+    });
+    CHECK_THAT(said, contains("node 9") && contains("kv.refuse") && contains("no such key"));
+}
+
+TEMPLATE_LIST_TEST_CASE("a node whose calls are destroyed makes no connection any more", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> nine(9);
+        const std::string url = co_await nine.here->listen(fresh_url<TestType>());
+        node<TestType> one(1);
+        one.add({.id = 9, .urls = {url}});
+        { node_calls peers(one); }
+        const auto sent = co_await as_result(one.peer(9).send(std::span<const std::byte>()));
+        CHECK(sent.error() == errc::closed);
+        CHECK(one.connections() == 0);
     });
 }
 

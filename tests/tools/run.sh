@@ -233,6 +233,17 @@ kill -TERM $runs
 over_in_time 137 'SIGTERM while the output of its errors is full'
 exec 9>&-
 
+# Started without outputs: no file of its own takes their numbers.
+closed() { # STATUS ARGUMENTS...
+    local wanted=$1 got=0
+    shift
+    timeout 30 "$program" "$@" >&- 2>&- <&- || got=$?
+    [ $got = "$wanted" ] || fail "without outputs: run $* ends with $got"
+}
+closed 1 -n 1 --grace 0.5 false
+closed 0 -n 2 --tag-output echo hello
+closed 7 -n 2 sh -c 'echo hello; echo hello >&2; exit 7'
+
 # Other hosts, by a stand-in that runs the command here, and notes it. By a real ssh: run_ssh.sh.
 cat >"$work/ssh" <<'END'
 #!/bin/sh

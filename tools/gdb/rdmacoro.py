@@ -58,6 +58,14 @@ def named(found, name):
     return None
 
 
+def timers(heap):
+    yield from pointers(heap['heap_'], DETAIL + 'timer_node')
+    behind = heap['behind_']
+    while behind:
+        yield behind.dereference()
+        behind = behind['next_behind']
+
+
 def describe_waits(scheduler):
     for wait in elements(scheduler['parked_waits_'], DETAIL + 'parked_wait', DETAIL + 'parked_wait'):
         operation = wait['operation_']
@@ -65,7 +73,7 @@ def describe_waits(scheduler):
             continue
         facts = wait['facts_']
         yield f"{facts['what'].string()}: {facts['stage'].string()}; {enumerator(facts['next'])}"
-    for timer in pointers(scheduler['timers_']['heap_'], DETAIL + 'timer_node'):
+    for timer in timers(scheduler['timers_']):
         if timer['of_sleep']:
             yield f"sleep until {int(timer['deadline']['__d']['__r'])} ns of the scheduler's clock; time"
 

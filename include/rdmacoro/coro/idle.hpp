@@ -78,7 +78,9 @@ public:
     /// Polls for at most `spin_for`, yields for at most `yield_for`, then parks. Tests replace `switches`.
     explicit adaptive(duration spin_for = default_spin, duration yield_for = default_yield,
                       long (*switches)() noexcept = &involuntary_switches) noexcept
-        : spin_for_(spin_for), yield_for_(yield_for), switches_of_thread_(switches) {}
+        : spin_for_(at_least_none(spin_for)),
+          yield_for_(at_least_none(yield_for)),
+          switches_of_thread_(switches) {}
 
     /// A wait begins, during which a coroutine sleeps until then, or none.
     void wait_begins(time_point sleeps_until) noexcept { sleeps_until_ = sleeps_until; }
@@ -97,6 +99,11 @@ private:
     // A wait counts as ended by so few offers, where they took no more than that part of the time of polling.
     static constexpr unsigned few_offers = 2;
     static constexpr unsigned soon_part = 2;
+    /// A negative time is none; a year is as good as any longer one, and two can be added.
+    [[nodiscard]] static constexpr duration at_least_none(duration time) noexcept {
+        constexpr duration year = std::chrono::hours(24 * 365);
+        return time < duration::zero() ? duration::zero() : time > year ? year : time;
+    }
     static constexpr duration long_offer = 4 * default_spin;
     static constexpr unsigned fewest_without = 8;  // waits without an offer, after one that took long
     static constexpr unsigned most_without = 1024;

@@ -263,7 +263,7 @@ public:
     /// called already.
     bool withdraw(detail::posted_node& node) noexcept;
 
-    void add_timer(detail::timer_node& timer) { timers_.insert(timer); }
+    void add_timer(detail::timer_node& timer) noexcept { timers_.insert(timer); }
     void remove_timer(detail::timer_node& timer) noexcept { timers_.remove(timer); }
 
     /// Polls `source` until it is removed or destroyed. It may outlive the scheduler.
@@ -374,7 +374,7 @@ private:
     struct allowance;
     struct run_scope;
 
-    scheduler(idle_base* strategy, clock& time) noexcept;
+    scheduler(idle_base* strategy, clock& time);
 
     template <class Done>
     static bool answer(void* done) {

@@ -47,7 +47,7 @@ private:
 /// scheduler take a turn first.
 /// Buffers: none.
 /// Concurrency: any number at a time.
-/// Errors: `errc::no_resources` where there is no memory for its timer.
+/// Errors: none.
 /// Cancellation: ends at once with `errc::canceled`.
 /// Example:
 ///     co_await sleep_for(10ms);
@@ -59,7 +59,7 @@ private:
 /// Completes: when the scheduler's clock has reached `deadline`; after a turn when it already has.
 /// Buffers: none.
 /// Concurrency: any number at a time.
-/// Errors: `errc::no_resources` where there is no memory for its timer.
+/// Errors: none.
 /// Cancellation: ends at once with `errc::canceled`.
 /// Example:
 ///     co_await sleep_until(next_tick);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/adaptor.hpp>
-#include <rdmacoro/coro/detail/posted_stop.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timer.hpp>
 
 namespace rdmacoro {
@@ -21,10 +21,9 @@ public:
     void before_wait() noexcept;
     void after_end() noexcept;
 
-    /// Why the limit canceled the operation: `errc::timed_out`, or `errc::no_resources` where there was no memory for a timer; `errc::ok`: it
-    /// did not.
-    [[nodiscard]] errc canceled_by() const noexcept { return canceled_by_; }
-    /// Called in a handler of `ended`: throws it again, or `canceled_by()` if the limit canceled the operation.
+    /// Whether the limit canceled the operation.
+    [[nodiscard]] bool is_over() const noexcept { return is_over_; }
+    /// Called in a handler of `ended`: throws it again, or `errc::timed_out` if the limit canceled the operation.
     [[noreturn]] void rethrow(const std::system_error& ended) const;
 
 private:
@@ -34,8 +33,7 @@ private:
 
     duration limit_;
     timer_hook timer_;
-    posted_stop without_timer_;
-    errc canceled_by_ = errc::ok;
+    bool is_over_ = false;
 };
 
 }  // namespace detail
@@ -63,8 +61,8 @@ public:
         requires detail::gives_result<detail::adapted<A>>
     {
         auto ended = base::take_result();
-        if (hooks_.canceled_by() != errc::ok && ended.error() == errc::canceled)
-            return decltype(ended)(hooks_.canceled_by(), ended.facts());
+        if (hooks_.is_over() && ended.error() == errc::canceled)
+            return decltype(ended)(errc::timed_out, ended.facts());
         return ended;
     }
 };
@@ -73,8 +71,8 @@ public:
 /// Completes: when `op` does, which is canceled when `limit` has passed since it began.
 /// Buffers: as for `op`, which is awaited to its end also after the limit.
 /// Concurrency: as for `op`. An lvalue is borrowed until then, an rvalue moves in.
-/// Errors: `errc::timed_out` when `op` ended canceled because of the limit, `errc::no_resources` when there was no memory for a timer; else those of `op`. If it ends with a value
-/// at the same moment, the value is returned. An `op` that is ready at once ends with its value, even if the limit is zero.
+/// Errors: `errc::timed_out` when `op` ended canceled because of the limit; else those of `op`. If it ends with a value at the same moment,
+/// the value is returned. An `op` that is ready at once ends with its value, even if the limit is zero.
 /// Cancellation: passed on to `op`.
 /// Example:
 ///     auto got = co_await timeout(peer.recv(buffer), 1s);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/adaptor.hpp>
-#include <rdmacoro/coro/detail/posted_stop.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/coro/timer.hpp>
 
@@ -71,7 +70,6 @@ private:
     local_stop_source source_;  // the operation runs with its token
     stop_hook stopped_;
     timer_hook timer_;
-    posted_stop without_timer_;
 };
 
 }  // namespace detail

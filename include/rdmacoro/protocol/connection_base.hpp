@@ -388,8 +388,10 @@ private:
 
     /// Time without a message after which a peer is asked to give back unused credit.
     static constexpr duration long_idle = std::chrono::milliseconds(100);
-    /// Interval at which the others are asked again while one peer has no credit and the pool has none left.
+    /// Interval at which the others are asked again while one peer has no credit and the pool has none left: doubled each time that nothing
+    /// came of it, up to the second one, as a thousand such peers would take a processor.
     static constexpr duration ask_again = std::chrono::milliseconds(20);
+    static constexpr unsigned most_doublings = 4;
 
     budget_share share_;  // of which `credits_` are granted
     refusal_timer feeding_;
@@ -397,7 +399,8 @@ private:
     std::uint64_t received_before_ = 0;                        // messages, when memory was short last
     std::uint64_t received_when_starved_ = ~std::uint64_t{0};  // messages, when the peer said so last
     std::uint32_t asked_back_ = 0;                             // units of credit; until the peer's answer
-    std::uint32_t given_up_ = 0;                               // units, as the answer to the peer's question
+    unsigned asked_in_vain_ = 0;
+    std::uint32_t given_up_ = 0;  // units, as the answer to the peer's question
     bool owes_recall_ = false;
     bool owes_given_up_ = false;
     bool sent_goodbye_ = false;

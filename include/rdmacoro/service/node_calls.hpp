@@ -30,9 +30,9 @@ namespace rdmacoro {
 /// best transport that both have; while calls are under way in either direction, it is not closed as idle. A call to a node that dies, or
 /// is restarted, ends with an error that names the node and its generation; the next one goes to its next life.
 ///
-/// It takes the node's `on_connection`. Made after the node and destroyed after it, or after `node::close` has ended well: its calls end
-/// with the node. After a `close` that timed out handlers still run: then it is destroyed after the node, which waits for them. For the
-/// node's scheduler.
+/// It takes the node's `on_connection`, and its calls end with the node. Made after the node; destroyed before it, as where an exception leaves
+/// the scope of both, it stops the node first, as the node's destructor does, and waits as that does for handlers that still run. For the node's
+/// scheduler.
 template <transport... Ts>
 class node_calls final : private detail::node_work {
 public:
@@ -46,9 +46,7 @@ public:
     node_calls(const node_calls&) = delete;
     node_calls& operator=(const node_calls&) = delete;
     ~node_calls() {
-        if (!links_.empty() || !all_.empty())
-            detail::fatal("a node_calls object was destroyed before the connections of its node, and the "
-                          "handlers of their calls, had ended");
+        state_->stop();  // unless it has: its connections refer to this
         state_->work_names = nullptr;
     }
 

@@ -16,6 +16,7 @@
 #include <rdmacoro/service/detail/impl/algorithms_to_one.ipp>
 #include <rdmacoro/service/detail/impl/answer_in_place.ipp>
 #include <rdmacoro/service/detail/impl/call_failure.ipp>
+#include <rdmacoro/service/detail/impl/call_history.ipp>
 #include <rdmacoro/service/detail/impl/calls_asked.ipp>
 #include <rdmacoro/service/detail/impl/calls_base.ipp>
 #include <rdmacoro/service/detail/impl/calls_served.ipp>
@@ -37,6 +38,7 @@
 #include <rdmacoro/service/detail/impl/meeting_wire.ipp>
 #include <rdmacoro/service/detail/impl/node_connections.ipp>
 #include <rdmacoro/service/detail/impl/node_core.ipp>
+#include <rdmacoro/service/detail/impl/node_guards.ipp>
 #include <rdmacoro/service/detail/impl/node_wire.ipp>
 #include <rdmacoro/service/detail/impl/pmi_launcher.ipp>
 #include <rdmacoro/service/detail/impl/pmi_lines.ipp>

@@ -119,17 +119,6 @@ TEST_CASE("a refusal ends the link when its reason has not come within the time,
     }(context, self));
 }
 
-TEST_CASE("a refusal whose time cannot be kept for want of memory ends the link, and not the process") {
-    if constexpr (!counts_allocations) SKIP_TEST("a sanitizer allocates");
-    engine_context context;
-    side self(context);
-    {
-        const failing_allocations all(1, ~std::size_t{0});
-        self.refuse(0);
-    }
-    CHECK(context.closed_with == errc::no_resources);
-}
-
 TEST_CASE("a link that had failed before a get or put says why") {
     engine_context context;
     side self(context);

@@ -57,7 +57,7 @@ TEST_CASE("the stranger that has been silent for the longest time gives way to a
         co_await sleep_for(300ms);
         silent second(core);
         auto of_second = start(second.hello());
-        auto third_comes = start(node_core::room_for_stranger(&core));
+        auto third_comes = start(room_for_stranger(core));
         co_await sleep_for(699ms);
         CHECK_FALSE(third_comes.done());
         co_await third_comes;
@@ -71,7 +71,7 @@ TEST_CASE("the stranger that has been silent for the longest time gives way to a
 
         // One that has spoken does not go, and is not waited for beyond the next one.
         second.guard->spoke();
-        auto fourth_comes = start(node_core::room_for_stranger(&core));
+        auto fourth_comes = start(room_for_stranger(core));
         co_await fourth_comes;
         CHECK(core.owner.now() - begun == 2s);
         co_await of_third;
@@ -82,7 +82,7 @@ TEST_CASE("the stranger that has been silent for the longest time gives way to a
         silent fourth(core);
         fourth.guard->spoke();
         auto of_fourth = start(fourth.hello());
-        auto fifth_comes = start(node_core::room_for_stranger(&core));
+        auto fifth_comes = start(room_for_stranger(core));
         co_await sleep_for(30s);
         CHECK_FALSE(fifth_comes.done());
         second.arrives.set();

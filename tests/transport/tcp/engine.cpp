@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,39 @@ TEST_CASE(
     CHECK(most >= messages_of_a_link);  // else nothing was bounded
     CHECK(most <= messages_of_a_poll + messages_of_a_link);
     CHECK(with_messages <= 4 * links * each / messages_of_a_poll);
+}
+
+TEST_CASE("one poll hands the kernel a bounded number of bytes of many links, and each link has its turn") {
+    tcp_world w;
+    tcp_listener listener = w.listen();
+    constexpr std::size_t links = 100;
+    constexpr std::size_t bytes = 256 * 1024;
+    std::vector<std::unique_ptr<tcp_end>> from;
+    std::vector<std::unique_ptr<tcp_end>> to;
+    for (std::size_t n = 0; n < links; ++n) {
+        tcp_world::connected made = w.connect(listener);
+        from.push_back(std::make_unique<tcp_end>());
+        to.push_back(std::make_unique<tcp_end>());
+        from[n]->link = std::make_unique<recorded_link>(std::move(made.client), from[n]->sink);
+        to[n]->link = std::make_unique<recorded_link>(std::move(made.server), to[n]->sink);
+    }
+    w.turns(100);
+    // Each link is asked for as much.
+    std::vector<std::byte> memory(bytes);
+    const region open = w.server.register_memory(memory, access_rights::all);
+    std::vector<std::vector<std::byte>> into(links, std::vector<std::byte>(bytes));
+    std::vector<recording_completion> got(links);
+    for (std::size_t n = 0; n < links; ++n)
+        REQUIRE(from[n]->link->get(open.remote(), into[n], got[n]) == post_result::posted);
+    const auto done = [&] {
+        return static_cast<std::size_t>(
+            std::count_if(got.begin(), got.end(), [](const auto& one) { return one.calls != 0; }));
+    };
+    unsigned turns = 0;
+    const time_point limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (; done() < links && std::chrono::steady_clock::now() < limit; ++turns) w.turns(1);
+    CHECK(done() == links);
+    CHECK(turns >= links * bytes / (1024 * 1024 + bytes));
 }
 
 }  // namespace test_transport_tcp_engine

@@ -41,11 +41,13 @@ RDMACORO_COLD bool scheduler_list::empty() noexcept {
 }
 }  // namespace detail
 
-RDMACORO_COLD scheduler::scheduler(idle_base* strategy, clock& time) noexcept
+RDMACORO_COLD scheduler::scheduler(idle_base* strategy, clock& time) try
     : time_(&time),
       ticks_to_trust_(&time == &monotonic_clock::instance() ? detail::ticks_in_microseconds() : 0),
       idle_(strategy) {
     detail::all_schedulers.add(*this);
+} catch (...) {
+    delete strategy;
 }
 
 /// What a coroutine has left before others must have their turn. One that runs the scheduler itself, as a destructor that waits does, gets

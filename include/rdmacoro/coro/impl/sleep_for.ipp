@@ -3,8 +3,6 @@
 
 #include <rdmacoro/coro/sleep_for.hpp>
 
-#include <new>
-
 namespace rdmacoro {
 
 RDMACORO_DECL void sleep_operation::expired(detail::timer_node& timer) noexcept {
@@ -16,12 +14,7 @@ RDMACORO_DECL void sleep_operation::start() noexcept {
     timer_.self = this;
     timer_.of_sleep = described_;
     timer_.expired = &expired;
-    try {
-        owner_->add_timer(timer_);
-    } catch (const std::bad_alloc&) {
-        timer_.self = nullptr;  // as the outcome tells
-        complete();
-    }
+    owner_->add_timer(timer_);
 }
 
 RDMACORO_DECL void sleep_operation::cancel() noexcept {
@@ -32,7 +25,6 @@ RDMACORO_DECL void sleep_operation::cancel() noexcept {
 
 RDMACORO_DECL result<> sleep_operation::outcome() noexcept {
     if (canceled_) return errc::canceled;
-    if (timer_.self == nullptr) return errc::no_resources;
     return {};
 }
 

@@ -3,7 +3,6 @@
 
 #include <rdmacoro/coro/without_stop.hpp>
 
-#include <new>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -25,22 +24,19 @@ RDMACORO_COLD void late_stop::before_wait() noexcept {
         around_, [](local_stop_callback& hook) noexcept { static_cast<stop_hook&>(hook).self->set_timer(); });
 }
 
-RDMACORO_COLD void late_stop::set_timer() noexcept try {
+RDMACORO_COLD void late_stop::set_timer() noexcept {
     timer_.self = this;
     timer_.deadline = deadline_after(owner_->now(), grace_);
     timer_.expired = [](timer_node& timer) noexcept {
         static_cast<timer_hook&>(timer).self->source_.request_stop();
     };
     owner_->add_timer(timer_);
-} catch (const std::bad_alloc&) {
-    without_timer_.post(*owner_, source_);  // rather early than never
 }
 
 RDMACORO_COLD void late_stop::after_end() noexcept {
     stopped_.detach();
     if (std::exchange(waits_, false)) owner_->unstopped_wait_ended();
     if (timer_.queued()) owner_->remove_timer(timer_);
-    without_timer_.withdraw();
 }
 
 }  // namespace rdmacoro::detail

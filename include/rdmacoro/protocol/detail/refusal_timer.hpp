@@ -24,9 +24,8 @@ public:
     refusal_timer(void* owner, void (*expired)(void* owner) noexcept) noexcept;
     ~refusal_timer() { stop(); }
 
-    /// Nothing happens where it runs already: `expired` starts it anew for the streams that have time left. False when
-    /// memory is short.
-    [[nodiscard]] bool start(scheduler& on, time_point until) noexcept;
+    /// Nothing happens where it runs already: `expired` starts it anew for the streams that have time left.
+    void start(scheduler& on, time_point until) noexcept;
     void stop() noexcept;
 
 private:

@@ -236,9 +236,8 @@ RDMACORO_COLD void connection_base::recall_arrived(const wire_header& h) noexcep
 RDMACORO_COLD void connection_base::feed() noexcept {
     scheduler& owner = mailbox_->owner();
     credits_.hurry(credits_.grant() / 8);
-    if (credits_.overdue() || (credits_.stored() == 0 && !list_.link_matches) ||
-        !feeding_.start(owner, deadline_after(owner.now(), gathering)))
-        feed_now();
+    if (credits_.overdue() || (credits_.stored() == 0 && !list_.link_matches)) return feed_now();
+    feeding_.start(owner, deadline_after(owner.now(), gathering));
 }
 
 RDMACORO_COLD void connection_base::peer_starved() noexcept {
@@ -256,11 +255,14 @@ RDMACORO_COLD void connection_base::feed_now() noexcept {
     credits_.hurry(1);
     if (credits_.owes()) send_credit();  // less goes than is owed, or nothing, where the pool is short
     if (counts_.credit_messages != before || !share_.rises() || credits_.withheld() == 0 ||
-        phase_ != phase::open || received_so_far() != received_when_starved_)
+        phase_ != phase::open || received_so_far() != received_when_starved_) {
+        asked_in_vain_ = 0;
         return;
+    }
     // Other links give back what they do not use once they have been idle for a while, and a few are asked at a time.
     scheduler& owner = mailbox_->owner();
-    static_cast<void>(feeding_.start(owner, deadline_after(owner.now(), ask_again)));
+    feeding_.start(owner, deadline_after(owner.now(), ask_again * (1 << asked_in_vain_)));
+    if (asked_in_vain_ != most_doublings) ++asked_in_vain_;
 }
 RDMACORO_COLD void connection_base::feed_again() noexcept {
     if (received_so_far() == received_when_starved_) regrant(true);

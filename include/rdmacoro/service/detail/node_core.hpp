@@ -253,9 +253,6 @@ public:
     /// Keeps it among its peer's leftovers, where it has messages that may be received; says whether it did. `by_users`: no function has the
     /// connection.
     bool keep_unread(node_record& ended, bool by_users);
-    /// Awaits room for one more that has not said which node it is. Where there is none, the one that has been silent for the longest time gives
-    /// way, after a tenth of the limit for a hello at the earliest: silent ones cannot keep nodes out for as long as they like.
-    [[nodiscard]] static task<> room_for_stranger(node_core* self);
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.
     [[nodiscard]] static task<> take_place(node_core* self, duration limit);
     void give_place() noexcept;

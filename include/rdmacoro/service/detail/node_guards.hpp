@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/local_stop.hpp>
+#include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 
@@ -40,6 +41,10 @@ private:
     time_point since_;
     local_stop_source gives_way_;
 };
+
+/// Awaits room for one more that has not said which node it is. Where there is none, the one that has been silent for the longest time gives
+/// way, after a tenth of the limit for a hello at the earliest: silent ones cannot keep nodes out for as long as they like.
+[[nodiscard]] task<> room_for_stranger(node_core& of);
 
 /// A connection of the peer's that waits for room. This side makes no attempt of its own meanwhile.
 class node_accepting {
@@ -111,3 +116,7 @@ private:
 };
 
 }  // namespace rdmacoro::detail
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/node_guards.ipp>
+#endif

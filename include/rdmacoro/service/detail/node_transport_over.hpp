@@ -89,7 +89,7 @@ private:
         node_core* const self = &over->node_;
         try {
             for (;;) {
-                co_await node_core::room_for_stranger(self);
+                co_await room_for_stranger(*self);
                 endpoint<T> made = co_await from.accept();
                 ++self->strangers;
                 try {

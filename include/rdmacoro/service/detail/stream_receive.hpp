@@ -5,8 +5,6 @@
 #include <rdmacoro/coro/timer.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 
-#include <new>
-
 namespace rdmacoro::detail {
 
 /// Passes a stop request on at once while no message has met the receive, and else after a time, as a canceled receive loses a message
@@ -62,13 +60,9 @@ private:
     [[gnu::cold]] void stopped() noexcept {
         if (of_.done()) return;
         if (!comes()) return source_.request_stop();
-        try {
-            set_timer(grace_, [](timer_node& t) noexcept { static_cast<timer_hook&>(t).self->give_up(); });
-        } catch (const std::bad_alloc&) {
-            give_up();
-        }
+        set_timer(grace_, [](timer_node& t) noexcept { static_cast<timer_hook&>(t).self->give_up(); });
     }
-    void set_timer(duration after, timer_node::function expired) {
+    void set_timer(duration after, timer_node::function expired) noexcept {
         timer_.self = this;
         timer_.expired = expired;
         timer_.deadline = deadline_after(owner_->now(), after);

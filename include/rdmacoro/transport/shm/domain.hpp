@@ -261,8 +261,8 @@ private:
     /// Peers that touch nothing now announce it when they do.
     void rest_touchers() noexcept;
     void look_at_touched() noexcept;
-    /// False: there is no memory for the timer.
-    bool set_timer(own_timer& timer, duration after) noexcept;
+    /// Unless it is set.
+    void set_timer(own_timer& timer, duration after) noexcept;
     void note_memory(pollable& link) noexcept;
     /// For a domain that is about to sleep: the memory of cold links is looked at in a second, if coroutines ran since the last such look.
     void look_at_memory_later() noexcept;

@@ -115,6 +115,16 @@ private:
         std::uint16_t next;
     };
 
+    /// The kernel copies what is sent: others that wait for a turn are not to wait for the copies of all links. Bytes from one poll to the
+    /// next, beyond which one more socket may go.
+    static constexpr std::size_t most_sent = std::size_t{1} << 20;
+    /// Whether that leaves it a turn: one that is alone always has it.
+    [[nodiscard]] bool may_send(const tcp_session& one) const noexcept {
+        return sent_ < most_sent || last_sender_ == &one;
+    }
+    std::size_t sent_ = 0;
+    const tcp_session* last_sender_ = nullptr;  // only compared
+
     scheduler& owner_;
     tcp_options options_;
     tcp_region_memory region_memory_;

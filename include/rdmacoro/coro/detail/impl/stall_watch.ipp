@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -29,9 +28,7 @@ RDMACORO_COLD void stall_watch::set(duration limit) {
 
 RDMACORO_COLD void stall_watch::begin_again() noexcept {
     timer_.deadline = deadline_after(owner_.now(), std::max(duration(1), limit_ / looks));
-    try {
-        owner_.add_timer(timer_);
-    } catch (const std::bad_alloc&) {}  // no memory to watch with
+    owner_.add_timer(timer_);
 }
 
 RDMACORO_COLD void stall_watch::look() noexcept {

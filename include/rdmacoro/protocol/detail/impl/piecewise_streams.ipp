@@ -70,7 +70,7 @@ RDMACORO_COLD bool piecewise_streams::stop(std::uint32_t id) noexcept {
 RDMACORO_COLD void piecewise_streams::await_reason(std::uint32_t id) noexcept {
     const time_point until = deadline_after(context_.owner().now(), refusal_timer::grace);
     moving(id).refused_until = until;
-    if (!refusal_.start(context_.owner(), until)) context_.close(make_error_code(errc::no_resources));
+    refusal_.start(context_.owner(), until);
 }
 
 RDMACORO_COLD void piecewise_streams::grace_over() noexcept {
@@ -82,8 +82,8 @@ RDMACORO_COLD void piecewise_streams::grace_over() noexcept {
     if (first == time_point::max()) return;
     if (first <= context_.owner().now()) {
         context_.violation();
-    } else if (!refusal_.start(context_.owner(), first)) {
-        context_.close(make_error_code(errc::no_resources));
+    } else {
+        refusal_.start(context_.owner(), first);
     }
 }
 

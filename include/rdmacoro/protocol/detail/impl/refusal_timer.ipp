@@ -5,8 +5,6 @@
 
 #include <rdmacoro/coro/error.hpp>
 
-#include <new>
-
 namespace rdmacoro::detail {
 
 RDMACORO_COLD bool is_refusal(std::error_code outcome) noexcept {
@@ -21,16 +19,11 @@ RDMACORO_COLD refusal_timer::refusal_timer(void* owner, void (*call)(void* owner
     };
 }
 
-RDMACORO_COLD bool refusal_timer::start(scheduler& on, time_point until) noexcept {
-    if (queued()) return true;
+RDMACORO_COLD void refusal_timer::start(scheduler& on, time_point until) noexcept {
+    if (queued()) return;
     on_ = &on;
     deadline = until;
-    try {
-        on.add_timer(*this);
-        return true;
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
+    on.add_timer(*this);
 }
 
 RDMACORO_COLD void refusal_timer::stop() noexcept {

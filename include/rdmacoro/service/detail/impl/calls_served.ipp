@@ -270,7 +270,7 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
     if (said == fate::answered) co_return;
     const bool canceled = failed || said == fate::canceled;
     handler_base* const handler = self.find_handler(of, request, failed);
-    if (until != time_point{} && context.remaining() == duration::zero()) {
+    if (handler != nullptr && until != time_point{} && context.remaining() == duration::zero()) {
         failed.set(call_errc::expired);
     } else if (canceled) {
         failed.set(call_errc::stopped);

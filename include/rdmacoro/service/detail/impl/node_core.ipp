@@ -5,7 +5,6 @@
 #include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
-#include <rdmacoro/service/detail/node_guards.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -330,24 +329,6 @@ RDMACORO_COLD void node_core::close_idle() noexcept {
     }
 }
 
-RDMACORO_COLD task<> node_core::room_for_stranger(node_core* self) {
-    const std::size_t most = self->options.unnamed_connections;
-    while (self->strangers >= most) {
-        node_stranger* const oldest = self->silent.front();
-        duration left = duration::max();
-        if (oldest != nullptr) {
-            left = oldest->since() + self->options.hello_limit / 10 - self->owner.now();
-            if (left <= duration::zero()) {
-                oldest->give_way();
-                if (self->strangers < most) break;
-                left = duration::max();
-            }
-        }
-        const result<void> gone = co_await as_result(timeout(self->stranger_gone.wait(), left));
-        if (!gone && gone.error() != errc::timed_out) throw error(gone.error());
-    }
-}
-
 RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
     const time_point until = deadline_after(self->owner.now(), limit);
     node_turn turn(self->for_place);
@@ -491,10 +472,7 @@ RDMACORO_COLD node_patience::node_patience(node_core& of) noexcept : of_(of) {
     if (of.attended.empty()) return;
     deadline = deadline_after(of.owner.now(), of.options.close_limit);
     expired = &is_over;
-    try {
-        of.owner.add_timer(*this);
-    } catch (const std::bad_alloc&) {  // then it says nothing
-    }
+    of.owner.add_timer(*this);
 }
 RDMACORO_COLD node_patience::~node_patience() {
     if (queued()) of_.owner.remove_timer(*this);

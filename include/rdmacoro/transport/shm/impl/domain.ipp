@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -83,12 +82,9 @@ RDMACORO_COLD void domain_base::deregister(std::uint64_t key) noexcept {
         // Else it was closed, and has waited then.
         if (link == nullptr || link->serial_ != only.serial || !link->touched(key)) return;
         link->await_untouched(key, range, deadline_after(owner_.now(), mark_patience::most));
-        if (set_timer(touch_timer_, between_touch_looks)) {
-            if (!link->list_node<touched_tag>::linked()) touched_.push_back(*link);
-            return;
-        }
-        mark_wait wait(patience_);
-        return link->wait_until_untouched(key, range, wait);
+        set_timer(touch_timer_, between_touch_looks);
+        if (!link->list_node<touched_tag>::linked()) touched_.push_back(*link);
+        return;
     }
     mark_wait wait(patience_);
     take_touchers();
@@ -128,15 +124,10 @@ RDMACORO_COLD void domain_base::rest_touchers() noexcept {
     }
 }
 
-RDMACORO_COLD bool domain_base::set_timer(own_timer& timer, duration after) noexcept {
-    if (timer.queued()) return true;
-    try {
-        timer.deadline = deadline_after(owner_.now(), after);
-        owner_.add_timer(timer);
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
-    return true;
+RDMACORO_COLD void domain_base::set_timer(own_timer& timer, duration after) noexcept {
+    if (timer.queued()) return;
+    timer.deadline = deadline_after(owner_.now(), after);
+    owner_.add_timer(timer);
 }
 
 RDMACORO_COLD void domain_base::look_at_touched() noexcept {
@@ -426,7 +417,7 @@ RDMACORO_COLD void domain_base::renew_copies() noexcept {
 
 RDMACORO_DECL void domain_base::note_memory(pollable& link) noexcept {
     if (link.list_node<tidy_tag>::linked() || !link.holds_memory()) return;
-    if (!set_timer(tidy_timer_, between_tidyings)) return;
+    set_timer(tidy_timer_, between_tidyings);
     link.return_memory();  // takes note of what was sent up to now
     to_tidy_.push_back(link);
     ++to_tidy_count_;
@@ -434,7 +425,8 @@ RDMACORO_DECL void domain_base::note_memory(pollable& link) noexcept {
 
 RDMACORO_DECL void domain_base::look_at_memory_later() noexcept {
     if (cold_count_ == 0 || owner_.worked_at() < looked_at_memory_) return;
-    look_at_memory_ = set_timer(tidy_timer_, between_tidyings);
+    set_timer(tidy_timer_, between_tidyings);
+    look_at_memory_ = true;
 }
 
 RDMACORO_COLD void domain_base::tidy() noexcept {

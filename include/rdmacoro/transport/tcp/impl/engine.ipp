@@ -83,6 +83,7 @@ RDMACORO_DECL io_uring_sqe& tcp_engine::request(tcp_session& session, tcp_reques
 
 RDMACORO_DECL bool tcp_engine::poll() noexcept {
     ++turn_;
+    sent_ = 0;
     if (at_rest()) {
         ++epoch_;
         return false;
@@ -105,13 +106,17 @@ RDMACORO_DECL bool tcp_engine::poll() noexcept {
 RDMACORO_DECL void tcp_engine::submit_sends() noexcept {
     intrusive_list<tcp_session, tcp_dirty_tag> now;
     now.splice_back(dirty_);
-    while (tcp_session* session = now.pop_front()) {
+    while (sent_ < most_sent) {
+        tcp_session* const session = now.pop_front();
+        if (session == nullptr) return;
         if (session->lets_wait()) {
             session->mark_dirty();
         } else {
             session->submit_send();
         }
     }
+    now.splice_back(dirty_);  // the rest are the first in the next poll
+    dirty_.splice_back(now);
 }
 
 /// Arms the hot links that have been quiet.

@@ -32,9 +32,7 @@ RDMACORO_COLD void tcp_liveness::watch(tcp_session& session) noexcept {
 
 RDMACORO_COLD void tcp_liveness::begin() noexcept {
     deadline = deadline_after(owner_.now(), to_look_at_.empty() ? limit_ / 8 : std::chrono::milliseconds(1));
-    try {
-        owner_.add_timer(*this);
-    } catch (const std::exception&) {}  // the next send tries again
+    owner_.add_timer(*this);
 }
 
 /// A link ends when two looks in a row find it silent: data that was sent a moment ago is not acknowledged yet, though the

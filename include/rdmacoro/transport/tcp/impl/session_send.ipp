@@ -32,7 +32,7 @@ RDMACORO_DECL void tcp_session::mark_work() noexcept {
 RDMACORO_DECL bool tcp_session::goes_at_once() noexcept {
     const bool first = last_post_turn_ != engine_.turn_ && burst_epoch_ != engine_.epoch_;
     last_post_turn_ = engine_.turn_;
-    return first && !full_ && queue_.empty();
+    return first && !full_ && queue_.empty() && engine_.may_send(*this);
 }
 
 RDMACORO_DECL post_result tcp_session::post(const message_header& header, const const_buffers& payload,
@@ -207,6 +207,8 @@ RDMACORO_DECL void tcp_session::submit_send() noexcept {
     iovec* pieces = engine_.vectors_.data() + engine_.vectors_used_;
     const unsigned count = queue_.gather(pieces, most_pieces, sending_);
     if (count == 0) return;
+    for (unsigned n = 0; n < count; ++n) engine_.sent_ += pieces[n].iov_len;
+    engine_.last_sender_ = this;
     burst_epoch_ = unflushed_ > 1 ? engine_.epoch_ : 0;
     unflushed_ = 0;
     seen_unflushed_ = 0;
