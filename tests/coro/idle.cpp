@@ -54,6 +54,17 @@ TEST_CASE("adaptive spins, then yields, then parks, as long as nothing moves") {
     CHECK(after(strategy, time, 1h) == idle::action::park);
 }
 
+TEST_CASE("adaptive takes negative times for none, and endless ones for long") {
+    manual_clock time;
+    idle::adaptive none(duration::min(), duration::min());
+    CHECK(after(none, time, 0us) == idle::action::park);
+    idle::adaptive yields(-1s, duration::max());
+    CHECK(after(yields, time, 0us) == idle::action::yield);
+    CHECK(after(yields, time, 100us) == idle::action::yield);
+    idle::adaptive spins(duration::max(), duration::max());
+    CHECK(after(spins, time, 1us) == idle::action::spin);
+}
+
 TEST_CASE("adaptive goes back to spinning with the first progress, and counts from there") {
     manual_clock time;
     idle::adaptive strategy(10us, 100us, &told_switches);

@@ -136,6 +136,9 @@ TEST_CASE("timers for which there is no memory are due in the same order") {
 TEST_CASE("a deadline beyond the end of time is the end of time") {
     CHECK(deadline_after(time_point(5s), 2s) == time_point(7s));
     CHECK(deadline_after(time_point(5s), duration::max()) == time_point::max());
+    // Nor can what is left of a negative limit be less than there is: it is none.
+    CHECK(deadline_after(time_point(5s), -1s) == time_point(5s));
+    CHECK(deadline_after(time_point(5s), duration::min()) == time_point(5s));
 }
 
 }  // namespace test_coro_timer

@@ -162,6 +162,18 @@ CALLS_CASE("both ends call each other over one connection") {
     });
 }
 
+CALLS_CASE("one-way calls of a method that is not there end so, however little time the first of them had") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
+        static_cast<void>(co_await as_result(timeout(client.cast(other::note, 1), 1us)));
+        std::error_code refused;
+        while (!refused) {
+            co_await yield();
+            refused = (co_await as_result(client.cast(other::note, 1))).error();
+        }
+        CHECK(refused == call_errc::unknown_method);
+    });
+}
+
 CALLS_CASE("ends that disagree about a method are told which, and others work") {
     run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
         const auto mismatch = co_await as_result(client.call(other::add, 1U));

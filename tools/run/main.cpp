@@ -15,7 +15,7 @@ namespace {
 
 /// Where the program was started without an input, an output or an error output, its own files would take their numbers, and be read and
 /// written to as such, by the ranks as well.
-void open_missing_outputs() {
+void open_missing_standard_files() {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
         if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd) std::abort();
     }
@@ -24,7 +24,7 @@ void open_missing_outputs() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    open_missing_outputs();
+    open_missing_standard_files();
     try {
         const auto asked = run::parse_options(argc, argv);
         return asked ? run::run_job(*asked) : run::status_well;

@@ -167,6 +167,47 @@ TEST_CASE("a peer that has used its grant up and starves is granted the rest of 
     });
 }
 
+namespace {
+/// Time that passes only while nothing is left to do, and how often it did.
+struct counted_time final : clock {
+    time_point now() noexcept override { return now_; }
+    bool advance_to(time_point deadline) noexcept override {
+        ++jumps;
+        now_ = deadline;
+        return true;
+    }
+    time_point now_{};
+    std::size_t jumps = 0;
+};
+}  // namespace
+
+TEST_CASE("a peer that starves in vain has others asked for credit ever more seldom") {
+    counted_time time;
+    scheduler on{impatient{}, time};
+    on.run([](scheduler& by, counted_time& passing) -> task<> {
+        message_pool pool(4 * least_budget * credit_bytes);
+        scripted_peer peer(by, {.pool = &pool});
+        peer.send_hello();
+        const heard_message first = co_await peer.hear();
+        const auto hello = detail::wire_hello::load(first.payload);
+        REQUIRE(hello.has_value());
+        std::uint32_t has = hello->budget - hello->withheld;
+        while (has != 0) {  // until the pool has none left
+            spend(peer, has);
+            peer.say(wire_kind::starved);
+            co_await sleep_for(std::chrono::milliseconds(5));
+            has = co_await credits(peer);
+        }
+        CHECK(peer.self().connection().credits().withheld() != 0);
+        const std::size_t before = passing.jumps;
+        co_await sleep_for(std::chrono::seconds(10));
+        const std::size_t asked = passing.jumps - before;
+        CHECK(asked > 10'000 / 320);  // it goes on
+        CHECK(asked < 10'000 / 320 + 10);
+        CHECK(peer.self().is_open());
+    }(on, time));
+}
+
 TEST_CASE("a peer that spends what is withheld breaks the protocol") {
     with_budget(64_MiB, [](scripted_peer& peer, detail::wire_hello, message_pool&) -> task<> {
         spend(peer, least_budget);

@@ -185,6 +185,18 @@ TEST_CASE("a rank that is closed before it has been heard, as in a crowd of stra
     rank.leave(patience_of(20s));
 }
 
+TEST_CASE("a rank that is refused after it was closed once is told why, at once") {
+    served_meeting meeting(1);
+    const withheld_answers between(meeting.server.address(), 1);
+    variables mine = meeting.variables(0, 2);
+    mine["RDMACORO_JOB"] = between.url();
+    meeting_launcher rank{launch_environment(mine)};
+    const auto [code, text] = error_of([&] { rank.open(patience_of(20s)); });
+    CHECK(between.turned_away() == 1);
+    CHECK(code == errc::permission_denied);
+    CHECK_THAT(text, contains("job of 2, this one is of 1"));
+}
+
 TEST_CASE("what closes each connection is told from a rank that has gone") {
     const withheld_answers closes("", 1'000'000);
     meeting_launcher rank{launch_environment(of_rank(closes.url(), 1, 2))};

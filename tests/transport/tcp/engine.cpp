@@ -20,6 +20,26 @@ using namespace rdmacoro;
 using namespace rdmacoro::detail;
 using namespace rdmacoro::test;
 
+namespace {
+struct many_ends {
+    std::vector<std::unique_ptr<tcp_end>> from;
+    std::vector<std::unique_ptr<tcp_end>> to;
+};
+/// So many links, which rest.
+many_ends connect_many(tcp_world& w, tcp_listener& listener, std::size_t links) {
+    many_ends all;
+    for (std::size_t n = 0; n < links; ++n) {
+        tcp_world::connected made = w.connect(listener);
+        all.from.push_back(std::make_unique<tcp_end>());
+        all.to.push_back(std::make_unique<tcp_end>());
+        all.from[n]->link = std::make_unique<recorded_link>(std::move(made.client), all.from[n]->sink);
+        all.to[n]->link = std::make_unique<recorded_link>(std::move(made.server), all.to[n]->sink);
+    }
+    w.turns(100);
+    return all;
+}
+}  // namespace
+
 TEST_CASE("an engine owns its sockets until they are abandoned and the kernel has let go of them") {
     scheduler on;
     tcp_engine engine(on, {});
@@ -63,16 +83,7 @@ TEST_CASE(
     tcp_listener listener = w.listen();
     constexpr std::size_t links = 20;
     constexpr std::uint64_t each = 200;
-    std::vector<std::unique_ptr<tcp_end>> from;
-    std::vector<std::unique_ptr<tcp_end>> to;
-    for (std::size_t n = 0; n < links; ++n) {
-        tcp_world::connected made = w.connect(listener);
-        from.push_back(std::make_unique<tcp_end>());
-        to.push_back(std::make_unique<tcp_end>());
-        from[n]->link = std::make_unique<recorded_link>(std::move(made.client), from[n]->sink);
-        to[n]->link = std::make_unique<recorded_link>(std::move(made.server), to[n]->sink);
-    }
-    w.turns(100);
+    const auto [from, to] = connect_many(w, listener, links);
     for (std::uint64_t n = 0; n < each; ++n) {
         for (auto& one : from) REQUIRE(one->link->post_copied(header_of(n), {}) == post_result::done);
     }
@@ -107,16 +118,7 @@ TEST_CASE("one poll hands the kernel a bounded number of bytes of many links, an
     tcp_listener listener = w.listen();
     constexpr std::size_t links = 100;
     constexpr std::size_t bytes = 256 * 1024;
-    std::vector<std::unique_ptr<tcp_end>> from;
-    std::vector<std::unique_ptr<tcp_end>> to;
-    for (std::size_t n = 0; n < links; ++n) {
-        tcp_world::connected made = w.connect(listener);
-        from.push_back(std::make_unique<tcp_end>());
-        to.push_back(std::make_unique<tcp_end>());
-        from[n]->link = std::make_unique<recorded_link>(std::move(made.client), from[n]->sink);
-        to[n]->link = std::make_unique<recorded_link>(std::move(made.server), to[n]->sink);
-    }
-    w.turns(100);
+    const auto [from, to] = connect_many(w, listener, links);
     // Each link is asked for as much.
     std::vector<std::byte> memory(bytes);
     const region open = w.server.register_memory(memory, access_rights::all);

@@ -88,9 +88,8 @@ namespace detail {
 [[gnu::noinline]] RDMACORO_DECL void fatal(const char* reason) noexcept {
     std::fprintf(stderr, "rdmacoro: %s\n", reason);
     if (std::uncaught_exceptions() != 0)
-        std::fputs("rdmacoro: an exception was on its way out of the scope of what was destroyed; catch it "
-                   "within that scope "
-                   "to see what it says\n",
+        std::fputs("rdmacoro: an exception was on its way; catch it in the scope that it leaves, to see what "
+                   "it says\n",
                    stderr);
     std::abort();
 }

@@ -30,7 +30,8 @@ public:
 private:
     [[nodiscard]] std::vector<inet_endpoint> resolve(int flags) const;
     void serve();
-    void connect(const patience& limit);
+    /// `again`: something has listened there.
+    void connect(const patience& limit, bool again);
     [[nodiscard]] bool try_connect(const inet_endpoint& to, const patience& limit);
     void greet(const patience& limit);
     void write(std::vector<std::byte> message, const patience& limit);
@@ -50,7 +51,7 @@ private:
     std::unique_ptr<meeting_server> server_;
     int fd_ = -1;
     int refused_ = 0;           // why the last connection was
-    bool turned_away_ = false;  // closed before the rendezvous had answered the hello
+    bool turned_away_ = false;  // the last connection was closed before the rendezvous had answered the hello
     bool welcome_ = false;
     std::vector<std::byte> in_;
     std::size_t taken_ = 0;  // of them, by the last message

@@ -76,8 +76,9 @@ RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
     constexpr duration longest = std::chrono::seconds(5);
     const time_point until = deadline_after(monotonic_now(), longest);
     duration pause = std::chrono::milliseconds(1);
-    for (;;) {
-        connect(limit);
+    for (bool again = false;; again = true) {
+        connect(limit, again);
+        turned_away_ = false;
         try {
             greet(limit);
             return;
@@ -110,7 +111,7 @@ RDMACORO_COLD void meeting_launcher::serve() {
         address_ = where.substr(0, where.rfind(':'));
 }
 
-RDMACORO_COLD void meeting_launcher::connect(const patience& limit) {
+RDMACORO_COLD void meeting_launcher::connect(const patience& limit, bool again) {
     duration pause = std::chrono::milliseconds(2);
     constexpr duration longest_pause = std::chrono::milliseconds(100);
     try {
@@ -121,7 +122,7 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit) {
                 address_ = here.substr(0, here.rfind(':'));
                 return;
             }
-            if (turned_away_) fail_gone();
+            if (again) fail_gone();
             if (served_) break;
             limit.sleep(pause);
             pause = std::min(2 * pause, longest_pause);
