@@ -281,6 +281,22 @@ TEST_CASE(
     CHECK(context.stopped());
 }
 
+TEMPLATE_TEST_CASE("a context that is polled returns while an operation waits whatever the idle strategy", "",
+                   idle::spin, idle::yield, idle::adaptive) {
+    asio::io_context context;
+    asio_guest on(context, TestType{});
+    event go;
+    bool ended = false;
+    on.run(go.wait(), [&](std::exception_ptr why) { ended = !why; });
+    for (int n = 0; n < 20; ++n) context.poll();  // each ends
+    CHECK_FALSE(ended);
+    CHECK_FALSE(context.stopped());
+    on.owner().post([&] { go.set(); });
+    while (!ended) context.poll();
+    CHECK(context.poll() == 0);
+    CHECK(context.stopped());
+}
+
 TEST_CASE("a context that is stopped leaves operations pending, which go on when it runs again") {
     asio::io_context context;
     asio_guest on(context);

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
+
 namespace test_coro_scheduler {
 
 using namespace rdmacoro;
@@ -234,6 +236,28 @@ TEST_CASE("a parked scheduler wakes for its timers") {
     on.run([]() -> task<> { co_await sleep_for(2ms); }());
     CHECK(on.now() >= began + 2ms);
     CHECK(on.parks() > 0);
+}
+
+TEST_CASE("a scheduler for which no descriptor is left sleeps and hears what other threads post") {
+    scheduler on(idle::adaptive(0ns, 0ns));
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    std::thread poster;
+    on.run([](scheduler& s, std::thread& t) -> task<> {
+        co_await sleep_for(20ms);
+        event posted;
+        t = std::thread([&s, &posted] { s.post([&posted] { posted.set(); }); });
+        co_await posted.wait();
+    }(on, poster));
+    const std::uint64_t without = on.parks();
+    poster.join();
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(without >= 10);  // of a millisecond each
+    on.run([]() -> task<> { co_await sleep_for(100ms); }());
+    CHECK(on.parks() <= without + 5);
 }
 
 TEST_CASE("a node that was posted can be taken back until it is called") {

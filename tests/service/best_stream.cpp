@@ -119,13 +119,24 @@ TEST_CASE("where none connects, the error tells of each") {
         const std::string missing = "shm://" + fresh_name();
         std::string text;
         try {
-            co_await connect_best<shm, sim>(missing, "socket://127.0.0.1:1");
+            co_await connect_best<shm, sim>(missing, "verbs://[::1]:7", "socket://127.0.0.1:1");
         } catch (const error& why) {
             text = why.what();
             CHECK(why.code() == errc::connection_refused);
         }
         CHECK(text.find(missing) != std::string::npos);
-        CHECK(text.find("socket://127.0.0.1:1") != std::string::npos);
+        const std::size_t last = text.find("socket://127.0.0.1:1");
+        REQUIRE(last != std::string::npos);
+        const std::string reason = make_error_code(errc::connection_refused).message();
+        CHECK(text.find(reason, last) == text.size() - reason.size());
+        CHECK(text.find("verbs://[::1]:7: not tried, its scheme is not one of shm, sim, socket\n") < last);
+        std::string text_of_none;
+        try {
+            co_await connect_best<shm>("nonsense");
+        } catch (const error& why) {
+            text_of_none = why.what();
+        }
+        CHECK_THAT(text_of_none, Catch::StartsWith("connect_best: nonsense: not tried"));
         const auto none = co_await as_result(connect_best<shm>("nonsense"));
         CHECK(none.error() == errc::address_invalid);
         const auto canceled = co_await as_result(timeout(connect_best<shm>(missing), 0ms));

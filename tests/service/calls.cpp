@@ -40,6 +40,8 @@ struct other {
 
 struct once {
     static constexpr method<"once.wait", int()> wait{};
+    static constexpr method<"once.rows", stream<int>()> rows{};
+    static constexpr method<"once.sum", int(stream<int>)> sum{};
 };
 
 struct row_methods {
@@ -288,6 +290,39 @@ CALLS_CASE("a drained end has answered what it began, and its peer's later calls
         const auto ended = co_await as_result(late);
         CHECK((ended.error() == errc::closed || ended.error() == errc::peer_lost));
         CHECK(there.store.running() == 0);
+    });
+}
+
+CALLS_CASE("an end is drained while the peer's handlers go on that it has given up") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
+        service slow;
+        event go;
+        slow.on(once::wait, [&](call_context&) -> task<int> {
+            co_await without_stop(go.wait());
+            co_return 9;
+        });
+        slow.on(once::rows,
+                [&](call_context&, stream_writer<int>&) -> task<> { co_await without_stop(go.wait()); });
+        slow.on(once::sum, [&](call_context&, stream_reader<int>&) -> task<int> {
+            co_await without_stop(go.wait());
+            co_return 9;
+        });
+        server.serve(slow);
+        {
+            auto rows = co_await client.open(once::rows);
+            auto numbers = co_await client.open(once::sum);
+            const auto answer = co_await as_result(timeout(client.call(once::wait), 1ms));
+            CHECK_FALSE(answer.has_value());
+            const auto row = co_await as_result(timeout(rows.next(), 1ms));
+            CHECK_FALSE(row.has_value());
+            while (slow.running() != 3) co_await yield();
+        }
+        co_await timeout(client.drain(), 20s);
+        CHECK(slow.running() == 3);
+        go.set();
+        while (slow.running() != 0) co_await yield();
+        co_await timeout(server.drain(), 20s);
+        link.b.abort();
     });
 }
 

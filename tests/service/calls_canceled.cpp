@@ -301,6 +301,9 @@ CALLS_CASE("streams that are given up by the ten thousand while the peer serves 
         {
             shop there;
             const auto a = link.a.make_calls();
+            co_await yield();
+            const auto receives = [&] { return link.a.connection().mailbox().matching().posted(); };
+            const std::size_t receives_before = receives();
             // More than twice as many as calls of which the peer knows what became.
             constexpr std::size_t count = 10'000;
             std::size_t given_up = 0;
@@ -325,6 +328,12 @@ CALLS_CASE("streams that are given up by the ten thousand while the peer serves 
             b->serve(there.store);
             const std::uint64_t sum = co_await timeout(a->call(kv::add, 1U, 2U), std::chrono::seconds(20));
             CHECK(sum == 3);
+            const auto ended = co_await as_result(timeout(
+                [&]() -> task<> {
+                    while (receives() != receives_before) co_await yield();
+                }(),
+                std::chrono::seconds(20)));
+            CHECK(ended.has_value());
             const auto drained = co_await as_result(timeout(a->drain(), std::chrono::seconds(20)));
             CHECK(drained.has_value());
             CHECK(holdings::of(link).discarding == 0);

@@ -416,6 +416,7 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
         const char* about;
         task<> (*at_two)(group& g);
         task<> (*at_others)(group& g);
+        std::vector<std::string> names{};  // what else the text has, of rank 0 and then of rank 2
     };
     static const disagreement all_of_them[] = {
         {"the operation", [](group& g) -> task<> { co_await g.barrier(); },
@@ -440,7 +441,8 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
          [](group& g) -> task<> {
              std::vector<float> x(4);
              co_await g.allreduce(in_place, x, std::plus<>{});
-         }},
+         },
+         {"of float with std::plus<", "of int with std::plus<"}},
         {"the types",
          [](group& g) -> task<> {
              std::vector<int> x(4);
@@ -449,7 +451,8 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
          [](group& g) -> task<> {
              std::vector<int> x(4);
              co_await g.allreduce(in_place, x, minimum{});
-         }},
+         },
+         {"of int with rdmacoro::minimum", "of int with rdmacoro::maximum"}},
         {"the length",
          [](group& g) -> task<> {
              std::vector<int> x(5);
@@ -477,7 +480,8 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
          [](group& g) -> task<> {
              std::vector<int> x(4);
              co_await g.allreduce(in_place, x, std::plus<>{}, use<by_root<any_length, flat_tree<>>>);
-         }},
+         },
+         {"flat_tree", "spanning_tree"}},
         {"the length",
          [](group& g) -> task<> {
              std::vector<int> x(1), y(4);
@@ -505,6 +509,11 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
                 CHECK(of.text.find("ranks 0 and 2 disagree about " + std::string(one.about)) !=
                       std::string::npos);
                 CHECK(of.text.find("ranks 0 and 1") == std::string::npos);
+                std::size_t at = 0;
+                for (const std::string& name : one.names) {
+                    at = of.text.find(name, at);
+                    CHECK(at != std::string::npos);
+                }
             }
         }
     });

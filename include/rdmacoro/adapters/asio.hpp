@@ -143,6 +143,9 @@ private:
     /// So many polls without progress, or so much time with it, and other handlers of the context have their turn.
     static constexpr int most_idle_polls = 256;
     static constexpr duration most_busy = std::chrono::microseconds(100);
+    /// After so much time without progress the context has nothing ready for a moment, so that its `poll` ends.
+    static constexpr duration most_polled = std::chrono::milliseconds(1);
+    static constexpr duration moment = std::chrono::microseconds(10);
 
     /// The context is destroyed: what is pending ends, and its handlers are destroyed without being called. The coroutines that own
     /// them may own endpoints, so the scheduler stays until the services are destroyed.
@@ -219,7 +222,7 @@ private:
                     continue;
                 }
                 if (wanted_ == 0) return rest();
-                idling_ = true;
+                if (!std::exchange(idling_, true)) polled_since_ = on_->now();
                 then = idle_->next(on_->time());
                 if (then == idle::action::park && wait()) return;
                 if (then != idle::action::spin) break;
@@ -227,7 +230,22 @@ private:
             }
         }
         if (then == idle::action::yield) std::this_thread::yield();
-        turn_soon();
+        if (idling_ && on_->now() - polled_since_ >= most_polled) {
+            turn_in_a_moment();
+        } else {
+            turn_soon();
+        }
+    }
+
+    void turn_in_a_moment() {
+        polled_since_ = on_->now() + moment;
+        turn_after(moment);
+    }
+    void turn_after(duration pause) {
+        timer_->expires_after(pause);
+        timer_->async_wait([this](const asio::error_code& why) {
+            if (!why && !posted_) turn();
+        });
     }
 
     /// Lets the context wait for the scheduler. False: there is something to do.
@@ -245,12 +263,7 @@ private:
                 if (!posted_) turn();
             });
         }
-        if (limit != duration::max()) {
-            timer_->expires_after(limit);
-            timer_->async_wait([this](const asio::error_code& why) {
-                if (!why && !posted_) turn();
-            });
-        }
+        if (limit != duration::max()) turn_after(limit);
         return true;
     }
     /// Nothing is wanted: the context is not to wait for this guest.
@@ -269,8 +282,9 @@ private:
     std::size_t wanted_ = 0;              // operations and keepers
     bool posted_ = false;                 // a turn
     bool turning_ = false;
-    bool idling_ = false;   // the idle strategy was asked since the last progress
-    bool reading_ = false;  // the context waits for the descriptor
+    bool idling_ = false;        // the idle strategy was asked since the last progress
+    time_point polled_since_{};  // where it is so: since then, or since the context had a moment for others
+    bool reading_ = false;       // the context waits for the descriptor
     bool closed_ = false;
 };
 

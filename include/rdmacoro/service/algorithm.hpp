@@ -37,6 +37,21 @@ inline constexpr std::size_t collective_kinds = 11;  ///< how many there are
     return names[static_cast<std::size_t>(kind)];
 }
 
+namespace detail {
+/// The name of the function of `group`: "alltoallv" where blocks have lengths of their own.
+[[nodiscard]] constexpr std::string_view function_name(collective_kind kind, bool uneven) noexcept {
+    if (!uneven) return name_of(kind);
+    switch (kind) {
+        case collective_kind::scatter: return "scatterv";
+        case collective_kind::gather: return "gatherv";
+        case collective_kind::allgather: return "allgatherv";
+        case collective_kind::alltoall: return "alltoallv";
+        case collective_kind::reduce_scatter: return "reduce_scatterv";
+        default: return name_of(kind);
+    }
+}
+}  // namespace detail
+
 /// The properties by which an algorithm is chosen. All ranks see the same.
 struct collective_shape {
     collective_kind kind{};  ///< which collective

@@ -97,13 +97,15 @@ namespace detail {
 struct best_attempts {
     std::vector<std::string> urls;
     best_stream_options options;
-    std::string tried;
-    std::error_code last = make_error_code(errc::address_invalid);
+    std::string tried;        // a line each
+    std::string before_last;  // the lines before that of the last attempt
+    std::string last;         // that one without its reason, which is the code's text
+    std::error_code why = make_error_code(errc::address_invalid);
 
-    void failed(const std::string& url, const std::system_error& why) {
-        tried += url + ": " + why.what() + "\n";
-        last = why.code();
-    }
+    RDMACORO_DECL void failed(const std::string& url, const std::system_error& how);
+    /// `schemes`: those of the transports. The addresses of none of them are lines of the text.
+    RDMACORO_DECL void leave_out_others(std::span<const std::string_view> schemes);
+    [[noreturn]] RDMACORO_DECL void throw_failure() const;
 };
 
 [[nodiscard]] inline bool has_scheme(std::string_view url, std::string_view scheme) noexcept {
@@ -145,13 +147,11 @@ task<best_stream<Ts...>> connect_best_of(best_attempts attempts) {
     using held_type = typename best_stream<Ts...>::held_type;
     std::optional<held_type> made;
     std::string chosen;
+    static constexpr std::string_view schemes[] = {std::string_view(Ts::name)..., "socket"};
+    attempts.leave_out_others(schemes);
     (co_await try_best<Ts>(&attempts, &made, &chosen), ...);
     co_await try_plain(&attempts, &made, &chosen);
-    if (!made) {
-        if (attempts.tried.empty()) attempts.tried = "no address has the scheme of one of the transports\n";
-        attempts.tried.pop_back();
-        throw error(attempts.last, "connect_best: " + attempts.tried);
-    }
+    if (!made) attempts.throw_failure();
     co_return best_stream<Ts...>(*std::move(made), attempts.tried + chosen);
 }
 
@@ -189,3 +189,7 @@ template <transport... Ts>
 }
 
 }  // namespace rdmacoro
+
+#if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/impl/best_stream.ipp>
+#endif

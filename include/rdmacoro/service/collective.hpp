@@ -46,6 +46,12 @@ struct alignas(16) operation_room {
     std::byte bytes[32];
 };
 
+/// The types of a collective's elements and operation.
+struct element_types {
+    std::uint64_t number;   ///< the same for the same types in programs of one compiler
+    std::string_view text;  ///< as the compiler writes them
+};
+
 /// A rank's request, without types.
 struct collective_call {
     collective_kind kind{};
@@ -63,9 +69,9 @@ struct collective_call {
     bool root_knows = false;  // the lengths of blocks are known at the root alone
     bool own_placed = false;  // what this rank gives to itself is where it belongs
     bool reproducible = false;
-    std::string_view named{};  // in errors, instead of the kind: it is a part of something else
-    std::uint64_t type = 0;    // of the elements and the operation, for the comparison between ranks
-    std::uint32_t number = 0;  // that was taken for it; 0: none yet
+    std::string_view named{};              // in errors, instead of the kind: it is a part of something else
+    const element_types* types = nullptr;  // for the comparison between ranks
+    std::uint32_t number = 0;              // that was taken for it; 0: none yet
     std::optional<std::string_view>
         unknown_algorithm{};             // asked for by a name that is none: the call is refused
     std::span<const algorithm> asked{};  // for this call; in the order in which they are asked
@@ -204,7 +210,7 @@ public:
     [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
     /// For `group`: its name in errors.
     [[nodiscard]] std::string_view title() const noexcept {
-        return call_.named.empty() ? name_of(call_.kind) : call_.named;
+        return call_.named.empty() ? detail::function_name(call_.kind, call_.uneven) : call_.named;
     }
     /// For `group`: what was asked for.
     [[nodiscard]] const detail::collective_call& call() const noexcept { return call_; }

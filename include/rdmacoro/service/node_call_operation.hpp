@@ -67,7 +67,6 @@ public:
         try {
             return call_->call->await_resume();
         } catch (const error& failed) {
-            if (failed.code() == errc::canceled && !was_answered(failed)) throw;
             detail::throw_of_node(call_->to, call_->born, failed);
         }
     }

@@ -74,7 +74,7 @@ public:
         detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        return by_node<R, arguments>(
+        return by_node<M, R, arguments>(
             to,
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_call<M, decltype(kept)>(over, kept, until);
@@ -99,7 +99,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        return by_node<std::size_t, arguments>(
+        return by_node<M, std::size_t, arguments>(
             to,
             [place](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_call_into<M, E, decltype(kept)>(over, place, kept, until);
@@ -120,7 +120,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, one_way(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        return by_node<void, arguments>(
+        return by_node<M, void, arguments>(
             to,
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_cast<M, decltype(kept)>(over, kept, until);
@@ -144,7 +144,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, stream<E>(Q...)>;
         using arguments = detail::call_arguments<std::tuple<Q...>, Args...>;
-        return by_node<stream_reader<E>, arguments>(
+        return by_node<M, stream_reader<E>, arguments>(
             to,
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_reader<M, E, decltype(kept)>(over, kept, until);
@@ -168,7 +168,7 @@ public:
         static_cast<void>(what);
         using M = method<Name, R(Q...)>;
         using arguments = detail::call_arguments<typename M::parameters, Args...>;
-        return by_node<call_writer<typename M::written_type, R>, arguments>(
+        return by_node<M, call_writer<typename M::written_type, R>, arguments>(
             to,
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_writer<M, decltype(kept)>(over, kept, until);
@@ -193,7 +193,7 @@ public:
         static_cast<void>(what);
         detail::must_not_have_views<R>();
         using M = method<Name, R(Q...)>;
-        return by_nodes<R, detail::call_arguments<std::tuple<Q...>, Args...>>(
+        return by_nodes<M, R, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_call<M, decltype(kept)>(over, kept, until);
@@ -217,7 +217,7 @@ public:
                                 Args&&... args) {
         static_cast<void>(what);
         using M = method<Name, one_way(Q...)>;
-        return by_nodes<void, detail::call_arguments<std::tuple<Q...>, Args...>>(
+        return by_nodes<M, void, detail::call_arguments<std::tuple<Q...>, Args...>>(
             std::move(to),
             [](detail::calls_base& over, auto& kept, time_point until) {
                 return detail::make_cast<M, decltype(kept)>(over, kept, until);
@@ -376,27 +376,27 @@ private:
             open, [&](auto& end) { return static_cast<const void*>(&end) == one.end; });
     }
 
-    template <class R, class Arguments, class Run, class... Args>
+    template <class M, class R, class Arguments, class Run, class... Args>
     [[nodiscard]] auto by_node(node_id to, Run run, Args&&... args) {
         auto make = [this, to, run, kept = typename Arguments::type(static_cast<Args&&>(args)...)](
-                        time_point until) mutable { return call_of<R>(to, run, kept, until); };
+                        time_point until) mutable { return call_of<M, R>(to, run, kept, until); };
         return node_call_operation<R, decltype(make)>(std::move(make));
     }
-    template <class R, class Run, class Kept>
+    template <class M, class R, class Run, class Kept>
     [[nodiscard]] auto call_of(node_id to, Run& run, Kept& kept, time_point until) {
         using call = std::invoke_result_t<Run&, detail::calls_base&, Kept&, time_point>;
         if (link* const now = ready_link(to)) [[likely]]
             return detail::node_call<R, call>{to, now->born, run(now->at, kept, until), {}};
-        return detail::node_call<R, call>{to, generation(), {}, through<R>(*this, to, run, kept, until)};
+        return detail::node_call<R, call>{to, generation(), {}, through<M, R>(*this, to, run, kept, until)};
     }
     /// Of a node to which there is no connection yet.
-    template <class R, class Run, class Kept>
+    template <class M, class R, class Run, class Kept>
     static task<R> through(node_calls& self, node_id to, Run run, Kept& kept, time_point until) {
         const detail::counted_ptr<detail::node_peer> peer = self.state_->peer(to);
         std::optional<detail::node_turn> turn;
         for (unsigned lost = 0;;) {
             const detail::counted_ptr<detail::node_record> open =
-                co_await detail::node_core::connected_in_turn(peer, turn);
+                co_await connected_for(peer, turn, M::facts);
             const detail::node_use held(open);
             // The connection's function has to begin.
             link* found = nullptr;
@@ -421,20 +421,29 @@ private:
                 auto call = run(found->at, kept, until);
                 co_return co_await std::move(call);
             } catch (const error& why) {
-                if (why.code() == errc::canceled && !was_answered(why)) throw;
                 detail::throw_of_node(to, open->born, why);
             }
         }
     }
+    /// The errors that it ends with name the method.
+    static task<detail::counted_ptr<detail::node_record>>
+    connected_for(const detail::counted_ptr<detail::node_peer>& peer, std::optional<detail::node_turn>& turn,
+                  const detail::method_facts& of) {
+        try {
+            co_return co_await detail::node_core::connected_in_turn(peer, turn);
+        } catch (const error& why) {
+            detail::throw_call_unsent(of, why);
+        }
+    }
 
-    template <class R, class Arguments, class Run, class... Args>
+    template <class M, class R, class Arguments, class Run, class... Args>
     [[nodiscard]] auto by_nodes(std::vector<node_id>&& to, Run run, Args&&... args) {
         auto make = [this, ids = std::move(to), run,
                      kept = typename Arguments::type(static_cast<Args&&>(args)...)](
-                        std::optional<duration> limit) { return to_all<R>(*this, ids, run, kept, limit); };
+                        std::optional<duration> limit) { return to_all<M, R>(*this, ids, run, kept, limit); };
         return several_nodes_operation<R, decltype(make)>(std::move(make));
     }
-    template <class R, class Run, class Kept>
+    template <class M, class R, class Run, class Kept>
     static task<std::vector<node_outcome<R>>> to_all(node_calls& self, const std::vector<node_id>& to,
                                                      Run run, const Kept& kept,
                                                      std::optional<duration> limit) {
@@ -446,15 +455,15 @@ private:
         each.reserve(to.size());
         const time_point until =
             limit ? detail::deadline_after(self.state_->owner.now(), *limit) : time_point();
-        for (const node_id one : to) each.push_back(to_one<R>(self, one, run, sent, limit, until));
+        for (const node_id one : to) each.push_back(to_one<M, R>(self, one, run, sent, limit, until));
         co_return co_await when_all(std::move(each));
     }
-    template <class R, class Run>
+    template <class M, class R, class Run>
     static task<node_outcome<R>> to_one(node_calls& self, node_id to, Run run,
                                         detail::encoded_arguments::type& sent, std::optional<duration> limit,
                                         time_point until) {
         try {
-            auto make = [&](time_point) { return self.template call_of<R>(to, run, sent, until); };
+            auto make = [&](time_point) { return self.template call_of<M, R>(to, run, sent, until); };
             node_call_operation<R, decltype(make)> called(std::move(make));
             if constexpr (std::is_void_v<R>) {
                 if (limit) {

@@ -49,6 +49,7 @@
 #include <rdmacoro/service/detail/impl/thread_wait.ipp>
 #include <rdmacoro/service/detail/impl/udp_socket.ipp>
 #include <rdmacoro/service/detail/impl/upstream.ipp>
+#include <rdmacoro/service/impl/best_stream.ipp>
 #include <rdmacoro/service/impl/call_error.ipp>
 #include <rdmacoro/service/impl/codec.ipp>
 #include <rdmacoro/service/impl/collective.ipp>

@@ -16,7 +16,6 @@
 #include <rdmacoro/transport/detail/impl/inet_address.ipp>
 #include <rdmacoro/transport/detail/impl/keepalive.ipp>
 #include <rdmacoro/transport/detail/impl/link_timer.ipp>
-#include <rdmacoro/transport/detail/impl/opening.ipp>
 #include <rdmacoro/transport/detail/impl/own_address.ipp>
 #include <rdmacoro/transport/detail/impl/recycled_pool.ipp>
 #include <rdmacoro/transport/detail/impl/scheme.ipp>

@@ -21,9 +21,9 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 namespace rc = rdmacoro;
 
-static_assert(detail::type_number<int, void>() != detail::type_number<unsigned, void>());
-static_assert(detail::type_number<int, std::plus<>>() != detail::type_number<int, std::minus<>>());
-static_assert(detail::type_number<int, std::plus<>>() == detail::type_number<int, std::plus<>>());
+static_assert(detail::types_of<int, void>.number != detail::types_of<unsigned, void>.number);
+static_assert(detail::types_of<int, std::plus<>>.number != detail::types_of<int, std::minus<>>.number);
+static_assert(detail::types_of<int, std::plus<>>.number == detail::types_of<int, std::plus<>>.number);
 
 TEST_CASE("a rank that is short of memory gives the group up, instead of leaving the others to wait") {
     if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
@@ -234,7 +234,7 @@ const other_counts all_other_counts[] = {
              co_await g.gatherv(mine, all, counts, root(0));
          }
      },
-     "ranks 0 and 2 disagree about the length (gather by counts, root 0; gather of 8 bytes, root 0)"},
+     "ranks 0 and 2 disagree about the length (gatherv, root 0; gather of 8 bytes, root 0)"},
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace test_transport_detail_inet_address {
@@ -49,7 +50,7 @@ TEST_CASE("what is not an address is refused with the text it was and what to wr
     const std::string text =
         GENERATE("", "host", "host:", "host:65536", "host:99999999999999999999", "host:-1", "host:8o",
                  "::1:80", "[::1:80", "[::1]", "[]:80", "shm://name", "verbs://host:1", "net://net://host:1",
-                 "host:1:2", "host:+5", "host: 5");
+                 "host:1:2", "host:+5", "host: 5", "[fe80::1]:7471", "net://[FEBF:0::2]:5");
     try {
         static_cast<void>(parse(text));
         FAIL("parsed: " << text);
@@ -57,6 +58,8 @@ TEST_CASE("what is not an address is refused with the text it was and what to wr
         CHECK(e.code() == errc::address_invalid);
         CHECK_THAT(std::string(e.what()), contains("\"" + text + "\"") && contains("net address") &&
                                               contains("write host:port") && contains("as 10.0.0.1:7471"));
+        if (text.find("[fe80") != std::string::npos || text.find("[FEBF") != std::string::npos)
+            CHECK_THAT(std::string(e.what()), contains("[fe80::1%eth0]:7471"));
         if (text == "host" || text == "[::1]") CHECK_THAT(std::string(e.what()), contains(": no port;"));
     }
 }
@@ -64,6 +67,7 @@ TEST_CASE("what is not an address is refused with the text it was and what to wr
 TEST_CASE("an endpoint is written as its user would write it") {
     CHECK(endpoint("127.0.0.1:7471").text() == "127.0.0.1:7471");
     CHECK(endpoint("[::1]:7471").text() == "[::1]:7471");
+    CHECK(endpoint("[fe80::1%lo]:7471").text() == "[fe80::1%lo]:7471");
     CHECK(endpoint("10.0.0.1:5").url("verbs") == "verbs://10.0.0.1:5");
 }
 
@@ -99,6 +103,30 @@ TEST_CASE("numbers are resolved at once, and names by a thread") {
         REQUIRE_FALSE(found.endpoints.empty());
         CHECK_THAT(found.endpoints.front().text(), contains(":7471"));
     }
+}
+
+TEST_CASE("without descriptors a name that cannot be looked up is not told as one that does not exist") {
+    scheduler on;
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit none = before;
+    none.rlim_cur = 3;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const inet_address name = parse("no-such-host.invalid:7471");
+    const inet_resolved found = on.run(resolve(name));
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    REQUIRE(found.none());
+    CHECK(found.no_descriptors);
+    try {
+        found.throw_none("net", name);
+    } catch (const error& why) {
+        CHECK(why.code() == errc::no_resources);
+        CHECK_THAT(std::string(why.what()), contains("ulimit -n"));
+    }
+    const inet_resolved again = on.run(resolve(name));
+    REQUIRE(again.none());
+    CHECK_FALSE(again.no_descriptors);
+    CHECK_THROWS_AS(again.throw_none("net", name), error);
 }
 
 }  // namespace test_transport_detail_inet_address

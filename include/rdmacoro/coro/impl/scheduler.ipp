@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/detail/scheduler_list.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 
@@ -459,10 +460,7 @@ RDMACORO_COLD bool scheduler::make_wake_fd() noexcept {
 }
 
 RDMACORO_COLD void scheduler::park() noexcept {
-    if (!make_wake_fd()) {
-        ::sched_yield();
-        return;
-    }
+    static_cast<void>(make_wake_fd());  // without it the sleep is short
     parked_.store(true, std::memory_order_seq_cst);
     for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) s->arm();
     // Arm, look once more, sleep: work that came before the arming is found here, later work wakes the sleep.
@@ -489,7 +487,7 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
     pollfd* const fds = sleepers_.capacity() != 0 ? sleepers_.data() : few;
     const std::size_t most = sleepers_.capacity() != 0 ? sleepers_.capacity() : sleepers_on_stack;
     std::size_t count = 0;
-    fds[count++] = {wake_fd_, POLLIN, 0};
+    fds[count++] = {wake_fd_, POLLIN, 0};  // one below zero is passed over
     for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
         const int fd = s->wake_fd();
         if (fd < 0 || count == most) return false;
@@ -497,9 +495,12 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
     }
     timespec limit{};
     timespec* wait = nullptr;
-    if (!timers_.empty()) {
-        const duration left = timers_.earliest() - time_->now();
+    // No descriptor was left to be woken by: what other threads post waits so long.
+    constexpr duration without_descriptor = std::chrono::milliseconds(1);
+    if (!timers_.empty() || wake_fd_ < 0) {
+        duration left = timers_.empty() ? without_descriptor : timers_.earliest() - time_->now();
         if (left <= duration::zero()) return true;
+        if (wake_fd_ < 0) left = std::min(left, without_descriptor);
         limit.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
         limit.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
         wait = &limit;

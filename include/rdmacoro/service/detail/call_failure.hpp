@@ -52,6 +52,11 @@ private:
 /// Throws the error of a call's message.
 [[noreturn]] RDMACORO_DECL void throw_call_failure(const method_facts& of, const std::error_code& code,
                                                    const error_facts& facts);
+/// The error of a call where `what` was to be received into a buffer that the link lends.
+[[nodiscard]] RDMACORO_DECL error lent_failure(const method_facts& of, const char* what,
+                                               const std::error_code& code, const error_facts& facts);
+/// The call has no connection to be sent over: throws the error of that again, with the method in its text.
+[[noreturn]] RDMACORO_DECL void throw_call_unsent(const method_facts& of, const error& why);
 /// Throws unless an answer to `of` has a value.
 inline void check_answer(const method_facts& of, std::span<const std::byte> answer) {
     answer_head head;

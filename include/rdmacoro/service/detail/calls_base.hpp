@@ -58,7 +58,7 @@ public:
         node_ = id;
         born_ = born;
     }
-    /// Throws an error of a stream again, with the node in its text where there is one; a cancellation as it is.
+    /// Throws an error of a stream again, with the node in its text where there is one.
     [[noreturn]] RDMACORO_DECL void throw_of_stream(const error& failed) const;
 
     // The functions that depend on the transport, beside these.
@@ -104,6 +104,9 @@ public:
     /// A call's answer did not come.
     [[noreturn]] void answer_lost(const method_facts& of, tag_type asked, const std::error_code& code,
                                   const error_facts& facts);
+    /// The same of one that was to be received into a buffer of the link's.
+    [[noreturn]] void lent_answer_lost(const method_facts& of, tag_type asked, const std::error_code& code,
+                                       const error_facts& facts);
     void count_copied(std::size_t bytes) noexcept { copied_ += bytes; }
     /// Bytes of arguments, results and items that were copied to be sent, or after they had been received.
     [[nodiscard]] std::uint64_t copied() const noexcept { return copied_; }
@@ -389,13 +392,27 @@ private:
         if (handlers_++ == 0 && pending_ == 0) tell_activity(true);
     }
     void end_activity() noexcept {
-        if (--handlers_ != 0) return;
-        if (draining_) [[unlikely]] {
-            idle_.set();
-            idle_.reset();
-        }
-        if (pending_ == 0) tell_activity(false);
+        --handlers_;
+        if (draining_) [[unlikely]]
+            wake_draining();
+        if (handlers_ == 0 && pending_ == 0) tell_activity(false);
     }
+    void wake_draining() noexcept {
+        idle_.set();
+        idle_.reset();
+    }
+    /// Counts, while it lives, a child that only drops what the peer still sends: `drained` does not wait for it, as it is the peer's
+    /// handler that ends it.
+    struct dropping {
+        explicit dropping(calls_base& by) noexcept : of(by) {
+            ++of.dropping_;
+            if (of.draining_) of.wake_draining();
+        }
+        dropping(const dropping&) = delete;
+        dropping& operator=(const dropping&) = delete;
+        ~dropping() { --of.dropping_; }
+        calls_base& of;
+    };
     void tell_activity(bool active) noexcept {
         if (activity_ != nullptr) activity_(activity_context_, active);
     }
@@ -458,7 +475,7 @@ private:
         calls_base& of;
     };
 
-    event idle_;  // set where nothing runs any more and `draining_` waits for that
+    event idle_;  // set where fewer run, and `draining_` waits for that
     bool draining_ = false;
     void (*activity_)(void*, bool) noexcept = nullptr;
     void* activity_context_ = nullptr;
@@ -477,7 +494,8 @@ private:
     bucket_list running_[64];
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
     std::error_code notes_end_;                             // why no note comes any more
-    std::size_t dropping_ = 0;            // streams of the peer's that are dropped until they end
+    std::size_t dropping_ = 0;            // of `handlers_`, those that only drop what the peer still sends
+    std::size_t dropping_written_ = 0;    // of those, streams that the peer writes
     std::size_t answering_canceled_ = 0;  // answers of `send_stopped` under way; of further ones notes wait
     std::uint64_t copied_ = 0;
     node_id node_ = 0;  // at the other end; 0: not known

@@ -18,7 +18,7 @@ template <collective_kind K, class R, class... Options>
     collective_call call;
     call.kind = K;
     call.element = sizeof(element_t<R>);
-    call.type = type_number<element_t<R>, void>();
+    call.types = &types_of<element_t<R>, void>;
     (..., apply_option<K>(call, options));
     return call;
 }
@@ -34,7 +34,7 @@ template <collective_kind K, class R, class Op, class... Options>
     static_assert(alignof(element) <= alignof(std::max_align_t),
                   "elements of a reduction need no more alignment than memory from the heap has");
     collective_call call = call_of<K, R>(options...);
-    call.type = type_number<element, Op>();
+    call.types = &types_of<element, Op>;
     call.keep(make_reduction<element>(op), &op, sizeof(Op));
     return call;
 }

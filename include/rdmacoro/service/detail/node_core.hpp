@@ -130,6 +130,8 @@ public:
         }
         return nullptr;
     }
+    /// For the error of what waits for a connection and is canceled: what the attempts have come to.
+    [[nodiscard]] std::string still_unconnected() const;
     /// A receive may go to the connection as it is.
     void see_receives() noexcept { plain_receives = leftovers.empty() && !lost; }
 

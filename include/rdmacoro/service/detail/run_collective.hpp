@@ -11,16 +11,22 @@
 
 namespace rdmacoro::detail {
 
-/// The same for the same types in programs of one compiler.
 template <class Element, class Op>
-[[nodiscard]] consteval std::uint64_t type_number() noexcept {
+[[nodiscard]] consteval auto text_of_types() noexcept {
+    const std::string_view all = __PRETTY_FUNCTION__;
+    return all.substr(all.find("Element = "));
+}
+template <class Element, class Op>
+[[nodiscard]] consteval element_types make_element_types() noexcept {
     std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : std::string_view(__PRETTY_FUNCTION__)) {
+    for (const char c : text_of_types<Element, Op>()) {
         hash ^= static_cast<unsigned char>(c);
         hash *= 0x100000001b3u;
     }
-    return hash;
+    return {hash, text_of_types<Element, Op>()};
 }
+template <class Element, class Op>
+inline constexpr element_types types_of = make_element_types<Element, Op>();
 
 /// This rank's part of a collective of the group.
 [[nodiscard]] task<> run_collective(const counted_ptr<group_state>& of, const collective_call& call);

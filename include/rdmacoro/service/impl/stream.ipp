@@ -81,7 +81,7 @@ RDMACORO_COLD void stream_reader_base::lost(const std::error_code& why, const er
     ended_ = true;
     // A part of the item may be lost: what comes after it is not read.
     if (!calls_base::ends_link(why) || why == errc::canceled) leave();
-    over_->throw_of_stream(error(why, "call of " + std::string(of_->name), facts));
+    over_->throw_of_stream(lent_failure(*of_, "an item", why, facts));
 }
 
 RDMACORO_DECL void stream_reader_base::received(result<message> got) {

@@ -60,10 +60,14 @@ struct inet_address {
 
 /// The addresses of a name.
 struct inet_resolved {
-    int failure = 0;  // of getaddrinfo
+    int failure = 0;              // of getaddrinfo
+    bool no_descriptors = false;  // the system could not be asked
     std::vector<inet_endpoint> endpoints;
 
     [[nodiscard]] static inet_resolved ask(const inet_address& address, int flags);
+    [[nodiscard]] bool none() const noexcept { return failure != 0 || endpoints.empty(); }
+    /// Throws `errc::address_invalid`, or `errc::no_resources` where the question could not be asked. `prefix` begins the text.
+    [[noreturn]] void throw_none(const std::string& prefix, const inet_address& asked) const;
 };
 
 /// Resolves a host name. Numbers are answered at once; names are looked up by a thread of their own,

@@ -203,9 +203,6 @@ private:
 
 // ---- the tasks that domains and listeners return
 
-/// "unknown host; check the host's name", for the text of an error.
-[[nodiscard]] std::string unknown_host_text(const inet_address& address, int failure);
-
 /// Connects to the first address of the host that answers. `prefix` begins the texts of errors;
 /// `throw_no_connection(by, address, outcome)` is found by the engine's namespace.
 template <class Connection, class Outcome, class Session, class Engine>
@@ -214,8 +211,7 @@ task<Connection> connect_to_any(Engine& by, inet_address address, std::string pr
         throw_error(errc::address_invalid, prefix + ": connect to " + address.whole + ": no host");
     inet_resolve resolve(address, 0);
     const inet_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty())
-        throw_error(errc::address_invalid, prefix + ": " + unknown_host_text(address, resolved.failure));
+    if (resolved.none()) resolved.throw_none(prefix, address);
     Outcome last;
     for (const inet_endpoint& to : resolved.endpoints) {
         connect_to<Engine, Session, Outcome> one(by, to);
@@ -239,13 +235,8 @@ template <class Listener, class State, class Engine>
 task<Listener> listen_on_first(Engine& by, inet_address address, std::string prefix) {
     inet_resolve resolve(address, AI_PASSIVE);
     const inet_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty())
-        throw_error(errc::address_invalid, prefix + ": " + unknown_host_text(address, resolved.failure));
+    if (resolved.none()) resolved.throw_none(prefix, address);
     co_return Listener(std::make_unique<State>(by, address, resolved.endpoints.front()));
 }
 
 }  // namespace rdmacoro::detail
-
-#if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/transport/detail/impl/opening.ipp>
-#endif

@@ -52,8 +52,6 @@ private:
 [[gnu::cold, noreturn]] RDMACORO_DECL void
 throw_connect_error(const inet_address& address, const inet_endpoint& endpoint, const tcp_attempt& attempt);
 
-[[gnu::cold, noreturn]] RDMACORO_DECL void throw_resolve_error(const inet_address& address, int failure);
-
 RDMACORO_DECL task<tcp_connection> connect_tcp(tcp_engine& engine, inet_address address);
 
 }  // namespace rdmacoro::detail

@@ -95,5 +95,15 @@ RDMACORO_COLD void throw_call_failure(const method_facts& of, const std::error_c
                                       const error_facts& facts) {
     throw error(code, "call of " + std::string(of.name), facts);
 }
+RDMACORO_COLD error lent_failure(const method_facts& of, const char* what, const std::error_code& code,
+                                 const error_facts& facts) {
+    std::string text = "call of " + std::string(of.name);
+    if (code == errc::truncated)
+        text.append(": ").append(what) += " is longer than mailbox_options::lent_bytes";
+    return error(code, text, facts);
+}
+RDMACORO_COLD void throw_call_unsent(const method_facts& of, const error& why) {
+    throw error(why.code(), "call of " + std::string(of.name) + ": " + why.context(), why.facts());
+}
 
 }  // namespace rdmacoro::detail

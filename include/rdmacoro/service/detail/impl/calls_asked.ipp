@@ -44,11 +44,16 @@ RDMACORO_COLD void calls_base::answer_lost(const method_facts& of, tag_type aske
     if (code == errc::canceled) tell_canceled(asked, false);
     throw_call_failure(of, code, facts);
 }
+RDMACORO_COLD void calls_base::lent_answer_lost(const method_facts& of, tag_type asked,
+                                                const std::error_code& code, const error_facts& facts) {
+    if (code == errc::canceled) tell_canceled(asked, false);
+    throw lent_failure(of, "its answer", code, facts);
+}
 
 RDMACORO_DECL task<message> calls_base::take_answer(const method_facts& of, tag_type asked) {
     auto got = co_await as_result(receive(call_tag(call_kind::answer, asked), true));
     if (!got) [[unlikely]]
-        answer_lost(of, asked, got.error(), got.facts());
+        lent_answer_lost(of, asked, got.error(), got.facts());
     check_answer(of, got->bytes());
     co_return *std::move(got);
 }
@@ -67,7 +72,7 @@ RDMACORO_DECL task<message> calls_base::ask(call_request what) {
         co_await not_sent(what.of, asked, sent);
     auto got = co_await as_result(receive(call_tag(call_kind::answer, asked), true));
     if (!got) [[unlikely]]
-        answer_lost(what.of, asked, got.error(), got.facts());
+        lent_answer_lost(what.of, asked, got.error(), got.facts());
     check_answer(what.of, got->bytes());
     co_return *std::move(got);
 }

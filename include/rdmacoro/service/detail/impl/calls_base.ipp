@@ -34,7 +34,7 @@ namespace detail {
 RDMACORO_COLD calls_base::~calls_base() = default;
 
 RDMACORO_COLD void calls_base::throw_of_stream(const error& failed) const {
-    if (node_ == 0 || (failed.code() == errc::canceled && !was_answered(failed))) throw error(failed);
+    if (node_ == 0) throw error(failed);
     throw_of_node(node_, born_, failed);
 }
 
@@ -52,7 +52,7 @@ RDMACORO_COLD task<> calls_base::drained() {
     loops_.request_stop();
     co_await loops_.join();
     draining_ = true;
-    while (handlers_ != 0) co_await idle_.wait();  // callers can cancel until then
+    while (handlers_ != dropping_) co_await idle_.wait();  // callers can cancel until then
     notes_.request_stop();
     co_await notes_.join();
 }
@@ -376,6 +376,7 @@ RDMACORO_COLD void calls_base::tell_canceled(tag_type request, bool perhaps) noe
 RDMACORO_COLD child calls_base::drop_stream(child_owner&, calls_base& self, std::uint64_t number,
                                             bool perhaps) {
     self.queue_cancel(number, static_cast<std::uint32_t>(call_kind::item) | (perhaps ? perhaps_bit : 0));
+    const dropping counted(self);
     co_await self.drop_until_end(call_tag(call_kind::item, number));
 }
 RDMACORO_COLD task<> calls_base::drop_until_end(tag_type items) {

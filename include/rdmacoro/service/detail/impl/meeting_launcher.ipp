@@ -66,6 +66,8 @@ RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t>
 
 RDMACORO_COLD std::vector<inet_endpoint> meeting_launcher::resolve(int flags) const {
     inet_resolved found = inet_resolved::ask(at_, flags);
+    if (found.no_descriptors)
+        fail(errc::no_resources, "no descriptor is left to look the host's name up with");
     if (found.endpoints.empty()) fail(errc::address_invalid, "the system knows no host of this name");
     return std::move(found.endpoints);
 }

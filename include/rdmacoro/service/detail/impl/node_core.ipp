@@ -379,6 +379,16 @@ RDMACORO_COLD void node_core::throw_stopped() const {
     throw error(errc::closed, "node " + std::to_string(self.id) + " was stopped");
 }
 
+/// In one line: it is a part of the text of a time limit.
+RDMACORO_COLD std::string node_peer::still_unconnected() const {
+    std::string text = node_text(id, last_born) + " is not connected";
+    const std::string& attempts = explaining.empty() ? explained : explaining;
+    const std::size_t end = attempts.find_last_not_of('\n');
+    if (end == std::string::npos) return text;
+    const std::size_t begin = attempts.find_first_not_of(' ', attempts.rfind('\n', end) + 1);
+    return text + ", " + attempts.substr(begin, end + 1 - begin);
+}
+
 RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<node_peer> to, bool receives,
                                                                   std::uint64_t after) {
     const counted_ptr<node_core> self(to->core);
@@ -424,7 +434,8 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         const duration left = until - self->owner.now();
         const result<void> waited =
             co_await as_result(timeout(to->changed.wait(), std::max(left, duration::zero())));
-        if (!waited && waited.error() != errc::timed_out) throw error(waited.error());
+        if (!waited && waited.error() != errc::timed_out)
+            throw error(waited.error(), to->still_unconnected());
         if (self->stopped) self->throw_stopped();
         if (to->open() != nullptr) continue;
         if (never_met || quiet || closing || (receives && !over && self->is_closing(*to))) continue;

@@ -7,10 +7,12 @@
 #include <rdmacoro/service/detail/run_collective.hpp>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace rdmacoro::detail {
@@ -31,7 +33,20 @@ struct collective_claim {
     std::uint64_t bytes;
     std::uint64_t type;
     std::uint64_t algorithm;  // the name of the one that was chosen, and of its steps
+    std::array<char, 120> types_text;
+    std::array<char, 80> algorithm_text;
 };
+/// As much of it as there is room for, and a zero.
+template <std::size_t N>
+void copy_text(std::string_view from, std::array<char, N>& to) noexcept {
+    to.back() = '\0';
+    *std::copy_n(from.begin(), std::min(from.size(), N - 1), to.begin()) = '\0';
+}
+/// Of what a peer sent.
+template <std::size_t N>
+[[nodiscard]] std::string text_in(const std::array<char, N>& from) {
+    return std::string(from.begin(), std::find(from.begin(), from.end(), '\0'));
+}
 /// Instead of a length: blocks have several.
 inline constexpr std::uint64_t by_counts = ~std::uint64_t{0};
 
@@ -202,10 +217,11 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
 }
 
 RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
-    std::string text = claim.kind < collective_kinds
-                           ? std::string(name_of(static_cast<collective_kind>(claim.kind)))
-                           : "an unknown collective";
-    text += claim.bytes == by_counts ? " by counts" : " of " + std::to_string(claim.bytes) + " bytes";
+    std::string text =
+        claim.kind < collective_kinds
+            ? std::string(function_name(static_cast<collective_kind>(claim.kind), claim.bytes == by_counts))
+            : "an unknown collective";
+    if (claim.bytes != by_counts) text += " of " + std::to_string(claim.bytes) + " bytes";
     return text + ", root " + std::to_string(claim.root);
 }
 
@@ -266,22 +282,51 @@ RDMACORO_COLD std::string finding_text(const collective_call& of, unsigned rank,
            std::to_string(found.own) + " elements)";
 }
 
+/// "int with std::plus<void>" of "Element = int; Op = std::plus<void>]".
+RDMACORO_COLD std::string types_text(std::string_view of) {
+    constexpr std::string_view before_element = "Element = ";
+    constexpr std::string_view before_operation = " Op = ";  // behind a comma or a semicolon
+    const std::size_t middle = of.find(before_operation);
+    if (middle == std::string_view::npos) return std::string(of);
+    const std::string_view element = of.substr(before_element.size(), middle - 1 - before_element.size());
+    const std::string_view operation = of.substr(middle + before_operation.size());
+    std::string text(element);
+    if (operation != "void]") text.append(" with ").append(operation.substr(0, operation.rfind(']')));
+    return text;
+}
+RDMACORO_COLD std::string algorithm_text(const algorithm& chosen) {
+    std::string text(chosen.name);
+    for (const std::string_view step : chosen.steps) {
+        if (!step.empty()) text.append(" ").append(step);
+    }
+    return text;
+}
+
 RDMACORO_COLD std::string differences(const std::vector<collective_claim>& all) {
     std::string text;
     for (unsigned rank = 1; rank < all.size(); ++rank) {
         const collective_claim& a = all[0];
         const collective_claim& b = all[rank];
-        const char* in = a.kind != b.kind             ? "the operation"
-                         : a.root != b.root           ? "the root"
-                         : a.type != b.type           ? "the types"
-                         : a.bytes != b.bytes         ? "the length"
-                         : a.algorithm != b.algorithm ? "the algorithm"
-                                                      : nullptr;
+        const bool alike = a.kind == b.kind && a.root == b.root;
+        const bool types = alike && a.type != b.type;
+        const bool algorithms = alike && !types && a.bytes == b.bytes && a.algorithm != b.algorithm;
+        const char* in = a.kind != b.kind     ? "the operation"
+                         : a.root != b.root   ? "the root"
+                         : types              ? "the types"
+                         : a.bytes != b.bytes ? "the length"
+                         : algorithms         ? "the algorithm"
+                                              : nullptr;
         if (in == nullptr) continue;
         if (text.size() > 1000) return text + ", ...";
         if (!text.empty()) text += ", ";
-        text += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claim_text(a) +
-                "; " + claim_text(b) + ")";
+        const auto claimed = [&](const collective_claim& one) {
+            std::string said = claim_text(one);
+            if (types) said += ", of " + text_in(one.types_text);
+            if (algorithms) said += ", by " + text_in(one.algorithm_text);
+            return said;
+        };
+        text += "ranks 0 and " + std::to_string(rank) + " disagree about " + in + " (" + claimed(a) + "; " +
+                claimed(b) + ")";
     }
     return text;
 }
@@ -312,8 +357,15 @@ task<> tell_all(collective* c, std::vector<T>* all) {
 RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const algorithm* how,
                                    local_stop_token around, std::uint32_t number) {
     const unsigned size = of->size();
-    collective_claim mine{static_cast<std::uint64_t>(call.kind), call.root,
-                          call.uneven ? by_counts : call.bytes, call.type, number_of(*how)};
+    collective_claim mine{static_cast<std::uint64_t>(call.kind),
+                          call.root,
+                          call.uneven ? by_counts : call.bytes,
+                          call.types != nullptr ? call.types->number : 0,
+                          number_of(*how),
+                          {},
+                          {}};
+    if (call.types != nullptr) copy_text(types_text(call.types->text), mine.types_text);
+    copy_text(algorithm_text(*how), mine.algorithm_text);
     collective_call exchange;
     exchange.kind = call.kind;
     exchange.named = call.named;

@@ -121,7 +121,7 @@ RDMACORO_DECL task<message> upstream::finish() {
     answered_ = true;
     if (!got) {
         if (got.error() == errc::canceled) over_.tell_canceled(number_, false);
-        throw_call_failure(method_, got.error(), got.facts());
+        throw lent_failure(method_, "its answer", got.error(), got.facts());
     }
     co_return *std::move(got);
 }
@@ -157,6 +157,7 @@ RDMACORO_COLD void calls_base::end_written(std::uint64_t number, outcome_kind ou
 }
 
 RDMACORO_COLD child calls_base::drop_answer(child_owner&, calls_base& self, std::uint64_t number) {
+    const dropping counted(self);
     static_cast<void>(co_await as_result(self.receive(call_tag(call_kind::answer, number))));
 }
 RDMACORO_COLD void calls_base::drop_answer_of(std::uint64_t number) noexcept {
@@ -175,13 +176,14 @@ RDMACORO_COLD child calls_base::drop_items(child_owner&, calls_base& self, std::
         self.discard(items);
         co_return;
     }
-    ++self.dropping_;
+    const dropping counted(self);
+    ++self.dropping_written_;
     static_cast<void>(co_await as_result(self.drop_until_end(items)));
-    --self.dropping_;
+    --self.dropping_written_;
 }
 RDMACORO_COLD void calls_base::drop_written(std::uint64_t number) noexcept {
     // Only a peer that does not end its streams has so many; what it still writes is its mailbox's part here, which is bounded.
-    make_handler([&] { return drop_items(*this, *this, number, dropping_ < most_dropping); });
+    make_handler([&] { return drop_items(*this, *this, number, dropping_written_ < most_dropping); });
 }
 
 }  // namespace rdmacoro::detail

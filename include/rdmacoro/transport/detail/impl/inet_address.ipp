@@ -10,11 +10,14 @@
 #include <string>
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace rdmacoro::detail {
 
@@ -23,7 +26,11 @@ RDMACORO_COLD std::string inet_endpoint::text() const {
     if (address.ss_family == AF_INET6) {
         const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
         ::inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
-        return std::string("[") + host + "]:" + std::to_string(ntohs(v6.sin6_port));
+        std::string text = std::string("[") + host;
+        char interface[IF_NAMESIZE];
+        if (v6.sin6_scope_id != 0 && ::if_indextoname(v6.sin6_scope_id, interface) != nullptr)
+            text.append("%").append(interface);
+        return text + "]:" + std::to_string(ntohs(v6.sin6_port));
     }
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
     ::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
@@ -76,6 +83,13 @@ RDMACORO_COLD std::uint8_t host_hash(const inet_endpoint& peer) noexcept {
     return static_cast<std::uint8_t>((number * 0x9e3779b97f4a7c15) >> 56);
 }
 
+/// Whether a v6 address in text is one of fe80::/10.
+RDMACORO_COLD bool is_link_local(std::string_view host) noexcept {
+    const auto lower = [&](std::size_t at) { return static_cast<char>(host[at] | 0x20); };
+    return host.size() > 4 && host[4] == ':' && lower(0) == 'f' && lower(1) == 'e' &&
+           (host[2] == '8' || host[2] == '9' || lower(2) == 'a' || lower(2) == 'b');
+}
+
 RDMACORO_COLD inet_address inet_address::parse(std::string_view scheme, std::string_view text,
                                                std::string_view advice) {
     inet_address parsed;
@@ -94,6 +108,8 @@ RDMACORO_COLD inet_address inet_address::parse(std::string_view scheme, std::str
     if (!host.empty() && host.front() == '[') {
         if (host.size() < 3 || host.back() != ']') refuse("no ] after the v6 address");
         host = host.substr(1, host.size() - 2);
+        if (is_link_local(host) && host.find('%') == std::string_view::npos)
+            refuse("a link-local address needs its interface, as in [fe80::1%eth0]:7471");
     } else if (host.find(':') != std::string_view::npos) {
         refuse("a v6 address needs brackets");
     }
@@ -124,7 +140,27 @@ RDMACORO_COLD inet_resolved inet_resolved::ask(const inet_address& address, int 
         endpoint.bytes = one->ai_addrlen;
     }
     if (found != nullptr) ::freeaddrinfo(found);
+    // Its answer is the same as for a name that does not exist where it cannot open its files or a socket.
+    if (answer.failure != 0 && (flags & AI_NUMERICHOST) == 0) {
+        const int one_more = ::eventfd(0, EFD_CLOEXEC);
+        if (one_more < 0) {
+            answer.no_descriptors = true;
+        } else {
+            ::close(one_more);
+        }
+    }
     return answer;
+}
+
+RDMACORO_COLD void inet_resolved::throw_none(const std::string& prefix, const inet_address& asked) const {
+    const std::string where = prefix + ": " + asked.whole + ": ";
+    if (no_descriptors)
+        throw error(errc::no_resources,
+                    where + "no descriptor is left to look its name up with; see ulimit -n");
+    if (failure == EAI_MEMORY) throw error(errc::no_resources, where + "no memory to look its name up with");
+    throw error(errc::address_invalid, where + "no such host (" +
+                                           ::gai_strerror(failure != 0 ? failure : EAI_NONAME) +
+                                           "); check the name, or write the address in numbers");
 }
 
 RDMACORO_COLD void inet_resolve::start() noexcept {

@@ -105,17 +105,11 @@ RDMACORO_DECL void throw_connect_error(const inet_address& address, const inet_e
     }
 }
 
-RDMACORO_DECL void throw_resolve_error(const inet_address& address, int failure) {
-    throw error(errc::address_invalid, "tcp: " + address.whole + ": no such host (" +
-                                           ::gai_strerror(failure) +
-                                           "); check the name, or write the address in numbers");
-}
-
 RDMACORO_DECL task<tcp_connection> connect_tcp(tcp_engine& engine, inet_address address) {
     engine.enable();
     inet_resolve resolve(address, 0);
     const inet_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
+    if (resolved.none()) resolved.throw_none("tcp", address);
     tcp_attempt attempt;
     for (const inet_endpoint& endpoint : resolved.endpoints) {
         tcp_connect one(engine, endpoint);
@@ -123,7 +117,7 @@ RDMACORO_DECL task<tcp_connection> connect_tcp(tcp_engine& engine, inet_address 
         if (attempt.session != nullptr) co_return tcp_connection(*attempt.session);
         if (&endpoint == &resolved.endpoints.back()) throw_connect_error(address, endpoint, attempt);
     }
-    throw_resolve_error(address, EAI_NONAME);
+    resolved.throw_none("tcp", address);
 }
 
 }  // namespace rdmacoro::detail

@@ -18,7 +18,7 @@ RDMACORO_DECL task<tcp_listener> listen_tcp(tcp_engine& engine, inet_address add
     engine.enable();
     inet_resolve resolve(address, AI_PASSIVE);
     const inet_resolved resolved = co_await resolve;
-    if (resolved.failure != 0 || resolved.endpoints.empty()) throw_resolve_error(address, resolved.failure);
+    if (resolved.none()) resolved.throw_none("tcp", address);
     const inet_endpoint& at = tcp_listening_endpoint(address, resolved.endpoints);
     taken_port port(running_scheduler(), address);
     for (;;) {
