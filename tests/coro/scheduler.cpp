@@ -247,7 +247,7 @@ TEST_CASE("a scheduler for which no descriptor is left sleeps and hears what oth
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
     std::thread poster;
     on.run([](scheduler& s, std::thread& t) -> task<> {
-        co_await sleep_for(20ms);
+        co_await sleep_for(200ms);
         event posted;
         t = std::thread([&s, &posted] { s.post([&posted] { posted.set(); }); });
         co_await posted.wait();

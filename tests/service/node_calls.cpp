@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
 #include "support/nodes.hpp"
+#include "support/over/fresh_name.hpp"
 #include "support/shop.hpp"
 
 #include <algorithm>
@@ -272,6 +273,39 @@ TEMPLATE_LIST_TEST_CASE("requests that may be done twice go on in the next life 
         co_await one.here->close();
         const auto closed = co_await as_result(last);
         CHECK((closed.error() == errc::closed || closed.error() == call_errc::stopped));
+    });
+}
+
+TEST_CASE("a call whose time is over names its method and its node, connected or not") {
+    run_limited([]() -> task<> {
+        const auto text_of = [](auto what) -> task<std::string> {
+            try {
+                static_cast<void>(co_await std::move(what));
+            } catch (const error& ended) {
+                CHECK(ended.code() == errc::timed_out);
+                co_return ended.what();
+            }
+            FAIL("the call has ended well");
+        };
+        participant<shm> one(1);
+        const std::string missing = "shm://" + fresh_name();
+        one.here->add({.id = 9, .urls = {missing}});
+        // The first attempt is refused before the time is over.
+        const std::string apart = co_await text_of(timeout(one.peers->call(9, kv::add, 1U, 2U), 300ms));
+        CHECK_THAT(apart, Catch::Contains("call of kv.add: node 9") && Catch::Contains("is not connected") &&
+                              Catch::Contains(missing));
+        std::vector<node_id> ids(1, 9);
+        const auto all = co_await timeout(one.peers->call_all(std::move(ids), kv::add, 1U, 2U), 300ms);
+        REQUIRE(all.size() == 1);
+        CHECK(all[0].ended.error() == errc::timed_out);
+        CHECK_THAT(all[0].why, Catch::Contains("call of kv.add: node 9") && Catch::Contains(missing));
+        participant<shm> seven(7);
+        const std::string url = co_await seven.here->listen(fresh_url<shm>());
+        one.here->add({.id = 7, .urls = {url}});
+        const std::uint64_t sum = co_await one.peers->call(7, kv::add, 1U, 2U);
+        CHECK(sum == 3);
+        const std::string met = co_await text_of(timeout(one.peers->call(7, kv::wait), 5ms));
+        CHECK_THAT(met, Catch::Contains("node 7") && Catch::Contains("call of kv.wait"));
     });
 }
 

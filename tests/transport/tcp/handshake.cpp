@@ -47,6 +47,13 @@ struct plain_listener {
 
     /// The outcome of connect when the accepting side says this and nothing more.
     failure answers(tcp_world& world, std::span<const std::byte> bytes, bool hangs_up) {
+        return answers_by(world, [&](raw_peer& peer) {
+            peer.send(world, bytes);
+            if (hangs_up) peer.hang_up();
+        });
+    }
+    template <class Answer>
+    failure answers_by(tcp_world& world, Answer answer) {
         failure seen;
         bool over = false;
         task<> asking = ask(world, address, seen, over);
@@ -60,8 +67,7 @@ struct plain_listener {
             return accepted >= 0;
         });
         raw_peer peer(accepted);
-        peer.send(world, bytes);
-        if (hangs_up) peer.hang_up();
+        answer(peer);
         world.until([&] { return over; });
         world.until([&] { return asking.handle().done(); });
         return seen;
@@ -97,6 +103,17 @@ TEST_CASE("a listener of another protocol is told from one of this toolkit") {
     const failure seen = other.answers(world, std::as_bytes(std::span(http)), hangs_up);
     CHECK(seen.code == errc::protocol_violation);
     CHECK_THAT(seen.text, contains(other.address));
+    CHECK_THAT(seen.text, contains("does not speak rdmacoro-tcp"));
+}
+
+TEST_CASE("a listener that sends back what it gets is told from a port without one") {
+    tcp_world world;
+    plain_listener other;
+    const failure seen = other.answers_by(world, [&](raw_peer& peer) {
+        const auto greeting = peer.receive(world, detail::tcp_greeting::wire_bytes);
+        peer.send(world, greeting);
+    });
+    CHECK(seen.code == errc::protocol_violation);
     CHECK_THAT(seen.text, contains("does not speak rdmacoro-tcp"));
 }
 
