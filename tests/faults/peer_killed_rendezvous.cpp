@@ -98,7 +98,7 @@ void peer(const std::string& address, phase when) {
     }(*domain, address, when));
 }
 
-bool lost(std::error_code code) { return code == errc::peer_lost || code == errc::closed; }
+bool lost(std::error_code code) { return code == errc::peer_lost; }
 
 /// Everything that can be pending beside the message that is looked at, and how it ends.
 template <class T, class P>

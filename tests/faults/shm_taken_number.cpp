@@ -52,8 +52,7 @@ pid_t fork_child(Body body) {
     ::_exit(0);
 }
 
-/// `closed`: the scheduler has had a turn meanwhile, and the link is down already.
-bool lost_peer(std::error_code how) { return how == errc::peer_lost || how == errc::closed; }
+bool lost_peer(std::error_code how) { return how == errc::peer_lost; }
 
 void wait_for_byte(int from) {
     char byte = 0;

@@ -52,7 +52,8 @@ constexpr auto latest = quiet_limit + quiet_limit / 8 + 1s;
 void within_the_limits(duration took) {
     std::fprintf(stderr, "lost after %lld ms\n",
                  static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
-    expect(took >= quiet_limit / 2, "ended before the limit");
+    // The last answer may be a second old, which is how far apart the probes are.
+    expect(took >= quiet_limit - 1s - 50ms, "ended before the limit");
     expect(took <= latest, "ended after the limit and its eighth");
 }
 

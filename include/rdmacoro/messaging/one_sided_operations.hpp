@@ -55,7 +55,7 @@ protected:
         const post_result answer = post(hook_);
         if (answer == post_result::posted) this->park(*this, facts);
         if (answer == post_result::done) end({});
-        if (answer == post_result::failed) end(make_error_code(errc::closed));
+        if (answer == post_result::failed) end(via_->why_failed());
         if (answer == post_result::retry) end(make_error_code(errc::no_resources));
     }
     void end(std::error_code outcome) noexcept {

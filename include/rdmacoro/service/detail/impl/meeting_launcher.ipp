@@ -131,9 +131,9 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit, bool again) 
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
-        fail(errc::timed_out,
-             std::string("rank 0, which is to listen there, has not come within the limit: ") +
-                 std::strerror(refused_));
+        std::string why = "rank 0, which is to listen there, has not come within the limit";
+        if (refused_ != 0 && refused_ != EINPROGRESS) why.append(": ").append(std::strerror(refused_));
+        fail(errc::timed_out, why);
     }
     fail(errc::connection_refused,
          std::string("the program that is to listen there does not: ") + std::strerror(refused_));

@@ -20,12 +20,13 @@ RDMACORO_COLD void set_keepalive(int fd, duration limit) noexcept {
     };
     // The kernel's numbers are whole seconds; it takes no idle time above 32767.
     const std::int64_t seconds = std::clamp<std::int64_t>(limit / std::chrono::seconds(1), 2, 32'767);
-    const std::int64_t idle = seconds / 2;
+    // Silence counts from the first unanswered probe on: before it nothing was asked, and a network that was away for a shorter time than
+    // the limit ends no idle connection.
     const std::int64_t between = std::max<std::int64_t>(1, seconds / 8);
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(IPPROTO_TCP, TCP_KEEPIDLE, idle);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, between);
     set(IPPROTO_TCP, TCP_KEEPINTVL, between);
-    set(IPPROTO_TCP, TCP_KEEPCNT, (seconds - idle) / between);
+    set(IPPROTO_TCP, TCP_KEEPCNT, (seconds + between - 1) / between);
 #if defined(TCP_RTO_MAX_MS)
     constexpr int longest_retry = TCP_RTO_MAX_MS;
 #else
