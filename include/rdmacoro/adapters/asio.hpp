@@ -45,6 +45,7 @@
 #include <asio/use_awaitable.hpp>
 #include <asio/version.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -143,9 +144,12 @@ private:
     /// So many polls without progress, or so much time with it, and other handlers of the context have their turn.
     static constexpr int most_idle_polls = 256;
     static constexpr duration most_busy = std::chrono::microseconds(100);
-    /// After so much time without progress the context has nothing ready for a moment, so that its `poll` ends.
-    static constexpr duration most_polled = std::chrono::milliseconds(1);
-    static constexpr duration moment = std::chrono::microseconds(10);
+    /// After some time without progress the context has nothing ready for a moment, so that its `poll` ends.
+    /// The moments get longer, and rarer, until there is progress: on a slow machine a short one may be over before the context looks.
+    static constexpr duration least_moment = std::chrono::microseconds(10);
+    static constexpr duration longest_moment = std::chrono::microseconds(320);
+    static constexpr int polled_moments = 20;
+    static constexpr duration least_polled = std::chrono::milliseconds(1);
 
     /// The context is destroyed: what is pending ends, and its handlers are destroyed without being called. The coroutines that own
     /// them may own endpoints, so the scheduler stays until the services are destroyed.
@@ -218,6 +222,7 @@ private:
                 const bool moved = on_->poll();
                 if (deliver() || moved) {
                     if (std::exchange(idling_, false)) idle_->progress();
+                    moment_ = least_moment;
                     if (on_->now() - began >= most_busy) break;
                     continue;
                 }
@@ -228,18 +233,17 @@ private:
                 if (then != idle::action::spin) break;
                 --idle_polls;
             }
+            const duration most_polled = std::max(least_polled, polled_moments * moment_);
+            if (idling_ && on_->now() - polled_since_ >= most_polled) return turn_in_a_moment();
         }
         if (then == idle::action::yield) std::this_thread::yield();
-        if (idling_ && on_->now() - polled_since_ >= most_polled) {
-            turn_in_a_moment();
-        } else {
-            turn_soon();
-        }
+        turn_soon();
     }
 
     void turn_in_a_moment() {
-        polled_since_ = on_->now() + moment;
-        turn_after(moment);
+        polled_since_ = on_->now() + moment_;
+        turn_after(moment_);
+        moment_ = std::min(2 * moment_, longest_moment);
     }
     void turn_after(duration pause) {
         timer_->expires_after(pause);
@@ -282,7 +286,8 @@ private:
     std::size_t wanted_ = 0;              // operations and keepers
     bool posted_ = false;                 // a turn
     bool turning_ = false;
-    bool idling_ = false;        // the idle strategy was asked since the last progress
+    bool idling_ = false;  // the idle strategy was asked since the last progress
+    duration moment_ = least_moment;
     time_point polled_since_{};  // where it is so: since then, or since the context had a moment for others
     bool reading_ = false;       // the context waits for the descriptor
     bool closed_ = false;

@@ -484,9 +484,9 @@ private:
     service_base* services_ = nullptr;  // last made first
     std::uint64_t parks_ = 0;
     time_point posts_began_{};
-    int wake_fd_ = -1;
-    bool waits_outside_ = false;  // since `prepare_to_wait`
-    int outside_fd_ = -1;         // of `descriptor`: an epoll instance
+    std::atomic<int> wake_fd_{-1};  // made at the first park at which one is left; other threads read it
+    bool waits_outside_ = false;    // since `prepare_to_wait`
+    int outside_fd_ = -1;           // of `descriptor`: an epoll instance
     void (*wait_ended_)(void*) noexcept = nullptr;
     void* wait_ended_context_ = nullptr;
     detail::plain_vector<int> watched_;  // in `outside_fd_`, beside `wake_fd_`

@@ -65,7 +65,12 @@ public:
     /// The reason of a failed post. Posts may fail before the link reports that it is down.
     [[nodiscard]] std::error_code why_failed() const noexcept {
         if (reason_) return reason_;
-        return ending_ ? ending_ : make_error_code(errc::peer_lost);
+        if (ending_) return ending_;
+        return make_error_code(ends_in_order() ? errc::closed : errc::peer_lost);
+    }
+    /// Both sides know that it ends: to lose the peer now is no fault.
+    [[nodiscard]] bool ends_in_order() const noexcept {
+        return peer_said_goodbye_ || phase_ == phase::closing;
     }
     [[nodiscard]] bool is_down() const noexcept { return phase_ == phase::down; }
     [[nodiscard]] bool is_open() const noexcept { return phase_ == phase::open; }

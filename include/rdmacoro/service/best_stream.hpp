@@ -81,7 +81,7 @@ public:
     [[nodiscard]] bool at_end() const noexcept {
         return std::visit([](const auto& s) { return s.at_end(); }, held_);
     }
-    /// The chosen address, and a line for each that was tried before it, with its error.
+    /// The chosen address, and a line for each that was tried before it, with its error, or is of another transport.
     [[nodiscard]] const std::string& explain() const noexcept { return why_; }
     /// The chosen stream itself, for code that is compiled for each: `std::visit`.
     [[nodiscard]] held_type& held() noexcept { return held_; }

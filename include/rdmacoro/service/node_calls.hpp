@@ -405,7 +405,7 @@ private:
                 if (at != self.links_.end() && is_over(*at->second, *open)) {
                     found = at->second;
                 } else {
-                    co_await yield();
+                    co_await turn_before(to, open->born, M::facts);
                 }
             }
             if (found == nullptr) {
@@ -425,7 +425,15 @@ private:
             }
         }
     }
-    /// The errors that it ends with name the method.
+    /// Lets others go on. The errors that it ends with name the node and the method, here and below.
+    static task<> turn_before(node_id to, generation born, const detail::method_facts& of) {
+        try {
+            co_await yield();
+        } catch (const error& why) {
+            detail::throw_call_unsent(of, error(why.code(), detail::node_text(to, born) +
+                                                                ": its connection does not carry calls yet"));
+        }
+    }
     static task<detail::counted_ptr<detail::node_record>>
     connected_for(const detail::counted_ptr<detail::node_peer>& peer, std::optional<detail::node_turn>& turn,
                   const detail::method_facts& of) {

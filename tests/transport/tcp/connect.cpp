@@ -65,7 +65,9 @@ TEST_CASE("each failure to connect has its code, names the address and says what
 
 TEST_CASE("a host that is not found is an invalid address") {
     try {
-        throw_resolve_error(inet_address::parse("tcp", "nowhere.invalid:7", ""), EAI_NONAME);
+        inet_resolved none;
+        none.failure = EAI_NONAME;
+        none.throw_none("tcp", inet_address::parse("tcp", "nowhere.invalid:7", ""));
     } catch (const error& thrown) {
         CHECK(thrown.code() == errc::address_invalid);
         CHECK_THAT(std::string(thrown.what()), test::contains("nowhere.invalid:7"));

@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/scheduler.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 
@@ -487,7 +488,8 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
     pollfd* const fds = sleepers_.capacity() != 0 ? sleepers_.data() : few;
     const std::size_t most = sleepers_.capacity() != 0 ? sleepers_.capacity() : sleepers_on_stack;
     std::size_t count = 0;
-    fds[count++] = {wake_fd_, POLLIN, 0};  // one below zero is passed over
+    const int own = wake_fd_;
+    fds[count++] = {own, POLLIN, 0};  // one below zero is passed over
     for (progress_source* s = sources_.front(); s != nullptr; s = sources_.next(*s)) {
         const int fd = s->wake_fd();
         if (fd < 0 || count == most) return false;
@@ -497,10 +499,10 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
     timespec* wait = nullptr;
     // No descriptor was left to be woken by: what other threads post waits so long.
     constexpr duration without_descriptor = std::chrono::milliseconds(1);
-    if (!timers_.empty() || wake_fd_ < 0) {
+    if (!timers_.empty() || own < 0) {
         duration left = timers_.empty() ? without_descriptor : timers_.earliest() - time_->now();
         if (left <= duration::zero()) return true;
-        if (wake_fd_ < 0) left = std::min(left, without_descriptor);
+        if (own < 0) left = std::min(left, without_descriptor);
         limit.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
         limit.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
         wait = &limit;
@@ -509,7 +511,11 @@ RDMACORO_COLD bool scheduler::sleep_until_woken() noexcept {
     const int ready = ::ppoll(fds, count, wait, nullptr);
     if (ready > 0 && fds[0].revents != 0) {
         std::uint64_t drained = 0;
-        [[maybe_unused]] const auto taken = ::read(wake_fd_, &drained, sizeof drained);
+        [[maybe_unused]] const auto taken = ::read(own, &drained, sizeof drained);
+    }
+    if (ready < 0 && errno == EINVAL) {  // more descriptors are asked for than the process may have by now
+        const timespec nap{0, std::chrono::nanoseconds(without_descriptor).count()};
+        ::nanosleep(&nap, nullptr);
     }
     return true;
 }

@@ -89,7 +89,7 @@ RDMACORO_COLD void connection_base::move_to(mailbox_base& box, peer_id source) n
 }
 
 RDMACORO_COLD void connection_base::link_down(std::error_code why) noexcept {
-    const bool in_good_order = peer_said_goodbye_ || phase_ == phase::closing;
+    const bool in_good_order = ends_in_order();
     phase_ = phase::down;
     feeding_.stop();
     share_.leave(credits_.stored());

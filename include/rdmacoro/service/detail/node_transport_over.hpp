@@ -147,6 +147,7 @@ private:
         const std::vector<std::byte> bytes = encode_answer({verdict, self->attempts, self->self});
         auto answering = start(made.send(bytes, answer_tag));
         if (verdict == welcome::accepted) {
+            from->failure = {};
             from->explained = "  it has connected by itself, over " + std::string(over->name) + '\n';
             over->publish(*from, hello->from, hello->attempt, std::move(made), *in, *place);
             unnamed.reset();

@@ -37,6 +37,8 @@ struct inet_endpoint {
 
     /// Both are addresses of one host, or this one can only be reached from its own.
     [[nodiscard]] bool same_host(const inet_endpoint& other) const noexcept;
+    /// The same address and port.
+    [[nodiscard]] bool operator==(const inet_endpoint& other) const noexcept;
 
 private:
     [[nodiscard]] static inet_endpoint ask(int fd,

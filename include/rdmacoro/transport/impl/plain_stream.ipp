@@ -169,17 +169,12 @@ RDMACORO_COLD inet_address plain_address(std::string_view address) {
     return inet_address::parse("socket", address, ", such as 127.0.0.1:7471");
 }
 
-RDMACORO_COLD inet_resolved plain_endpoints(inet_resolved found, const std::string& whole) {
-    if (found.failure != 0 || found.endpoints.empty())
-        throw error(errc::address_invalid,
-                    whole + ": " + (found.failure != 0 ? ::gai_strerror(found.failure) : "no address"));
-    return found;
-}
-
 RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
-    const inet_resolved found = plain_endpoints(co_await inet_resolve(address, 0), address.whole);
+    inet_resolve resolve(address, 0);
+    const inet_resolved found = co_await resolve;
+    if (found.none()) found.throw_none("socket", address);
     int why = 0;
     for (const inet_endpoint& to : found.endpoints) {
         int refused = 0;
@@ -201,7 +196,9 @@ RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
 RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
-    const inet_resolved found = plain_endpoints(co_await inet_resolve(address, AI_PASSIVE), address.whole);
+    inet_resolve resolve(address, AI_PASSIVE);
+    const inet_resolved found = co_await resolve;
+    if (found.none()) found.throw_none("socket", address);
     constexpr unsigned queue = 1024;
     taken_port port(on, address);
     for (;;) {

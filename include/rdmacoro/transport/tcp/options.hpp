@@ -40,8 +40,8 @@ struct tcp_options {
     duration handshake_timeout = std::chrono::seconds(10);
 
     /// A host that answers nothing for this long, neither to data nor to a probe, counts as dead: its links end with
-    /// `errc::peer_lost`, up to two eighths of this time later. At least a second. The kernel asks over a link that is idle for an eighth of
-    /// it, in whole seconds: a network that is away for less than seven eighths, or a second less, ends no link. A peer that reads nothing
+    /// `errc::peer_lost`, up to two eighths of this time later, or a second where that is more. At least a second. The kernel asks over a
+    /// link that is idle for an eighth of it, in whole seconds: a network that is away for a shorter time ends no idle link. A peer that reads nothing
     /// while it computes, or that was stopped, is not silent: its kernel answers.
     duration peer_timeout = std::chrono::seconds(60);
 

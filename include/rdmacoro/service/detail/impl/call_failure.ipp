@@ -103,7 +103,9 @@ RDMACORO_COLD error lent_failure(const method_facts& of, const char* what, const
     return error(code, text, facts);
 }
 RDMACORO_COLD void throw_call_unsent(const method_facts& of, const error& why) {
-    throw error(why.code(), "call of " + std::string(of.name) + ": " + why.context(), why.facts());
+    const std::string context = why.context();
+    throw error(why.code(), "call of " + std::string(of.name) + (context.empty() ? "" : ": ") + context,
+                why.facts());
 }
 
 }  // namespace rdmacoro::detail

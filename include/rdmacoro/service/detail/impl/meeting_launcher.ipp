@@ -155,8 +155,7 @@ RDMACORO_COLD bool meeting_launcher::try_connect(const inet_endpoint& to, const 
         }
     }
     // A free port of this host may have been connected with itself.
-    if (refused_ == 0 && inet_endpoint::local(fd_).text() == inet_endpoint::peer(fd_).text())
-        refused_ = ECONNREFUSED;
+    if (refused_ == 0 && inet_endpoint::local(fd_) == inet_endpoint::peer(fd_)) refused_ = ECONNREFUSED;
     if (refused_ == 0) {
         set_exchange_options(fd_);
         return true;

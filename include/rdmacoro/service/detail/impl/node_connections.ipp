@@ -100,9 +100,13 @@ RDMACORO_COLD task<> node_connections::connect_peer(node_connections* self, coun
             node_attempt attempt(peer);
             last = co_await with_stop(try_all(self, peer), attempt.token());
         }
+        if (peer.open() != nullptr) peer.failure = {};
         if (peer.open() != nullptr || self->stopped) break;
         if (last.why == errc::canceled) continue;  // the other node's connection is preferred
-        if (!last.why) break;                      // it was made, and has been closed since
+        if (!last.why) {                           // it was made, and has been closed since
+            peer.failure = {};
+            break;
+        }
         ++peer.tries;
         peer.next_try = deadline_after(self->owner.now(), self->pause_after(peer.tries));
         peer.failure = last.why;

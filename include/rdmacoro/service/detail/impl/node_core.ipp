@@ -382,7 +382,8 @@ RDMACORO_COLD void node_core::throw_stopped() const {
 /// In one line: it is a part of the text of a time limit.
 RDMACORO_COLD std::string node_peer::still_unconnected() const {
     std::string text = node_text(id, last_born) + " is not connected";
-    const std::string& attempts = explaining.empty() ? explained : explaining;
+    // The last round may be the one that has made the connection before.
+    const std::string& attempts = explaining.empty() && failure ? explained : explaining;
     const std::size_t end = attempts.find_last_not_of('\n');
     if (end == std::string::npos) return text;
     const std::size_t begin = attempts.find_first_not_of(' ', attempts.rfind('\n', end) + 1);
@@ -457,7 +458,10 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected_in_turn(counte
     for (;;) {
         counted_ptr<node_record> over = co_await connected(to, false, 0);
         if (turn->is_first()) co_return over;
-        co_await turn->comes.wait();
+        const result<void> waited = co_await as_result(turn->comes.wait());
+        if (!waited)
+            throw error(waited.error(),
+                        node_text(to->id, to->last_born) + ": what began before it is not sent yet");
     }
 }
 

@@ -45,7 +45,10 @@ void copy_text(std::string_view from, std::array<char, N>& to) noexcept {
 /// Of what a peer sent.
 template <std::size_t N>
 [[nodiscard]] std::string text_in(const std::array<char, N>& from) {
-    return std::string(from.begin(), std::find(from.begin(), from.end(), '\0'));
+    std::string text(from.begin(), std::find(from.begin(), from.end(), '\0'));
+    std::ranges::replace_if(
+        text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+    return text;
 }
 /// Instead of a length: blocks have several.
 inline constexpr std::uint64_t by_counts = ~std::uint64_t{0};

@@ -41,6 +41,18 @@ RDMACORO_COLD std::string inet_endpoint::url(std::string_view scheme) const {
     return std::string(scheme) + "://" + text();
 }
 
+RDMACORO_COLD bool inet_endpoint::operator==(const inet_endpoint& other) const noexcept {
+    if (address.ss_family != other.address.ss_family) return false;
+    if (address.ss_family == AF_INET) {
+        const auto& a = reinterpret_cast<const sockaddr_in&>(address);
+        const auto& b = reinterpret_cast<const sockaddr_in&>(other.address);
+        return a.sin_addr.s_addr == b.sin_addr.s_addr && a.sin_port == b.sin_port;
+    }
+    const auto& a = reinterpret_cast<const sockaddr_in6&>(address);
+    const auto& b = reinterpret_cast<const sockaddr_in6&>(other.address);
+    return std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0 && a.sin6_port == b.sin6_port;
+}
+
 RDMACORO_COLD bool inet_endpoint::same_host(const inet_endpoint& other) const noexcept {
     if (address.ss_family != other.address.ss_family) return false;
     if (address.ss_family == AF_INET) {
@@ -158,7 +170,7 @@ RDMACORO_COLD void inet_resolved::throw_none(const std::string& prefix, const in
         throw error(errc::no_resources,
                     where + "no descriptor is left to look its name up with; see ulimit -n");
     if (failure == EAI_MEMORY) throw error(errc::no_resources, where + "no memory to look its name up with");
-    throw error(errc::address_invalid, where + "no such host (" +
+    throw error(errc::address_invalid, where + "its address is not known (" +
                                            ::gai_strerror(failure != 0 ? failure : EAI_NONAME) +
                                            "); check the name, or write the address in numbers");
 }
