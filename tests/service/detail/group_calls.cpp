@@ -22,8 +22,8 @@ TEST_CASE("a call has the kind, the elements, the operation and the options that
     CHECK(sum.reproducible);
     CHECK(sum.asked.size() == 1);
     CHECK(sum.with.commutative);
-    CHECK(sum.type != call_with<allreduce, std::vector<float>>(std::plus<>{}).type);
-    CHECK(sum.type != call_with<allreduce, std::vector<double>>(std::multiplies<>{}).type);
+    CHECK(sum.types->number != call_with<allreduce, std::vector<float>>(std::plus<>{}).types->number);
+    CHECK(sum.types->number != call_with<allreduce, std::vector<double>>(std::multiplies<>{}).types->number);
 }
 
 TEST_CASE("in place the root's own block is within all, and another rank's is all it has") {
