@@ -528,6 +528,31 @@ TEST_CASE("coroutines that sleep for no time again and again keep no other one f
 }
 
 TEST_CASE(
+    "hundreds of coroutines that are due in every turn take no more than their share from as many others") {
+    test::virtual_time world;
+    computing by_sleepers{world.time, 1us};
+    computing by_others{world.time, 1us};
+    world.run([](computing& asleep, computing& busy) -> task<> {
+        bool stop = false;
+        task_group all;
+        for (int n = 0; n < 200; ++n) {
+            all.spawn([&]() -> task<> {
+                while (!stop) {
+                    asleep();
+                    co_await sleep_for(0s);
+                }
+            });
+            all.spawn(keeps_busy, std::ref(busy), std::cref(stop));
+        }
+        while (asleep.times + busy.times < 100'000) co_await yield();
+        stop = true;
+        co_await all.join();
+    }(by_sleepers, by_others));
+    CHECK(by_sleepers.times >= 30'000);
+    CHECK(by_others.times >= 30'000);
+}
+
+TEST_CASE(
     "coroutines that become due together go on in the order of their times, and the others between them") {
     test::virtual_time world;
     computing work{world.time, 1ms};

@@ -58,7 +58,7 @@ TEST_CASE("a call to a node ends with its value, or with an error that names the
         const std::string own = co_await text_of_call(call_to<int>(9, generation(), refused_call));
         CHECK_THAT(own, Catch::StartsWith("call of kv.get"));
         const std::string canceled = co_await text_of_call(call_to<int>(9, generation{7}, stopped_call));
-        CHECK_THAT(canceled, Catch::StartsWith("call of kv.get"));
+        CHECK_THAT(canceled, Catch::StartsWith("node 9 (generation 0000000000000007): call of kv.get"));
     }());
 }
 

@@ -19,8 +19,8 @@ TEST_CASE("an address is a host and a port, with or without the profile's scheme
         CHECK(parsed.port == "7471");
         CHECK(parsed.whole.find("10.0.0.1:7471") != std::string::npos);
     }
-    const auto v6 = parse_address("ugni", "ugni://[fe80::1]:80");
-    CHECK(v6.host == "fe80::1");
+    const auto v6 = parse_address("ugni", "ugni://[fd00::1]:80");
+    CHECK(v6.host == "fd00::1");
     CHECK(v6.port == "80");
     CHECK(parse_address("ofi", "*:0").host.empty());
 }

@@ -242,7 +242,9 @@ RDMACORO_DECL bool scheduler::run_in_order() noexcept {
         any |= resume_or_defer(*node);
     }
     note_order();
-    // At least one of these, whatever the timers took: a coroutine that sleeps for no time, again and again, keeps none of them waiting.
+    // These have a slice of their own, and at least one its turn: coroutines that are due again by every turn, as they sleep for no time or
+    // are thousands, keep none of them waiting.
+    slice_began_ = seen_;
     bool others = false;
     take_batch();
     while (detail::ready_node* node = batch_) {
