@@ -247,7 +247,8 @@ TEST_CASE("a scheduler for which no descriptor is left sleeps and hears what oth
     const int lowest_free = ::dup(2);
     REQUIRE(lowest_free > 2);
     ::close(lowest_free);
-    none.rlim_cur = GENERATE_COPY(0, static_cast<rlim_t>(lowest_free));  // also less than the process has
+    none.rlim_cur =
+        GENERATE_COPY(rlim_t{0}, static_cast<rlim_t>(lowest_free));  // also less than the process has
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
     std::thread poster;
     on.run([](scheduler& s, std::thread& t) -> task<> {

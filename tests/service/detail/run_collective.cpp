@@ -267,7 +267,7 @@ TEST_CASE("blocks of several lengths on which all ranks agree pass the compariso
               collective_kind::alltoall, collective_kind::reduce_scatter}) {
             for (const collective_case& one : cases_of(kind, {0, 3}, {0, 1, 7}, true)) {
                 const auto body = [&](group& g) -> task<> {
-                    const std::string wrong = co_await perform<int>(g, one, std::plus<>{}, entered);
+                    const std::string wrong = co_await perform<std::uint32_t>(g, one, std::plus<>{}, entered);
                     CHECK(wrong == "");
                 };
                 co_await all.each(body);
