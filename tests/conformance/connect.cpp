@@ -345,7 +345,7 @@ task<> many_at_a_time(two_domains& w) {
     const std::size_t count = std::min<std::size_t>(100, w.is().most_links);
     std::vector<peer> a;
     std::vector<peer> b;
-    task_group group;
+    task_group group(on_child_error::stop_others);
     auto accept_all = [](any_listener& from, std::vector<peer>& into, std::size_t all) -> task<> {
         while (into.size() < all) into.push_back(co_await from.accept());
     };

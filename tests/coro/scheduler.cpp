@@ -504,6 +504,16 @@ TEST_CASE("a timeout stops its operation in time, however many coroutines are re
     CHECK(timeouts == 10);
 }
 
+namespace {
+/// Sleeps for no time, again and again.
+task<> keeps_due(computing& work, const bool& stop) {
+    while (!stop) {
+        work();
+        co_await sleep_for(0s);
+    }
+}
+}  // namespace
+
 TEST_CASE("coroutines that sleep for no time again and again keep no other one from its turn") {
     test::virtual_time world;
     computing by_sleepers{world.time, 100us};  // each takes a slice and more
@@ -511,14 +521,7 @@ TEST_CASE("coroutines that sleep for no time again and again keep no other one f
     world.run([](computing& asleep, computing& busy) -> task<> {
         bool stop = false;
         task_group all;
-        for (int n = 0; n < 2; ++n) {
-            all.spawn([&]() -> task<> {
-                while (!stop) {
-                    asleep();
-                    co_await sleep_for(0s);
-                }
-            });
-        }
+        for (int n = 0; n < 2; ++n) all.spawn(keeps_due, std::ref(asleep), std::cref(stop));
         for (int n = 0; n < 3; ++n) all.spawn(keeps_busy, std::ref(busy), std::cref(stop));
         while (asleep.times + busy.times < 1000) co_await yield();
         stop = true;
@@ -537,12 +540,7 @@ TEST_CASE(
         bool stop = false;
         task_group all;
         for (int n = 0; n < 200; ++n) {
-            all.spawn([&]() -> task<> {
-                while (!stop) {
-                    asleep();
-                    co_await sleep_for(0s);
-                }
-            });
+            all.spawn(keeps_due, std::ref(asleep), std::cref(stop));
             all.spawn(keeps_busy, std::ref(busy), std::cref(stop));
         }
         while (asleep.times + busy.times < 100'000) co_await yield();

@@ -110,6 +110,29 @@ task<> vanish(tcp_domain& in, use how) {
     within_the_limits(ended - gone);
 }
 
+/// The network comes back before the limit is over, and the link goes on.
+task<> come_back(tcp_domain& in) {
+    auto listening = co_await listen<tcp>(in, "127.0.0.1:0");
+    auto accepting = start(listening.accept());
+    endpoint<tcp> here = co_await connect<tcp>(in, listening.address());
+    endpoint<tcp> there = co_await accepting;
+    std::byte byte{};
+    co_await here.send(std::span(&byte, 1), 1);
+    co_await there.recv(std::span(&byte, 1), 1);
+    auto waits = start(as_result(there.recv(std::span(&byte, 1), 2)));
+    // Three probes of the four that may stay unanswered are asked meanwhile: of real time, which is the kernel's.
+    co_await sleep_for(1500ms);
+    interface_is(false);
+    co_await sleep_for(quiet_limit - 1100ms);
+    expect(!waits.done(), "ended before the network came back");
+    interface_is(true);
+    co_await sleep_for(quiet_limit);  // longer than what was asked in vain would have taken
+    expect(!waits.done(), "ended after the network came back");
+    co_await here.send(std::span(&byte, 1), 2);
+    const auto got = co_await waits;
+    expect(got.has_value(), "the link does not go on");
+}
+
 /// Runs `body` in a process with a network of its own, whose loopback interface is up.
 template <class Body>
 void in_a_namespace(Body body) {
@@ -164,6 +187,14 @@ TEST_CASE("a link ends with peer_lost when its host vanishes: idle, with a messa
         scheduler on{idle::adaptive{}};
         tcp_domain domain(on, options);
         on.run(vanish(domain, how));
+    });
+}
+
+TEST_CASE("an idle link outlives a network that is away for less than the limit") {
+    in_a_namespace([](const tcp_options& options) {
+        scheduler on{idle::adaptive{}};
+        tcp_domain domain(on, options);
+        on.run(come_back(domain));
     });
 }
 

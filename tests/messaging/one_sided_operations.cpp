@@ -79,4 +79,27 @@ TEST_CASE("a get or put that the transport finishes later is taken back when sto
     });
 }
 
+TEST_CASE(
+    "a get or put that begins when its link is broken says whether the peer was lost or had said goodbye") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::vector<std::byte> memory(100);
+        const region open = peer.wire().domains[1]->register_memory(memory, access_rights::all);
+        std::vector<std::byte> here(100);
+        peer.to_peer().broken = true;  // the link has not told its end yet
+        const auto lost_get = co_await as_result(peer.self().rdma_get(open.remote(), here));
+        CHECK(lost_get.error() == errc::peer_lost);
+        const auto lost_put = co_await as_result(peer.self().rdma_put(here, open.remote()));
+        CHECK(lost_put.error() == errc::peer_lost);
+        peer.to_peer().broken = false;
+        peer.say(wire_kind::goodbye);
+        const auto heard = co_await as_result(peer.self().recv(here, 1));  // ends when the goodbye has come
+        CHECK(heard.error() == errc::closed);
+        peer.to_peer().broken = true;
+        const auto late_get = co_await as_result(peer.self().rdma_get(open.remote(), here));
+        CHECK(late_get.error() == errc::closed);
+        const auto late_put = co_await as_result(peer.self().rdma_put(here, open.remote()));
+        CHECK(late_put.error() == errc::closed);
+    });
+}
+
 }  // namespace test_messaging_one_sided_operations

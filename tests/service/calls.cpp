@@ -42,6 +42,8 @@ struct once {
     static constexpr method<"once.wait", int()> wait{};
     static constexpr method<"once.rows", stream<int>()> rows{};
     static constexpr method<"once.sum", int(stream<int>)> sum{};
+    static constexpr method<"once.many", std::vector<float>(std::uint32_t)> many{};
+    static constexpr method<"once.long_rows", stream<std::vector<float>>()> long_rows{};
 };
 
 struct row_methods {
@@ -290,6 +292,50 @@ CALLS_CASE("a drained end has answered what it began, and its peer's later calls
         const auto ended = co_await as_result(late);
         CHECK((ended.error() == errc::closed || ended.error() == errc::peer_lost));
         CHECK(there.store.running() == 0);
+    });
+}
+
+CALLS_CASE(
+    "an answer or an item that is longer than the link's buffers names the option that makes them longer") {
+    run_in(over, [](two_domains& w) -> task<> {
+        mailbox_options small;
+        small.lent_bytes = 4096;
+        auto listening = co_await w.there().listen(w.address(), small);
+        auto accepting = start(listening.accept());
+        peer a = co_await w.here().connect(listening.address(), small);
+        peer b = co_await accepting;
+        {
+            service answers;
+            answers.on(once::many, [](call_context&, std::uint32_t n) -> task<std::vector<float>> {
+                co_return std::vector<float>(n);
+            });
+            answers.on(once::long_rows, [](call_context&, stream_writer<std::vector<float>>& out) -> task<> {
+                co_await out.write(std::vector<float>(10'000));
+            });
+            const auto server = b.make_calls();
+            server->serve(answers);
+            const auto client = a.make_calls();
+            const std::vector<float> some = co_await client->call(once::many, 1000U);
+            CHECK(some.size() == 1000);
+            std::string text;
+            try {
+                static_cast<void>(co_await client->call(once::many, 10'000U));
+            } catch (const error& ended) {
+                CHECK(ended.code() == errc::truncated);
+                text = ended.what();
+            }
+            CHECK_THAT(text, Catch::Contains("its answer is longer than mailbox_options::lent_bytes"));
+            auto rows = co_await client->open(once::long_rows);
+            text.clear();
+            try {
+                static_cast<void>(co_await rows.next());
+            } catch (const error& ended) {
+                CHECK(ended.code() == errc::truncated);
+                text = ended.what();
+            }
+            CHECK_THAT(text, Catch::Contains("an item is longer than mailbox_options::lent_bytes"));
+        }
+        a.abort();
     });
 }
 

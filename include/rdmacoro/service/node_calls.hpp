@@ -396,7 +396,7 @@ private:
         std::optional<detail::node_turn> turn;
         for (unsigned lost = 0;;) {
             const detail::counted_ptr<detail::node_record> open =
-                co_await connected_for(peer, turn, M::facts);
+                co_await detail::node_core::connected_in_turn(peer, turn, M::facts);
             const detail::node_use held(open);
             // The connection's function has to begin.
             link* found = nullptr;
@@ -405,7 +405,7 @@ private:
                 if (at != self.links_.end() && is_over(*at->second, *open)) {
                     found = at->second;
                 } else {
-                    co_await turn_before(to, open->born, M::facts);
+                    co_await detail::node_core::turn_before_calls(*open, M::facts);
                 }
             }
             if (found == nullptr) {
@@ -423,24 +423,6 @@ private:
             } catch (const error& why) {
                 detail::throw_of_node(to, open->born, why);
             }
-        }
-    }
-    /// Lets others go on. The errors that it ends with name the node and the method, here and below.
-    static task<> turn_before(node_id to, generation born, const detail::method_facts& of) {
-        try {
-            co_await yield();
-        } catch (const error& why) {
-            detail::throw_call_unsent(of, error(why.code(), detail::node_text(to, born) +
-                                                                ": its connection does not carry calls yet"));
-        }
-    }
-    static task<detail::counted_ptr<detail::node_record>>
-    connected_for(const detail::counted_ptr<detail::node_peer>& peer, std::optional<detail::node_turn>& turn,
-                  const detail::method_facts& of) {
-        try {
-            co_return co_await detail::node_core::connected_in_turn(peer, turn);
-        } catch (const error& why) {
-            detail::throw_call_unsent(of, why);
         }
     }
 

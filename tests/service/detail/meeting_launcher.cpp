@@ -125,6 +125,13 @@ TEST_CASE("without rank 0 the others end within their limit, and say that it is 
     CHECK(error_of([&] { other.open(patience_of(20s)); }).first == errc::connection_refused);
 }
 
+TEST_CASE("without time to connect, what is missing is no reason of the system's") {
+    meeting_launcher one{launch_environment(of_rank(free_url(), 1, 2))};
+    const auto [code, text] = error_of([&] { one.open(patience_of(0s)); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("has not come within the limit") && !contains("in progress"));
+}
+
 TEST_CASE("what listens there and is no rendezvous is told from one") {
     using detail::meeting_kind;
     using detail::meeting_message;

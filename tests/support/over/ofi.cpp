@@ -19,7 +19,10 @@ constexpr traits of(std::string_view name, bool puts_before_sends = false) {
     found.lingers = true;
     found.stored_by_library = found.delegates_matching;
     // Where the provider matches, each link has an endpoint of its own, which takes 30 ms to open.
-    if (found.delegates_matching) found.slowness = 10;
+    if (found.delegates_matching) {
+        found.slowness = 10;
+        found.most_links = 30;  // that connect at once within a handshake's time
+    }
     return found;
 }
 

@@ -101,12 +101,9 @@ public:
         if (!refused_.empty()) [[unlikely]]
             throw_if_refused(of);
     }
-    /// A call's answer did not come.
+    /// A call's answer, which was to be received into a buffer of the link's, did not come.
     [[noreturn]] void answer_lost(const method_facts& of, tag_type asked, const std::error_code& code,
                                   const error_facts& facts);
-    /// The same of one that was to be received into a buffer of the link's.
-    [[noreturn]] void lent_answer_lost(const method_facts& of, tag_type asked, const std::error_code& code,
-                                       const error_facts& facts);
     void count_copied(std::size_t bytes) noexcept { copied_ += bytes; }
     /// Bytes of arguments, results and items that were copied to be sent, or after they had been received.
     [[nodiscard]] std::uint64_t copied() const noexcept { return copied_; }

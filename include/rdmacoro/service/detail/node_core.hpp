@@ -28,6 +28,7 @@
 
 namespace rdmacoro::detail {
 
+struct method_facts;
 class node_core;
 class node_peer;
 class node_stranger;
@@ -270,9 +271,11 @@ public:
     /// `after`: it has messages.
     [[nodiscard]] static task<counted_ptr<node_record>> connected(counted_ptr<node_peer> to, bool receives,
                                                                   std::uint64_t after);
-    /// The same for a send, behind those that wait already. `turn` is its place among them until it begins.
-    [[nodiscard]] static task<counted_ptr<node_record>> connected_in_turn(counted_ptr<node_peer> to,
-                                                                          std::optional<node_turn>& turn);
+    /// The same for a call, behind what waits already. `turn` is its place among them until it begins. Errors name the method.
+    [[nodiscard]] static task<counted_ptr<node_record>>
+    connected_in_turn(counted_ptr<node_peer> to, std::optional<node_turn>& turn, const method_facts& of);
+    /// Lets others go on while a connection does not carry calls yet. Its cancellation names the node and the method.
+    [[nodiscard]] static task<> turn_before_calls(const node_record& over, const method_facts& of);
     /// Until the next attempt: twice as long each time, and a random part of that less.
     [[nodiscard]] duration pause_after(unsigned tries) noexcept;
     [[noreturn]] void throw_stopped() const;

@@ -40,9 +40,10 @@ struct tcp_options {
     duration handshake_timeout = std::chrono::seconds(10);
 
     /// A host that answers nothing for this long, neither to data nor to a probe, counts as dead: its links end with
-    /// `errc::peer_lost`, up to two eighths of this time later, or a second where that is more. At least a second. The kernel asks over a
-    /// link that is idle for an eighth of it, in whole seconds: a network that is away for a shorter time ends no idle link. A peer that reads nothing
-    /// while it computes, or that was stopped, is not silent: its kernel answers.
+    /// `errc::peer_lost`, up to two eighths of this time later, or a second where that is more. At least a second. The kernel asks
+    /// every eighth of it, in whole seconds, over a link that is idle: a network that is away for less than seven eighths of it, or for
+    /// a second less than it where that is less, ends no idle link. A peer that reads nothing while it computes, or that was stopped,
+    /// is not silent: its kernel answers.
     duration peer_timeout = std::chrono::seconds(60);
 
     /// Accepted sockets of one listener that have not greeted yet or were not yet returned by `accept`; at least one. A quarter of

@@ -42,18 +42,13 @@ RDMACORO_COLD task<> calls_base::not_sent(const method_facts& of, tag_type asked
 RDMACORO_COLD void calls_base::answer_lost(const method_facts& of, tag_type asked,
                                            const std::error_code& code, const error_facts& facts) {
     if (code == errc::canceled) tell_canceled(asked, false);
-    throw_call_failure(of, code, facts);
-}
-RDMACORO_COLD void calls_base::lent_answer_lost(const method_facts& of, tag_type asked,
-                                                const std::error_code& code, const error_facts& facts) {
-    if (code == errc::canceled) tell_canceled(asked, false);
     throw lent_failure(of, "its answer", code, facts);
 }
 
 RDMACORO_DECL task<message> calls_base::take_answer(const method_facts& of, tag_type asked) {
     auto got = co_await as_result(receive(call_tag(call_kind::answer, asked), true));
     if (!got) [[unlikely]]
-        lent_answer_lost(of, asked, got.error(), got.facts());
+        answer_lost(of, asked, got.error(), got.facts());
     check_answer(of, got->bytes());
     co_return *std::move(got);
 }
@@ -72,7 +67,7 @@ RDMACORO_DECL task<message> calls_base::ask(call_request what) {
         co_await not_sent(what.of, asked, sent);
     auto got = co_await as_result(receive(call_tag(call_kind::answer, asked), true));
     if (!got) [[unlikely]]
-        lent_answer_lost(what.of, asked, got.error(), got.facts());
+        answer_lost(what.of, asked, got.error(), got.facts());
     check_answer(what.of, got->bytes());
     co_return *std::move(got);
 }
@@ -91,7 +86,10 @@ RDMACORO_DECL task<std::size_t> calls_base::ask_into(call_request what, std::spa
     if (!sent) co_await not_sent(what.of, asked, sent);
     answer_in_place room(place);
     const auto got = co_await as_result(any_receive(link_, call_tag(call_kind::answer, asked), room.into()));
-    if (!got) answer_lost(what.of, asked, got.error(), got.facts());
+    if (!got) {
+        if (got.error() == errc::canceled) tell_canceled(asked, false);
+        throw_call_failure(what.of, got.error(), got.facts());
+    }
     co_return room.length(what.of, got->bytes);
 }
 

@@ -84,7 +84,7 @@ RDMACORO_COLD std::span<const std::byte> fixed_call_base::end_unusually(const me
         stage_ = stage::answered;
         return answer_.bytes().subspan(sizeof(answer_head));
     }
-    if (stage_ == stage::receiving) over_->lent_answer_lost(of, asked_, receive_.code_, receive_.facts());
+    if (stage_ == stage::receiving) over_->answer_lost(of, asked_, receive_.code_, receive_.facts());
     if (stage_ == stage::sending) throw_call_failure(of, send_.code_, send_.facts());
     throw_call_failure(of, make_error_code(errc::canceled), {});
 }

@@ -4,6 +4,8 @@
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/timeout.hpp>
+#include <rdmacoro/coro/yield.hpp>
+#include <rdmacoro/service/detail/call_failure.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 
 #include <algorithm>
@@ -453,16 +455,28 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
 }
 
 RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected_in_turn(counted_ptr<node_peer> to,
-                                                                          std::optional<node_turn>& turn) {
+                                                                          std::optional<node_turn>& turn,
+                                                                          const method_facts& of) {
     turn.emplace(to->sends);
-    for (;;) {
-        counted_ptr<node_record> over = co_await connected(to, false, 0);
-        if (turn->is_first()) co_return over;
-        const result<void> waited = co_await as_result(turn->comes.wait());
-        if (!waited)
-            throw error(waited.error(),
-                        node_text(to->id, to->last_born) + ": what began before it is not sent yet");
+    try {
+        for (;;) {
+            counted_ptr<node_record> over = co_await connected(to, false, 0);
+            if (turn->is_first()) co_return over;
+            const result<void> waited = co_await as_result(turn->comes.wait());
+            if (!waited)
+                throw error(waited.error(),
+                            node_text(to->id, to->last_born) + ": what began before it is not sent yet");
+        }
+    } catch (const error& why) {
+        throw_call_unsent(of, why);
     }
+}
+
+RDMACORO_COLD task<> node_core::turn_before_calls(const node_record& over, const method_facts& of) {
+    const result<void> waited = co_await as_result(yield());
+    if (waited) co_return;
+    throw_call_unsent(of, error(waited.error(), node_text(over.peer->id, over.born) +
+                                                    ": its connection does not carry calls yet"));
 }
 
 RDMACORO_COLD std::string node_core::unfinished() {

@@ -20,8 +20,8 @@ RDMACORO_COLD void set_keepalive(int fd, duration limit) noexcept {
     };
     // The kernel's numbers are whole seconds; it takes no idle time above 32767.
     const std::int64_t seconds = std::clamp<std::int64_t>(limit / std::chrono::seconds(1), 2, 32'767);
-    // Silence counts from the first unanswered probe on: before it nothing was asked, and a network that was away for a shorter time than
-    // the limit ends no idle connection.
+    // Silence counts from the first unanswered probe on: before it nothing was asked. So a network that was away, but for the time between
+    // two probes, for a shorter time than the limit ends no idle connection.
     const std::int64_t between = std::max<std::int64_t>(1, seconds / 8);
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
     set(IPPROTO_TCP, TCP_KEEPIDLE, between);
