@@ -310,7 +310,7 @@ CALLS_CASE(
                 co_return std::vector<float>(n);
             });
             answers.on(once::long_rows, [](call_context&, stream_writer<std::vector<float>>& out) -> task<> {
-                co_await out.write(std::vector<float>(10'000));
+                co_await out.write(std::vector<float>(1'000'000));
             });
             const auto server = b.make_calls();
             server->serve(answers);
@@ -319,7 +319,7 @@ CALLS_CASE(
             CHECK(some.size() == 1000);
             std::string text;
             try {
-                static_cast<void>(co_await client->call(once::many, 10'000U));
+                static_cast<void>(co_await client->call(once::many, 1'000'000U));
             } catch (const error& ended) {
                 CHECK(ended.code() == errc::truncated);
                 text = ended.what();
