@@ -29,7 +29,7 @@ import threading
 
 SOURCE = pathlib.Path(os.environ['RDMACORO_SOURCE_ROOT'])
 SKIPPED = 77
-PAGE_SECONDS = 220
+PAGE_SECONDS = 500
 FENCE = re.compile(r'^( *)```(\S*)\n(.*?)^ *```$', flags=re.M | re.S)
 MARK = re.compile(r'<!-- (not run|file|prints|from):? (.*?) -->\s*\Z')
 STOLEN_SETTINGS = ('PKG_CONFIG_PATH', 'CMAKE_PREFIX_PATH', 'CPLUS_INCLUDE_PATH', 'CPATH', 'LIBRARY_PATH', 'CXX', 'CC',

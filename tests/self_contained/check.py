@@ -3,13 +3,16 @@
 
 Usage: check.py BUILD_ROOT INCLUDE_DIRECTORY UNIT HEADER...   (UNIT is compiled by the build with the flags to use)
 
-Headers and the bodies they collect (.ipp) are read as for separate compilation, where a header brings no bodies along, each by
-itself and as many at a time as there are processors (-fsyntax-only). Header-only, bodies can only add to what is seen, unless they
-include in a circle a header that has not come to its own declarations: where the includes tell of such a circle, a header that users
-include (not of detail/) is read so, too. A header is not read for separate compilation where something has proven it:
-- the header that bodies include first is read with them;
-- the header that a unit of the tests includes before all else, tests/x/y.cpp of rdmacoro/x/y.hpp, is compiled by the build with
-  these warnings, unless a prelude comes before it. Where tests are compiled in groups, a unit is the group.
+Headers and the bodies they collect (.ipp) are read as for separate compilation, where a header brings no bodies along, as many units
+at a time as there are processors (-fsyntax-only). Header-only, bodies can only add to what is seen, unless they include in a circle a
+header that has not come to its own declarations: where the includes tell of such a circle, a header that users include (not of detail/)
+is read so, too. A header is not read for separate compilation where a unit of the tests includes it before all else, tests/x/y.cpp of
+rdmacoro/x/y.hpp: it is compiled by the build with these warnings, unless a prelude comes before it. Where tests are compiled in groups,
+a unit is the group.
+
+Headers are read one after the other in a unit where each includes the one before, directly or by others and under no condition: that
+is there in any case. So are bodies, apart from headers, where the header of each includes that of the one before: header-only the body
+before is there in any case, too.
 """
 import concurrent.futures
 import json
@@ -98,9 +101,44 @@ def in_a_circle(include, first, parts):
     return enter(first)
 
 
-def check(command, directory, path, options):
+class Includes:
+    """What the files below a directory include under no condition."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.known = {}
+
+    def of(self, path):
+        """What `path` includes, directly or by others: names as between the brackets."""
+        if path not in self.known:
+            found = self.known[path] = set()
+            if (self.directory / path).is_file():
+                depth = 0
+                for line in (self.directory / path).read_text(encoding='utf-8').splitlines():
+                    depth += bool(re.match(r' *# *if', line)) - bool(re.match(r' *# *endif', line))
+                    included = depth == 0 and re.match(r' *# *include *<([^>]+)>', line)
+                    if included:
+                        found |= {included[1], *self.of(included[1])}
+        return self.known[path]
+
+
+def rows_of(subjects, includes):
+    """The files of `subjects`, each with the header that it is about, in rows of which each header includes the one before."""
+    rows = []
+    for path, header in sorted(subjects.items(), key=lambda one: (len(includes.of(one[1])), one[0])):
+        # Behind the one that includes the most.
+        fitting = [row for row in rows if subjects[row[-1]] in includes.of(header)]
+        if fitting:
+            max(fitting, key=lambda row: len(includes.of(subjects[row[-1]]))).append(path)
+        else:
+            rows.append([path])
+    return rows
+
+
+def check(command, directory, paths, options):
     # Options come before the language and the input.
-    done = subprocess.run([*command[:-3], *options, *command[-3:]], cwd=directory, input=f'#include <{path}>\n', text=True,
+    text = ''.join(f'#include <{path}>\n' for path in paths)
+    done = subprocess.run([*command[:-3], *options, *command[-3:]], cwd=directory, input=text, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
     return done.returncode, done.stdout
 
@@ -112,20 +150,22 @@ def main():
     texts = {header: (include / header).read_text(encoding='utf-8') for header in headers}
     bodies = sorted({body for text in texts.values() for body in re.findall(r'^ *# *include <([^>]+\.ipp)>', text, re.MULTILINE)})
     failed = [f'{header} (no #pragma once)' for header in headers if '#pragma once\n' not in texts[header]]
-    read_with_bodies = {first_include(include / body) for body in bodies}
-    proven = proven_by_tests(build) - read_with_bodies
-    to_read = [*bodies, *(header for header in headers if header not in proven and header not in read_with_bodies)]
+    proven = proven_by_tests(build)
+    to_read = [header for header in headers if header not in proven]
+    includes = Includes(include)
+    rows = [*rows_of({body: first_include(include / body) for body in bodies}, includes),
+            *rows_of({header: header for header in to_read}, includes)]
     parts = {}
     header_only = [header for header in headers
                    if '/detail/' not in header and not header.endswith('/src.hpp') and in_a_circle(include, header, parts)]
-    print(f'{len(headers)} headers and {len(bodies)} files of bodies: {len(to_read)} to read, {len(header_only)} header-only, too',
-          flush=True)
+    print(f'{len(headers)} headers and {len(bodies)} files of bodies: {len(to_read) + len(bodies)} to read in {len(rows)} units, '
+          f'{len(header_only)} header-only, too', flush=True)
     command, directory = flags_of(build, pathlib.Path(unit))
     print('+', shlex.join(command), flush=True)
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = {pool.submit(check, command, directory, path, SEPARATE): path for path in to_read}
-        checks |= {pool.submit(check, command, directory, path, []): f'{path} (header-only)' for path in header_only}
+        checks = {pool.submit(check, command, directory, row, SEPARATE): ', '.join(row) for row in rows}
+        checks |= {pool.submit(check, command, directory, [path], []): f'{path} (header-only)' for path in header_only}
         for number, done in enumerate(concurrent.futures.as_completed(checks), 1):
             status, output = done.result()
             if status != 0:
