@@ -11,8 +11,8 @@ rdmacoro/x/y.hpp: it is compiled by the build with these warnings, unless a prel
 a unit is the group.
 
 Headers are read one after the other in a unit where each includes the one before, directly or by others and under no condition: that
-is there in any case. So are bodies, apart from headers, where the header of each includes that of the one before: header-only the body
-before is there in any case, too.
+is there in any case. So are bodies, apart from headers, where the header that has the body includes that of the one before: header-only the
+body before is there in any case, too.
 """
 import concurrent.futures
 import json
@@ -148,17 +148,19 @@ def main():
     build, include = pathlib.Path(build), pathlib.Path(include)
     assert headers, 'no headers to check'
     texts = {header: (include / header).read_text(encoding='utf-8') for header in headers}
-    bodies = sorted({body for text in texts.values() for body in re.findall(r'^ *# *include <([^>]+\.ipp)>', text, re.MULTILINE)})
+    # Each with the header that has it header-only, or with the unit's that is compiled once.
+    owners = {body: header for header in sorted(texts, key=lambda name: not name.endswith('/src.hpp'))
+              for body in re.findall(r'^ *# *include <([^>]+\.ipp)>', texts[header], re.MULTILINE)}
     failed = [f'{header} (no #pragma once)' for header in headers if '#pragma once\n' not in texts[header]]
     proven = proven_by_tests(build)
     to_read = [header for header in headers if header not in proven]
     includes = Includes(include)
-    rows = [*rows_of({body: first_include(include / body) for body in bodies}, includes),
+    rows = [*rows_of(owners, includes),
             *rows_of({header: header for header in to_read}, includes)]
     parts = {}
     header_only = [header for header in headers
                    if '/detail/' not in header and not header.endswith('/src.hpp') and in_a_circle(include, header, parts)]
-    print(f'{len(headers)} headers and {len(bodies)} files of bodies: {len(to_read) + len(bodies)} to read in {len(rows)} units, '
+    print(f'{len(headers)} headers and {len(owners)} files of bodies: {len(to_read) + len(owners)} to read in {len(rows)} units, '
           f'{len(header_only)} header-only, too', flush=True)
     command, directory = flags_of(build, pathlib.Path(unit))
     print('+', shlex.join(command), flush=True)
