@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t huge = std::size_t{16u} << 20;
+constexpr std::size_t huge = std::size_t{16} << 20;
 constexpr std::byte sent_byte{0x5a};
 
 /// Where in a rendezvous the peer dies.

@@ -741,6 +741,7 @@ TEST_CASE("to close a node with thousands of connections of calls costs what clo
             const duration began = time_of_thread();
             co_await nine.close();
             of_each[count == many] = (time_of_thread() - began) / count;
+            CHECK(nine.connections() == 0);
             nodes.clear();
             callers.clear();
         }

@@ -1,6 +1,5 @@
 // Loaded before a test's program (LD_PRELOAD): libfabric's verbs provider searches /proc/kallsyms for two functions whenever a program
-// begins with libfabric, also where no verbs device is. To read that file takes from a tenth of a second to one, several times over the
-// rest of a short program. Here it cannot be opened, which the provider takes for a kernel without these functions.
+// begins with libfabric, also where no verbs device is. To read that file takes tenths of a second each time. Here it cannot be opened, which the provider takes for a kernel without these functions.
 #include <dlfcn.h>
 
 #include <cerrno>

@@ -54,7 +54,7 @@ ABOUT_THE_DEVICE = {
 }
 
 
-# Of verbs/ and transport/verbs_rc/: a thousand links of one device, which is a sixth of the time of all these.
+# Of verbs/ and transport/verbs_rc/: a thousand links of one device, which takes an eighth of the time of all that runs there.
 NOT_WHERE_EMULATED = ('many_links',)
 
 
