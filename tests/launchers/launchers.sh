@@ -59,14 +59,27 @@ hydra)
         went_around "$ranks" PMI-1
         has "on 1 host"
     done
-    # How long joining takes, by the slower of two ranks. The goal is 3 ms on an idle machine; other programs may be running beside this one.
+    # How long joining takes, by the slower of two ranks, beside what it is made of, in the same turns: the words of PMI-1 with nothing between
+    # (the slower of two ranks, too), and a job of one without a launcher, which listens as all do. Other programs may run beside this one.
     for ((n = 0; n < 30; n++)); do
         runs 0 "$hydra" -n 2 "$ring"
         sed -n 's/.*joined by PMI-1 in \(.*\) ms$/\1/p' "$work/out" | sort -n | tail -n 1 >>"$work/times"
+        runs 0 "$hydra" -n 2 "$ring" --words-alone
+        sed -n 's/.*the words alone took \(.*\) ms$/\1/p' "$work/out" | sort -n | tail -n 1 >>"$work/words"
+        runs 0 "$ring" --alone
+        sed -n 's/.*joined by .* in \(.*\) ms$/\1/p' "$work/out" >>"$work/alone"
     done
-    [ "$(wc -l <"$work/times")" -eq 30 ] || fail "ranks do not say how long joining took"
-    sort -n "$work/times" | awk '{ all[NR] = $1 } END { print "joining over PMI-1, 2 ranks, 30 times: best " all[1] " ms, median " all[15] " ms" }'
-    sort -n "$work/times" | awk 'NR == 1 { exit !($1 < 30) }' || fail "joining never takes less than 30 ms"
+    for one in times words alone; do
+        [ "$(wc -l <"$work/$one")" -eq 30 ] || fail "ranks do not say how long it took ($one)"
+    done
+    for one in times words alone; do
+        sort -n "$work/$one" | awk '{ all[NR] = $1 } END { print all[1], all[15] }'
+    done | awk '{ best[NR] = $1; median[NR] = $2 }
+        END {
+            printf "joining over PMI-1, 2 ranks, 30 times: best %.2f ms, median %.2f ms; ", best[1], median[1]
+            printf "the words alone %.2f and %.2f, a job of one without a launcher %.2f and %.2f\n", best[2], median[2], best[3], median[3]
+            exit !(best[1] <= 3 * (best[2] + best[3]))
+        }' || fail "joining takes three times what it is made of, and more"
     # Two hosts in name: what is between them goes over tcp.
     runs 0 "$hydra" -n 4 -hosts a:2,b:2 -launcher fork "$ring"
     went_around 4 PMI-1

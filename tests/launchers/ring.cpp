@@ -2,6 +2,8 @@
 // the next one. Rank 0 prints the sum, what started the job, and how it reaches its neighbours; every rank prints how long joining took, and the
 // sum that an allreduce of the job's group has.
 // --exit-before-joining RANK, --exit-after-joining RANK: that rank ends with status 3.
+// --words-alone: no job; the words of PMI-1 that joining takes are sent and answered with nothing of the library between, and how long that took is
+// printed: what joining is compared with.
 
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/service/job.hpp>
@@ -13,6 +15,7 @@
 #include <rdmacoro/adapters/pmix.hpp>
 #endif
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -20,8 +23,11 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include <unistd.h>
 
 namespace rc = rdmacoro;
 
@@ -73,15 +79,62 @@ rc::task<int> ring(rc::job_options options, long leaves) {
     co_return 0;
 }
 
+/// Sends `text` as a line to the launcher and returns the line that it answers; throws where it answers nothing.
+std::string answered(int launcher, std::string text) {
+    text += '\n';
+    if (::write(launcher, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+        throw std::runtime_error("the launcher takes no words");
+    std::string line;
+    while (line.empty() || line.back() != '\n') {
+        std::array<char, 1024> some;
+        const ssize_t got = ::read(launcher, some.data(), some.size());
+        if (got <= 0) throw std::runtime_error("the launcher does not answer " + text);
+        line.append(some.data(), static_cast<std::size_t>(got));
+    }
+    line.pop_back();
+    return line;
+}
+
+int words_alone() {
+    const auto number = [](const char* name) {
+        const char* const text = std::getenv(name);
+        if (text == nullptr) throw std::runtime_error(std::string(name) + " is not set");
+        return std::atoi(text);
+    };
+    const int launcher = number("PMI_FD"), rank = number("PMI_RANK"), size = number("PMI_SIZE");
+    const auto began = std::chrono::steady_clock::now();
+    answered(launcher, "cmd=init pmi_version=1 pmi_subversion=1");
+    answered(launcher, "cmd=get_maxes");
+    const std::string space = answered(launcher, "cmd=get_my_kvsname");
+    const std::string in_it = " " + space.substr(space.find("kvsname="));
+    answered(launcher, "cmd=get" + in_it + " key=PMI_process_mapping");
+    const std::string value(200, 'a');
+    answered(launcher, "cmd=put" + in_it + " key=word-" + std::to_string(rank) + " value=" + value);
+    answered(launcher, "cmd=barrier_in");
+    for (int other = 0; other < size; ++other) {
+        if (other == rank) continue;
+        const std::string got =
+            answered(launcher, "cmd=get" + in_it + " key=word-" + std::to_string(other));
+        if (got.find(value) == std::string::npos) throw std::runtime_error("the launcher answered " + got);
+    }
+    answered(launcher, "cmd=finalize");
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+    std::printf("rank %d of %d: the words alone took %.2f ms\n", rank, size, took.count());
+    return 0;
+}
+
 int main(int argc, char** argv) {
     rc::job_options options;
     options.limit = std::chrono::seconds(20);
     long leaves = -1;
+    bool words = false;
     for (int n = 1; n < argc; ++n) {
         const std::string_view word(argv[n]);
         const char* const value = n + 1 < argc ? argv[n + 1] : "";
         if (word == "--alone") {
             options.alone = true;
+        } else if (word == "--words-alone") {
+            words = true;
         } else if (word == "--limit-ms") {
             options.limit = std::chrono::milliseconds(std::atol(value));
             ++n;
@@ -100,6 +153,7 @@ int main(int argc, char** argv) {
     options.pmix = rc::pmix_launcher;
 #endif
     try {
+        if (words) return words_alone();
         return rc::scheduler{}.run(ring(std::move(options), leaves));
     } catch (const std::exception& failed) {
         std::fprintf(stderr, "ring: %s\n", failed.what());

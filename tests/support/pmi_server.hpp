@@ -121,6 +121,11 @@ public:
         const std::lock_guard held(lock_);
         return names_.size();
     }
+    /// Words that ranks have sent.
+    [[nodiscard]] std::size_t asked() {
+        const std::lock_guard held(lock_);
+        return asked_;
+    }
     /// Longest value that it takes; it is told to clients of version 1.
     std::size_t longest = 1024;
     /// The answers that clients get in place of a value, by its key.
@@ -150,11 +155,13 @@ private:
         const int fd = ends_[rank].server;
         fields hello = parse(read_line(fd), ' ');
         if (hello["cmd"] != "init") return;
+        count();
         while (hello["pmi_version"] != std::to_string(version_)) {
             write_all(fd, "cmd=response_to_init pmi_version=" + std::to_string(version_) +
                               " pmi_subversion=0 rc=-1\n");
             hello = parse(read_line(fd), ' ');
             if (hello["cmd"] != "init") return;
+            count();
         }
         write_all(fd, "cmd=response_to_init pmi_version=" + std::to_string(version_) +
                           " pmi_subversion=1 rc=0\n");
@@ -162,10 +169,15 @@ private:
             const std::string text = version_ == 1 ? read_line(fd) : read_counted(fd);
             if (text.empty()) return;
             const std::lock_guard held(lock_);
+            ++asked_;
             const std::string answer = reply(rank, parse(text, version_ == 1 ? ' ' : ';'));
             if (answer.empty()) return;
             if (answer != later) say(rank, answer);
         }
+    }
+    void count() {
+        const std::lock_guard held(lock_);
+        ++asked_;
     }
     void say(std::uint32_t rank, const std::string& answer) {
         std::array<char, 32> head{};
@@ -260,6 +272,7 @@ private:
     std::vector<std::string> waiting_;  // the key that each rank waits for
     std::uint64_t arrived_ = 0;
     std::uint32_t finalized_ = 0;
+    std::size_t asked_ = 0;
     std::vector<std::thread> threads_;
 };
 

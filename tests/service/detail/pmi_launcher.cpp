@@ -71,6 +71,25 @@ TEST_CASE("ranks exchange bytes over PMI, in either version, also in several val
     }
 }
 
+TEST_CASE("joining over PMI-1 takes seven words of each rank, and one for each other rank") {
+    for (const std::uint32_t ranks : {1U, 2U, 5U}) {
+        INFO(ranks << " ranks");
+        pmi_server server(ranks, 1, "(vector,(0,1," + std::to_string(ranks) + "))");
+        std::vector<std::string> failures(ranks);
+        on_each(ranks, [&](std::uint32_t rank) {
+            failures[rank] = error_of([&] {
+                                 detail::pmi_launcher one(server.environment(rank));
+                                 one.open(patience_of(30s));
+                                 static_cast<void>(one.exchange(bytes_of(rank, 100), patience_of(30s)));
+                                 one.leave(patience_of(30s));
+                             }).second;
+        });
+        for (const std::string& failed : failures) CHECK(failed == "");
+        CHECK(server.finalized() == ranks);
+        CHECK(server.asked() == ranks * (7 + (ranks - 1)));
+    }
+}
+
 TEST_CASE("under Slurm version 2 is offered first") {
     pmi_server server(1, 2);
     detail::pmi_launcher one(server.environment(0, {{"PMI_JOBID", "7.0"}}));
