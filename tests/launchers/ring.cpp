@@ -113,8 +113,7 @@ int words_alone() {
     answered(launcher, "cmd=barrier_in");
     for (int other = 0; other < size; ++other) {
         if (other == rank) continue;
-        const std::string got =
-            answered(launcher, "cmd=get" + in_it + " key=word-" + std::to_string(other));
+        const std::string got = answered(launcher, "cmd=get" + in_it + " key=word-" + std::to_string(other));
         if (got.find(value) == std::string::npos) throw std::runtime_error("the launcher answered " + got);
     }
     answered(launcher, "cmd=finalize");

@@ -600,6 +600,246 @@ TEST_CASE("a rank that two others cannot reach is told that it is left out, and 
     });
 }
 
+namespace {
+
+/// How a `shrink` of a rank ended, within 10 s.
+struct shrunk {
+    failure how{};
+    members left{};
+};
+task<> shrinks(group whole, shrunk& end) {
+    end.how = co_await failing(within(
+        [](const group& of, members& left) -> task<> {
+            const group now = co_await of.shrink();
+            left = of_job(now);
+            co_await sums_up(now);
+        }(whole, end.left),
+        10s));
+}
+std::error_code code_of(group_errc code) { return make_error_code(code); }
+
+}  // namespace
+
+TEST_CASE("where two of several ranks have lost each other and all live, the rest goes on with one of them, "
+          "whichever calls first") {
+    std::size_t tried = 0;
+    for (const unsigned size : {3u, 4u, 5u}) {
+        for (unsigned one = 0; one < size; ++one) {
+            for (unsigned other = one + 1; other < size; ++other) {
+                for (unsigned first = 0; first < size; ++first) {
+                    for (const duration apart : {duration(0ns), duration(3us), duration(20us)}) {
+                        CAPTURE(size, one, other, first, apart.count());
+                        ++tried;
+                        run_simulated({}, [&](sim_world& world) -> task<> {
+                            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                            co_await open(all);
+                            co_await connect_all(all);
+                            all.network_of(other).drop_links_to(all.network_of(one));
+                            co_await sleep_for(10us);
+                            std::vector<shrunk> ends(size);
+                            task_group parts;
+                            for (unsigned n = 0; n < size; ++n) {
+                                const unsigned rank = (first + n) % size;
+                                parts.spawn(shrinks, all.at(rank), std::ref(ends[rank]));
+                                if (apart != duration::zero()) co_await sleep_for(apart);
+                            }
+                            co_await parts.join();
+                            // The higher one goes: where the lower one decides, it has lost it, and any other rank has both.
+                            members wanted;
+                            for (unsigned rank = 0; rank < size; ++rank) {
+                                if (rank != other) wanted.push_back(rank);
+                            }
+                            for (unsigned rank = 0; rank < size; ++rank) {
+                                INFO(rank << ": " << ends[rank].how.text);
+                                CHECK(ends[rank].how.code ==
+                                      (rank == other ? code_of(group_errc::not_member) : std::error_code()));
+                                if (rank != other) CHECK(ends[rank].left == wanted);
+                            }
+                        });
+                    }
+                }
+            }
+        }
+    }
+    CHECK(tried == 3 * (3 * 3 + 6 * 4 + 10 * 5));
+}
+
+TEST_CASE("of ranks that have lost each other the one that most others miss is left out") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 6;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        for (const unsigned rank : {1u, 3u, 5u}) all.network_of(2).drop_links_to(all.network_of(rank));
+        co_await sleep_for(10us);
+        std::vector<shrunk> ends(size);
+        task_group parts;
+        for (unsigned rank = 0; rank < size; ++rank) parts.spawn(shrinks, all.at(rank), std::ref(ends[rank]));
+        co_await parts.join();
+        for (unsigned rank = 0; rank < size; ++rank) {
+            INFO(rank << ": " << ends[rank].how.text);
+            CHECK(ends[rank].how.code == (rank == 2 ? code_of(group_errc::not_member) : std::error_code()));
+            if (rank != 2) CHECK(ends[rank].left == members{0, 1, 3, 4, 5});
+        }
+    });
+}
+
+TEST_CASE("a rank that was ready to shrink and has let the group go since is waited for by nobody, at "
+          "whatever moment") {
+    std::size_t excluded = 0;
+    std::size_t refused = 0;
+    for (const bool others_first : {false, true}) {
+        for (duration after{1}; after < 12us; after += 300ns) {
+            CAPTURE(others_first, after.count());
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                constexpr unsigned size = 3;
+                ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+                co_await open(all);
+                co_await connect_all(all);
+                // Rank 2 gives `shrink` up and never comes again.
+                bool entered = false;
+                const auto goes_away = [&]() -> task<> {
+                    group g = all.at(2);
+                    all.leave(2);
+                    static_cast<void>(co_await failing(within(
+                        [](const group& of, bool& has_it) -> task<> {
+                            const group now = co_await of.shrink();
+                            has_it = true;
+                        }(g, entered),
+                        after)));
+                };
+                members first(1), second(1);
+                failure between;
+                const auto goes_on = [&](unsigned rank) -> task<> {
+                    if (!others_first) co_await sleep_for(after + 5us);
+                    const group once = co_await all.at(rank).shrink();
+                    if (rank == 0) first = of_job(once);
+                    const failure of = co_await failing(within(once.barrier(), 5s));
+                    if (of_job(once).size() == 2) {
+                        CHECK_FALSE(of.code);
+                        co_return;
+                    }
+                    if (entered) co_return;  // it was not too late for it
+                    // It does not take its time limit to find out.
+                    CHECK(of.code == group_errc::revoked);
+                    const group twice = co_await once.shrink();
+                    if (rank == 0) {
+                        between = of;
+                        second = of_job(twice);
+                    }
+                    co_await sums_up(twice);
+                };
+                task_group parts(on_child_error::stop_others);
+                parts.spawn([&] { return goes_away(); });
+                for (const unsigned rank : {0u, 1u}) parts.spawn([&goes_on, rank] { return goes_on(rank); });
+                const auto ended = co_await as_result(
+                    timeout([](task_group& g) -> task<> { co_await g.join(); }(parts), 20s));
+                REQUIRE(ended);
+                INFO(between.text);
+                if (first.size() == 2) {
+                    ++excluded;
+                } else if (!entered) {
+                    ++refused;
+                    CHECK(first == members{0, 1, 2});
+                    CHECK(second == members{0, 1});
+                }
+            });
+        }
+    }
+    CHECK(excluded > 5);
+    CHECK(refused > 2);
+}
+
+TEST_CASE("a rank that left in good order before others have the group that it is left in is not waited for "
+          "by its shrink") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(2, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        // Rank 1 says that it is ready, gives up, and hears the decision and the goodbye before it calls again.
+        const auto gives_up = [](const group& of) -> task<> { static_cast<void>(co_await of.shrink()); };
+        CHECK((co_await failing(within(gives_up(all.at(1)), 5us))).code == errc::timed_out);
+        {
+            const group decided = co_await all.at(0).shrink();
+            CHECK(of_job(decided) == members{0, 1});
+        }
+        co_await all.end(0);
+        co_await sleep_for(1ms);
+        const group left = co_await all.at(1).shrink();
+        CHECK(of_job(left) == members{0, 1});
+        const failure of = co_await failing(left.barrier());
+        CHECK(of.code == errc::closed);
+        std::optional<group> alone;
+        const auto again = [](const group& from, std::optional<group>& into) -> task<> {
+            into = co_await from.shrink();
+        };
+        const failure ended = co_await failing(within(again(left, alone), 10s));
+        INFO(ended.text);
+        CHECK_FALSE(ended.code);
+        REQUIRE(alone);
+        CHECK(of_job(*alone) == members{1});
+    });
+}
+
+TEST_CASE("the shrink of a group that another rank let go of before two thousand others ends without it") {
+    const bool expects_another = GENERATE(false, true);
+    run_simulated({}, [expects_another](sim_world& world) -> task<> {
+        ranks<sim> all(2, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        std::optional<group> old;
+        const auto part = [&](group& whole) -> task<> {
+            group made = co_await whole.split(0);
+            if (whole.rank() == 0) old = made;
+            made = group();
+            for (int n = 0; n < 2000; ++n) static_cast<void>(co_await whole.split(0));
+        };
+        co_await all.each(part);
+        task_group others;
+        // Rank 1 may be about to enter groups that it does not know yet: it answers when it is not.
+        if (expects_another) {
+            others.spawn([&]() -> task<> { static_cast<void>(co_await all.at(1).split(0)); });
+            co_await sleep_for(1ms);
+            others.spawn([&]() -> task<> {
+                co_await sleep_for(1s);
+                static_cast<void>(co_await all.at(0).split(0));
+            });
+        }
+        shrunk end;
+        co_await shrinks(*old, end);
+        INFO(end.how.text);
+        CHECK_FALSE(end.how.code);
+        CHECK(end.left == members{0});
+        co_await others.join();
+    });
+}
+
+TEST_CASE("a wrong argument that is given where no scheduler runs is thrown, and the others hear of it") {
+    sim_world world;
+    scheduler on{impatient{}, world.time()};
+    std::optional<ranks<sim>> all;
+    on.run([&]() -> task<> {
+        all.emplace(3u, std::vector<unsigned>{}, ranks<sim>::usual(), in(world));
+        co_await open(*all);
+        co_await connect_all(*all);
+    }());
+    std::vector<int> x(3), y(4);
+    std::error_code code;
+    try {
+        auto never = all->at(1).allreduce(x, y, std::plus<>{});
+    } catch (const std::system_error& e) {
+        code = e.code();
+    }
+    CHECK(code == errc::invalid_argument);
+    on.run([&]() -> task<> {
+        const failure here = co_await failing(all->at(1).barrier());
+        CHECK(here.text.find("a buffer has 4 elements, not 3") != std::string::npos);
+        const failure there = co_await failing(within(all->at(0).barrier(), 5s));
+        CHECK(there.code == group_errc::revoked);
+        CHECK(there.text.find("a buffer has 4 elements, not 3") != std::string::npos);
+        all.reset();
+    }());
+}
+
 TEST_CASE("messages of revoked groups are matched by nothing and take no memory, over a thousand groups") {
     // The messages of a comparison wait in every round; those of the collective itself come too late in most.
     const with_variable compares("RDMACORO_CHECK_COLLECTIVES", "1");

@@ -39,6 +39,20 @@ TEST_CASE("pauses grow to a quarter of a second, and end with the time") {
     CHECK(attempts.left(begun + 6s) == -1s);
 }
 
+TEST_CASE("a listener, room and a network may come; nothing else is tried again") {
+    for (const errc code :
+         {errc::connection_refused, errc::timed_out, errc::peer_lost, errc::closed, errc::no_resources})
+        CHECK(detail::may_connect_later(make_error_code(code)));
+    for (const std::errc code :
+         {std::errc::network_down, std::errc::network_unreachable, std::errc::host_unreachable})
+        CHECK(detail::may_connect_later(std::error_code(static_cast<int>(code), std::system_category())));
+    for (const errc code :
+         {errc::address_invalid, errc::canceled, errc::version_mismatch, errc::protocol_violation})
+        CHECK_FALSE(detail::may_connect_later(make_error_code(code)));
+    CHECK_FALSE(detail::may_connect_later(make_error_code(std::errc::permission_denied)));
+    CHECK_FALSE(detail::may_connect_later({}));
+}
+
 TEST_CASE("attempts may go on for ever") {
     const time_point begun(std::chrono::hours(1));
     connect_attempts attempts("somewhere", duration::max(), begun);

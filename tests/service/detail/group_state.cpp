@@ -87,6 +87,47 @@ TEST_CASE("words that name ranks that the group has not change nothing") {
     });
 }
 
+TEST_CASE("the numbers of collectives begin anew after the last one, and ranks before and behind it are told "
+          "apart") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        const auto connect = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(connect);
+        // As if this rank were three collectives before the end of the numbers, and the others, at 1, behind it.
+        const auto behind = co_await detail::group_state::find_absent(&all.state(0), 0xffff'fffeu);
+        CHECK(behind == std::vector<unsigned>{});
+        const auto before = co_await detail::group_state::find_absent(&all.state(0), 5);
+        CHECK(before == std::vector<unsigned>{1, 2});
+    });
+}
+
+TEST_CASE("a rank that the others left out, and one whose shrink has no number, expects no group any more") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        const auto connect = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(connect);
+        detail::group_word done;
+        done.kind = static_cast<std::uint8_t>(detail::word_kind::shrink_done);
+        done.context = 1;
+        done.by = 1;
+        done.number = 0;
+        all.state(0).word_arrived(1, done);
+        CHECK((co_await failing(
+                   [](const group& g) -> task<> { static_cast<void>(co_await g.shrink()); }(all.at(0))))
+                  .code == errc::no_resources);
+        CHECK(all.links(0).is_stale(9));
+        done.number = 5;
+        done.lost = {2};
+        all.state(2).word_arrived(1, done);
+        CHECK((co_await failing(
+                   [](const group& g) -> task<> { static_cast<void>(co_await g.shrink()); }(all.at(2))))
+                  .code == group_errc::not_member);
+        CHECK(all.links(2).is_stale(9));
+    });
+}
+
 TEST_CASE("a rank that stopped in good order is gone for those that shrink, and revokes nothing before") {
     run_nodes([]() -> task<> {
         ranks<sim> all(3);

@@ -74,6 +74,71 @@ TEST_CASE("what was said early of a group counts when it begins, if one of its r
     });
 }
 
+TEST_CASE("what was said early of a group and names ranks that it does not have is dropped") {
+    run_nodes([]() -> task<> {
+        ranks<rdmacoro::sim> all(4);
+        co_await all.open();
+        counted_ptr<rank_links> links(&all.links(0));
+        const rank_links::naming some(links);
+        const auto said = [&](std::uint64_t context, group_failure why) {
+            return links->word_arrived(1, encode_word(word_of(why, context)));
+        };
+        group_failure why;
+        why.why = make_error_code(errc::peer_lost);
+        why.lost = {3};
+        CHECK(said(4, why));
+        why.lost = {1};
+        why.absent = {2};
+        CHECK(said(5, why));
+        why.absent = {};
+        why.by = 2;
+        CHECK(said(6, why));
+        why.by = 1;
+        CHECK(said(7, why));
+        for (const std::uint64_t context : {4u, 5u, 6u, 7u}) {
+            const counted_ptr<group_state> pair(
+                new group_state(links, {0, 1}, context, &default_collectives::choose));
+            CHECK(pair->failure().has_value() == (context == 7));
+        }
+        co_return;
+    });
+}
+
+TEST_CASE(
+    "a question about a group that this rank does not have is answered once it is known whether it will") {
+    run_nodes([]() -> task<> {
+        ranks<rdmacoro::sim> all(2);
+        co_await all.open();
+        const auto connect = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(connect);
+        counted_ptr<rank_links> links(&all.links(0));
+        const counted_ptr<group_state> asking(
+            new group_state(counted_ptr<rank_links>(&all.links(1)), {0, 1}, 6, &default_collectives::choose));
+        const counted_ptr<group_state> alone(
+            new group_state(counted_ptr<rank_links>(&all.links(1)), {0, 1}, 7, &default_collectives::choose));
+        auto with_other = start(group_state::agree(asking.get()));
+        auto without = start(group_state::agree(alone.get()));
+        counted_ptr<group_state> entered;
+        {
+            const rank_links::naming some(links);
+            for (int turn = 0; turn < 1000; ++turn) co_await yield();
+            CHECK_FALSE(without.done());
+            entered =
+                counted_ptr<group_state>(new group_state(links, {0, 1}, 6, &default_collectives::choose));
+        }
+        const std::vector<unsigned> one{1};
+        const std::vector<unsigned> both{0, 1};
+        const group_state::agreement without_other = co_await timeout(without, 10s);
+        CHECK(without_other.left == one);
+        CHECK_FALSE(with_other.done());
+        auto joining = start(group_state::agree(entered.get()));
+        const group_state::agreement there = co_await timeout(with_other, 10s);
+        const group_state::agreement here = co_await timeout(joining, 10s);
+        CHECK(there.left == both);
+        CHECK(here.left == both);
+    });
+}
+
 TEST_CASE("messages of a group are stale once it is revoked or was left, and never while it may begin") {
     run_nodes([]() -> task<> {
         ranks<rdmacoro::sim> all(2);

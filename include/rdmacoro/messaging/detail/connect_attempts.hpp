@@ -12,6 +12,10 @@
 
 namespace rdmacoro::detail {
 
+/// Whether an attempt to connect that failed so may succeed a while later: the listener, or room for a link, may come, and so may a network, of
+/// which an interface is down or a route is missing.
+[[nodiscard]] bool may_connect_later(const std::error_code& why) noexcept;
+
 /// The attempts of one `connect`: from their beginning, for a limited time.
 class connect_attempts {
 public:

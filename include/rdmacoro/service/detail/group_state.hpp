@@ -90,7 +90,7 @@ public:
         std::uint64_t context = 0;
     };
     [[nodiscard]] static task<agreement> agree(group_state* self);
-    /// This process has entered the group of those that are left.
+    /// This process has entered the group of those that are left, or never will.
     void agreed() noexcept { agreeing_.reset(); }
     void word_arrived(unsigned from, const group_word& word);
 
@@ -122,14 +122,17 @@ private:
     /// connected while fewer ranks are lost than a rank has neighbours. Source: Angskun, Bosilca and Dongarra, "Binomial graph: a scalable
     /// and fault-tolerant logical network topology", ISPA 2007.
     template <class F>
-    void for_neighbours(F tell) {
-        for (unsigned distance = 1; distance < size(); distance *= 2) {
-            tell((rank_ + distance) % size());
-            tell((rank_ + size() - distance) % size());
+    static void for_neighbours(unsigned rank, unsigned ranks, F tell) {
+        for (unsigned distance = 1; distance < ranks; distance *= 2) {
+            tell((rank + distance) % ranks);
+            tell((rank + ranks - distance) % ranks);
         }
     }
     void send(unsigned to, word_kind kind, std::uint64_t number = 0, const std::vector<unsigned>& lost = {});
     void tell_absence() noexcept;
+    void refuse_decided() noexcept;
+    void give_up(unsigned rank) noexcept;
+    void leave_out_strangers(std::vector<unsigned>& left) const;
     void is_not_left(unsigned rank) noexcept;
     [[nodiscard]] bool has_heard_of_all() noexcept;
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
@@ -167,7 +170,9 @@ private:
     // Of `agree`.
     std::optional<rank_links::naming> agreeing_;  // a shrink that was canceled may be decided all the same
     std::vector<bool> ready_;
+    std::vector<std::vector<std::uint32_t>> lost_by_;  // what those that are ready have lost
     std::vector<bool> asked_by_;
+    std::optional<unsigned> told_;  // the rank that this one has told last that it is ready
     std::optional<agreement> decision_;
     event changed_;
 };

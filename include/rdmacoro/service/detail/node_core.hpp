@@ -263,8 +263,6 @@ public:
     [[nodiscard]] node_record* longest_unused() noexcept;
     /// Closes it in good order, in the background.
     virtual void begin_close(node_record& which, leave_reason why) = 0;
-    /// Whether an attempt that failed so may succeed a while later.
-    [[nodiscard]] static bool may_pass(const std::error_code& why) noexcept;
     /// Begins to connect, unless that is under way.
     virtual void begin_connect(node_peer& to) = 0;
     /// Ends with a connection. Throws when there is none within the limit. For a receive that may be a former one, if its number is above

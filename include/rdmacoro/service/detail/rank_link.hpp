@@ -88,7 +88,8 @@ public:
     unsigned rank = 0;
     rank_link* link = nullptr;  // nullptr: there is none
     std::error_code lost{};     // there will be none
-    bool connecting = false;    // it was asked for
+    bool left = false;  // it has closed the connection in good order: what it had sent may still be there
+    bool connecting = false;  // it was asked for
     // That wait for the connection, in the order in which they began.
     intrusive_list<send_request> sends;
     intrusive_list<receive_request> receives;

@@ -25,6 +25,11 @@ namespace rdmacoro::detail {
 
 class group_state;
 
+/// Whether all ranks that a failure names are below `size`.
+[[nodiscard]] bool names_ranks_below(const group_failure& why, unsigned size) noexcept;
+/// Why a group ends that was left of another one: that rank of it does not enter it.
+[[nodiscard]] group_failure never_entered(unsigned rank);
+
 /// The connections carry nothing but collectives: a user's `recv(any_tag)` on a node sees none of their messages, and messages that
 /// the user leaves unreceived take none of their credit.
 class rank_links : public counted {
@@ -110,6 +115,8 @@ public:
 
 private:
     [[gnu::cold]] static task<> send_words(rank_links* self, unsigned to);
+    void tell_absence(unsigned to, std::uint64_t context) noexcept;
+    void refuse_decision(unsigned from, const group_word& done);
 
     scheduler& owner_;
     unsigned rank_;
@@ -127,8 +134,19 @@ private:
         group_failure why;
     };
     std::unordered_map<std::uint64_t, early_failure> revoked_;
+    /// Questions of a `shrink` about contexts that this process has not entered, and may.
+    struct early_question {
+        unsigned from = 0;  // a rank of the job
+        group_word word;
+    };
+    std::vector<early_question> unanswered_;
     std::deque<group_word> decisions_;
-    std::deque<std::uint64_t> let_go_;  // contexts of groups that had no decision
+    /// A group that had no decision when the last copy of it was gone.
+    struct let_go {
+        std::uint64_t context = 0;
+        unsigned rank = 0;  // this process's in it
+    };
+    std::deque<let_go> let_go_;
     struct outgoing {
         std::vector<group_word> words;
         bool sending = false;

@@ -8,6 +8,12 @@
 
 namespace rdmacoro::detail {
 
+RDMACORO_COLD bool may_connect_later(const std::error_code& why) noexcept {
+    return why == errc::connection_refused || why == errc::timed_out || why == errc::peer_lost ||
+           why == errc::closed || why == errc::no_resources || why == std::errc::network_down ||
+           why == std::errc::network_unreachable || why == std::errc::host_unreachable;
+}
+
 RDMACORO_COLD connect_attempts::connect_attempts(std::string_view address, duration limit, time_point now)
     : until_(deadline_after(now, limit)),
       limit_(limit),
@@ -20,9 +26,7 @@ RDMACORO_COLD connect_attempts::connect_attempts(std::string_view address, durat
 
 RDMACORO_COLD bool connect_attempts::failed(const std::system_error& why) {
     const std::error_code code = why.code();
-    const bool may_pass = code == errc::connection_refused || code == errc::timed_out ||
-                          code == errc::peer_lost || code == errc::closed || code == errc::no_resources;
-    if (!may_pass) return false;
+    if (!may_connect_later(code)) return false;
     ++count_;
     // An attempt that the end of the time has cut off says less than those before it.
     if (code == errc::timed_out && count_ > 1) return true;

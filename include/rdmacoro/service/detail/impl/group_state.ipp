@@ -43,12 +43,17 @@ RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vecto
     gone_.reserve(size());
     links_->enter(*this);
     for (unsigned at = 0; at < size(); ++at) {
-        if (const std::error_code why = peer(at).lost) rank_ended(members_[at], why);
+        if (const std::error_code why = peer(at).lost) {
+            rank_ended(members_[at], why);
+        } else if (peer(at).left) {
+            rank_ended(members_[at], make_error_code(errc::closed));
+        }
     }
 }
 
 RDMACORO_COLD group_state::~group_state() {
     if (decision_) {
+        if (agreeing_) refuse_decided();
         links_->keep_decision(decision_word());
     } else {
         tell_absence();
@@ -78,15 +83,30 @@ RDMACORO_COLD void group_state::is_not_left(unsigned rank) noexcept {
     if (at == gone_.end() || *at != rank) gone_.insert(at, rank);
 }
 
-/// Ranks that wait for this one in `shrink` go on without it.
+/// Ranks that wait for this one in `shrink` go on without it, and the one that has heard that it is ready.
 RDMACORO_COLD void group_state::tell_absence() noexcept try {
     for (unsigned at = 0; at < asked_by_.size(); ++at) {
-        if (asked_by_[at]) send(at, word_kind::shrink_absent);
+        if (asked_by_[at] && told_ != at) send(at, word_kind::shrink_absent);
     }
     for (unsigned at = 0; at < ready_.size(); ++at) {
-        if (ready_[at]) send(at, word_kind::shrink_absent);
+        if (ready_[at] && told_ != at) send(at, word_kind::shrink_absent);
     }
-} catch (const std::bad_alloc&) {  // they wait until they lose this rank
+    if (told_) send(*told_, word_kind::shrink_absent);
+} catch (...) {  // without memory, or where no scheduler runs, they wait until they lose this rank
+}
+
+/// A `shrink` has been decided that this rank gave up, and the group was let go: those that are left have this rank in theirs.
+RDMACORO_COLD void group_state::refuse_decided() noexcept try {
+    const std::vector<unsigned>& left = decision_->left;
+    const auto here = std::lower_bound(left.begin(), left.end(), rank_);
+    if (here == left.end() || *here != rank_ || decision_->context == 0) return;
+    const auto rank = static_cast<unsigned>(here - left.begin());
+    const auto size_left = static_cast<unsigned>(left.size());
+    const group_word word = word_of(never_entered(rank), decision_->context);
+    for_neighbours(rank, size_left, [&](unsigned to) {
+        if (to != rank) links_->send_word(members_[left[to]], word);
+    });
+} catch (...) {  // as above, and those that go on to `shrink` that group hear that this rank has it no more
 }
 
 RDMACORO_COLD void group_state::transfer_failed(unsigned rank, std::error_code why) noexcept {
@@ -114,12 +134,12 @@ RDMACORO_COLD void group_state::rank_ended(unsigned of_job, std::error_code why)
 
 RDMACORO_COLD void group_state::tell_neighbours() noexcept {
     has_untold_ = false;
-    for_neighbours([this](unsigned to) {
+    for_neighbours(rank_, size(), [this](unsigned to) {
         if (to == rank_) return;
         try {
             links_->send_word(members_[to], word_of(*failure_, context_));
-        } catch (const std::bad_alloc&) {
-            has_untold_ = true;
+        } catch (...) {
+            has_untold_ = true;  // for want of memory, or as no scheduler runs
         }
     });
 }
@@ -173,7 +193,7 @@ RDMACORO_COLD void group_state::tell_connected() noexcept {
             if (to != rank_ && peer(to).link != nullptr)
                 links_->send_word(members_[to], word_of(*failure_, context_));
         }
-    } catch (const std::bad_alloc&) {
+    } catch (...) {
         return;  // they hear of it from others
     }
 }
@@ -189,8 +209,8 @@ RDMACORO_COLD void group_state::refuse(const std::string& why) {
 
 RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& word) {
     const auto is_rank = [this](std::uint32_t rank) { return rank < size(); };
-    if (!is_rank(word.by) || !std::all_of(word.lost.begin(), word.lost.end(), is_rank) ||
-        !std::all_of(word.absent.begin(), word.absent.end(), is_rank))
+    if (!is_rank(word.by) || !std::ranges::all_of(word.lost, is_rank) ||
+        !std::ranges::all_of(word.absent, is_rank))
         return;
     switch (static_cast<word_kind>(word.kind)) {
         case word_kind::revoke: revoke(failure_of(word)); break;
@@ -213,8 +233,11 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             }
             ready_.resize(size());
             ready_[from] = true;
+            lost_by_.resize(size());
+            lost_by_[from] = word.lost;
+            // A rank that this one has a connection with is asked, or decides, whatever the sender has lost.
             for (const std::uint32_t rank : word.lost) {
-                if (rank != rank_ && rank < size()) is_not_left(rank);
+                if (rank != rank_ && peer(rank).link == nullptr) give_up(rank);
             }
             break;
         case word_kind::shrink_absent: is_not_left(from); break;
@@ -245,6 +268,13 @@ RDMACORO_COLD group_word group_state::decision_word() const {
     return word;
 }
 
+/// Another rank has lost this one, with which there is no connection here. One that may still hear that this rank is ready must not
+/// decide on it as well as the next: it is lost for good.
+RDMACORO_COLD void group_state::give_up(unsigned rank) noexcept {
+    if (told_ == rank && !peer(rank).lost) links_->ended(members_[rank], make_error_code(errc::peer_lost));
+    is_not_left(rank);
+}
+
 /// Gives up the dead ranks that others have lost and this one has no connection with. Each attempt to connect would take its limit, one
 /// rank that might decide after the other. A rank that another one could not reach in time may live.
 RDMACORO_COLD void group_state::give_up_unreached() noexcept {
@@ -252,6 +282,31 @@ RDMACORO_COLD void group_state::give_up_unreached() noexcept {
     for (const unsigned rank : failure_->lost) {  // to which that adds none
         if (rank != rank_ && peer(rank).link == nullptr && !peer(rank).lost)
             links_->ended(members_[rank], make_error_code(errc::peer_lost));
+    }
+}
+
+/// Of ranks that have all said that they are ready, without those that others of them have lost: a group of ranks that cannot reach each other
+/// would fail at once. First goes the rank that most others miss, of several the highest; never this one, which has all of them.
+RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left) const {
+    const auto has_lost = [this](unsigned a, unsigned b) {
+        return a < lost_by_.size() && std::binary_search(lost_by_[a].begin(), lost_by_[a].end(), b);
+    };
+    for (;;) {
+        unsigned most = 0;
+        std::size_t out = 0;
+        for (std::size_t at = 0; at < left.size(); ++at) {
+            if (left[at] == rank_) continue;
+            unsigned missed = 0;
+            for (const unsigned other : left)
+                missed +=
+                    other != rank_ && (has_lost(other, left[at]) || has_lost(left[at], other)) ? 1u : 0u;
+            if (missed != 0 && missed >= most) {
+                most = missed;
+                out = at;
+            }
+        }
+        if (most == 0) return;
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(out));
     }
 }
 
@@ -291,7 +346,9 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
     for (unsigned at = 0; at < self->size(); ++at) {
         const progress& of = self->progress_[at];
-        if (of.known ? of.entered < number : asked_all) absent.push_back(at);
+        // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
+        const bool came = static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
+        if (of.known ? !came : asked_all) absent.push_back(at);
     }
     co_return absent;
 }
@@ -317,6 +374,8 @@ RDMACORO_COLD task<> group_state::find_failure(group_state* self, std::optional<
 /// The lowest rank that is left decides. It asks every other one, which answers once its caller wants to know. A rank that knows a
 /// decision tells it to all that have asked, were asked or ask later, also when it has let the group go: all that are left agree even if the
 /// deciding rank dies after it has told some, and a rank that another one has lost hears that it is left out.
+/// Ranks may have lost each other and all live. One that has lost the deciding rank takes the next one for it, and says to that that it is
+/// ready: it hears what the other one decides. A rank says that it is ready to another one only when it has lost the first for good.
 RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self) {
     if (!self->failure_) self->revoke_alone(make_error_code(group_errc::revoked), "shrink");
     self->ready_.resize(self->size());
@@ -342,12 +401,14 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
+                self->leave_out_strangers(found.left);
                 found.context = self->links_->name_context();  // 0: there is none, as all hear
                 self->decide(std::move(found));
                 break;
             }
         } else if (told != decides || self->asked_by_[decides]) {
             told = decides;
+            self->told_ = decides;
             self->asked_by_[decides] = false;
             self->send(decides, word_kind::shrink_ready, 0, self->gone_);
         }
@@ -355,8 +416,9 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
         co_await self->changed_.wait();
     }
     agreement found = *self->decision_;
-    if (!std::binary_search(found.left.begin(), found.left.end(), self->rank_))
-        throw error(group_errc::not_member, "group: the others have gone on without this rank");
+    const bool is_left = std::binary_search(found.left.begin(), found.left.end(), self->rank_);
+    if (!is_left || found.context == 0) self->agreed();  // there is no group that this one may enter
+    if (!is_left) throw error(group_errc::not_member, "group: the others have gone on without this rank");
     if (found.context == 0)
         throw error(errc::no_resources, "group: the rank that decides has named as many groups as it may");
     for (unsigned& at : found.left) at = self->members_[at];

@@ -117,7 +117,7 @@ RDMACORO_COLD task<> node_connections::connect_peer(node_connections* self, coun
         }
         const time_point most =
             refused_since ? std::min(until, deadline_after(*refused_since, of_refusals)) : until;
-        if (may_pass(last.why) && peer.next_try < most) continue;
+        if (may_connect_later(last.why) && peer.next_try < most) continue;
         ++peer.failures;
         self->tell(node_change::failed, peer.id, peer.last_born, last.why);
         break;

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/coro/yield.hpp>
+#include <rdmacoro/messaging/detail/connect_attempts.hpp>
 #include <rdmacoro/service/detail/call_failure.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 
@@ -354,11 +355,6 @@ RDMACORO_COLD task<> node_core::take_place(node_core* self, duration limit) {
     ++self->places;
 }
 
-RDMACORO_COLD bool node_core::may_pass(const std::error_code& why) noexcept {
-    return why == errc::connection_refused || why == errc::timed_out || why == errc::peer_lost ||
-           why == errc::closed || why == errc::no_resources;
-}
-
 RDMACORO_COLD duration node_core::pause_after(unsigned tries) noexcept {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
     constexpr duration least = std::chrono::milliseconds(1);
@@ -445,8 +441,8 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         if (receives && to->leftover_above(after) != nullptr) continue;
         if (failures != to->failures || !waited) {
             // The attempts that have ended had begun before this did.
-            const bool goes_on = waited && self->options.admits_other_lives && may_pass(to->failure) &&
-                                 self->owner.now() < until;
+            const bool goes_on = waited && self->options.admits_other_lives &&
+                                 may_connect_later(to->failure) && self->owner.now() < until;
             if (goes_on) continue;
             const std::error_code why = to->failure ? to->failure : make_error_code(errc::timed_out);
             throw error(why, node_text(to->id, to->last_born) + " cannot be reached:\n" + to->explained);

@@ -40,6 +40,19 @@ RDMACORO_COLD void rank_peer::cancel(rank_receive& r) noexcept {
 
 // ---- rank_links
 
+RDMACORO_COLD bool names_ranks_below(const group_failure& why, unsigned size) noexcept {
+    const auto is_rank = [size](unsigned rank) { return rank < size; };
+    return is_rank(why.by) && std::ranges::all_of(why.lost, is_rank) &&
+           std::ranges::all_of(why.absent, is_rank);
+}
+RDMACORO_COLD group_failure never_entered(unsigned rank) {
+    group_failure why;
+    why.why = make_error_code(group_errc::revoked);
+    why.by = rank;
+    why.text = "it was ready to shrink, and has let the group go";
+    return why;
+}
+
 RDMACORO_COLD rank_links::rank_links(scheduler& on, unsigned rank, unsigned size)
     : owner_(on), rank_(rank), size_(size), peers_(new rank_peer[size]), work_(std::in_place) {
     for (unsigned at = 0; at < size; ++at) {
@@ -93,6 +106,7 @@ RDMACORO_COLD void rank_links::ended(unsigned rank, std::error_code why) noexcep
 }
 
 RDMACORO_COLD void rank_links::left(unsigned rank) noexcept {
+    peers_[rank].left = true;
     for (auto& [context, of] : groups_) of->rank_ended(rank, make_error_code(errc::closed));
 }
 
@@ -103,12 +117,27 @@ RDMACORO_COLD void rank_links::enter(group_state& group) {
         throw error(errc::invalid_argument, "group: this rank has two groups of one number");
     const auto early = revoked_.find(group.context());
     std::optional<group_failure> why;
-    if (early != revoked_.end() && group.rank_of(early->second.from) != group.size())
+    if (early != revoked_.end() && group.rank_of(early->second.from) != group.size() &&
+        names_ranks_below(early->second.why, group.size()))
         why = std::move(early->second.why);
     if (early != revoked_.end()) revoked_.erase(early);
     begun_ = true;
     drop_stale();
     if (why) group.revoke(std::move(*why));
+    // What was asked before the group was here.
+    for (std::size_t at = 0; at < unanswered_.size();) {
+        if (unanswered_[at].word.context != group.context()) {
+            ++at;
+            continue;
+        }
+        const early_question asked = std::move(unanswered_[at]);
+        unanswered_.erase(unanswered_.begin() + static_cast<std::ptrdiff_t>(at));
+        const unsigned rank = group.rank_of(asked.from);
+        if (rank == group.size()) continue;
+        try {
+            group.word_arrived(rank, asked.word);
+        } catch (const std::bad_alloc&) {}  // it waits until this rank calls `shrink`, or is lost
+    }
 }
 
 RDMACORO_COLD void rank_links::leave(group_state& group, bool is_decided) noexcept {
@@ -119,8 +148,8 @@ RDMACORO_COLD void rank_links::leave(group_state& group, bool is_decided) noexce
     if (!is_decided) {
         try {
             if (let_go_.size() == most_let_go) let_go_.pop_front();
-            let_go_.push_back(group.context());
-        } catch (const std::bad_alloc&) {}  // a rank that asks for this one waits until it loses it
+            let_go_.push_back({group.context(), group.rank()});
+        } catch (const std::bad_alloc&) {}  // a decision that has this rank in it is not refused
     }
     if (group.failure()) drop_stale();
 }
@@ -129,6 +158,16 @@ RDMACORO_COLD rank_links::naming::~naming() {
     if (--of_->namings_ != 0) return;
     of_->revoked_.clear();
     of_->drop_stale();
+    for (const early_question& asked : std::exchange(of_->unanswered_, {}))
+        of_->tell_absence(asked.from, asked.word.context);
+}
+
+RDMACORO_COLD void rank_links::tell_absence(unsigned to, std::uint64_t context) noexcept try {
+    group_word absent;
+    absent.kind = static_cast<std::uint8_t>(word_kind::shrink_absent);
+    absent.context = context;
+    send_word(to, std::move(absent));
+} catch (...) {  // for want of memory, or as no scheduler runs: it waits until it loses this rank
 }
 
 RDMACORO_COLD bool rank_links::is_stale(std::uint64_t context) const noexcept {
@@ -217,6 +256,15 @@ RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self, duration patien
     }
 }
 
+/// Of a group that this rank has let go of, after it had said that it was ready: those that are left have it in theirs.
+RDMACORO_COLD void rank_links::refuse_decision(unsigned from, const group_word& done) {
+    const auto at = std::ranges::find(let_go_, done.context, &let_go::context);
+    if (at == let_go_.end() || done.number == 0) return;
+    if (std::ranges::binary_search(done.lost, at->rank)) return;
+    const auto lower = std::ranges::lower_bound(done.lost, at->rank) - done.lost.begin();
+    send_word(from, word_of(never_entered(at->rank - static_cast<unsigned>(lower)), done.number));
+}
+
 RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::byte> bytes) {
     result<group_word> word = decode_word(bytes, size_);
     if (!word) return false;
@@ -236,12 +284,17 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
         const auto done = std::ranges::find(decisions_, word->context, &group_word::context);
         if (done != decisions_.end()) {
             send_word(from, *done);
-        } else if (std::ranges::find(let_go_, word->context) != let_go_.end()) {
-            group_word absent;
-            absent.kind = static_cast<std::uint8_t>(word_kind::shrink_absent);
-            absent.context = word->context;
-            send_word(from, std::move(absent));
+        } else if (is_stale(word->context) ||
+                   std::ranges::find(let_go_, word->context, &let_go::context) != let_go_.end()) {
+            tell_absence(from, word->context);
+        } else if (unanswered_.size() < most_early) {
+            // Of a group that this process is about to enter, or left long ago: known when it has what it expects.
+            word->text = {};
+            word->absent = {};
+            unanswered_.push_back({from, std::move(*word)});
         }
+    } else if (kind == word_kind::shrink_done) {
+        refuse_decision(from, *word);
     }
     return true;
 }
