@@ -5,6 +5,8 @@
 #include <rdmacoro/service/method.hpp>
 
 #include <cereal/types/array.hpp>
+#include <cereal/types/base_class.hpp>
+#include <cereal/types/deque.hpp>
 #include <cereal/types/map.hpp>
 #include <cereal/types/memory.hpp>
 #include <cereal/types/optional.hpp>
@@ -14,6 +16,7 @@
 
 #include <array>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -150,6 +153,85 @@ inline constexpr bool rdmacoro::travels_by_cereal<free_one> = true;
 template <>
 inline constexpr std::string_view rdmacoro::cereal_name<free_one> = "free one";
 
+namespace {
+
+/// Takes much more memory than bytes of a message.
+struct block {
+    std::array<char, 4096> cache{};
+    int number = 0;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(number);
+    }
+};
+struct blocks {
+    std::vector<std::unique_ptr<block>> own;
+    std::vector<std::shared_ptr<block>> shared;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(own, shared);
+    }
+};
+struct containers {
+    std::map<std::uint32_t, std::uint8_t> numbers;
+    std::vector<std::deque<char>> queues;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(numbers, queues);
+    }
+};
+/// Is a row of blocks, and written as one.
+struct row_of_blocks : std::vector<block> {
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(cereal::base_class<std::vector<block>>(this));
+    }
+};
+
+/// Knows what it is a part of.
+struct part {
+    std::vector<std::shared_ptr<part>> below;
+    std::weak_ptr<part> above;
+    std::shared_ptr<part> owner;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(below, above, owner);
+    }
+};
+struct whole_tree {
+    std::shared_ptr<part> root;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(root);
+    }
+};
+
+struct deferred {
+    std::shared_ptr<int> later;
+    int now = 0;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(cereal::defer(later), now);
+    }
+};
+
+/// Throws no exception of the standard library, or asks for an array of a length that the message has.
+struct unruly {
+    std::int64_t length = 0;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(length);
+        if (length == 1) throw 42;
+        if (length < 0) delete[] new int[static_cast<std::size_t>(length)];
+    }
+};
+
+}  // namespace
+
+/// cereal's functions for vectors would do, too.
+template <class Archive>
+struct cereal::specialize<Archive, row_of_blocks, cereal::specialization::member_serialize> {};
+
 TEST_CASE("types with cereal's functions have an encoding, and others keep theirs") {
     STATIC_REQUIRE(detail::kind_of<station>() == detail::encoding_kind::codec);
     STATIC_REQUIRE(detail::kind_of<tree>() == detail::encoding_kind::codec);
@@ -220,6 +302,70 @@ TEST_CASE("sizes that a peer makes up take no memory") {
     CHECK(decode<tree>(large, {.bytes = 100 * sizeof(station) + 1000}));
 }
 
+TEST_CASE("what a value takes in memory is counted: objects of pointers, nodes of maps, queues, and rows of "
+          "a base class") {
+    blocks many;
+    for (int n = 0; n < 100; ++n) many.own.push_back(std::make_unique<block>());
+    const auto own = encode(many);
+    CHECK(own.size() < 1000);
+    CHECK(decode<blocks>(own, {.bytes = 100 * sizeof(block)}).error() == std::errc::bad_message);
+    CHECK(decode<blocks>(own, {.bytes = 110 * sizeof(block)}));
+    many.own.clear();
+    for (int n = 0; n < 100; ++n) many.shared.push_back(std::make_shared<block>());
+    const auto shared = encode(many);
+    CHECK(decode<blocks>(shared, {.bytes = 100 * sizeof(block)}).error() == std::errc::bad_message);
+    CHECK(decode<blocks>(shared, {.bytes = 110 * sizeof(block)}));
+    // Pointers to nothing take themselves alone.
+    blocks none;
+    none.own.resize(100);
+    none.shared.resize(100);
+    CHECK(decode<blocks>(encode(none), {.bytes = 5000}));
+
+    containers nodes;
+    for (std::uint32_t n = 0; n < 1000; ++n) nodes.numbers[n] = 1;
+    const auto numbers = encode(nodes);
+    CHECK(decode<containers>(numbers, {.bytes = 30'000}).error() == std::errc::bad_message);
+    CHECK(decode<containers>(numbers, {.bytes = 50'000}));
+    containers empty;
+    empty.queues.resize(1000);
+    const auto queues = encode(empty);
+    CHECK(decode<containers>(queues, {.bytes = 500'000}).error() == std::errc::bad_message);
+    CHECK(decode<containers>(queues, {.bytes = 1'100'000}));
+
+    row_of_blocks row;
+    row.resize(100);
+    const auto based = encode(row);
+    CHECK(decode<row_of_blocks>(based, {.bytes = 99 * sizeof(block)}).error() == std::errc::bad_message);
+    CHECK(decode<row_of_blocks>(based, {.bytes = 110 * sizeof(block)}));
+}
+
+TEST_CASE("a part may refer to what it is a part of by a weak pointer, and not own it") {
+    whole_tree value;
+    value.root = std::make_shared<part>();
+    value.root->below.push_back(std::make_shared<part>());
+    value.root->below.push_back(std::make_shared<part>());
+    for (const auto& one : value.root->below) one->above = value.root;
+    const auto back = decode<whole_tree>(encode(value));
+    REQUIRE(back);
+    REQUIRE(back->root->below.size() == 2);
+    for (const auto& one : back->root->below) CHECK(one->above.lock() == back->root);
+    CHECK(back->root.use_count() == 1);
+    value.root->below[0]->owner = value.root;
+    CHECK(decode<whole_tree>(encode(value)).error() == std::errc::bad_message);
+    value.root->below[0]->owner = nullptr;
+}
+
+TEST_CASE("what a type defers is written and read behind the rest") {
+    deferred value;
+    value.later = std::make_shared<int>(7);
+    value.now = 3;
+    const auto back = decode<deferred>(encode(value));
+    REQUIRE(back);
+    CHECK(back->now == 3);
+    REQUIRE(back->later);
+    CHECK(*back->later == 7);
+}
+
 TEST_CASE("a value that is nested too deep is refused, and flags have two values") {
     CHECK(decode<tree>(encode(example(20))));
     CHECK(decode<tree>(encode(example(2000))).error() == std::errc::bad_message);
@@ -238,6 +384,11 @@ TEST_CASE("what a type's own function throws refuses the value") {
     std::vector<std::byte> bytes;
     append(bytes, -3);
     CHECK(decode<positive>(bytes).error() == std::errc::bad_message);
+    for (const std::int64_t length : {std::int64_t{1}, std::int64_t{-1}}) {
+        bytes.clear();
+        append(bytes, length);
+        CHECK(decode<unruly>(bytes).error() == std::errc::bad_message);
+    }
 }
 
 TEST_CASE("shared objects come back shared") {

@@ -112,44 +112,64 @@ std::string any_provider() { return GENERATE(as<std::string>{}, "tcp", "shm", "g
 
 }  // namespace
 
+namespace {
+
+/// A domain gives up waiting for a get that is given up when nothing of it ends for 100 ms, and then every link of it ends: so it may go where the
+/// machine has no processor for this one for so long. Tries until `attempt` has not met that.
+template <class F>
+void where_it_gets_a_processor(F attempt) {
+    constexpr int most = 5;
+    for (int n = 1; !attempt(); ++n) REQUIRE(n < most);
+}
+
+}  // namespace
+
 TEST_CASE("a long get that is canceled in the middle leaves its memory at once, and its link and all others "
           "go on") {
     const std::string provider = any_provider();
     CAPTURE(provider);
-    beside_a_child<> w(ofi_here(provider));
-    recording_completion got;
-    w.get(got);
-    w.end.link->revoke(got);
-    CHECK(got.calls == 0);
-    REQUIRE_FALSE(w.whole());
-    w.into.all().front() = untouched;
-    for (int n = 0; n < 200; ++n) w.on.turn();
-    CHECK(w.into.all().front() == untouched);
-    CHECK_FALSE(w.whole());
-    CHECK(got.calls == 0);
-    CHECK(w.end.sink.downs == 0);
-    w.check_other_link();
-    // The same link gets again.
-    remote_region part = w.there;
-    part.length = 64;
-    REQUIRE(w.end.link->get(part, w.into.all().first(64), got) == post_result::posted);
-    w.on.run_until([&] { return got.calls == 1; });
-    CHECK_FALSE(got.outcome);
-    CHECK(w.into.all().front() == std::byte{0});
+    where_it_gets_a_processor([&provider] {
+        beside_a_child<> w(ofi_here(provider));
+        recording_completion got;
+        w.get(got);
+        w.end.link->revoke(got);
+        CHECK(got.calls == 0);
+        REQUIRE_FALSE(w.whole());
+        w.into.all().front() = untouched;
+        for (int n = 0; n < 200; ++n) w.on.turn();
+        CHECK(w.into.all().front() == untouched);
+        CHECK_FALSE(w.whole());
+        CHECK(got.calls == 0);
+        if (w.domain.counts().reopened != 0) return false;
+        CHECK(w.end.sink.downs == 0);
+        w.check_other_link();
+        // The same link gets again.
+        remote_region part = w.there;
+        part.length = 64;
+        REQUIRE(w.end.link->get(part, w.into.all().first(64), got) == post_result::posted);
+        w.on.run_until([&] { return got.calls == 1; });
+        CHECK_FALSE(got.outcome);
+        CHECK(w.into.all().front() == std::byte{0});
+        return true;
+    });
 }
 
 TEST_CASE("a link that is closed in the middle of a long get ends alone") {
     const std::string provider = any_provider();
     CAPTURE(provider);
-    beside_a_child<> w(ofi_here(provider));
-    recording_completion got;
-    w.get(got);
-    w.end.link.reset();
-    CHECK(got.calls == 1);
-    CHECK(got.outcome == errc::closed);
-    REQUIRE_FALSE(w.whole());
-    w.check_other_link();
-    CHECK(w.child.wait() == 0);
+    where_it_gets_a_processor([&provider] {
+        beside_a_child<> w(ofi_here(provider));
+        recording_completion got;
+        w.get(got);
+        w.end.link.reset();
+        CHECK(got.calls == 1);
+        CHECK(got.outcome == errc::closed);
+        REQUIRE_FALSE(w.whole());
+        if (w.domain.counts().reopened != 0) return false;
+        w.check_other_link();
+        CHECK(w.child.wait() == 0);
+        return true;
+    });
 }
 
 namespace {

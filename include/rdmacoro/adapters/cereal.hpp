@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <new>
@@ -33,6 +35,11 @@ struct passing_bytes {
 template <class T>
 concept cereal_number = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;  // that has padding
 
+/// Pointers to the rows of `cereal::binary_data`: of these, and of what the user takes for bytes.
+template <class T>
+concept cereal_binary =
+    !std::is_same_v<std::remove_cv_t<std::remove_pointer_t<std::remove_reference_t<T>>>, long double>;
+
 template <class T>
 inline constexpr bool is_cereal_size = false;
 template <class T>
@@ -47,6 +54,33 @@ template <class T>
 struct cereal_pointee<cereal::memory_detail::PtrWrapper<std::shared_ptr<T>&>> {
     using type = std::remove_const_t<T>;
 };
+/// Memory that is taken for the object of a pointer that is not shared, beside that of what is within; 0: it is no such pointer.
+template <class T>
+inline constexpr std::size_t cereal_unique_bytes = 0;
+template <class T, class D>
+inline constexpr std::size_t cereal_unique_bytes<cereal::memory_detail::PtrWrapper<std::unique_ptr<T, D>&>> =
+    sizeof(T) + 2 * sizeof(void*);
+template <class T>
+inline constexpr bool is_weak_pointer = false;
+template <class T>
+inline constexpr bool is_weak_pointer<std::weak_ptr<T>> = true;
+/// What holds the elements: for a part of an object that is written by the name of its base class, that one.
+template <class T>
+struct cereal_holder {
+    using type = T;
+};
+template <class T>
+struct cereal_holder<cereal::base_class<T>> : cereal_holder<std::remove_const_t<T>> {};
+template <class T>
+struct cereal_holder<cereal::virtual_base_class<T>> : cereal_holder<std::remove_const_t<T>> {};
+/// Whether the elements lie in a row, and not each in a node of its own.
+template <class T>
+concept cereal_row = requires(T& of) { requires std::random_access_iterator<decltype(of.begin())>; };
+/// Memory that a container takes when it has no element: a deque has its first block.
+template <class T>
+inline constexpr std::size_t cereal_empty_bytes = sizeof(T);
+template <class T, class A>
+inline constexpr std::size_t cereal_empty_bytes<std::deque<T, A>> = 1024;
 /// Its address stands for a type.
 template <class T>
 inline constexpr char cereal_type_tag = 0;
@@ -122,17 +156,18 @@ public:
     }
     /// For cereal's functions: an object that later pointers of the message may refer to by `id`.
     void registerSharedPointer(std::uint32_t id, const std::shared_ptr<void>& object) {
+        check(from_.take_room(1, pointee_.bytes));
         pointee_.id = id & ~cereal::detail::msb_32bit;
         shared_[pointee_.id] = {object, pointee_.type, false};
     }
     /// For cereal's functions: an object that was read before. cereal itself takes it for one of any type. One that is being read is
-    /// refused, too: it would own itself, and never be destroyed.
+    /// refused, too, but to a weak pointer: it would own itself, and never be destroyed.
     [[nodiscard]] std::shared_ptr<void> getSharedPointer(std::uint32_t id) {
         if (id == 0) return nullptr;
         const auto found = shared_.find(id);
         if (found == shared_.end()) refuse("a pointer to an object that was not read");
         if (found->second.type != pointee_.type) refuse("a pointer to an object of another type");
-        if (!found->second.whole) refuse("a pointer to an object within itself");
+        if (!found->second.whole && !pointee_.weak) refuse("a pointer to an object within itself");
         return found->second.object;
     }
     /// For cereal's functions: reads how many elements follow, for which memory is taken next.
@@ -154,10 +189,11 @@ private:
     };
     template <class T>
     static constexpr element element_within() noexcept {
-        if constexpr (requires { typename T::value_type; }) {
-            using type = typename T::value_type;
-            constexpr bool in_nodes = !requires(T& of) { of[0]; };
-            return {sizeof(type) + (in_nodes ? 4 * sizeof(void*) : 0), std::is_empty_v<type>};
+        using holder = typename detail::cereal_holder<T>::type;
+        if constexpr (requires { typename holder::value_type; }) {
+            using type = typename holder::value_type;
+            return {detail::cereal_empty_bytes<type> + (detail::cereal_row<holder> ? 0 : 4 * sizeof(void*)),
+                    std::is_empty_v<type>};
         } else {
             return {};
         }
@@ -168,14 +204,25 @@ private:
         const element before = element_;
         if constexpr (!detail::is_cereal_size<T>) element_ = element_within<T>();
         ++depth_;
-        using pointed = typename detail::cereal_pointee<std::remove_const_t<T>>::type;
-        if constexpr (std::is_void_v<pointed>) {
-            base::operator()(into);
-        } else {
-            const pointee outside = std::exchange(pointee_, pointee{&detail::cereal_type_tag<pointed>});
+        using type = std::remove_const_t<T>;
+        using pointed = typename detail::cereal_pointee<type>::type;
+        if constexpr (!std::is_void_v<pointed>) {
+            const pointee here{&detail::cereal_type_tag<pointed>, 0, sizeof(pointed) + 4 * sizeof(void*),
+                               std::exchange(weak_, false)};
+            const pointee outside = std::exchange(pointee_, here);
             base::operator()(into);
             if (pointee_.id != 0) shared_[pointee_.id].whole = true;
             pointee_ = outside;
+        } else if constexpr (detail::is_weak_pointer<type>) {
+            weak_ = true;
+            base::operator()(into);
+            weak_ = false;
+        } else {
+            base::operator()(into);
+            // The levels of a value are limited, and with them what is taken before it is charged.
+            if constexpr (detail::cereal_unique_bytes<type> != 0) {
+                if (into.ptr) check(from_.take_room(1, detail::cereal_unique_bytes<type>));
+            }
         }
         --depth_;
         element_ = before;
@@ -193,7 +240,9 @@ private:
     /// Of the shared pointer that is being read.
     struct pointee {
         const char* type = nullptr;
-        std::uint32_t id = 0;  // 0: its object is none, or was read before
+        std::uint32_t id = 0;   // 0: its object is none, or was read before
+        std::size_t bytes = 0;  // that the object takes
+        bool weak = false;      // it is read for a weak pointer
     };
     struct shared_object {
         std::shared_ptr<void> object;
@@ -204,6 +253,7 @@ private:
     decoder& from_;
     element element_;
     pointee pointee_;
+    bool weak_ = false;  // the next pointer is what a weak one is made of
     std::unordered_map<std::uint32_t, shared_object> shared_;  // by the ids of the message
     unsigned depth_ = 0;
 };
@@ -231,18 +281,20 @@ struct codec<T> {
     static void write(encoder& to, const T& value) {
         cereal_output archive(to);
         archive(value);
+        archive.serializeDeferments();
     }
     /// By `serialize` or `load`. An exception refuses the value, but for `std::bad_alloc`.
     static bool read(decoder& from, T& into) {
         try {
             cereal_input archive(from);
             archive(into);
+            archive.serializeDeferments();
+            return true;
+        } catch (const std::bad_array_new_length&) {  // by a length of the peer's
         } catch (const std::bad_alloc&) {
             throw;
-        } catch (const std::exception&) {
-            return from.refuse("a value that its type's function for cereal does not take");
-        }
-        return true;
+        } catch (...) {}
+        return from.refuse("a value that its type's function for cereal does not take");
     }
 };
 
@@ -280,12 +332,12 @@ void CEREAL_LOAD_FUNCTION_NAME(rdmacoro::cereal_input& from, SizeTag<T>& size) {
     from.load_size(size.size);
 }
 /// Internal: a row of numbers.
-template <class T>
+template <rdmacoro::detail::cereal_binary T>
 void CEREAL_SAVE_FUNCTION_NAME(rdmacoro::cereal_output& to, const BinaryData<T>& row) {
     to.save_bytes(row.data, static_cast<std::size_t>(row.size));
 }
 /// Internal: a row of numbers.
-template <class T>
+template <rdmacoro::detail::cereal_binary T>
 void CEREAL_LOAD_FUNCTION_NAME(rdmacoro::cereal_input& from, BinaryData<T>& row) {
     using number = std::remove_pointer_t<std::remove_reference_t<T>>;
     from.load_numbers(static_cast<number*>(row.data), static_cast<std::size_t>(row.size));

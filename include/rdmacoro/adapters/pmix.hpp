@@ -27,11 +27,19 @@ namespace detail {
 /// A job through libpmix. Its calls block, and some have no limit of time: they run on a thread that is left to itself where they hang.
 class pmix_conversation final : public launcher {
 public:
+    pmix_conversation() = default;
+    /// Also where joining has failed: the launcher takes a process that ends without it for one that has died. libpmix waits for an answer for
+    /// two seconds at most.
+    ~pmix_conversation() override {
+        if (initialized_) PMIx_Finalize(nullptr, 0);
+    }
+
     [[nodiscard]] std::string name() const override { return "PMIx"; }
     [[nodiscard]] bool may_hang() const noexcept override { return true; }
 
     void open(const patience& limit) override {
         check("PMIx_Init", PMIx_Init(&own_, nullptr, 0));
+        initialized_ = true;
         size_ = number(PMIX_JOB_SIZE, limit).value_or(0);
         rank_ = own_.rank;
         if (size_ == 0 || size_ > most_ranks || rank_ >= size_)
@@ -67,8 +75,11 @@ public:
         return all;
     }
 
-    /// libpmix counts: where the program has initialized it, too, it goes on.
-    void leave(const patience&) override { check("PMIx_Finalize", PMIx_Finalize(nullptr, 0)); }
+    /// libpmix counts: where the program had initialized it before, it goes on.
+    void leave(const patience&) override {
+        initialized_ = false;
+        check("PMIx_Finalize", PMIx_Finalize(nullptr, 0));
+    }
 
 private:
     /// Of calls that may be answered when the caller has gone on: each of them keeps it.
@@ -110,7 +121,8 @@ private:
     void fence(const std::string& key, const patience& limit) const {
         const auto shared = std::make_shared<answers>();
         shared->come.resize(size_);
-        shared->seconds = seconds_of(limit);
+        shared->seconds = seconds_of(
+            limit, 2);  // this function ends sooner: nothing may end the fence that still can be reached
         load(shared->infos[0], PMIX_COLLECT_DATA, &shared->collect, PMIX_BOOL);
         load(shared->infos[1], PMIX_TIMEOUT, &shared->seconds, PMIX_INT);
         auto ends = std::make_unique<asked>(asked{shared});
@@ -167,16 +179,20 @@ private:
             std::memcpy(&into.value.data.integer, value, sizeof into.value.data.integer);
         }
     }
-    /// Whole seconds, within the limit; but at least 1: 0 is no limit.
-    [[nodiscard]] static int seconds_of(const patience& limit) noexcept {
+    /// Whole seconds, within the limit, and `more`; but at least 1: 0 is no limit.
+    [[nodiscard]] static int seconds_of(const patience& limit, std::int64_t more = 0) noexcept {
         const auto left = std::chrono::floor<std::chrono::seconds>(limit.until() - monotonic_now()).count();
-        return static_cast<int>(std::clamp<std::int64_t>(left, 1, std::numeric_limits<int>::max()));
+        constexpr std::int64_t most = std::numeric_limits<int>::max();
+        return static_cast<int>(std::clamp<std::int64_t>(std::min(left, most) + more, 1, most));
     }
     static void check(const char* call, pmix_status_t ended) {
-        if (ended == PMIX_SUCCESS) return;
+        if (ended == PMIX_SUCCESS || ended == PMIX_OPERATION_SUCCEEDED) return;
         errc code = errc::unsupported;
         if (ended == PMIX_ERR_TIMEOUT) code = errc::timed_out;
-        if (ended == PMIX_ERR_UNREACH || ended == PMIX_ERR_LOST_CONNECTION) code = errc::peer_lost;
+        if (ended == PMIX_ERR_UNREACH || ended == PMIX_ERR_LOST_CONNECTION ||
+            ended == PMIX_ERR_PROC_ABORTED || ended == PMIX_ERR_PROC_TERM_WO_SYNC ||
+            ended == PMIX_ERR_PARTIAL_SUCCESS)  // a rank has ended that others wait for
+            code = errc::peer_lost;
         throw error(code, std::string("PMIx: the launcher cannot be spoken to: ") + call + ": " +
                               PMIx_Error_string(ended));
     }
@@ -223,6 +239,7 @@ private:
     }
 
     pmix_proc_t own_{};
+    bool initialized_ = false;
     std::uint32_t exchanges_ = 0;
 };
 

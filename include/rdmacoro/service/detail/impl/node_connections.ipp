@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
+#include <rdmacoro/messaging/detail/connect_attempts.hpp>
 #include <rdmacoro/service/detail/node_connections.hpp>
 #include <rdmacoro/service/detail/node_guards.hpp>
 
