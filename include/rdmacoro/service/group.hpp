@@ -478,9 +478,9 @@ public:
     /// Awaitable.
     /// Ends with a group of the ranks that are left, in the order that they had. Revokes this group.
     /// Completes: when every rank that is left has called it. A rank that is lost meanwhile is left out, and so is one that has let
-    ///     its last copy of the group go.
+    ///     its last copy of the group go, and of two that have lost each other one.
     /// Buffers: none.
-    /// Concurrency: once a group.
+    /// Concurrency: once a group; again where it was canceled or has failed.
     /// Errors: `group_errc::not_member` where the others have taken this rank for lost; `errc::no_resources` when the rank that decides, the lowest
     ///     that is left, has led a million groups.
     /// Cancellation: at any time; the others then wait for this rank until it is lost, or calls it again.
