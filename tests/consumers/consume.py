@@ -3,6 +3,7 @@
 
 Usage: consume.py installed                     by pkg-config and by CMake, after one installation, in both forms
        consume.py meson_subproject FORM         (the environment is set by tests/meson.build)
+       consume.py meson_subproject_plan FORM    only what would be compiled and linked
 
 FORM is header_only or compiled: whether the programs compile the toolkit, or link the libraries that have it compiled.
 """
@@ -95,7 +96,7 @@ def installed(scratch):
         yield by_cmake(scratch, form)
 
 
-def meson_subproject(scratch, form):
+def set_up_subproject(scratch, form):
     consumer = scratch / 'consumer'
     (consumer / 'subprojects').mkdir(parents=True)
     shutil.copy(HERE / 'subproject.build', consumer / 'meson.build')
@@ -111,12 +112,34 @@ def meson_subproject(scratch, form):
     run('meson', 'setup', build, consumer, f'--force-fallback-for={packages}', '-Doptimization=0',
         f'-Dcpp_args={expected_define(form)}', f'-Dsuffix={SUFFIXES[form]}',
         *(f'-D{part}={str(built).lower()}' for part, built in WITH.items()))
+    return build
+
+
+def meson_subproject(scratch, form):
+    build = set_up_subproject(scratch, form)
     run('meson', 'compile', '-C', build)
     yield build
 
 
+def meson_subproject_plan(scratch, form):
+    """Each program is compiled with the define of its form, and linked with the library that has its transport compiled, if there is one."""
+    build = set_up_subproject(scratch, form)
+    plan = output('ninja', '-C', build, '-n', '-v').splitlines()
+    for program in PROGRAMS:
+        compiles = [line for line in plan if f' -o {program}.p/' in line]
+        links = [line for line in plan if f' -o {program} ' in line]
+        assert len(compiles) == 1 and len(links) == 1, (program, compiles, links)
+        assert expected_define(form) in compiles[0], compiles
+        library = 'lib' + package(program, 'compiled')
+        assert (library in links[0]) == (form == 'compiled'), links
+        assert ('-DRDMACORO_SEPARATE_COMPILATION' in compiles[0]) == (form == 'compiled'), compiles
+        if form == 'compiled':
+            assert sum(f'{library}.' in line for line in plan) > 1, plan  # it is made, too
+    yield from ()
+
+
 def main():
-    ways = {way.__name__: way for way in (installed, meson_subproject)}
+    ways = {way.__name__: way for way in (installed, meson_subproject, meson_subproject_plan)}
     way, *form = sys.argv[1:]
     with tempfile.TemporaryDirectory(prefix='rdmacoro-consumer-') as scratch:
         for programs in ways[way](pathlib.Path(scratch).resolve(), *form):
