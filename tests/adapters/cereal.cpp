@@ -1,6 +1,7 @@
 #include <rdmacoro/adapters/cereal.hpp>
 
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 
 #include <rdmacoro/service/method.hpp>
 
@@ -215,6 +216,31 @@ struct deferred {
     }
 };
 
+struct list {
+    std::unique_ptr<list> next;
+    int number = 0;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(cereal::defer(next), number);
+    }
+};
+struct deferred_row {
+    std::vector<block> later;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(cereal::defer(later));
+    }
+};
+struct ends_itself {
+    std::array<int, 1> later{};
+    int now = 0;
+    template <class Archive>
+    void serialize(Archive& archive) {
+        archive(cereal::defer(later), now);
+        archive.serializeDeferments();
+    }
+};
+
 /// Throws no exception of the standard library, or asks for an array of a length that the message has.
 struct unruly {
     std::int64_t length = 0;
@@ -366,6 +392,35 @@ TEST_CASE("what a type defers is written and read behind the rest") {
     CHECK(*back->later == 7);
 }
 
+TEST_CASE("what is deferred may defer, is counted as elsewhere, and is not written again by a type that ends "
+          "it itself") {
+    list first;
+    list* last = &first;
+    for (int n = 1; n <= 20; ++n) {
+        last->next = std::make_unique<list>();
+        last = last->next.get();
+        last->number = n;
+    }
+    const auto whole = decode<list>(encode(first));
+    REQUIRE(whole);
+    int length = 0;
+    for (const list* at = &*whole; at != nullptr; at = at->next.get()) CHECK(at->number == length++);
+    CHECK(length == 21);
+
+    deferred_row row;
+    row.later.resize(100);
+    const auto bytes = encode(row);
+    CHECK(decode<deferred_row>(bytes, {.bytes = 99 * sizeof(block)}).error() == std::errc::bad_message);
+    CHECK(decode<deferred_row>(bytes, {.bytes = 110 * sizeof(block)}));
+
+    const ends_itself once{{7}, 3};
+    CHECK(encode(once).size() == 2 * sizeof(int));
+    const auto back = decode<ends_itself>(encode(once));
+    REQUIRE(back);
+    CHECK(back->later[0] == 7);
+    CHECK(back->now == 3);
+}
+
 TEST_CASE("a value that is nested too deep is refused, and flags have two values") {
     CHECK(decode<tree>(encode(example(20))));
     CHECK(decode<tree>(encode(example(2000))).error() == std::errc::bad_message);
@@ -385,6 +440,7 @@ TEST_CASE("what a type's own function throws refuses the value") {
     append(bytes, -3);
     CHECK(decode<positive>(bytes).error() == std::errc::bad_message);
     for (const std::int64_t length : {std::int64_t{1}, std::int64_t{-1}}) {
+        if (length < 0 && test::under_sanitizer) continue;  // which ends the process for such a length
         bytes.clear();
         append(bytes, length);
         CHECK(decode<unruly>(bytes).error() == std::errc::bad_message);

@@ -684,6 +684,70 @@ TEST_CASE("of ranks that have lost each other the one that most others miss is l
     });
 }
 
+TEST_CASE(
+    "a rank that is given up on another one's word, and lives, waits for nobody and keeps nobody waiting") {
+    for (const duration apart : {duration(0ns), duration(3us), duration(20us), duration(1ms)}) {
+        CAPTURE(apart.count());
+        run_simulated({}, [&](sim_world& world) -> task<> {
+            constexpr unsigned size = 6;
+            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+            co_await open(all);
+            // It connects ranks at distances of powers of two, and no others.
+            forced_algorithm = find_algorithm(collective_kind::barrier, "dissemination");
+            forced_kind = collective_kind::barrier;
+            for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
+            co_await all.each([](group& g) -> task<> { co_await g.barrier(); });
+            REQUIRE(all.links(3).peer(0).link == nullptr);
+            for (unsigned rank = 0; rank < size; ++rank)
+                all.state(rank).revoke_alone(make_error_code(errc::canceled), "a limit");
+            // Rank 4 has lost rank 0, and rank 3, which has no connection with that, takes its word.
+            all.network_of(4).drop_links_to(all.network_of(0));
+            co_await sleep_for(10us);
+            detail::group_word ready;
+            ready.kind = static_cast<std::uint8_t>(detail::word_kind::shrink_ready);
+            ready.context = all.state(3).context();
+            ready.by = 4;
+            ready.lost = {0};
+            all.state(3).word_arrived(4, ready);
+            std::vector<shrunk> ends(size);
+            task_group parts;
+            for (const unsigned rank : {1u, 3u, 4u, 2u, 5u, 0u}) {
+                parts.spawn(shrinks, all.at(rank), std::ref(ends[rank]));
+                if (apart != duration::zero()) co_await sleep_for(apart);
+            }
+            co_await parts.join();
+            members left;
+            for (unsigned rank = 0; rank < size; ++rank) {
+                INFO(rank << ": " << ends[rank].how.text);
+                const bool out = ends[rank].how.code == code_of(group_errc::not_member);
+                CHECK((out || !ends[rank].how.code));
+                if (!out) left.push_back(rank);
+            }
+            CHECK(left.size() >= 4);
+            for (const unsigned rank : left) CHECK(ends[rank].left == left);
+        });
+    }
+}
+
+TEST_CASE("a second shrink of a group is refused while the group that the first has made lives, and does it "
+          "no harm") {
+    run_simulated({}, [](sim_world& world) -> task<> {
+        ranks<sim> all(3, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        const auto part = [&](group& whole) -> task<> {
+            const group left = co_await whole.shrink();
+            const failure again = co_await failing(
+                [](const group& of) -> task<> { static_cast<void>(co_await of.shrink()); }(whole));
+            CHECK(again.code == errc::invalid_argument);
+            co_await left.barrier();
+            all.leave(left.rank());
+            co_await sleep_for(1ms);
+            co_await sums_up(left);
+        };
+        co_await all.each(part);
+    });
+}
+
 TEST_CASE("a rank that was ready to shrink and has let the group go since is waited for by nobody, at "
           "whatever moment") {
     std::size_t excluded = 0;

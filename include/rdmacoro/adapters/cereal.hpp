@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <iterator>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <new>
@@ -64,6 +64,25 @@ template <class T>
 inline constexpr bool is_weak_pointer = false;
 template <class T>
 inline constexpr bool is_weak_pointer<std::weak_ptr<T>> = true;
+template <class T>
+inline constexpr bool is_deferred = false;
+template <class T>
+inline constexpr bool is_deferred<cereal::DeferredData<T>> = true;
+/// What is written or read behind the rest, in turn.
+class cereal_deferments {
+public:
+    void add(std::function<void()> one) { waiting_.push_back(std::move(one)); }
+    void run() {
+        while (!waiting_.empty()) {
+            const std::function<void()> next = std::move(waiting_.front());
+            waiting_.pop_front();
+            next();
+        }
+    }
+
+private:
+    std::deque<std::function<void()>> waiting_;
+};
 /// What holds the elements: for a part of an object that is written by the name of its base class, that one.
 template <class T>
 struct cereal_holder {
@@ -75,7 +94,7 @@ template <class T>
 struct cereal_holder<cereal::virtual_base_class<T>> : cereal_holder<std::remove_const_t<T>> {};
 /// Whether the elements lie in a row, and not each in a node of its own.
 template <class T>
-concept cereal_row = requires(T& of) { requires std::random_access_iterator<decltype(of.begin())>; };
+concept cereal_row = std::ranges::random_access_range<T>;
 /// Memory that a container takes when it has no element: a deque has its first block.
 template <class T>
 inline constexpr std::size_t cereal_empty_bytes = sizeof(T);
@@ -101,16 +120,47 @@ struct codec<detail::passing_bytes> {
 
 /// An archive of cereal's that appends to a message. Everything is copied, as cereal lets a type write what ends with its function.
 class cereal_output : public cereal::OutputArchive<cereal_output, cereal::AllowEmptyClassElision> {
+    using base = cereal::OutputArchive<cereal_output, cereal::AllowEmptyClassElision>;
+
 public:
     /// Into `to`, which is borrowed.
-    explicit cereal_output(encoder& to)
-        : cereal::OutputArchive<cereal_output, cereal::AllowEmptyClassElision>(this), to_(to) {}
+    explicit cereal_output(encoder& to) : base(this), to_(to) {}
+
+    /// For cereal's functions: writes values, one after the other.
+    template <class... T>
+    cereal_output& operator()(T&&... from) {
+        (one(from), ...);
+        return *this;
+    }
+    /// The same for one.
+    template <class T>
+    cereal_output& operator&(T&& from) {
+        one(from);
+        return *this;
+    }
+    /// The same for one.
+    template <class T>
+    cereal_output& operator<<(T&& from) {
+        one(from);
+        return *this;
+    }
+    /// For cereal's functions: writes what was deferred, and what that defers. cereal's own runs through a list that grows meanwhile.
+    void serializeDeferments() { deferred_.run(); }
 
     /// For cereal's functions: appends bytes.
     void save_bytes(const void* data, std::size_t length) { to_.write(detail::passing_bytes{data, length}); }
 
 private:
+    template <class T>
+    void one(T& from) {
+        if constexpr (detail::is_deferred<std::remove_const_t<T>>) {
+            deferred_.add([this, from]() mutable { one(from.value); });
+        } else {
+            base::operator()(from);
+        }
+    }
     encoder& to_;
+    detail::cereal_deferments deferred_;
 };
 
 /// An archive of cereal's that reads what a peer sent. Sizes of ranges are compared with what arrived and with `decode_limits` before
@@ -140,6 +190,9 @@ public:
         one(into);
         return *this;
     }
+
+    /// For cereal's functions: reads what was deferred, and what that defers.
+    void serializeDeferments() { deferred_.run(); }
 
     /// For cereal's functions: reads bytes.
     void load_bytes(void* into, std::size_t length) {
@@ -200,6 +253,14 @@ private:
     }
     template <class T>
     void one(T& into) {
+        if constexpr (detail::is_deferred<std::remove_const_t<T>>) {
+            deferred_.add([this, into]() mutable { one(into.value); });
+        } else {
+            read(into);
+        }
+    }
+    template <class T>
+    void read(T& into) {
         if (depth_ == levels_each * from_.limits().depth) refuse("a value that is nested too deep");
         const element before = element_;
         if constexpr (!detail::is_cereal_size<T>) element_ = element_within<T>();
@@ -255,6 +316,7 @@ private:
     pointee pointee_;
     bool weak_ = false;  // the next pointer is what a weak one is made of
     std::unordered_map<std::uint32_t, shared_object> shared_;  // by the ids of the message
+    detail::cereal_deferments deferred_;
     unsigned depth_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rdmacoro {
@@ -28,16 +29,13 @@ namespace detail {
 class pmix_conversation final : public launcher {
 public:
     pmix_conversation() = default;
-    /// Also where joining has failed: the launcher takes a process that ends without it for one that has died. libpmix waits for an answer for
-    /// two seconds at most.
-    ~pmix_conversation() override {
-        if (initialized_) PMIx_Finalize(nullptr, 0);
-    }
+    /// On the scheduler's thread only where what the other ranks gave was refused: the launcher answers then.
+    ~pmix_conversation() override { finalize(); }
 
     [[nodiscard]] std::string name() const override { return "PMIx"; }
     [[nodiscard]] bool may_hang() const noexcept override { return true; }
 
-    void open(const patience& limit) override {
+    void open(const patience& limit) override try {
         check("PMIx_Init", PMIx_Init(&own_, nullptr, 0));
         initialized_ = true;
         size_ = number(PMIX_JOB_SIZE, limit).value_or(0);
@@ -48,9 +46,12 @@ public:
         if (const auto here = number(PMIX_LOCAL_SIZE, limit)) on_one_host_ = *here == size_;
         std::vector<std::uint32_t> here = ranks_here(limit);
         if (!here.empty()) look_out(own_.nspace, std::move(here));
+    } catch (...) {
+        finalize();
+        throw;
     }
 
-    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override {
+    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override try {
         if (mine.size() > most_bytes)
             throw_error(errc::invalid_argument, "a launcher carries 16384 bytes a rank at most");
         const std::string key = "rdmacoro-" + std::to_string(exchanges_++);
@@ -73,6 +74,9 @@ public:
                                              list_of_ranks(missing, missing.size()) + " of " +
                                              std::to_string(size_));
         return all;
+    } catch (...) {
+        finalize();
+        throw;
     }
 
     /// libpmix counts: where the program had initialized it before, it goes on.
@@ -82,6 +86,11 @@ public:
     }
 
 private:
+    /// Also where joining has failed: the launcher takes a process that ends without it for one that has died. libpmix waits for an answer for
+    /// two seconds at most.
+    void finalize() noexcept {
+        if (std::exchange(initialized_, false)) PMIx_Finalize(nullptr, 0);
+    }
     /// Of calls that may be answered when the caller has gone on: each of them keeps it.
     struct answers {
         std::mutex lock{};

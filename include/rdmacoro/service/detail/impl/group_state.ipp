@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <string>
 #include <unordered_set>
@@ -268,10 +269,10 @@ RDMACORO_COLD group_word group_state::decision_word() const {
     return word;
 }
 
-/// Another rank has lost this one, with which there is no connection here. One that may still hear that this rank is ready must not
-/// decide on it as well as the next: it is lost for good.
+/// Another rank has lost this one, with which there is no connection here. It is lost for good: if it lives, it must not wait for this rank, which
+/// says to the next one that it is ready.
 RDMACORO_COLD void group_state::give_up(unsigned rank) noexcept {
-    if (told_ == rank && !peer(rank).lost) links_->ended(members_[rank], make_error_code(errc::peer_lost));
+    if (!peer(rank).lost) links_->ended(members_[rank], make_error_code(errc::peer_lost));
     is_not_left(rank);
 }
 
@@ -288,25 +289,29 @@ RDMACORO_COLD void group_state::give_up_unreached() noexcept {
 /// Of ranks that have all said that they are ready, without those that others of them have lost: a group of ranks that cannot reach each other
 /// would fail at once. First goes the rank that most others miss, of several the highest; never this one, which has all of them.
 RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left) const {
-    const auto has_lost = [this](unsigned a, unsigned b) {
-        return a < lost_by_.size() && std::binary_search(lost_by_[a].begin(), lost_by_[a].end(), b);
-    };
-    for (;;) {
-        unsigned most = 0;
-        std::size_t out = 0;
-        for (std::size_t at = 0; at < left.size(); ++at) {
-            if (left[at] == rank_) continue;
-            unsigned missed = 0;
-            for (const unsigned other : left)
-                missed +=
-                    other != rank_ && (has_lost(other, left[at]) || has_lost(left[at], other)) ? 1u : 0u;
-            if (missed != 0 && missed >= most) {
-                most = missed;
-                out = at;
-            }
+    std::vector<std::pair<unsigned, unsigned>> apart;
+    for (const unsigned one : left) {
+        if (one == rank_ || one >= lost_by_.size()) continue;
+        for (const unsigned other : lost_by_[one]) {
+            if (other != rank_ && std::ranges::binary_search(left, other))
+                apart.emplace_back(std::minmax(one, other));
         }
-        if (most == 0) return;
-        left.erase(left.begin() + static_cast<std::ptrdiff_t>(out));
+    }
+    std::ranges::sort(apart);
+    apart.erase(std::unique(apart.begin(), apart.end()), apart.end());
+    while (!apart.empty()) {
+        std::map<unsigned, unsigned> missed;
+        for (const auto& [one, other] : apart) {
+            ++missed[one];
+            ++missed[other];
+        }
+        const auto out = std::max_element(missed.begin(), missed.end(), [](const auto& a, const auto& b) {
+            return a.second < b.second || (a.second == b.second && a.first < b.first);
+        });
+        std::erase(left, out->first);
+        std::erase_if(apart, [rank = out->first](const auto& pair) {
+            return pair.first == rank || pair.second == rank;
+        });
     }
 }
 
@@ -380,7 +385,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     if (!self->failure_) self->revoke_alone(make_error_code(group_errc::revoked), "shrink");
     self->ready_.resize(self->size());
     self->asked_by_.resize(self->size());
-    if (!self->agreeing_) self->agreeing_.emplace(self->links_);
+    if (!self->agreeing_ && !self->decision_) self->agreeing_.emplace(self->links_);
     unsigned told = self->size();  // the rank that knows that this one is ready
     bool asked = false;
     while (!self->decision_) {
