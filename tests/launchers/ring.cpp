@@ -2,7 +2,6 @@
 // the next one. Rank 0 prints the sum, what started the job, and how it reaches its neighbours; every rank prints how long joining took, and the
 // sum that an allreduce of the job's group has.
 // --exit-before-joining RANK, --exit-after-joining RANK: that rank ends with status 3.
-// --forgive: where joining fails, says so and ends with status 0.
 // --words-alone: no job; the words of PMI-1 that joining takes are sent and answered with nothing of the library between, and how long that took is
 // printed: what joining is compared with.
 
@@ -128,14 +127,11 @@ int main(int argc, char** argv) {
     options.limit = std::chrono::seconds(20);
     long leaves = -1;
     bool words = false;
-    bool forgives = false;
     for (int n = 1; n < argc; ++n) {
         const std::string_view word(argv[n]);
         const char* const value = n + 1 < argc ? argv[n + 1] : "";
         if (word == "--alone") {
             options.alone = true;
-        } else if (word == "--forgive") {
-            forgives = true;
         } else if (word == "--words-alone") {
             words = true;
         } else if (word == "--limit-ms") {
@@ -160,6 +156,6 @@ int main(int argc, char** argv) {
         return rc::scheduler{}.run(ring(std::move(options), leaves));
     } catch (const std::exception& failed) {
         std::fprintf(stderr, "ring: %s\n", failed.what());
-        return forgives ? 0 : 1;
+        return 1;
     }
 }

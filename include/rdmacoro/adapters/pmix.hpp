@@ -18,7 +18,6 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace rdmacoro {
@@ -28,16 +27,11 @@ namespace detail {
 /// A job through libpmix. Its calls block, and some have no limit of time: they run on a thread that is left to itself where they hang.
 class pmix_conversation final : public launcher {
 public:
-    pmix_conversation() = default;
-    /// On the scheduler's thread only where what the other ranks gave was refused: the launcher answers then.
-    ~pmix_conversation() override { finalize(); }
-
     [[nodiscard]] std::string name() const override { return "PMIx"; }
     [[nodiscard]] bool may_hang() const noexcept override { return true; }
 
-    void open(const patience& limit) override try {
+    void open(const patience& limit) override {
         check("PMIx_Init", PMIx_Init(&own_, nullptr, 0));
-        initialized_ = true;
         size_ = number(PMIX_JOB_SIZE, limit).value_or(0);
         rank_ = own_.rank;
         if (size_ == 0 || size_ > most_ranks || rank_ >= size_)
@@ -46,12 +40,9 @@ public:
         if (const auto here = number(PMIX_LOCAL_SIZE, limit)) on_one_host_ = *here == size_;
         std::vector<std::uint32_t> here = ranks_here(limit);
         if (!here.empty()) look_out(own_.nspace, std::move(here));
-    } catch (...) {
-        finalize();
-        throw;
     }
 
-    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override try {
+    [[nodiscard]] std::vector<blob> exchange(const blob& mine, const patience& limit) override {
         if (mine.size() > most_bytes)
             throw_error(errc::invalid_argument, "a launcher carries 16384 bytes a rank at most");
         const std::string key = "rdmacoro-" + std::to_string(exchanges_++);
@@ -74,23 +65,12 @@ public:
                                              list_of_ranks(missing, missing.size()) + " of " +
                                              std::to_string(size_));
         return all;
-    } catch (...) {
-        finalize();
-        throw;
     }
 
     /// libpmix counts: where the program had initialized it before, it goes on.
-    void leave(const patience&) override {
-        initialized_ = false;
-        check("PMIx_Finalize", PMIx_Finalize(nullptr, 0));
-    }
+    void leave(const patience&) override { check("PMIx_Finalize", PMIx_Finalize(nullptr, 0)); }
 
 private:
-    /// Also where joining has failed: the launcher takes a process that ends without it for one that has died. libpmix waits for an answer for
-    /// two seconds at most.
-    void finalize() noexcept {
-        if (std::exchange(initialized_, false)) PMIx_Finalize(nullptr, 0);
-    }
     /// Of calls that may be answered when the caller has gone on: each of them keeps it.
     struct answers {
         std::mutex lock{};
@@ -130,8 +110,7 @@ private:
     void fence(const std::string& key, const patience& limit) const {
         const auto shared = std::make_shared<answers>();
         shared->come.resize(size_);
-        shared->seconds = seconds_of(
-            limit, 2);  // this function ends sooner: nothing may end the fence that still can be reached
+        shared->seconds = seconds_of(limit);
         load(shared->infos[0], PMIX_COLLECT_DATA, &shared->collect, PMIX_BOOL);
         load(shared->infos[1], PMIX_TIMEOUT, &shared->seconds, PMIX_INT);
         auto ends = std::make_unique<asked>(asked{shared});
@@ -188,11 +167,10 @@ private:
             std::memcpy(&into.value.data.integer, value, sizeof into.value.data.integer);
         }
     }
-    /// Whole seconds, within the limit, and `more`; but at least 1: 0 is no limit.
-    [[nodiscard]] static int seconds_of(const patience& limit, std::int64_t more = 0) noexcept {
+    /// Whole seconds, within the limit; but at least 1: 0 is no limit.
+    [[nodiscard]] static int seconds_of(const patience& limit) noexcept {
         const auto left = std::chrono::floor<std::chrono::seconds>(limit.until() - monotonic_now()).count();
-        constexpr std::int64_t most = std::numeric_limits<int>::max();
-        return static_cast<int>(std::clamp<std::int64_t>(std::min(left, most) + more, 1, most));
+        return static_cast<int>(std::clamp<std::int64_t>(left, 1, std::numeric_limits<int>::max()));
     }
     static void check(const char* call, pmix_status_t ended) {
         if (ended == PMIX_SUCCESS || ended == PMIX_OPERATION_SUCCEEDED) return;
@@ -248,7 +226,6 @@ private:
     }
 
     pmix_proc_t own_{};
-    bool initialized_ = false;
     std::uint32_t exchanges_ = 0;
 };
 
