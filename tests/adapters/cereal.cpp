@@ -258,6 +258,13 @@ struct unruly {
 template <class Archive>
 struct cereal::specialize<Archive, row_of_blocks, cereal::specialization::member_serialize> {};
 
+// Their padding would be bytes of this process.
+static_assert(
+    !cereal::traits::is_output_serializable<cereal::BinaryData<const long double*>, cereal_output>::value);
+static_assert(!cereal::traits::is_output_serializable<long double, cereal_output>::value);
+static_assert(
+    cereal::traits::is_output_serializable<cereal::BinaryData<const double*>, cereal_output>::value);
+
 TEST_CASE("types with cereal's functions have an encoding, and others keep theirs") {
     STATIC_REQUIRE(detail::kind_of<station>() == detail::encoding_kind::codec);
     STATIC_REQUIRE(detail::kind_of<tree>() == detail::encoding_kind::codec);

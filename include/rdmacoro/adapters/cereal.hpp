@@ -92,9 +92,6 @@ template <class T>
 struct cereal_holder<cereal::base_class<T>> : cereal_holder<std::remove_const_t<T>> {};
 template <class T>
 struct cereal_holder<cereal::virtual_base_class<T>> : cereal_holder<std::remove_const_t<T>> {};
-/// Whether the elements lie in a row, and not each in a node of its own.
-template <class T>
-concept cereal_row = std::ranges::random_access_range<T>;
 /// Memory that a container takes when it has no element: a deque has its first block.
 template <class T>
 inline constexpr std::size_t cereal_empty_bytes = sizeof(T);
@@ -245,7 +242,8 @@ private:
         using holder = typename detail::cereal_holder<T>::type;
         if constexpr (requires { typename holder::value_type; }) {
             using type = typename holder::value_type;
-            return {detail::cereal_empty_bytes<type> + (detail::cereal_row<holder> ? 0 : 4 * sizeof(void*)),
+            return {detail::cereal_empty_bytes<type> +
+                        (std::ranges::random_access_range<holder> ? 0 : 4 * sizeof(void*)),
                     std::is_empty_v<type>};
         } else {
             return {};
