@@ -477,7 +477,7 @@ void outlive(const variant& over, child_process& child,
         co_await timeout(run(*mine, here, other), 30s);
     }(*domain, over.address(), child, body));
 }
-bool lost(const std::error_code& code) { return code == errc::peer_lost || code == errc::closed; }
+bool lost(const std::error_code& code) { return code == errc::peer_lost; }
 }  // namespace
 
 CONFORMANCE_CASE("writes end with an error when the process of their handler is killed",

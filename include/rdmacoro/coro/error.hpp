@@ -16,7 +16,7 @@ enum class errc {
     canceled,            ///< its stop token was stopped
     timed_out,           ///< the duration given to `timeout` has passed
     closed,              ///< the link was closed in good order, by this side or the peer
-    peer_lost,           ///< the peer died, or the network lost the link
+    peer_lost,           ///< the peer died or ended the link without closing it, or the network lost it
     protocol_violation,  ///< the peer sent a message that the protocol forbids; the link is ended
     truncated,           ///< the message was longer than the receive buffer; the message is consumed
     peer_canceled,       ///< the sender canceled the message before it was sent completely

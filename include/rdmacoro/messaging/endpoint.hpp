@@ -49,8 +49,8 @@ connection_base& endpoint_state<T, P>::base() noexcept {
 }  // namespace detail
 
 /// One peer over transport `T`, with the protocols of `P`. Movable; operations refer to its state, not to it.
-/// Destroying it ends the link at once and everything pending with `errc::closed`; `close` first to be sure that sent
-/// messages arrive. Only for its scheduler's thread: an operation that waits on another one ends the process with a message, and so
+/// Destroying it ends the link at once, everything pending with `errc::closed`, and at the peer with `errc::peer_lost`; `close` first to be
+/// sure that sent messages arrive. Only for its scheduler's thread: an operation that waits on another one ends the process with a message, and so
 /// does, unless `NDEBUG` is defined, one that begins there. A default-constructed or moved-from endpoint's operations end with
 /// `errc::invalid_argument`; asking it about its link or its peer ends the process with a message.
 template <transport T, protocol_list P = default_protocols<T>>

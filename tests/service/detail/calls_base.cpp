@@ -212,9 +212,7 @@ task<> outlives_its_server(any_domain& in, std::string where, child_process& chi
         auto summing = start(client.call(kv::sum, row));
         for (int n = 0; n < 20; ++n) co_await yield();
         child.kill();
-        const auto lost = [](const std::error_code& code) {
-            return code == errc::peer_lost || code == errc::closed;
-        };
+        const auto lost = [](const std::error_code& code) { return code == errc::peer_lost; };
         const auto waited = co_await as_result(timeout(waiting, 30s));
         CHECK(lost(waited.error()));
         const auto filled = co_await as_result(timeout(filling, 30s));
