@@ -387,6 +387,88 @@ TEST_CASE("gone ends when its mailbox is closed or destroyed, after it has told 
     }(world.on));
 }
 
+TEST_CASE("a receive and a probe from a peer that there never was take no message of another one") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        const std::vector<std::byte> data(8, std::byte{5});
+        peer.say(wire_kind::eager, 7, data);
+        while (box.base().store().live() == 0) co_await yield();
+        std::vector<std::byte> into(8);
+        for (const peer_id never : {id + 1, peer_id{77}}) {
+            const auto got = co_await as_result(box.recv(into, 7, never));
+            CHECK(got.error() == errc::invalid_argument);
+            const auto lent = co_await as_result(box.recv_lent(7, never));
+            CHECK(lent.error() == errc::invalid_argument);
+            const auto found = co_await as_result(box.probe(any_tag, never));
+            CHECK(found.error() == errc::invalid_argument);
+            CHECK(box.discard(any_tag, never) == 0);
+        }
+        const received got = co_await box.recv(into, 7, id);
+        CHECK(got.bytes == 8);
+    }(world.on));
+}
+
+TEST_CASE(
+    "a receive from any source asks a few starved peers at once and each of them in the turns that follow") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        constexpr std::size_t count = 200;
+        mailbox_options little;
+        little.unexpected_bytes = 1;  // so that there is no more credit to be given
+        scripted_mailbox box(on, little);
+        std::deque<scripted_peer> peers;
+        for (std::size_t n = 0; n < count; ++n) {
+            scripted_peer& peer = peers.emplace_back(on, little);
+            co_await peer.open();
+            box.attach(std::move(peer.self()));
+        }
+        const auto asked = [&] {
+            std::size_t all = 0;
+            for (scripted_peer& peer : peers) {
+                for (const heard_message& one : peer.heard())
+                    all += one.header.kind == static_cast<std::uint8_t>(wire_kind::ahead) ? 1 : 0;
+            }
+            return all;
+        };
+        const auto answer = [&] {
+            for (scripted_peer& peer : peers) {
+                peer.heard().clear();
+                peer.say(wire_kind::ahead, 1, {}, 0,
+                         static_cast<std::uint8_t>(rdmacoro::detail::ahead_word::none));
+            }
+        };
+        std::vector<std::byte> into(8);
+        auto first = start(box.recv(into, 7));
+        for (scripted_peer& peer : peers) peer.say(wire_kind::starved);
+        while (asked() < count) co_await yield();
+        answer();
+        for (int n = 0; n < 10; ++n) co_await yield();
+        CHECK(asked() == 0);
+        auto second = start(box.recv(into, 8));
+        co_await yield();
+        CHECK(asked() >= 1);
+        CHECK(asked() <= 3 * 16);
+        for (std::size_t n = 0; n < count; ++n) co_await yield();
+        for (scripted_peer& peer : peers) {
+            REQUIRE(peer.heard().size() == 1);
+            CHECK(peer.heard()[0].payload.size() == 16);
+        }
+        // Two more that begin together are one question to each.
+        answer();
+        for (int n = 0; n < 10; ++n) co_await yield();
+        auto third = start(box.recv(into, 9));
+        auto fourth = start(box.recv(into, 10));
+        for (std::size_t n = 0; n < 2 * count; ++n) co_await yield();
+        std::size_t both = 0;
+        for (scripted_peer& peer : peers) both += peer.heard()[0].payload.size() == 32 ? 1 : 0;
+        CHECK(both >= count - 16);
+    }(world.on));
+}
+
 TEST_CASE("a send to a peer that was removed ends with an error and does not throw from the call") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

@@ -112,7 +112,15 @@ TEST_CASE("messages are found in the order they came, by tag, mask and source") 
         CHECK(m.find(any_source, any_tag) == &a);
         CHECK(m.find(any_source, tag_match(2, 2)) == &b);
         CHECK(m.find(many ? 1 : 0, 1) == (many ? &c : &a));
-        if (many) CHECK(m.find(5, any_tag) == nullptr);
+        if (many) {
+            CHECK(m.find(5, any_tag) == nullptr);
+            // Nor does a source that there never was have any.
+            CHECK(m.find(6, any_tag) == nullptr);
+            CHECK(m.find(77, 1) == nullptr);
+            std::size_t visited = 0;
+            m.each_stored(77, [&](unexpected_message&) { ++visited; });
+            CHECK(visited == 0);
+        }
         CHECK(m.find(0, 9) == nullptr);
         m.remove(a);
         CHECK(m.find(any_source, 1) == &c);

@@ -428,6 +428,33 @@ TEST_CASE("memory in more pieces than the link takes is staged, on either side")
     });
 }
 
+TEST_CASE("a send that has no memory to be staged gives its credit back") {
+    if (!counts_allocations) SKIP_TEST("no allocation can be made to fail here");
+    with_ends(
+        [](ends& e) -> task<> {
+            e.traits().pieces = 2;
+            const std::vector<std::byte> from = pattern(70'000, 1);
+            const auto pieces =
+                gather(std::span(from).first(3), std::span(from).subspan(3, 3), std::span(from).subspan(6));
+            const auto before = e.a.connection().credits().available();
+            std::size_t failed = 0;
+            for (int n = 0; n < 4; ++n) {
+                const failing_allocations none(70'000, 200'000);
+                const auto sent = co_await as_result(e.a.send(pieces, 1));
+                failed += sent.error() == errc::no_resources ? 1 : 0;
+            }
+            CHECK(failed == 4);
+            CHECK(e.a.connection().credits().available() == before);
+            std::vector<std::byte> into(70'000);
+            receiving whole(e.b.recv(into, 1));
+            co_await e.a.send(pieces, 1);
+            const received got = co_await whole;
+            CHECK(got.bytes == 70'000);
+            CHECK(into == from);
+        },
+        little());
+}
+
 TEST_CASE("what the link can't carry is refused: a tag of too many bits, a message that is too long") {
     with_ends([](ends& e) -> task<> {
         e.traits().tag_bits = 16;

@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/intrusive_list.hpp>
 #include <rdmacoro/protocol/detail/ahead_engine.hpp>
 #include <rdmacoro/protocol/detail/discarding_receives.hpp>
+#include <rdmacoro/protocol/detail/refusal_timer.hpp>
 #include <rdmacoro/protocol/matching.hpp>
 #include <rdmacoro/protocol/message_pool.hpp>
 #include <rdmacoro/protocol/message_store.hpp>
@@ -91,10 +92,17 @@ public:
     void drop_stored(bool complete_alone) noexcept;  ///< of a mailbox that ends; frees all, or those
     /// The links to peers with sends that wait for credit.
     [[nodiscard]] intrusive_list<ahead_engine>& starving() noexcept { return starving_; }
-    /// A receive from any source was posted, and there are such links.
-    void receive_posted() noexcept;
+    /// A receive from any source was posted, and there are such links: a few are asked for its message at once, the others in the turns that
+    /// follow.
+    void receive_posted() noexcept {
+        ++asked_round_;
+        ask_some();
+    }
 
 private:
+    static constexpr int most_asked_at_once = 16;
+
+    void ask_some() noexcept;
     void leave_discarding(receive_request& r) noexcept;
     static void describe(void* self, description& into) noexcept;
 
@@ -103,8 +111,10 @@ private:
     matcher matcher_;
     discarding_receives discarding_;
     message_pool pool_;
-    message_store* store_;  // the pool's
-    intrusive_list<ahead_engine> starving_;
+    message_store* store_;                   // the pool's
+    intrusive_list<ahead_engine> starving_;  // those that were asked last are at its end
+    std::uint64_t asked_round_ = 0;          // counts the receives from any source
+    refusal_timer asking_{this, [](void* self) noexcept { static_cast<mailbox_base*>(self)->ask_some(); }};
     link_watcher* watcher_ = nullptr;
     described described_{this, &mailbox_base::describe};
 };

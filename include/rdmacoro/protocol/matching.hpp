@@ -76,8 +76,8 @@ public:
 
     /// The first message, in order of arrival, that a receive from `source` with `wanted` matches; or nullptr. Stays.
     [[nodiscard]] unexpected_message* find(peer_id source, tag_match wanted) noexcept {
-        record* of = record_of(source);
-        return of != nullptr ? of->kept.find(wanted) : kept_.find(wanted);
+        if (record* of = record_of(source)) return of->kept.find(wanted);
+        return is_nobody(source) ? nullptr : kept_.find(wanted);
     }
 
     void remove(unexpected_message& m) noexcept {
@@ -139,7 +139,7 @@ public:
     void each_stored(peer_id source, Visit visit) noexcept {
         if (record* of = record_of(source)) {
             of->kept.each(visit);
-        } else {
+        } else if (!is_nobody(source)) {
             kept_.each(visit);
         }
     }
@@ -178,6 +178,10 @@ private:
     /// nullptr: what is of this source is in the common record.
     [[nodiscard]] record* record_of(peer_id source) noexcept {
         return source < records_.size() ? records_[source] : nullptr;
+    }
+    /// A peer that there never was, in a mailbox.
+    [[nodiscard]] bool is_nobody(peer_id source) const noexcept {
+        return many_sources_ && source != any_source && source >= records_.size();
     }
     [[nodiscard]] posted_receives& receives_of(peer_id source) noexcept {
         record* of = record_of(source);

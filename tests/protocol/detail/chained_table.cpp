@@ -66,4 +66,23 @@ TEST_CASE("elements are found, in their order, however far the table grows") {
     CHECK(many.bucket(hash_of(items.front())).front() == &items.front());
 }
 
+TEST_CASE("tags that a peer has computed to share a list are in many") {
+    // Multiplied as every process does they all have the same highest 14 bits.
+    constexpr std::uint64_t multiplier = 0x9e3779b97f4a7c15u;
+    std::uint64_t inverse = multiplier;
+    for (int n = 0; n < 6; ++n) inverse *= 2 - multiplier * inverse;
+    REQUIRE(inverse * multiplier == 1);
+    table many;
+    std::deque<item> items;
+    for (std::uint64_t n = 0; n < 16384; ++n)
+        put(many, items.emplace_back((std::uint64_t{77} << 50 | n << 20) * inverse), n + 1);
+    std::size_t longest = 0;
+    many.for_each_list([&](table::list& list) {
+        std::size_t length = 0;
+        for (item* one = list.front(); one != nullptr; one = list.next(*one)) ++length;
+        longest = length > longest ? length : longest;
+    });
+    CHECK(longest < 200);
+}
+
 }  // namespace test_protocol_detail_chained_table

@@ -51,6 +51,8 @@ public:
     }
     /// A receive was posted, and the peer is starved.
     void receive_posted() noexcept;
+    /// Of its mailbox: for which of the receives from any source it was asked last.
+    std::uint64_t asked_round = 0;
     /// A receive that it may be filling is canceled.
     void forget(const receive_request& r) noexcept;
     /// The connection belongs to another mailbox.

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/intrusive_list.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -85,9 +86,15 @@ private:
     list* lists_ = &first_;
 };
 
+/// Of this process alone: a peer cannot choose tags that share a list.
+inline const std::uint64_t tag_secret =
+    static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()) *
+        0xd1342543de82ef95u ^
+    reinterpret_cast<std::uintptr_t>(&tag_secret);
+
 /// The hash of a tag for `chained_table`.
-[[nodiscard]] constexpr std::uint64_t tag_hash(std::uint64_t tag) noexcept {
-    return tag * 0x9e3779b97f4a7c15u;
+[[nodiscard]] inline std::uint64_t tag_hash(std::uint64_t tag) noexcept {
+    return (tag ^ tag_secret) * 0x9e3779b97f4a7c15u;
 }
 
 }  // namespace rdmacoro::detail

@@ -61,7 +61,7 @@ public:
         // A message that the receiver might not have to store ends when it is matched, so that nothing is left behind by
         // a close.
         const bool named = r.synchronous_ || bytes > std::min(link.buffered_bytes, unasked_bytes(budget));
-        const start_result begun = post(r, named);
+        const start_result begun = post(r, named, cost);
         if (begun != start_result::begun) context_.credits().untake(cost);
         return begun;
     }
@@ -181,14 +181,14 @@ private:
     void note_since(send_request& r) noexcept {
         r.since_ = context_.mailbox().owner().coarse_now().time_since_epoch().count();
     }
-    start_result post(send_request& r, bool named) noexcept {
+    start_result post(send_request& r, bool named, std::uint32_t cost) noexcept {
         r.stream_ = none;
         r.staged_ = nullptr;
         if (named) {
             wants_slot_ = slots_.exhausted(most_slots);
             if (wants_slot_) return start_result::wait_room;
             r.stream_ = slots_.take();
-            if (r.stream_ == none) return no_memory(r);
+            if (r.stream_ == none) return no_memory(r, cost);
             slot& s = at(r.stream_);
             const std::uint16_t generation = s.generation;
             s = {};
@@ -196,7 +196,7 @@ private:
             s.request = &r;
             note_since(r);
         }
-        if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r);
+        if (r.from_.pieces() > context_.link().matching().pieces && !stage(r)) return no_memory(r, cost);
         r.posted_.self = &r;
         r.posted_.done = [](completion& c, std::error_code outcome) noexcept {
             send_request& sent = *static_cast<send_request::posted_completion&>(c).self;
@@ -232,8 +232,10 @@ private:
         const std::span<const std::byte> all(r.staged_->payload(), r.from_.size());
         return context_.link().post_tagged(r.tag_, note, const_buffers(all), r.posted_);
     }
-    start_result no_memory(send_request& r) noexcept {
+    /// Ends the send, for which the peer gives no credit back.
+    start_result no_memory(send_request& r, std::uint32_t cost) noexcept {
         give(r);
+        context_.credits().untake(cost);
         r.finish(errc::no_resources);
         return start_result::begun;
     }

@@ -36,12 +36,19 @@ RDMACORO_COLD void mailbox_base::drop_stored(bool complete_alone) noexcept {
     matcher_.drop_stored(complete_alone, [](unexpected_message& m) noexcept { message_store::release(m); });
 }
 
-RDMACORO_COLD void mailbox_base::receive_posted() noexcept {
-    for (ahead_engine* at = starving_.front(); at != nullptr;) {
-        ahead_engine* const after = starving_.next(*at);
-        at->receive_posted();
-        at = after;
+RDMACORO_COLD void mailbox_base::ask_some() noexcept {
+    for (int asked = 0; asked < most_asked_at_once; ++asked) {
+        ahead_engine* const next = starving_.front();
+        if (next == nullptr || next->asked_round == asked_round_) {
+            asking_.stop();
+            return;
+        }
+        next->asked_round = asked_round_;
+        next->unlink();
+        starving_.push_back(*next);
+        next->receive_posted();
     }
+    asking_.start(owner_, owner_.now());
 }
 
 RDMACORO_COLD void mailbox_base::leave_discarding(receive_request& r) noexcept {

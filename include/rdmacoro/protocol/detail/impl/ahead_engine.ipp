@@ -42,6 +42,7 @@ RDMACORO_COLD void ahead_engine::receive_posted() noexcept {
 RDMACORO_COLD void ahead_engine::moved() noexcept {
     for (std::uint64_t& sequence : asked_) sequence = 0;  // they name receives of the other mailbox
     cursor_ = 0;
+    asked_round = 0;
     if (!linked()) return;
     unlink();
     context_.mailbox().starving().push_back(*this);
