@@ -272,4 +272,60 @@ TEST_CASE("a read or write that is canceled loses nothing; a stream cut short, a
     CHECK(same_bytes(got, pattern(30'000'000, 2)));
 }
 
+namespace {
+
+/// Counts the turns that it gets.
+task<> count_turns(std::size_t& turns) {
+    for (;; ++turns) co_await yield();
+}
+
+}  // namespace
+
+TEST_CASE("a stream that is always ready to be read or written lets the other coroutines have their turns") {
+    scheduler on;
+    on.run([]() -> task<> {
+        constexpr std::size_t bytes = 60'000;
+        auto listening = co_await listen_plain("127.0.0.1:0");
+        const blocking_socket peer = blocking_socket::to(listening.address());
+        auto stream = co_await listening.accept();
+        // A byte at a time, of what lies in the socket.
+        peer.send(pattern(bytes, 1));
+        peer.end();
+        std::size_t turns = 0;
+        local_stop_source stop;
+        auto other = start(as_result(with_stop(count_turns(turns), stop.get_token())));
+        std::byte one{};
+        std::size_t got = 0;
+        while (const std::size_t now = co_await stream.read_some(std::span(&one, 1))) got += now;
+        CHECK(got == bytes);
+        CHECK(turns >= bytes / 1000);
+        // The peer's room is enough for what is written.
+        const std::size_t before = turns;
+        for (std::size_t n = 0; n < bytes; ++n) co_await stream.write(std::span(&one, 1));
+        CHECK(turns - before >= bytes / 1000);
+        stop.request_stop();
+        const auto ended = co_await other;
+        CHECK(ended.error() == errc::canceled);
+    }());
+}
+
+TEST_CASE("accepting of many that connect lets the other coroutines have their turns") {
+    scheduler on;
+    on.run([]() -> task<> {
+        auto listening = co_await listen_plain("127.0.0.1:0");
+        std::size_t turns = 0;
+        std::size_t accepted = 0;
+        local_stop_source stop;
+        auto other = start(as_result(with_stop(count_turns(turns), stop.get_token())));
+        for (int times = 0; times < 10; ++times) {
+            std::vector<blocking_socket> peers;
+            for (int n = 0; n < 200; ++n) peers.push_back(blocking_socket::to(listening.address()));
+            for (int n = 0; n < 200; ++n, ++accepted) static_cast<void>(co_await listening.accept());
+        }
+        CHECK(turns >= accepted / 1000);
+        stop.request_stop();
+        static_cast<void>(co_await other);
+    }());
+}
+
 }  // namespace test_transport_plain_stream

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/detail/parked_wait.hpp>
 #include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/coro/progress_source.hpp>
+#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/transport/detail/connect_info_exchange.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 #include <rdmacoro/transport/detail/taken_port.hpp>
@@ -220,6 +221,10 @@ RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::
     const detail::plain_turn turn(s.writing);
     if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
     for (std::size_t done = 0; done < from.size();) {
+        if (!s.owner.may_go_on()) {
+            const auto others = co_await as_result(yield());
+            if (!others) detail::throw_plain(others.error(), "write", done);
+        }
         const ssize_t sent =
             ::send(s.reads, from.data() + done, from.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
@@ -240,6 +245,10 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
     const detail::plain_turn turn(s.reading);
     std::size_t done = 0;
     while (done < into.size()) {
+        if (!s.owner.may_go_on()) {  // its peer may send as fast as it reads
+            const auto others = co_await as_result(yield());
+            if (!others) detail::throw_plain(others.error(), "read", done);
+        }
         const ssize_t got = ::recv(s.reads, into.data() + done, into.size() - done, MSG_DONTWAIT);
         if (got > 0) {
             done += static_cast<std::size_t>(got);
@@ -291,6 +300,7 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
     detail::plain_socket& s = detail::plain_there(self);
     const detail::plain_turn turn(s.reading);
     for (;;) {
+        if (!s.owner.may_go_on()) co_await yield();
         const int fd = ::accept4(s.reads, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             detail::set_exchange_options(fd);
