@@ -285,6 +285,42 @@ TEST_CASE("a peer that hangs up without a last frame is lost, after what it had 
     CHECK(end.sink.count == 5);
 }
 
+TEST_CASE("a peer that dies amid a get costs no other link though its connections end one after the other") {
+    besieged w("tcp");
+    stranger dying(w.on, "tcp");
+    ofi_end end;
+    w.take(dying, end);
+    // Another peer, which goes on.
+    ofi_any_domain elsewhere(w.on, ofi_here("tcp"));
+    ofi_end near, far;
+    far.link =
+        std::make_unique<ofi_recorded_link>(w.on.run(elsewhere.connect(w.listening.address())), far.sink);
+    near.link = std::make_unique<ofi_recorded_link>(w.on.run(w.listening.accept()), near.sink);
+    recording_completion none;
+    w.on.run_until([&] { return far.link->post(header_of(1), {}, none) == post_result::done; });
+    w.on.run_until([&] { return near.sink.count == 1; });
+
+    dying.stand_still();
+    std::vector<std::byte> into(1 << 20);
+    const remote_region there{4096, into.size(), 7, access_rights::remote_read, 0};
+    recording_completion got;
+    REQUIRE(end.link->get(there, into, got) == post_result::posted);
+    dying.hang_up();
+    // Longer than a get may stand still that was given up while its peer lives.
+    w.on.run([]() -> task<> { co_await sleep_for(std::chrono::milliseconds(400)); }());
+    CHECK(end.sink.downs == 0);
+    CHECK(got.calls == 0);
+    dying.close_endpoint();
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.reason == errc::peer_lost);
+    CHECK(got.calls == 1);
+    CHECK(got.outcome);
+    CHECK(w.domain.counts().reopened == 0);
+    CHECK(near.sink.downs + far.sink.downs == 0);
+    w.on.run_until([&] { return far.link->post(header_of(2), {}, none) == post_result::done; });
+    w.on.run_until([&] { return near.sink.count == 2; });
+}
+
 namespace {
 
 struct recorded_receive : tagged_completion {

@@ -149,6 +149,10 @@ public:
         }
         return last;
     }
+    /// Nothing of the provider goes on any more, and no get is answered.
+    void stand_still() { polls_ = false; }
+    /// Ends the provider's connections.
+    void close_endpoint() { device_.close_endpoint(); }
     [[nodiscard]] const fabric::device& device() const { return device_; }
     [[nodiscard]] std::uint64_t peer() const { return peer_; }
     [[nodiscard]] std::uint32_t next() const { return next_; }
@@ -164,6 +168,7 @@ private:
     }
 
     bool poll() noexcept override {
+        if (!polls_) return false;
         fi_cq_msg_entry entries[8];
         const ssize_t n = ::fi_cq_read(device_.queue(), entries, 8);
         for (ssize_t i = 0; i < n; ++i) {
@@ -182,6 +187,7 @@ private:
     std::uint64_t peer_ = 0;
     std::uint32_t next_ = 0;
     unsigned received_ = 0;
+    bool polls_ = true;
     std::vector<std::vector<std::byte>> frames_;
 };
 

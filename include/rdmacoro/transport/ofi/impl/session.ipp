@@ -244,7 +244,11 @@ RDMACORO_COLD bool session::settled() noexcept {
 RDMACORO_COLD bool session::lingers() noexcept {
     if (!engine_.has_endpoint()) return false;
     if (!patience_.begun()) cancel_pieces();
-    const bool over = patience_.over(patience::clock::now(), engine_.pieces_over());
+    // Other links would end with the endpoint.
+    const patience::clock::duration idle = peer_hung_up_ && !got_bye_
+                                               ? patience::clock::duration(patience::for_the_dead)
+                                               : patience::without_an_end;
+    const bool over = patience_.over(patience::clock::now(), engine_.pieces_over(), idle);
     if (settled() || over) return false;
     timer_.set(patience::pause);  // a scheduler that sleeps looks again
     return true;
