@@ -370,6 +370,36 @@ TEST_CASE("a group that several ranks give up at a time names the ranks that had
     }
 }
 
+TEST_CASE("of two collectives that a rank gives up at a time none names that rank") {
+    for (const bool later_first : {true, false}) {
+        run_simulated({}, [later_first](sim_world& world) -> task<> {
+            constexpr unsigned size = 4;
+            ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+            co_await open(all);
+            co_await connect_all(all);
+            const auto part = [&](unsigned rank) -> task<> {
+                const duration first = rank != 0 ? 1h : later_first ? 1ms + 100ns : 1ms;
+                const duration second = rank != 0 ? 1h : later_first ? 1ms : 1ms + 100ns;
+                auto one = start(failing(within(all.at(rank).barrier(), first)));
+                auto two = start(failing(within(all.at(rank).barrier(), second)));
+                const failure of_one = co_await one;
+                const failure of_two = co_await two;
+                CHECK(of_one.code);
+                CHECK(of_two.code);
+            };
+            task_group parts;
+            for (const unsigned rank : {0u, 1u, 3u}) parts.spawn([&part, rank] { return part(rank); });
+            co_await parts.join();
+            co_await sleep_for(1ms);
+            for (unsigned rank = 0; rank < size; ++rank) {
+                INFO(rank);
+                REQUIRE(all.at(rank).failure());
+                CHECK(all.at(rank).failure()->absent == std::vector<unsigned>{2});
+            }
+        });
+    }
+}
+
 namespace {
 
 using members = std::vector<unsigned>;

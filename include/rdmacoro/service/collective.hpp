@@ -133,6 +133,10 @@ public:
 
     /// Whether it has the lowest rank of those on its host. Not within a step of an algorithm.
     [[nodiscard]] bool is_first_on_host(unsigned rank) const noexcept { return of_.is_first_on_host(rank); }
+    /// Of the whole group: the ranks on this rank's host, in their order.
+    [[nodiscard]] std::span<const unsigned> ranks_here() const noexcept { return of_.ranks_here(); }
+    /// Of the whole group: the lowest rank of each host, in their order.
+    [[nodiscard]] std::span<const unsigned> first_ranks() const noexcept { return of_.first_ranks(); }
 
     /// See above.
     [[nodiscard]] std::span<std::byte> data() const noexcept { return {call_.out, call_.bytes}; }

@@ -22,7 +22,7 @@ namespace rdmacoro {
 /// of one group that were begun in the same order, run at a time. Their messages travel over connections of their own: a `recv` of the user's sees none of them.
 ///
 /// Contributions and results are ranges of trivially copyable elements in a row (vectors, arrays, spans), or blocks of them at equal distances
-/// (`strided`), in their order, borrowed until the collective ends. Behind them a call may have options: `use<...>`, `algorithm_named`, `reproducible`. An
+/// (`strided`), in their order; these and counts of blocks are borrowed until the collective ends. Behind them a call may have options: `use<...>`, `algorithm_named`, `reproducible`. An
 /// operation is a function object of at most 32 bytes that is trivially copyable; see `is_commutative` and `is_associative` for its order. Every rank gives the
 /// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
@@ -116,7 +116,7 @@ public:
     /// As `scatter`, with blocks of `counts[r]` elements for rank `r`, which only the root has to know. `mine` has this rank's.
     template <detail::elements_to_read All, detail::elements_to_write Mine, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> scatterv(All&& all, std::span<const std::size_t> counts, Mine&& mine, root from,
+    [[nodiscard]] task<> scatterv(All&& all, detail::block_counts counts, Mine&& mine, root from,
                                   Options... options) const {
         detail::collective_call call = detail::call_of<collective_kind::scatter, All>(options...);
         call.root = from.rank;
@@ -144,7 +144,7 @@ public:
     }
     /// The same with blocks of `counts[r]` elements for rank `r`, which only the root has to know.
     template <detail::row_in_place X, class... Options>
-    [[nodiscard]] task<> scatterv(in_place_t, X&& x, std::span<const std::size_t> counts, root from,
+    [[nodiscard]] task<> scatterv(in_place_t, X&& x, detail::block_counts counts, root from,
                                   Options... options) const {
         if (rank() == from.rank) need_counts(counts, detail::count_of(x), "scatterv");
         detail::collective_call call = detail::blocks_call<collective_kind::scatter, X>(
@@ -179,7 +179,7 @@ public:
     /// As `gather`, with blocks of `counts[r]` elements of rank `r`, which only the root has to know.
     template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> gatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts, root to,
+    [[nodiscard]] task<> gatherv(Mine&& mine, All&& all, detail::block_counts counts, root to,
                                  Options... options) const {
         detail::collective_call call = detail::call_of<collective_kind::gather, All>(options...);
         call.root = to.rank;
@@ -207,7 +207,7 @@ public:
     }
     /// The same with blocks of `counts[r]` elements of rank `r`, which only the root has to know.
     template <detail::row_in_place X, class... Options>
-    [[nodiscard]] task<> gatherv(in_place_t, X&& x, std::span<const std::size_t> counts, root to,
+    [[nodiscard]] task<> gatherv(in_place_t, X&& x, detail::block_counts counts, root to,
                                  Options... options) const {
         if (rank() == to.rank) need_counts(counts, detail::count_of(x), "gatherv");
         detail::collective_call call = detail::blocks_call<collective_kind::gather, X>(
@@ -241,7 +241,7 @@ public:
     /// As `allgather`, with blocks of `counts[r]` elements of rank `r`, which every rank knows.
     template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
-    [[nodiscard]] task<> allgatherv(Mine&& mine, All&& all, std::span<const std::size_t> counts,
+    [[nodiscard]] task<> allgatherv(Mine&& mine, All&& all, detail::block_counts counts,
                                     Options... options) const {
         need_counts(counts, detail::count_of(all), "allgatherv");
         need(detail::count_of(mine), counts[rank()], "allgatherv");
@@ -249,7 +249,7 @@ public:
     }
     /// As above; this rank's block is in its place already.
     template <detail::elements_to_write All, class... Options>
-    [[nodiscard]] task<> allgatherv(in_place_t, All&& all, std::span<const std::size_t> counts,
+    [[nodiscard]] task<> allgatherv(in_place_t, All&& all, detail::block_counts counts,
                                     Options... options) const {
         need_counts(counts, detail::count_of(all), "allgatherv");
         return all_blocks(in_place, counts[rank()] * sizeof(detail::element_t<All>), all, counts, options...);
@@ -288,8 +288,8 @@ public:
     /// As `alltoall`, with `out_counts[r]` elements for rank `r`, and `in_counts[r]` of it, in the order of ranks.
     template <detail::elements_to_read Out, detail::elements_to_write In, class... Options>
         requires detail::same_elements<Out, In>
-    [[nodiscard]] task<> alltoallv(Out&& out, std::span<const std::size_t> out_counts, In&& in,
-                                   std::span<const std::size_t> in_counts, Options... options) const {
+    [[nodiscard]] task<> alltoallv(Out&& out, detail::block_counts out_counts, In&& in,
+                                   detail::block_counts in_counts, Options... options) const {
         need_counts(out_counts, detail::count_of(out), "alltoallv");
         need_counts(in_counts, detail::count_of(in), "alltoallv");
         need(out_counts[rank()], in_counts[rank()], "alltoallv");
@@ -303,8 +303,7 @@ public:
     }
     /// In place: sends `counts[r]` elements to rank `r`, and receives as many from it, which overwrite them.
     template <detail::elements_to_write X, class... Options>
-    [[nodiscard]] task<> alltoallv(in_place_t, X&& x, std::span<const std::size_t> counts,
-                                   Options... options) const {
+    [[nodiscard]] task<> alltoallv(in_place_t, X&& x, detail::block_counts counts, Options... options) const {
         need_counts(counts, detail::count_of(x), "alltoallv");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, X>(options...);
         call.out = detail::write_to(x);
@@ -393,7 +392,7 @@ public:
     /// As above, with blocks of `counts[r]` elements for rank `r`, which every rank knows.
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
-    [[nodiscard]] task<> reduce_scatterv(Mine&& mine, std::span<const std::size_t> counts, X&& x, Op op,
+    [[nodiscard]] task<> reduce_scatterv(Mine&& mine, detail::block_counts counts, X&& x, Op op,
                                          Options... options) const {
         need_counts(counts, detail::count_of(mine), "reduce_scatterv");
         need(detail::count_of(x), counts[rank()], "reduce_scatterv");
@@ -419,7 +418,7 @@ public:
     /// The same with blocks of `counts[r]` elements for rank `r`, which every rank knows.
     template <detail::row_in_place X, class Op, class... Options>
         requires reduces<Op, detail::element_t<X>>
-    [[nodiscard]] task<> reduce_scatterv(in_place_t, X&& x, std::span<const std::size_t> counts, Op op,
+    [[nodiscard]] task<> reduce_scatterv(in_place_t, X&& x, detail::block_counts counts, Op op,
                                          Options... options) const {
         need_counts(counts, detail::count_of(x), "reduce_scatterv");
         detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);

@@ -81,6 +81,12 @@ TEST_CASE("a collective as two steps is admitted where both are, each of its own
     uneven.uneven = true;
     CHECK(rc::by_root<>::of<reduce_scatter>().admits(uneven));
     CHECK(rc::by_root<>::of<allgather>().admits(uneven));
+    // A step that takes blocks alike does not get them, but reduces what is not cut into blocks yet.
+    uneven.hosts = 2;
+    CHECK(!rc::by_root<rc::any_length, rc::hierarchical<>>::of<allgather>().admits(uneven));
+    CHECK(!rc::by_root<rc::any_length, rc::spanning_tree<>, rc::hierarchical<>>::of<reduce_scatter>().admits(
+        uneven));
+    CHECK(rc::by_root<rc::any_length, rc::hierarchical<>>::of<reduce_scatter>().admits(uneven));
     CHECK(rc::by_root<>::of<barrier>().admits(shape(barrier, 0, 5)));
     CHECK(rc::by_root<>::of<broadcast>().run == nullptr);
     CHECK(rc::by_root<>::of<allgather>().steps[0] == "spanning_tree");

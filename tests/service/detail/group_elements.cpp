@@ -4,7 +4,9 @@
 
 #include <array>
 #include <list>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace test_service_detail_group_elements {
@@ -33,6 +35,16 @@ static_assert(elements_to_read<strided_elements<const int>>);
 static_assert(!elements_to_write<strided_elements<const int>>);
 static_assert(same_elements<std::vector<int>&, strided_elements<const int>&>);
 static_assert(!same_elements<std::vector<int>&, strided_elements<float>>);
+
+// Counts of blocks, which are borrowed, too.
+static_assert(std::is_convertible_v<std::vector<std::size_t>&, block_counts>);
+static_assert(std::is_convertible_v<const std::vector<std::size_t>&, block_counts>);
+static_assert(std::is_convertible_v<const std::size_t (&)[3], block_counts>);
+static_assert(std::is_convertible_v<std::array<std::size_t, 3>&, block_counts>);
+static_assert(std::is_convertible_v<std::span<const std::size_t>, block_counts>);
+static_assert(!std::is_convertible_v<std::vector<std::size_t>, block_counts>);
+static_assert(!std::is_convertible_v<std::array<std::size_t, 3>, block_counts>);
+static_assert(!std::is_convertible_v<std::vector<int>&, block_counts>);
 
 }  // namespace
 

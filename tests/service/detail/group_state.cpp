@@ -4,6 +4,7 @@
 #include "support/counting_new.hpp"
 #include "support/ranks.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace test_service_detail_group_state {
@@ -36,6 +37,12 @@ TEST_CASE("a group knows its members by both ranks, and the hosts that they are 
         CHECK(some->host_of(0) == 2);
         CHECK(some->is_first_on_host(2));
         CHECK(!some->is_first_on_host(3));
+        // Of rank 3 of the job, and of ranks 4, 3 and 1.
+        CHECK(std::ranges::equal(some->ranks_here(), std::vector<unsigned>{1}));
+        CHECK(std::ranges::equal(some->first_ranks(), std::vector<unsigned>{0, 1, 2}));
+        const state_ptr other = make(all, 2, {4, 3, 1, 2}, 9);
+        CHECK(std::ranges::equal(other->ranks_here(), std::vector<unsigned>{2, 3}));
+        CHECK(std::ranges::equal(other->first_ranks(), some->first_ranks()));
         CHECK(some->context() == 9);
         CHECK(all.state(0).hosts() == 3);
     });

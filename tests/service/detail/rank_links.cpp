@@ -139,6 +139,40 @@ TEST_CASE(
     });
 }
 
+namespace {
+struct no_link final : rank_link {
+    void send(send_request&) noexcept override {}
+    void cancel_send(send_request&) noexcept override {}
+    void receive(receive_request&) noexcept override {}
+    void cancel_receive(receive_request&) noexcept override {}
+    void drop_stale(const rank_links&) override {}
+    std::size_t unread() noexcept override { return 0; }
+    const metrics& counts() const noexcept override { return counted; }
+    metrics counted{};
+};
+}  // namespace
+
+TEST_CASE("the end of a connection whose place another one has taken is no loss of its rank") {
+    run_nodes([]() -> task<> {
+        ranks<rdmacoro::sim> all(2);
+        co_await all.open();
+        rank_links& links = all.links(0);
+        no_link former;
+        no_link newer;
+        links.attached(1, former);
+        links.attached(1, newer);
+        links.link_ended(1, former, make_error_code(errc::peer_lost));
+        CHECK(links.peer(1).link == &newer);
+        CHECK(!links.peer(1).lost);
+        CHECK(!all.at(0).failure());
+        links.link_ended(1, newer, make_error_code(errc::peer_lost));
+        CHECK(links.peer(1).link == nullptr);
+        CHECK(links.peer(1).lost == errc::peer_lost);
+        CHECK(all.at(0).failure());
+        co_return;
+    });
+}
+
 TEST_CASE("messages of a group are stale once it is revoked or was left, and never while it may begin") {
     run_nodes([]() -> task<> {
         ranks<rdmacoro::sim> all(2);

@@ -58,6 +58,74 @@ TEST_CASE("a rank that is short of memory gives the group up, instead of leaving
     });
 }
 
+TEST_CASE("a rank that is short of memory in a split gives the whole group up") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    // Each allocation of the split's beginning in turn, with and without the comparison, until none of them fails.
+    for (const bool checks : {false, true}) {
+        std::size_t failed = 0;
+        for (std::size_t which = 1;; ++which) {
+            CAPTURE(checks, which);
+            bool came = false;
+            run_simulated({}, [&](sim_world& world) -> task<> {
+                ranks<sim> all(3, {}, ranks<sim>::usual(), sim_options{.world = &world});
+                co_await all.open();
+                for (unsigned rank = 0; rank < 3; ++rank) all.state(rank).checks = checks;
+                std::vector<bool> ended_well(3);
+                const auto body = [&](group& g) -> task<> {
+                    try {
+                        task<group> splitting = g.split(0);
+                        if (g.rank() == 1) fail_allocation(which);
+                        auto split = start(std::move(splitting));
+                        if (g.rank() == 1) {
+                            came = !allocation_is_to_fail();
+                            fail_allocation(0);
+                        }
+                        static_cast<void>(co_await split);
+                        ended_well[g.rank()] = true;
+                    } catch (const std::exception&) {}
+                };
+                co_await all.each(body);
+                if (came) {
+                    for (unsigned rank = 0; rank < 3; ++rank) {
+                        CHECK(ended_well[rank] == ended_well[1]);
+                        CHECK(all.at(rank).failure().has_value() != ended_well[rank]);
+                    }
+                }
+            });
+            if (!came) break;
+            ++failed;
+        }
+        CHECK(failed > 0);
+    }
+}
+
+TEST_CASE("a rank that is short of memory as it gives a collective up tells the others all the same") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    run_simulated({}, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 33;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), sim_options{.world = &world});
+        co_await all.open();
+        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).checks = false;
+        std::size_t ended = 0;
+        const auto body = [&](group& g) -> task<> {
+            if (g.rank() == 2) co_return;  // never enters
+            try {
+                if (g.rank() == 1) {
+                    co_await timeout(g.barrier(), std::chrono::milliseconds(1));
+                } else {
+                    co_await g.barrier();
+                }
+            } catch (const std::exception&) {
+                ++ended;
+            }
+        };
+        const failing_allocations none(size * 16, size * 16);  // for the answers of the others
+        co_await all.each(body);
+        CHECK(ended == size - 1);
+        for (unsigned rank = 0; rank < size; ++rank) CHECK(all.at(rank).failure().has_value());
+    });
+}
+
 namespace {
 
 /// Rank 1 gets a message of another length while it has no memory.

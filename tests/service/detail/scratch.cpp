@@ -4,6 +4,7 @@
 #include "support/counting_new.hpp"
 
 #include <cstdint>
+#include <list>
 
 namespace test_service_detail_scratch {
 
@@ -45,6 +46,28 @@ TEST_CASE("a pool of scratch memory does not keep what is above its limit") {
     if (counts_allocations) CHECK(allocations() == before);
     const scratch too_many(pool, scratch_pool::most_kept / 2);
     if (counts_allocations) CHECK(allocations() != before);
+}
+
+TEST_CASE("a block as long as all that is kept gives way to the one that is used next") {
+    scratch_pool pool;
+    { const scratch whole(pool, scratch_pool::most_kept); }
+    { const scratch next(pool, 1u << 20); }
+    const std::size_t before = allocations();
+    { const scratch next(pool, 1u << 20); }
+    { const scratch next(pool, 1u << 20); }
+    if (counts_allocations) CHECK(allocations() == before);
+}
+
+TEST_CASE("many short blocks leave a place for a longer one") {
+    scratch_pool pool;
+    {
+        std::list<scratch> many;
+        for (int n = 0; n < 100; ++n) many.emplace_back(pool, 256);
+    }
+    { const scratch longer(pool, 100'000); }
+    const std::size_t before = allocations();
+    { const scratch longer(pool, 100'000); }
+    if (counts_allocations) CHECK(allocations() == before);
 }
 
 TEST_CASE("a short piece of scratch memory does not hold a long block") {

@@ -61,11 +61,11 @@ template <class Limit, unsigned Can>
 /// they differ.
 [[nodiscard]] constexpr collective_shape step_shape(collective_shape of, collective_kind kind, unsigned times,
                                                     unsigned part = 1) noexcept {
+    const bool combines = kind == collective_kind::reduce || kind == collective_kind::reduce_scatter;
     of.kind = kind;
-    of.uneven = part != 1;
+    of.uneven = part != 1 || (of.uneven && !combines);
     of.elements = of.elements / part * times;
     of.bytes = of.bytes / part * times;
-    const bool combines = kind == collective_kind::reduce || kind == collective_kind::reduce_scatter;
     if (!combines) of.in_order = of.reproducible = of.left_fold = false;
     return of;
 }

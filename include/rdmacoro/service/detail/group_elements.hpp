@@ -6,6 +6,7 @@
 #include <concepts>
 #include <cstddef>
 #include <ranges>
+#include <span>
 #include <type_traits>
 
 namespace rdmacoro::detail {
@@ -50,6 +51,15 @@ concept row_in_place = plain_row<R> && elements_to_write<R>;
 
 template <class A, class B>
 concept same_elements = std::same_as<element_t<A>, element_t<B>>;
+
+/// Lengths of blocks in elements, which the caller keeps: a temporary vector does not become one.
+class block_counts : public std::span<const std::size_t> {
+public:
+    template <plain_row R>
+        requires std::same_as<element_t<R>, std::size_t>
+    block_counts(R&& counts) noexcept  // implicit: users give what they have
+        : std::span<const std::size_t>(std::ranges::data(counts), std::ranges::size(counts)) {}
+};
 
 /// How blocks of bytes lie; `count` 0: in a row.
 struct row_stride {

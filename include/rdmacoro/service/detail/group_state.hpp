@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,10 @@ public:
     [[nodiscard]] rank_peer& peer(unsigned rank) noexcept { return links_->peer(members_[rank]); }
     [[nodiscard]] unsigned host_of(unsigned rank) const noexcept { return links_->host_of(members_[rank]); }
     [[nodiscard]] bool is_first_on_host(unsigned rank) const noexcept { return first_on_host_[rank]; }
-    [[nodiscard]] unsigned hosts() const noexcept { return hosts_; }
+    /// The ranks on this rank's host, and the first rank of each host; both in the order of ranks.
+    [[nodiscard]] std::span<const unsigned> ranks_here() const noexcept { return here_; }
+    [[nodiscard]] std::span<const unsigned> first_ranks() const noexcept { return leaders_; }
+    [[nodiscard]] unsigned hosts() const noexcept { return static_cast<unsigned>(leaders_.size()); }
     /// Whether ranks of one host do not follow each other.
     [[nodiscard]] bool hosts_in_turn() const noexcept { return hosts_in_turn_; }
     /// The group's rank of a rank of the job; `size()`: it is no member.
@@ -69,7 +73,11 @@ public:
     /// This rank, or the one that said so, gives the group up; all others are told.
     void revoke(group_failure why) noexcept;
     /// For a reason of this rank's own.
-    void revoke_alone(std::error_code why, const char* text);
+    void revoke_alone(std::error_code why, const char* text) noexcept;
+    /// A collective that has its number cannot go on here: the others would wait for this rank.
+    void end_without_memory(const char* text) noexcept {
+        if (!failure_) revoke_alone(make_error_code(errc::no_resources), text);
+    }
     /// As `whole` was, of which this group was to be a part; the lost ranks are named as those of this group.
     void revoke_with(const group_state& whole);
     /// Before this rank's connections are closed in good order: those that wait for this rank hear first why nothing comes.
@@ -134,7 +142,7 @@ private:
     void give_up(unsigned rank) noexcept;
     void leave_out_strangers(std::vector<unsigned>& left) const;
     void is_not_left(unsigned rank) noexcept;
-    [[nodiscard]] bool has_heard_of_all() noexcept;
+    [[nodiscard]] bool has_heard_of_all(std::uint64_t answers) noexcept;
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);
     }
@@ -151,7 +159,8 @@ private:
     std::array<chosen, collective_kinds> chosen_{};
     std::vector<unsigned> members_;
     std::vector<bool> first_on_host_;
-    unsigned hosts_ = 0;
+    std::vector<unsigned> here_;
+    std::vector<unsigned> leaders_;
     bool hosts_in_turn_ = false;
     bool has_untold_ = false;  // neighbours that could not be told of the failure
     unsigned rank_ = 0;
@@ -161,12 +170,13 @@ private:
     std::optional<group_failure> failure_;
     std::vector<unsigned> gone_;  // ranks without a connection any more, for whatever reason; sorted
 
-    // The answers to `ask`: the number of the rank's last collective.
+    // The answers to `ask`, which come in the order of the questions: how many, and the number of the rank's last collective.
     struct progress {
-        bool known = false;
+        std::uint64_t answers = 0;
         std::uint64_t entered = 0;
     };
     std::vector<progress> progress_;
+    std::uint64_t asked_ = 0;  // of each rank
     // Of `agree`.
     std::optional<rank_links::naming> agreeing_;  // a shrink that was canceled may be decided all the same
     std::vector<bool> ready_;

@@ -65,6 +65,10 @@ public:
     void attached(unsigned rank, rank_link& link) noexcept;
     /// The connection has ended, or could not be made. Operations that wait for it fail.
     void ended(unsigned rank, std::error_code why) noexcept;
+    /// This connection has ended. Nothing: another one has taken its place meanwhile, and the rank is not lost.
+    void link_ended(unsigned rank, const rank_link& which, std::error_code why) noexcept {
+        if (peers_[rank].link == &which) ended(rank, why);
+    }
 
     /// The rank has closed the connection in good order: what it sent before can still be received.
     void left(unsigned rank) noexcept;

@@ -94,16 +94,16 @@ private:
             }
         }
         if (why == errc::protocol_violation) {
-            self->ended(rank, why);
+            self->link_ended(rank, link, why);
             throw error(why);
         }
         // A rank that has left in good order may have sent what is not received yet: the endpoint stays until this node stops.
         const bool has_left = why == errc::closed;
         if (has_left) {
-            self->left(rank);
+            if (self->peer(rank).link == &link) self->left(rank);
             static_cast<void>(co_await as_result(self->never_.wait()));
         }
-        self->ended(rank, has_left || why == errc::canceled ? make_error_code(errc::closed) : why);
+        self->link_ended(rank, link, has_left || why == errc::canceled ? make_error_code(errc::closed) : why);
     }
 
     std::vector<generation> born_ = std::vector<generation>(this->size());

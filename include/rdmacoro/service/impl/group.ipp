@@ -21,6 +21,20 @@ struct split_wish {
     std::int64_t key;
     std::uint64_t context;
 };
+
+/// The ranks of the job that gave this color, in the order of their keys.
+RDMACORO_COLD std::vector<unsigned> members_of(const std::vector<split_wish>& all, std::int64_t color,
+                                               const group& whole) {
+    std::vector<unsigned> members;
+    for (unsigned rank = 0; rank < all.size(); ++rank) {
+        if (all[rank].color == color) members.push_back(rank);
+    }
+    std::sort(members.begin(), members.end(), [&](unsigned a, unsigned b) {
+        return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
+    });
+    for (unsigned& member : members) member = whole.rank_in_job(member);
+    return members;
+}
 }  // namespace detail
 
 RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) const {
@@ -29,42 +43,35 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     // Both of its collectives, before others of this group begin.
     const std::uint32_t number = whole.state().next_number();
     const std::uint32_t number_of_barrier = whole.state().next_number();
-    // The first rank names the group.
-    const detail::split_wish mine{color, key, whole.rank() == 0 ? whole.state().links().name_context() : 0};
-    std::vector<detail::split_wish> all(whole.size());
-    detail::collective_call call =
-        detail::call_of<collective_kind::allgather, std::vector<detail::split_wish>>();
-    call.named = "split";
-    call.number = number;
-    call.in = detail::read_from(std::span(&mine, 1));
-    call.out = detail::write_to(all);
-    call.bytes = call.out_blocks.each = sizeof mine;
-    co_await whole.run(call);
-    const std::uint64_t context = all[0].context;
-    if (context == 0) throw error(errc::no_resources, "group: rank 0 has named as many groups as it may");
-    std::vector<unsigned> members;
-    if (color != no_color) {
-        for (unsigned rank = 0; rank < whole.size(); ++rank) {
-            if (all[rank].color == color) members.push_back(rank);
-        }
-    }
-    std::sort(members.begin(), members.end(), [&](unsigned a, unsigned b) {
-        return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
-    });
-    for (unsigned& member : members) member = whole.rank_in_job(member);
+    std::uint64_t context = 0;
     group made;
     std::exception_ptr failed;
     try {
-        if (color != no_color)
-            made = group(detail::counted_ptr<detail::group_state>(new detail::group_state(
-                whole.state().shared_links(), std::move(members), context, whole.state().choice)));
+        // The first rank names the group.
+        const detail::split_wish mine{color, key,
+                                      whole.rank() == 0 ? whole.state().links().name_context() : 0};
+        std::vector<detail::split_wish> all(whole.size());
+        detail::collective_call call =
+            detail::call_of<collective_kind::allgather, std::vector<detail::split_wish>>();
+        call.named = "split";
+        call.number = number;
+        call.in = detail::read_from(std::span(&mine, 1));
+        call.out = detail::write_to(all);
+        call.bytes = call.out_blocks.each = sizeof mine;
+        co_await whole.run(call);
+        context = all[0].context;
+        if (context != 0 && color != no_color)
+            made = group(detail::counted_ptr<detail::group_state>(
+                new detail::group_state(whole.state().shared_links(), detail::members_of(all, color, whole),
+                                        context, whole.state().choice)));
     } catch (...) {
         failed = std::current_exception();
     }
     if (failed) {
-        whole.state().revoke_alone(make_error_code(errc::no_resources), "split");
+        whole.state().end_without_memory("split");  // this rank has the numbers of both collectives
         std::rethrow_exception(failed);
     }
+    if (context == 0) throw error(errc::no_resources, "group: rank 0 has named as many groups as it may");
     // No rank has its group before all know its members. A rank that fails here knows them, too, and ends the group for those that have it:
     // they would wait there for this one, which goes on with `shrink`.
     detail::collective_call all_know = detail::call_of<collective_kind::barrier, std::span<std::byte>>();
@@ -76,6 +83,7 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
         failed = std::current_exception();
     }
     if (!failed) co_return made;
+    whole.state().end_without_memory("split");
     if (made) {
         made.state().revoke_with(whole.state());
         co_await without_stop(detail::rank_links::words_are_out(&whole.state().links()));

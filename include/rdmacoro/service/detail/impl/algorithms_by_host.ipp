@@ -9,39 +9,35 @@
 
 namespace rdmacoro::detail {
 
-/// The ranks on this host, and one rank of each host: the root on its own host, the lowest rank on the others. In the order of ranks; the
-/// lists lie in scratch memory.
+/// The ranks on this host, and one rank of each host: the root on its own host, the lowest rank on the others. In the order of ranks. What
+/// other hosts' ranks there are costs nothing, unless the root is not the lowest of its host.
 class host_levels {
 public:
     host_levels(collective& c, unsigned root)
-        : memory_(c.take_scratch(2 * std::size_t{c.size()} * sizeof(unsigned))),
-          here_(reinterpret_cast<unsigned*>(memory_.data())),
-          leaders_(here_ + c.size()) {
-        const unsigned own = c.host_of(c.rank());
-        for (unsigned rank = 0; rank < c.size(); ++rank) {
-            const unsigned host = c.host_of(rank);
-            if (host == own) here_[here_count_++] = rank;
-            if (host == c.host_of(root) ? rank == root : c.is_first_on_host(rank)) {
-                if (host == own) leader_ = rank;
-                leaders_[leader_count_++] = rank;
-            }
-        }
+        : memory_(c.take_scratch(c.is_first_on_host(root) ? 0 : c.first_ranks().size() * sizeof(unsigned))),
+          here_(c.ranks_here()),
+          leaders_(c.first_ranks()),
+          leader_(c.host_of(root) == c.host_of(c.rank()) ? root : here_.front()) {
+        if (c.is_first_on_host(root)) return;
+        auto* const own = reinterpret_cast<unsigned*>(memory_.data());
+        auto* const end = std::ranges::copy(leaders_, own).out;
+        *std::find_if(own, end, [&](unsigned rank) { return c.host_of(rank) == c.host_of(root); }) = root;
+        std::sort(own, end);
+        leaders_ = {own, end};
     }
-    [[nodiscard]] std::span<const unsigned> here() const noexcept { return {here_, here_count_}; }
-    [[nodiscard]] std::span<const unsigned> leaders() const noexcept { return {leaders_, leader_count_}; }
+    [[nodiscard]] std::span<const unsigned> here() const noexcept { return here_; }
+    [[nodiscard]] std::span<const unsigned> leaders() const noexcept { return leaders_; }
     /// Of this host, as a rank of the whole.
     [[nodiscard]] unsigned leader() const noexcept { return leader_; }
     [[nodiscard]] static unsigned place(std::span<const unsigned> in, unsigned rank) noexcept {
-        return static_cast<unsigned>(std::find(in.begin(), in.end(), rank) - in.begin());
+        return static_cast<unsigned>(std::lower_bound(in.begin(), in.end(), rank) - in.begin());
     }
 
 private:
     collective::scratch memory_;
-    unsigned* here_;
-    unsigned* leaders_;
-    unsigned here_count_ = 0;
-    unsigned leader_count_ = 0;
-    unsigned leader_ = 0;
+    std::span<const unsigned> here_;
+    std::span<const unsigned> leaders_;
+    unsigned leader_;
 };
 
 /// The same, and all ranks in the order of their hosts' leaders, those of one host one behind the other: the order of blocks on the way between

@@ -38,9 +38,10 @@ RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vecto
     std::unordered_set<unsigned> seen;
     for (unsigned at = 0; at < size(); ++at) {
         first_on_host_.push_back(seen.insert(host_of(at)).second);
+        if (first_on_host_.back()) leaders_.push_back(at);
+        if (host_of(at) == host_of(rank_)) here_.push_back(at);
         if (at != 0 && !first_on_host_.back() && host_of(at) != host_of(at - 1)) hosts_in_turn_ = true;
     }
-    hosts_ = static_cast<unsigned>(seen.size());
     gone_.reserve(size());
     links_->enter(*this);
     for (unsigned at = 0; at < size(); ++at) {
@@ -162,11 +163,15 @@ RDMACORO_COLD void group_state::revoke(group_failure why) noexcept {
     changed_.reset();
 }
 
-RDMACORO_COLD void group_state::revoke_alone(std::error_code why, const char* text) {
+RDMACORO_COLD void group_state::revoke_alone(std::error_code why, const char* text) noexcept {
     group_failure failure;
     failure.why = why;
     failure.by = rank_;
-    failure.text = text;
+    try {
+        failure.text = text;
+    } catch (const std::bad_alloc&) {
+        failure.text.clear();
+    }
     revoke(std::move(failure));
 }
 
@@ -217,7 +222,7 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
         case word_kind::revoke: revoke(failure_of(word)); break;
         case word_kind::ask: answer_entered(from); break;
         case word_kind::entered:
-            if (from < progress_.size()) progress_[from] = {true, word.number};
+            if (from < progress_.size()) progress_[from] = {progress_[from].answers + 1, word.number};
             break;
         case word_kind::shrink_ask:
             if (decision_) {
@@ -325,9 +330,9 @@ RDMACORO_COLD void group_state::decide(agreement found) {
     }
 }
 
-RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
+RDMACORO_COLD bool group_state::has_heard_of_all(std::uint64_t answers) noexcept {
     for (unsigned at = 0; at < size(); ++at) {
-        if (!progress_[at].known && !peer(at).lost) return false;
+        if (at != rank_ && progress_[at].answers < answers && !peer(at).lost) return false;
     }
     return true;
 }
@@ -335,12 +340,12 @@ RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
 RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* self, std::uint32_t number) {
     constexpr duration patience = std::chrono::milliseconds(100);
     const time_point until = self->links_->owner().now() + patience;
-    self->progress_.assign(self->size(), {});
-    self->progress_[self->rank_] = {true, number};
+    self->progress_.resize(self->size());  // another search may be under way
+    const std::uint64_t answers = ++self->asked_;
     for (unsigned to = 0; to < self->size(); ++to) {
         if (to != self->rank_) self->send(to, word_kind::ask);
     }
-    while (!self->has_heard_of_all() && !self->failure_) {
+    while (!self->has_heard_of_all(answers) && !self->failure_) {
         const duration left = until - self->links_->owner().now();
         if (left <= duration::zero()) break;
         static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
@@ -350,10 +355,12 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     // Neither is where a destructor waits for this collective: what would hear the answers may not run.
     const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
     for (unsigned at = 0; at < self->size(); ++at) {
+        if (at == self->rank_) continue;
         const progress& of = self->progress_[at];
         // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
-        const bool came = static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
-        if (of.known ? !came : asked_all) absent.push_back(at);
+        const bool came = of.answers != 0 &&
+                          static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
+        if (!came && (asked_all || of.answers >= answers)) absent.push_back(at);
     }
     co_return absent;
 }

@@ -185,8 +185,30 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, bool fr
     return last.how;
 }
 
+/// The task that `make` makes for a collective that has its number. Without memory for it the group ends, and the error is thrown: the others
+/// wait for this rank.
+template <class Make>
+[[nodiscard]] task<> made_or_revoked(group_state& of, Make make) {
+    try {
+        return make();
+    } catch (...) {
+        of.end_without_memory("no memory");
+        throw;
+    }
+}
+
+[[nodiscard]] RDMACORO_COLD std::string text_of(const std::exception_ptr& failed) {
+    try {
+        std::rethrow_exception(failed);
+    } catch (const std::exception& e) {
+        return e.what();
+    } catch (...) {
+        return "an exception of an algorithm";
+    }
+}
+
 /// A collective has failed here: finds out what the others are to be told, tells them, and throws.
-RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr failed) {
+RDMACORO_COLD task<> tell_and_throw(group_state* of, collective& c, std::exception_ptr failed) {
     bool unknown = c.has_failed() && !of->failure();
     if (c.has_wrong_message()) {
         if (unknown) c.tell_wrong_message();
@@ -194,8 +216,10 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         group_failure why;
         why.why = make_error_code(errc::canceled);
         why.by = of->rank();
-        why.absent = co_await without_stop(group_state::find_absent(of, c.number()));
-        why.text = std::string(c.title()) + " number " + std::to_string(c.number());
+        try {
+            why.absent = co_await without_stop(group_state::find_absent(of, c.number()));
+            why.text = std::string(c.title()) + " number " + std::to_string(c.number());
+        } catch (const std::exception&) {}  // no memory to find out more: the others are told all the same
         of->revoke(std::move(why));
         unknown = false;
     } else if (!c.has_failed()) {
@@ -204,19 +228,22 @@ RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr 
         why.why = make_error_code(errc::no_resources);
         why.by = of->rank();
         try {
-            std::rethrow_exception(failed);
-        } catch (const std::exception& e) {
-            why.text = e.what();
-        } catch (...) {
-            why.text = "an exception of an algorithm";
-        }
+            why.text = text_of(failed);
+        } catch (const std::bad_alloc&) {}
         of->revoke(std::move(why));
     }
-    if (!of->failure()) co_await without_stop(group_state::find_failure(of, c.left()));
-    of->tell_again();
-    co_await without_stop(rank_links::words_are_out(&of->links()));
+    try {
+        if (!of->failure()) co_await without_stop(group_state::find_failure(of, c.left()));
+        of->tell_again();
+        co_await without_stop(rank_links::words_are_out(&of->links()));
+    } catch (const std::exception&) {
+        of->end_without_memory("no memory");
+    }
     if (unknown) c.check();
     std::rethrow_exception(failed);
+}
+[[nodiscard]] RDMACORO_COLD task<> give_up(group_state* of, collective& c, std::exception_ptr failed) {
+    return made_or_revoked(*of, [&] { return tell_and_throw(of, c, std::move(failed)); });
 }
 
 RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
@@ -400,6 +427,11 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const 
     throw error(group_errc::mismatch, "group: " + differs);
 }
 
+[[nodiscard]] RDMACORO_COLD task<> compare(group_state* of, const collective_call& call, const algorithm* how,
+                                           local_stop_token around, std::uint32_t number) {
+    return made_or_revoked(*of, [&] { return compare_calls(of, call, how, around, number); });
+}
+
 /// Memory in a row instead of the caller's blocks.
 class packed_rows {
 public:
@@ -466,10 +498,10 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
                    std::to_string(size) + " ranks");
-    const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     const local_stop_token around = co_await own_token{};
     const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
-    if (of->checks && size > 1) co_await compare_calls(of.get(), call, how, around, number);
+    const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
+    if (of->checks && size > 1) co_await compare(of.get(), call, how, around, number);
     call.bind_operation();
     std::optional<packed_rows> packed;
     std::optional<scratch> offsets;
@@ -496,9 +528,9 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
 
 /// A call that needs nothing but the caller's memory.
 RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call call) {
+    const algorithm* const how = choose_algorithm(call, *of);
     const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     call.bind_operation();
-    const algorithm* const how = choose_algorithm(call, *of);
     if (!how->from_input && call.in != nullptr && call.in != call.out && call.bytes != 0)
         std::memmove(call.out, call.in, call.bytes);
     collective c(*of, call, co_await own_token{}, number, 0);

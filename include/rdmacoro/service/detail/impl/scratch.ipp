@@ -31,7 +31,24 @@ RDMACORO_DECL scratch_pool::block scratch_pool::take(std::size_t bytes) {
 
 RDMACORO_DECL void scratch_pool::give_back(block&& of) noexcept {
     block back = std::move(of);
-    if (kept_.size() == kept_.capacity() || back.bytes > most_kept - bytes_) return;
+    if (back.bytes > most_kept) return;
+    const auto shorter = [](const block& a, const block& b) { return a.bytes < b.bytes; };
+    const auto let_go = [this](std::vector<block>::iterator one) {
+        bytes_ -= one->bytes;
+        *one = std::move(kept_.back());
+        kept_.pop_back();
+    };
+    // What was used last is asked for again sooner than what lies here. Of equals the one that is here stays.
+    while (back.bytes > most_kept - bytes_) {
+        const auto longest = std::max_element(kept_.begin(), kept_.end(), shorter);
+        if (longest->bytes <= back.bytes) return;
+        let_go(longest);
+    }
+    if (kept_.size() == kept_.capacity()) {
+        const auto shortest = std::min_element(kept_.begin(), kept_.end(), shorter);
+        if (shortest == kept_.end() || shortest->bytes >= back.bytes) return;
+        let_go(shortest);
+    }
     bytes_ += back.bytes;
     kept_.push_back(std::move(back));
 }
