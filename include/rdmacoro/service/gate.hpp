@@ -308,8 +308,7 @@ private:
             if (got == put_result::done) break;
             wait_for_room(got, flow);
         }
-        if (!over.wait_until_back(loan))
-            detail::throw_error(errc::closed, "gate_pass::send: the gate has ended");
+        over.wait_until_back(loan);
         if (loan.failed) throw_failure("gate_pass::send", std::error_code(loan.failed), to, loan.why);
     }
     [[gnu::noinline]] void wait_for_room(put_result why, detail::gate_flow& flow) {

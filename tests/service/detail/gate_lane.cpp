@@ -3,11 +3,16 @@
 #include "support/catch.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 namespace test_service_detail_gate_lane {
 
@@ -198,9 +203,6 @@ TEST_CASE("a thread sleeps until there is room, until all is back, or until its 
     CHECK(!w.lane.wait_for_room(to, monotonic_now() + std::chrono::milliseconds(1)));
     CHECK(!w.lane.wait_until_back(monotonic_now() + std::chrono::milliseconds(1)));
     w.port.close();
-    const const_buffers nothing;
-    const gate_loan loan(nothing);
-    CHECK(!w.lane.wait_until_back(loan));
     while (gate_slot* const one = w.lane.take()) w.give_back(*one);
     CHECK(w.lane.rest());
     CHECK(w.lane.put(to, bytes("x"), 0) == gate_lane::put_result::closed);
@@ -219,7 +221,8 @@ TEST_CASE("a thread that lends its memory is woken when that is back, whatever e
             gate_loan loan(memory);
             while (w.lane.lend(to, loan, 0) != gate_lane::put_result::done)
                 static_cast<void>(w.lane.wait_for_room(to, time_point::max()));
-            if (!w.lane.wait_until_back(loan) || !loan.back) ++early;
+            w.lane.wait_until_back(loan);
+            if (!loan.back) ++early;
         }
     });
     std::vector<gate_slot*> beside;
@@ -240,6 +243,45 @@ TEST_CASE("a thread that lends its memory is woken when that is back, whatever e
     }
     lends.join();
     CHECK(early == 0);
+}
+
+namespace {
+
+/// Whether that thread of this process sleeps.
+bool sleeps(pid_t thread) {
+    std::string facts;
+    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), facts);
+    const std::size_t name_end = facts.rfind(')');
+    return name_end != std::string::npos && facts.compare(name_end, 3, ") S") == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a thread that lends its memory waits until that is back although the gate has ended") {
+    lane_world w(8);
+    const const_buffers memory = bytes("long");
+    gate_loan loan(memory);
+    REQUIRE(w.lane.lend(w.lane.flow(1), loan, 0) == gate_lane::put_result::done);
+    gate_slot* const slot = w.lane.take();
+    REQUIRE(slot != nullptr);
+    w.port.close();
+    std::atomic<pid_t> thread{0};
+    std::atomic<bool> given{false};
+    std::atomic<bool> gone{false};
+    bool early = false;
+    std::jthread waits([&] {
+        thread = ::gettid();
+        w.lane.wait_until_back(loan);
+        early = !given;
+        gone = true;
+    });
+    while (thread == 0) std::this_thread::yield();
+    while (!gone && !sleeps(thread)) std::this_thread::yield();
+    given = true;
+    w.give_back(*slot, errc::closed);
+    waits.join();
+    CHECK(!early);
+    CHECK(loan.failed.value == static_cast<int>(errc::closed));
 }
 
 }  // namespace test_service_detail_gate_lane

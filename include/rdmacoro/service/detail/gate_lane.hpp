@@ -133,8 +133,8 @@ public:
     [[nodiscard]] bool wait_for_room(gate_flow& to, time_point until) noexcept;
     /// Until all that it has put is back.
     [[nodiscard]] bool wait_until_back(time_point until) noexcept;
-    /// Until that is.
-    [[nodiscard]] bool wait_until_back(const gate_loan& loan) noexcept;
+    /// Until that is, which was lent; the end of the gate is no reason to go: the scheduler's thread uses it until it has given it back.
+    void wait_until_back(const gate_loan& loan) noexcept;
     [[nodiscard]] bool all_back() const noexcept { return back_.load(std::memory_order_acquire) == put_; }
     /// `one` looks again when there may be room for that peer, behind others that wait for it.
     void enlist(gate_flow& to, gate_wait& one) noexcept;
@@ -231,7 +231,10 @@ private:
     void fail(const status& with, std::uint32_t peer, const std::exception_ptr* why) noexcept;
     void give_loan_back(gate_loan& loan, const status& failed, const std::exception_ptr* why) noexcept;
 
-    /// The thread sleeps until `met()`, which is looked at when so many are back in all, and when a loan is.
+    /// The thread sleeps until `met()`, which is looked at when so many are back in all, and when a loan is; or until `over()`.
+    template <class Met, class Over>
+    [[nodiscard]] bool sleep(std::uint64_t look_at, time_point until, Met met, Over over) noexcept;
+    /// The same, until the gate has ended or `until` has passed.
     template <class Met>
     [[nodiscard]] bool sleep(std::uint64_t look_at, time_point until, Met met) noexcept;
     [[nodiscard]] std::uint64_t outstanding(const gate_flow& of) const noexcept {

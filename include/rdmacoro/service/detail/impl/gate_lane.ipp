@@ -69,21 +69,26 @@ RDMACORO_DECL gate_lane::put_result gate_lane::wake() noexcept {
     return put_result::closed;
 }
 
-template <class Met>
-bool gate_lane::sleep(std::uint64_t look_at, time_point until, Met met) noexcept {
+template <class Met, class Over>
+bool gate_lane::sleep(std::uint64_t look_at, time_point until, Met met, Over over) noexcept {
     const bool others = armed_ && disarm();  // coroutines of this thread, which sleep as well
     bool reached = false;
     for (;;) {
         look_at_.store(look_at, std::memory_order_relaxed);
         waits_.store(sleeps, std::memory_order_seq_cst);
         reached = met();
-        const bool over = port_.closed() || (until != time_point::max() && monotonic_now() >= until);
-        if (reached || over) break;
+        if (reached || over()) break;
         wait_for_change(waits_, sleeps, until);
     }
     waits_.store(0, std::memory_order_seq_cst);
     if (others) await_back();
     return reached;
+}
+template <class Met>
+bool gate_lane::sleep(std::uint64_t look_at, time_point until, Met met) noexcept {
+    return sleep(look_at, until, met, [this, until] {
+        return port_.closed() || (until != time_point::max() && monotonic_now() >= until);
+    });
 }
 RDMACORO_DECL bool gate_lane::wait_for_room(gate_flow& to, time_point until) noexcept {
     const std::uint64_t back = back_.load(std::memory_order_seq_cst);
@@ -101,9 +106,10 @@ RDMACORO_DECL bool gate_lane::wait_for_room(gate_flow& to, time_point until) noe
 RDMACORO_DECL bool gate_lane::wait_until_back(time_point until) noexcept {
     return sleep(put_, until, [this] { return back_.load(std::memory_order_seq_cst) == put_; });
 }
-RDMACORO_DECL bool gate_lane::wait_until_back(const gate_loan& loan) noexcept {
-    return sleep(~std::uint64_t{0}, time_point::max(),
-                 [&] { return loan.back.load(std::memory_order_seq_cst); });
+RDMACORO_DECL void gate_lane::wait_until_back(const gate_loan& loan) noexcept {
+    static_cast<void>(sleep(
+        ~std::uint64_t{0}, time_point::max(), [&] { return loan.back.load(std::memory_order_seq_cst); },
+        [] { return false; }));
 }
 
 RDMACORO_DECL void gate_lane::give_loan_back(gate_loan& loan, const status& failed,
