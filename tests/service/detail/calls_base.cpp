@@ -36,6 +36,7 @@ struct flow {
     static constexpr method<"flow.up", std::uint64_t(stream<std::uint64_t>)> up{};
     static constexpr method<"flow.down", stream<std::uint64_t>()> down{};
     static constexpr method<"flow.wait", void()> wait{};
+    static constexpr method<"flow.note", one_way()> note{};
 };
 /// A note that cancels a request which was perhaps not sent whole: it is answered at once.
 void cancel_perhaps(scripted_peer& peer, std::uint64_t number) {
@@ -134,6 +135,77 @@ TEST_CASE("a cancellation reaches its handler while the answer to another one wa
         cancel_perhaps(peer, 7);
         for (int n = 0; n < 100; ++n) co_await yield();
         CHECK(handler_ended == errc::canceled);
+        CHECK(peer.self().is_open());
+        peer.self().abort();
+    }(world.on));
+}
+
+TEST_CASE("a one-way request that says that its caller writes a stream begins nothing but its handler") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        service offered;
+        std::size_t noted = 0;
+        offered.on(flow::note, [&](call_context&) -> task<> {
+            ++noted;
+            co_return;
+        });
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
+        const auto& receives = peer.self().connection().mailbox().matching();
+        for (int n = 0; n < 100; ++n) co_await yield();
+        const std::size_t before = receives.posted();
+        const detail::request_head request{flow::note.facts.number, flow::note.facts.signature, 0};
+        for (std::uint64_t number = 1; number <= 10; ++number) {
+            peer.say(wire_kind::eager,
+                     detail::call_tag(detail::call_kind::one_way, number | detail::caller_writes_bit,
+                                      flow::note.facts.service),
+                     std::as_bytes(std::span(&request, 1)));
+            for (int n = 0; n < 10; ++n) co_await yield();
+        }
+        CHECK(noted == 10);
+        CHECK(receives.posted() == before);
+        for (const heard_message& one : peer.heard())
+            CHECK(one.header.kind != static_cast<std::uint8_t>(wire_kind::eager));
+        CHECK(peer.self().is_open());
+        peer.self().abort();
+    }(world.on));
+}
+
+TEST_CASE("streams that no handler reads are waited for up to a limit though none can be told so") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        constexpr std::uint64_t streams = 1500;
+        service offered({.running = streams});
+        offered.on(flow::wait, [](call_context&) -> task<> { co_return; });
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
+        co_await use_up_credit(peer);
+        const auto& receives = peer.self().connection().mailbox().matching();
+        const std::size_t before = receives.posted();
+        const detail::request_head request{flow::wait.facts.number, flow::wait.facts.signature, 0};
+        for (std::uint64_t n = 0; n < streams; ++n) {
+            const std::uint64_t number = (5'000'000 + n) | detail::caller_writes_bit;
+            peer.say(wire_kind::eager,
+                     detail::call_tag(detail::call_kind::request, number, flow::wait.facts.service),
+                     std::as_bytes(std::span(&request, 1)));
+            for (int turn = 0; turn < 5; ++turn) co_await yield();
+        }
+        CHECK(offered.running() == streams);  // their answers wait
+        CHECK(receives.posted() == before);
+        for (int n = 0; n < 1000 || offered.running() != 0; ++n) {  // as if it received everything
+            REQUIRE(n < 1'000'000);
+            std::size_t spent = 0;
+            for (; !peer.heard().empty(); peer.heard().pop_front()) {
+                const heard_message& one = peer.heard().front();
+                if (one.header.kind == static_cast<std::uint8_t>(wire_kind::eager))
+                    spent += detail::message_cost(one.payload.size());
+            }
+            if (spent != 0) peer.say(wire_kind::credit, 0, {}, static_cast<std::uint16_t>(spent));
+            co_await yield();
+        }
+        CHECK(receives.posted() == before + 1024);
         CHECK(peer.self().is_open());
         peer.self().abort();
     }(world.on));

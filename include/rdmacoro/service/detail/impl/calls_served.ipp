@@ -285,7 +285,8 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
         }
     }
     const call_kind asked = kind_of_call(request.tag());
-    self.end_reading(context);
+    // With a one-way request no caller writes a stream, and no answer would bound how many wait to be told that they are not read.
+    if (asked != call_kind::one_way) self.end_reading(context);
     if (!failed) {
         try {
             if (asked == call_kind::open) {

@@ -170,6 +170,7 @@ RDMACORO_COLD void calls_base::leave_written(std::uint64_t number) noexcept {
 
 RDMACORO_COLD child calls_base::drop_items(child_owner&, calls_base& self, std::uint64_t number, bool waits) {
     const note_head left{static_cast<std::uint32_t>(note_kind::left), 0, 0};
+    if (waits) ++self.dropping_written_;  // before the note, which may wait for room while others begin
     co_await self.send(std::as_bytes(std::span(&left, 1)), call_tag(call_kind::note, number));
     const tag_type items = call_tag(call_kind::caller_item, number);
     if (!waits) {
@@ -177,7 +178,6 @@ RDMACORO_COLD child calls_base::drop_items(child_owner&, calls_base& self, std::
         co_return;
     }
     const dropping counted(self);
-    ++self.dropping_written_;
     static_cast<void>(co_await as_result(self.drop_until_end(items)));
     --self.dropping_written_;
 }
