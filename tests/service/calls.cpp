@@ -295,6 +295,32 @@ CALLS_CASE("a drained end has answered what it began, and its peer's later calls
     });
 }
 
+CALLS_CASE("a drained end goes on with the streams that it writes, and opens others") {
+    run_ends(over, [](calls_link link) -> task<> {
+        service sums;
+        sums.on(once::sum, [](call_context&, stream_reader<int>& in) -> task<int> {
+            int sum = 0;
+            while (auto one = co_await in.next()) sum += *one;
+            co_return sum;
+        });
+        const auto server = link.b.make_calls();
+        const auto client = link.a.make_calls();
+        client->serve(sums);
+        constexpr int many = 300;
+        static_assert(many > 2 * detail::stream_window);  // the reader has to make room
+        auto open = co_await server->open(once::sum);
+        co_await open.write(1);
+        co_await timeout(server->drain(), 20s);
+        for (int n = 0; n < many; ++n) co_await open.write(1);
+        const int sum = co_await timeout(open.finish(), 20s);
+        CHECK(sum == many + 1);
+        auto later = co_await server->open(once::sum);
+        for (int n = 0; n < many; ++n) co_await later.write(2);
+        const int later_sum = co_await timeout(later.finish(), 20s);
+        CHECK(later_sum == 2 * many);
+    });
+}
+
 CALLS_CASE(
     "an answer or an item that is longer than the link's buffers names the option that makes them longer") {
     run_in(over, [](two_domains& w) -> task<> {

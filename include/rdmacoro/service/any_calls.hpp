@@ -231,7 +231,7 @@ public:
 
     /// Awaitable.
     /// Completes: when the handlers that run have ended and their answers are sent; no further request is received. Then the endpoint
-    /// may be closed.
+    /// may be closed. Calls of this side and their streams go on, and others may begin.
     /// Buffers: none.
     /// Concurrency: once.
     /// Errors: none.

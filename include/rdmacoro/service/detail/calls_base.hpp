@@ -177,7 +177,7 @@ public:
     [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
     /// The methods of the handlers that run, for texts.
     [[nodiscard]] std::string running_methods();
-    /// No request is received any more; ends when all handlers have.
+    /// No request is received any more; ends when all handlers have; where they were asked to stop, nothing is received any more then.
     [[nodiscard]] task<> drained();
 
     /// An encoder of those that keep their memory between their uses; to be given back.

@@ -53,8 +53,8 @@ RDMACORO_COLD task<> calls_base::drained() {
     co_await loops_.join();
     draining_ = true;
     while (handlers_ != dropping_) co_await idle_.wait();  // callers can cancel until then
-    notes_.request_stop();
-    co_await notes_.join();
+    // Notes are received further: without them the streams that this side writes, now or later, have no room.
+    if (stopping()) co_await notes_.join();
 }
 
 RDMACORO_COLD void calls_base::child_failed(std::exception_ptr failure) noexcept {
