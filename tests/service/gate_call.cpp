@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace test_service_gate_call {
@@ -29,6 +31,35 @@ TEMPLATE_LIST_TEST_CASE("a thread's call has a limit, of which the peer is told"
         CHECK(got.first == errc::timed_out);
         CHECK(!got.second.first);
         CHECK(got.second.second == errc::canceled);
+        while (there.waiting != 0) co_await yield();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a thread's call that has begun already has a limit", "", node_transports) {
+    run_gate<TestType>([](auto& through, auto& far, shop& there) -> task<> {
+        bool ended = false;
+        auto work = [&ended, pass = through.pass()]() mutable {
+            auto quick = pass.call(kv::get, "colour");
+            static_cast<void>(quick.wait_for(1ms));
+            std::string colour = quick.get(30s);
+            auto slow = pass.call(kv::wait);
+            static_cast<void>(slow.wait_for(1ms));
+            const std::error_code late = code_of([&] { slow.get(10ms); });
+            ended = slow.done();
+            return std::pair(late, std::move(colour));
+        };
+        // A limit that is missed does not hang the test.
+        task_group breaks;
+        breaks.spawn([&far]() -> task<> {
+            co_await sleep_for(20s);
+            far.abort();
+        });
+        const auto got = co_await on_thread(std::move(work));
+        breaks.request_stop();
+        co_await breaks.join();
+        CHECK(got.first == errc::timed_out);
+        CHECK(ended);
+        CHECK(got.second == "red");
         while (there.waiting != 0) co_await yield();
     });
 }

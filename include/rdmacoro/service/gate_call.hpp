@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace rdmacoro {
@@ -33,7 +34,7 @@ public:
         wait();
         return this->await_resume();
     }
-    /// The same with a limit, of which the peer is told: `errc::timed_out` after it. The call must not have begun.
+    /// The same with a limit: after it the call is canceled, and ends with `errc::timed_out`. The peer is told the limit where the call begins here.
     R get(duration limit) {
         check("gate_call::get");
         const time_point until = detail::deadline_after(detail::monotonic_now(), limit);
@@ -43,6 +44,11 @@ public:
             if (!room && left <= duration::zero())
                 detail::throw_error(errc::timed_out, "gate_call::get: there was no room in the gate");
             set_limit(left > duration::zero() ? left : duration::zero());
+        } else if (!this->wait_until(until)) {
+            stop();
+            wait();
+            if (std::error_code(this->code_) == errc::canceled)
+                detail::throw_error(errc::timed_out, "gate_call::get: the call had not ended until then");
         }
         wait();
         return this->await_resume();
