@@ -276,6 +276,37 @@ TEMPLATE_LIST_TEST_CASE("requests that may be done twice go on in the next life 
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("a message that ends the calls of a connection ends the connection", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        node_options small;
+        small.mailbox.lent_bytes = 10000;
+        participant<TestType> one(1);
+        participant<TestType> nine(9, small);
+        const std::string url = co_await nine.here->listen(fresh_url<TestType>());
+        one.here->add({.id = 9, .urls = {url}});
+        const std::string back = co_await one.here->listen(fresh_url<TestType>());
+        nine.here->add({.id = 1, .urls = {back}});
+        auto waits = start(one.peers->call(9, kv::wait));
+        while (nine.there.waiting == 0) co_await yield();
+        // No node sends with that tag; this is longer than its receiver takes.
+        const std::vector<std::byte> much(100000);
+        auto sending = start(one.here->peer(9).send(much, detail::no_message));
+        while (nine.there.stopped == 0) co_await yield();
+        static_cast<void>(co_await as_result(sending));
+        const auto called =
+            co_await as_result(timeout(nine.peers->repeat_if_lost([&]() -> task<std::uint64_t> {
+                co_return co_await nine.peers->call(1, kv::add, 1U, 2U);
+            }),
+                                       20s));
+        CHECK(called);
+        const auto lost = co_await as_result(timeout(waits, 20s));
+        CHECK((lost.error() == errc::peer_lost || lost.error() == errc::closed));
+        co_await one.here->close();
+        co_await nine.here->close();
+    });
+}
+
 TEST_CASE("a call whose time is over names its method and its node, connected or not") {
     run_limited([]() -> task<> {
         const auto text_of = [](auto what) -> task<std::string> {

@@ -356,7 +356,8 @@ private:
             }
             if (const auto at = of.links_.find(id); at != of.links_.end() && at->second == &here)
                 of.links_.erase(at);
-            if (ended == errc::canceled) end.abort();  // the node stops: calls of this side end
+            // The node stops, and calls of this side end; or the peer has sent what no node does, and the next connection carries calls.
+            if (ended == errc::canceled || !detail::calls_base::ends_link(ended)) end.abort();
             mine.stop_handlers();
             const others_go_on calls_of_this_side(of.state_->owner);
             while (here.in_use()) co_await without_stop(here.rested.wait());
