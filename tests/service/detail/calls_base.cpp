@@ -172,6 +172,33 @@ TEST_CASE("a one-way request that says that its caller writes a stream begins no
     }(world.on));
 }
 
+TEST_CASE("a peer that refuses a one-way call with a code that is no error ends the link") {
+    const std::uint32_t code = GENERATE(0U, 9U, 0x80000001U);
+    virtual_time world;
+    world.run([](scheduler& on, std::uint32_t refusal) -> task<> {
+        scripted_peer peer(on);
+        co_await peer.open();
+        calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self());
+        const auto refuse = [&](std::uint32_t amount) {
+            const detail::note_head refused{static_cast<std::uint32_t>(detail::note_kind::refused), amount,
+                                            flow::note.facts.number};
+            peer.say(wire_kind::eager, detail::call_tag(detail::call_kind::note, 0),
+                     std::as_bytes(std::span(&refused, 1)));
+        };
+        refuse(static_cast<std::uint32_t>(call_errc::reader_left));
+        for (int n = 0; n < 100; ++n) co_await yield();
+        const auto told = co_await as_result(mine.cast(flow::note));
+        CHECK(told.error() == call_errc::reader_left);
+        CHECK(peer.self().is_open());
+        refuse(refusal);
+        for (int n = 0; n < 100; ++n) co_await yield();
+        CHECK_FALSE(peer.self().is_open());
+        const auto later = co_await as_result(mine.cast(flow::note));
+        CHECK(later.error() == errc::closed);
+        peer.self().abort();
+    }(world.on, code));
+}
+
 TEST_CASE("streams that no handler reads are waited for up to a limit though none can be told so") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

@@ -20,6 +20,11 @@ class call_context;
 
 namespace rdmacoro::detail {
 
+/// Whether there is such a `call_errc`.
+[[nodiscard]] constexpr bool is_call_error(std::int32_t number) noexcept {
+    return number >= 1 && number <= static_cast<std::int32_t>(call_errc::reader_left);
+}
+
 /// Why a call could not end with a value, as it travels.
 class call_failure {
 public:

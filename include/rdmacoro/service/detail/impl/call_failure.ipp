@@ -11,10 +11,6 @@
 
 namespace rdmacoro::detail {
 
-[[nodiscard]] constexpr bool is_call_error(std::int32_t number) noexcept {
-    return number >= 1 && number <= static_cast<std::int32_t>(call_errc::reader_left);
-}
-
 RDMACORO_COLD void call_failure::set(outcome_kind kind, int code, std::string_view text) noexcept {
     head_ = {static_cast<std::uint32_t>(kind), code};
     length_ = std::min(text.size(), sizeof text_);

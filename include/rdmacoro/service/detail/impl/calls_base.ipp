@@ -207,6 +207,9 @@ RDMACORO_COLD task<std::error_code> calls_base::receive_notes() {
                 }
                 break;
             case note_kind::refused:
+                // It becomes the error of a call: a code that is none would be a success.
+                if (!is_call_error(static_cast<std::int32_t>(head.amount)))
+                    throw_error(errc::protocol_violation);
                 if (refused_.size() < most_known &&
                     std::ranges::find(refused_, head.method, &note_head::method) == refused_.end())
                     refused_.push_back(head);
