@@ -184,6 +184,71 @@ CALLS_CASE("peers of one service have its limit together, and one that goes leav
     });
 }
 
+namespace {
+/// Asks for so many rows, all of it at once, and receives none.
+task<> ask_for_rows(peer& raw, tag_type first, std::uint64_t count) {
+    using rows = std::remove_const_t<decltype(broad::rows)>;
+    encoder request;
+    request.write(detail::request_head{rows::number, rows::signature, 0});
+    request.write(std::uint32_t{1000});
+    for (std::uint64_t n = 0; n < count; ++n)
+        co_await raw.send(const_buffers(request.pieces()),
+                          detail::call_tag(detail::call_kind::request, first + n, rows::service));
+}
+}  // namespace
+
+CALLS_CASE("peers that take no answers leave a service to the others, and wait for their own") {
+    const bool at_a_time = GENERATE(false, true);  // whether all handlers run before the first has ended
+    run_in(over, [at_a_time](two_domains& w) -> task<> {
+        service one({.running = 8});
+        std::size_t begun = 0;
+        event go;
+        one.on(broad::rows, [&](call_context&, std::uint32_t count) -> task<std::vector<std::vector<float>>> {
+            ++begun;
+            if (at_a_time) co_await go.wait();
+            co_return std::vector<std::vector<float>>(count, std::vector<float>(256));
+        });
+        one.on(broad::twice, [](call_context&, int n) -> task<int> { co_return 2 * n; });
+        std::vector<two_domains::pair> links;
+        std::vector<std::unique_ptr<any_calls>> servers;
+        for (int n = 0; n < 3; ++n) {
+            links.push_back(co_await w.connected());
+            servers.push_back(links.back().b.make_calls());
+            servers.back()->serve(one);
+        }
+        const auto client = links[2].a.make_calls();
+        constexpr std::uint64_t most = 8;
+        for (std::size_t n = 0; n < 2; ++n) {
+            begun = 0;
+            go.reset();
+            co_await ask_for_rows(links[n].a, 1000, 3 * most);
+            if (at_a_time) {
+                while (one.running() != most) co_await yield();
+                go.set();
+            }
+            while (begun < most) co_await yield();
+            const int twice = co_await timeout(client->call(broad::twice, 21), 20s);
+            CHECK(twice == 42);
+            while (one.running() > most / 2) co_await yield();
+            CHECK(one.bytes() == 0);
+            for (int turn = 0; turn < 1000; ++turn) co_await yield();
+            // The handlers that ran when as many answers waited have ended; no further request of that peer's was taken.
+            CHECK(begun < 2 * most);
+        }
+        for (std::size_t n = 0; n < 2; ++n) {
+            for (std::uint64_t call = 0; call < 3 * most; ++call) {
+                const message rows = co_await timeout(
+                    links[n].a.recv_lent(detail::call_tag(detail::call_kind::answer, 1000 + call)), 20s);
+                CHECK(rows.size() > 1'000'000);
+            }
+        }
+        while (one.running() != 0) co_await yield();
+        CHECK(one.bytes() == 0);
+        for (auto& link : links) link.a.abort();
+        servers.clear();
+    });
+}
+
 CALLS_CASE("an answer for which there is no memory ends its call with an error, and no other") {
     if (!counts_allocations) {
         SUCCEED("no allocation can be made to fail here");

@@ -17,7 +17,9 @@ namespace rdmacoro {
 
 /// The limits of the handlers of a service, together.
 struct service_options {
-    std::size_t running = 256;                  ///< handlers at a time; at least 1
+    /// Handlers at a time; at least 1. Answers that wait to be sent keep up to a half of these places, for all peers together; a peer to which
+    /// `running` answers wait waits with further requests.
+    std::size_t running = 256;
     std::size_t bytes = std::size_t{64} << 20;  ///< of the requests that are served
     decode_limits arguments{};                  ///< of one request
 };
@@ -68,7 +70,7 @@ public:
         add(std::make_unique<handler>(pool, static_cast<Function&&>(function)));
     }
 
-    /// Handlers that run now.
+    /// Handlers that run now, and answers that keep their places until they are sent.
     [[nodiscard]] std::size_t running() const noexcept { return options_.running - running_.available(); }
     /// Bytes of the requests that are served now.
     [[nodiscard]] std::size_t bytes() const noexcept { return options_.bytes - bytes_.available(); }
@@ -88,6 +90,7 @@ private:
     service_options options_;
     semaphore running_;
     semaphore bytes_;
+    std::size_t unsent_ = 0;  // places that answers keep which wait to be sent
     std::vector<std::unique_ptr<detail::handler_base>> handlers_;  // sorted by number
     mutable detail::handler_base* last_ = nullptr;                 // that was found
     std::uint16_t number_ = 0;                                     // set with the first handler

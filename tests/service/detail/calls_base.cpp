@@ -205,7 +205,7 @@ TEST_CASE("streams that no handler reads are waited for up to a limit though non
         scripted_peer peer(on);
         co_await peer.open();
         constexpr std::uint64_t streams = 1500;
-        service offered({.running = streams});
+        service offered({.running = 2 * streams});
         offered.on(flow::wait, [](call_context&) -> task<> { co_return; });
         calls<loopback, scripted_peer::endpoint_type::protocols_type> mine(peer.self(), offered);
         co_await use_up_credit(peer);

@@ -232,6 +232,7 @@ protected:
     [[nodiscard]] static bool try_admit(service& of, std::size_t bytes) noexcept;
     [[nodiscard]] static task<> admit(service& of, std::size_t bytes);
     static void leave(service& of, std::size_t bytes) noexcept;
+    static void leave_bytes(service& of, std::size_t bytes) noexcept;
     struct admission {
         admission(service* in, std::size_t n) noexcept : of(in), bytes(n) {}
         admission(const admission&) = delete;
@@ -239,9 +240,42 @@ protected:
         ~admission() {
             if (of != nullptr) leave(*of, bytes);
         }
+        /// The handler has ended: the bytes of its request count no longer, nor does its place, unless it keeps that.
+        void ended(bool keeps_place) noexcept {
+            if (of == nullptr) return;
+            leave_bytes(*of, std::exchange(bytes, 0));
+            if (!keeps_place) leave(*std::exchange(of, nullptr), 0);
+        }
         service* of;
         std::size_t bytes;
     };
+    /// The answers of a service to this peer that wait to be sent.
+    struct unsent_answers {
+        service& of;
+        std::size_t count = 0;
+        event fewer{};
+    };
+    /// One of them. It keeps the place that its handler had, unless half of the service's are kept by such: peers that take no answers leave the
+    /// others to run.
+    struct unsent_answer {
+        unsent_answer(unsent_answers& among, admission& place) noexcept
+            : in(among), keeps(place.of != nullptr && keep_place(among.of)) {
+            ++in.count;
+            place.ended(keeps);
+        }
+        unsent_answer(const unsent_answer&) = delete;
+        unsent_answer& operator=(const unsent_answer&) = delete;
+        ~unsent_answer() {
+            if (keeps) keep_no_longer(in.of);
+            --in.count;
+            in.fewer.set();
+            in.fewer.reset();
+        }
+        unsent_answers& in;
+        const bool keeps;
+    };
+    [[nodiscard]] static bool keep_place(service& of) noexcept;
+    static void keep_no_longer(service& of) noexcept;
     /// A request that waits for the limits of its service.
     struct waiting {
         explicit waiting(event& set_then) noexcept : then(set_then) {}
@@ -302,13 +336,14 @@ protected:
     };
     struct serving_one {
         calls_base* of;
-        service* what;
-        task<> operator()() const { return of->serve_requests(*what); }
+        unsent_answers* of_service;
+        task<> operator()() const { return of->serve_requests(*of_service); }
     };
     /// Receives the requests to a service as its limits allow: where they are reached, the next one waits here, and the others at their callers.
-    [[nodiscard]] task<> serve_requests(service& of);
-    [[nodiscard]] task<> receive_requests(service& of, short_answers& answers);
-    static child send_long(child_owner&, calls_base& self, service& of, message request, long_answer out);
+    [[nodiscard]] task<> serve_requests(unsent_answers& unsent);
+    [[nodiscard]] task<> receive_requests(unsent_answers& unsent, short_answers& answers);
+    static child send_long(child_owner&, calls_base& self, unsent_answers& unsent, message request,
+                           long_answer out);
     /// The step that a request takes at once.
     enum class served : std::uint8_t {
         later,        ///< nothing: it takes the long way
@@ -332,8 +367,8 @@ protected:
     static child send_failure(child_owner&, calls_base& self, tag_type answer, call_failure failed);
     /// One request, from its arrival to its answer. `admitted`: whether it counts for the limits of its service; if not, it waits for that,
     /// and sets `then` when it waits no longer.
-    static child serve_one(child_owner&, calls_base& self, service& of, message request, time_point until,
-                           bool admitted, event* then);
+    static child serve_one(child_owner&, calls_base& self, unsent_answers& unsent, message request,
+                           time_point until, bool admitted, event* then);
 
     /// A request's send has failed. One that was canceled may have arrived all the same: its answer is dropped.
     [[nodiscard]] task<> not_sent(const method_facts& of, tag_type asked, result<> sent);
@@ -378,6 +413,7 @@ protected:
     task_group loops_{stop_.get_token()};  // that receive requests
     task_group notes_{stop_.get_token()};
     std::vector<service*> offered_;
+    std::vector<std::unique_ptr<unsent_answers>> unsent_;  // of each of them
 
 private:
     friend class item_sender;

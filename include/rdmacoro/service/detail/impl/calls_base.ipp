@@ -122,11 +122,13 @@ RDMACORO_COLD tag_type calls_base::first_bit(std::uint16_t service) noexcept {
 
 RDMACORO_COLD void calls_base::offer(service& what) {
     what.check_beside(offered_, "calls::serve");
-    offered_.push_back(&what);
+    unsent_.push_back(std::make_unique<unsent_answers>(what));
     try {
-        loops_.spawn(serving_one{this, &what});
+        offered_.push_back(&what);
+        loops_.spawn(serving_one{this, unsent_.back().get()});
     } catch (...) {
-        offered_.pop_back();
+        unsent_.pop_back();
+        offered_.resize(unsent_.size());
         throw;
     }
     const auto refused = std::ranges::find(refused_here_, what.number_);

@@ -78,10 +78,20 @@ RDMACORO_COLD task<> calls_base::admit(service& of, std::size_t bytes) {
         throw;
     }
 }
-RDMACORO_DECL void calls_base::leave(service& of, std::size_t bytes) noexcept {
+RDMACORO_DECL void calls_base::leave_bytes(service& of, std::size_t bytes) noexcept {
     of.bytes_.release(std::min(bytes, of.options_.bytes));
+}
+RDMACORO_DECL void calls_base::leave(service& of, std::size_t bytes) noexcept {
+    leave_bytes(of, bytes);
     of.running_.release();
 }
+
+RDMACORO_DECL bool calls_base::keep_place(service& of) noexcept {
+    if (of.unsent_ >= of.options_.running / 2) return false;
+    ++of.unsent_;
+    return true;
+}
+RDMACORO_DECL void calls_base::keep_no_longer(service& of) noexcept { --of.unsent_; }
 
 // ---- from the request to the answer
 
@@ -127,11 +137,11 @@ RDMACORO_DECL calls_base::served calls_base::serve_now(service& of, tag_type req
     return failed ? served::failure : served::answer;
 }
 
-RDMACORO_DECL task<> calls_base::serve_requests(service& of) {
+RDMACORO_DECL task<> calls_base::serve_requests(unsent_answers& unsent) {
     short_answers answers(*this, stop_.get_token());
     std::exception_ptr failure;
     try {
-        co_await receive_requests(of, answers);
+        co_await receive_requests(unsent, answers);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -139,7 +149,8 @@ RDMACORO_DECL task<> calls_base::serve_requests(service& of) {
     if (failure) std::rethrow_exception(failure);
 }
 
-RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& answers) {
+RDMACORO_DECL task<> calls_base::receive_requests(unsent_answers& unsent, short_answers& answers) {
+    service& of = unsent.of;
     // Now and then what was answered may leave: a peer that waits for all of its calls goes on while the rest is served.
     constexpr unsigned most_at_once = 32;
     call_failure failed;
@@ -150,6 +161,8 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
             co_await answers.until_one_is_free();
             continue;
         }
+        while (unsent.count >= of.options_.running) [[unlikely]]
+            co_await unsent.fewer.wait();
         // Read in place. A move would load pairs of words that were just stored one by one, and wait for all stores before them: those of
         // answers, to lines that the peer's cache has.
         any_lent_receive arriving = receive(requests_to(of.number_));
@@ -176,7 +189,7 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
             }
             if (how == served::long_answer) {
                 admission counted(&of, arriving.bytes().size());
-                const child sending = send_long(*this, *this, of, *arriving.outcome(), out.take_long());
+                const child sending = send_long(*this, *this, unsent, *arriving.outcome(), out.take_long());
                 counted.of = nullptr;  // it counts from now on
                 begin_handler(sending);
             }
@@ -195,21 +208,23 @@ RDMACORO_DECL task<> calls_base::receive_requests(service& of, short_answers& an
         const time_point until = due(request);
         if (try_admit(of, bytes)) {
             admission counted(&of, bytes);
-            const child serving = serve_one(*this, *this, of, std::move(request), until, true, nullptr);
+            const child serving = serve_one(*this, *this, unsent, std::move(request), until, true, nullptr);
             counted.of = nullptr;  // it counts from now on
             begin_handler(serving);
         } else {
             event admitted;
-            begin_handler(serve_one(*this, *this, of, std::move(request), until, false, &admitted));
+            begin_handler(serve_one(*this, *this, unsent, std::move(request), until, false, &admitted));
             co_await without_stop(admitted.wait());
         }
     }
 }
 
-RDMACORO_DECL child calls_base::send_long(child_owner&, calls_base& self, service& of, message request,
-                                          long_answer out) {
-    const admission held(&of, request.size());
+RDMACORO_DECL child calls_base::send_long(child_owner&, calls_base& self, unsent_answers& unsent,
+                                          message request, long_answer out) {
+    admission held(&unsent.of, request.size());
+    const unsent_answer until_sent(unsent, held);
     const tag_type answered = call_tag(call_kind::answer, call_number(request.tag()));
+    request.release();  // its bytes do not count any more
     call_failure failed;
     try {
         co_await without_stop(self.send(const_buffers(out.bytes->pieces()), answered), to_answer);
@@ -246,8 +261,9 @@ RDMACORO_DECL short_answers::place* short_answers::one_more() noexcept {
     return &more_[std::exchange(turn_, (turn_ + 1) % most)];
 }
 
-RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, service& of, message request,
-                                          time_point until, bool admitted, event* then) {
+RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, unsent_answers& unsent,
+                                          message request, time_point until, bool admitted, event* then) {
+    service& of = unsent.of;
     const std::uint64_t number = call_number(request.tag());
     const std::size_t bytes = request.size();
     call_failure failed;
@@ -287,6 +303,8 @@ RDMACORO_DECL child calls_base::serve_one(child_owner&, calls_base& self, servic
     const call_kind asked = kind_of_call(request.tag());
     // With a one-way request no caller writes a stream, and no answer would bound how many wait to be told that they are not read.
     if (asked != call_kind::one_way) self.end_reading(context);
+    const unsent_answer until_sent(unsent, held);
+    if (handler != nullptr) request.release();  // its bytes do not count any more
     if (!failed) {
         try {
             if (asked == call_kind::open) {
