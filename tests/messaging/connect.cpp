@@ -1,6 +1,7 @@
 #include <rdmacoro/messaging/connect.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/loopback.hpp"
 #include "support/run.hpp"
 
@@ -276,6 +277,27 @@ TEST_CASE("a listener tells why it refused the last peer, and what both sides ha
         while (listening.refused() < 2) co_await sleep_for(1s);
         CHECK(listening.last_refusal().why == errc::timed_out);
         CHECK(listening.last_refusal().text == "loopback");
+    }(world.on));
+}
+
+TEST_CASE("a listener that finds no memory for a peer refuses that one and accepts the next") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        using accepted_one = rdmacoro::detail::endpoint_state<loopback, default_protocols<loopback>>;
+        loopback_domain domain(on);
+        auto listening = co_await listen<loopback>(domain, "here");
+        const auto without = co_await domain.connect("here");
+        {
+            const failing_allocations none(sizeof(accepted_one), sizeof(accepted_one));
+            for (int turn = 0; turn < 10; ++turn) co_await yield();
+        }
+        CHECK(listening.refused() == 1);
+        CHECK(listening.last_refusal().why == errc::no_resources);
+        auto connecting = start(connect<loopback>(domain, "here"));
+        const auto accepted = co_await as_result(timeout(listening.accept(), 10s));
+        CHECK(accepted);
+        static_cast<void>(co_await as_result(connecting));
     }(world.on));
 }
 

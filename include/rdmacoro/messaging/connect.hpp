@@ -10,8 +10,10 @@
 
 #include <concepts>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace rdmacoro {
@@ -180,11 +182,17 @@ child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
                 co_await find_place<>(self, from);
             }
             if (!placed) continue;  // a flood of its host fills the system's queue: it is dropped
-            self->begin_handshake(
-                new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_), from);
+            try {
+                self->begin_handshake(
+                    new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_), from);
+            } catch (const std::bad_alloc&) {
+                self->refuse_unopened();
+            }
         }
     } catch (const std::system_error& failed) {
         self->fail(failed.code());
+    } catch (const std::bad_alloc&) {
+        self->fail(make_error_code(errc::no_resources));
     }
 }
 

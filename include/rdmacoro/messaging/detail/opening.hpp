@@ -200,6 +200,12 @@ protected:
     [[gnu::cold]] void begin_handshake(endpoint_base* fresh, std::uint8_t from) {
         own_children::begin(*workers_, running_scheduler(), admit<>, this, endpoint_owner(fresh), from);
     }
+    /// There was no memory for a peer that has connected, and has a place.
+    [[gnu::cold]] void refuse_unopened() noexcept {
+        places_.release();
+        note_refusal(make_error_code(errc::no_resources),
+                     [] { return std::string("one for which there was no memory"); });
+    }
     /// There are no more connections; accept() throws this once it has returned those that are ready.
     [[gnu::cold]] void fail(std::error_code why) noexcept {
         failure_ = why;
