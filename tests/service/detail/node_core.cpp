@@ -2,9 +2,11 @@
 
 #include "support/bare_node.hpp"
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
 
+#include <new>
 #include <string>
 
 namespace test_service_detail_node_core {
@@ -68,6 +70,18 @@ TEST_CASE("the book gives up what neither it nor a handle needs") {
     }
     f.core->forget_if_unused(4);
     CHECK(f.core->peers.empty());
+}
+
+TEST_CASE("a peer for which there is no memory is not known afterwards") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    fixture f;
+    {
+        const failing_allocations none(sizeof(node_peer), sizeof(node_peer));
+        CHECK_THROWS_AS(f.core->peer(3), std::bad_alloc);
+    }
+    CHECK(f.core->find(3).get() == nullptr);
+    CHECK(f.core->peers.empty());
+    CHECK(f.core->peer(3)->id == 3);
 }
 
 TEST_CASE("pauses get longer up to a limit, and a random part of up to a half less") {

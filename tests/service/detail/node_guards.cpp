@@ -126,6 +126,17 @@ TEST_CASE("the peer's attempt is the latest one, which it can end") {
     CHECK(peer->attempt == nullptr);
 }
 
+TEST_CASE("an attempt that has ended has said no hello any more") {
+    bare_node f;
+    const counted_ptr<node_peer> peer = f.core->peer(3);
+    {
+        const node_hello_said one(*peer);
+        CHECK_FALSE(peer->hello_sent);
+        peer->hello_sent = true;
+    }
+    CHECK_FALSE(peer->hello_sent);
+}
+
 TEST_CASE("when connecting has ended, a peer that nothing needs is forgotten") {
     bare_node f;
     f.core->peer(3)->connecting = true;

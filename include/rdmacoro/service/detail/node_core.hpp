@@ -241,7 +241,7 @@ public:
     /// The differences between the answer of the node that was reached and its known card. Empty: none.
     [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
     /// It carries the messages of its peer from now on.
-    void publish(node_record& made, const node_card& theirs);
+    void publish(node_record& made, node_card theirs) noexcept;
     /// Whether a former connection with it has not ended yet: messages of it may not be received.
     [[nodiscard]] bool is_closing(const node_peer& of) noexcept;
     /// Whether the messages of a node are kept that left and that the book has not: only while cards of nodes are on their way that may be
@@ -277,6 +277,9 @@ public:
     /// Until the next attempt: twice as long each time, and a random part of that less.
     [[nodiscard]] duration pause_after(unsigned tries) noexcept;
     [[noreturn]] void throw_stopped() const;
+    /// Runs it among the coroutines of the node, from the next turn of the scheduler on. Its frame is there already, so that it begins, or this
+    /// throws: where this is called before any state changes, a lack of memory leaves none changed.
+    void begin(task<> what);
     /// Others hear of it. Throws, and adds nothing, where the card cannot hold it.
     void add_url(const std::string& url);
 
@@ -315,7 +318,7 @@ private:
     bool expects_cards_ = false;
     void forget_unused() noexcept;
     /// Begins to close as many idle connections as others wait for.
-    void close_idle() noexcept;
+    void close_idle();
 
     std::uint64_t random_;
     time_point next_idle_close_{};      // while others are closing

@@ -79,6 +79,18 @@ private:
     local_stop_source abandon_;
 };
 
+/// An attempt to connect to the peer, which says hello meanwhile or not.
+class node_hello_said {
+public:
+    explicit node_hello_said(node_peer& to) noexcept : to_(to) {}
+    node_hello_said(const node_hello_said&) = delete;
+    node_hello_said& operator=(const node_hello_said&) = delete;
+    ~node_hello_said() { to_.hello_sent = false; }
+
+private:
+    node_peer& to_;
+};
+
 /// The coroutine that makes connections to the peer, from its first attempt until it gives up or has succeeded.
 class node_connecting {
 public:

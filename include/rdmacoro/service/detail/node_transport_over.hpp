@@ -51,13 +51,20 @@ public:
         if (where.find("://") == std::string::npos) where = std::string(name) + "://" + where;
         if (node_.stopped) node_.throw_stopped();
         if (as.empty()) as = where;
+        task<> accepting = accept_all(this, in, std::move(made), as);
         node_.add_url(as);
-        node_.work->spawn(accept_all, this, in, std::move(made), as);
+        try {
+            node_.begin(std::move(accepting));
+        } catch (const std::bad_alloc&) {
+            node_.self.urls.pop_back();
+            throw;
+        }
     }
 
     [[gnu::cold]] task<node_try> try_to_connect(node_peer& to, std::string url, node_place& place) override {
         const node_options& options = node_.options;
         node_try outcome;
+        const node_hello_said said(to);
         try {
             mailbox_options box = options.mailbox;
             box.handshake_limit = std::min(box.handshake_limit, options.attempt_limit);
@@ -69,7 +76,6 @@ public:
         } catch (const std::system_error& why) {
             outcome = {why.code(), why.what()};
         }
-        to.hello_sent = false;
         co_return outcome;
     }
 
@@ -91,12 +97,10 @@ private:
             for (;;) {
                 co_await room_for_stranger(*self);
                 endpoint<T> made = co_await from.accept();
-                ++self->strangers;
                 try {
-                    self->work->spawn(admit, over, in, std::move(made));
-                } catch (const std::bad_alloc&) {  // without this one
-                    --self->strangers;
-                }
+                    self->begin(admit(over, in, std::move(made)));
+                    ++self->strangers;
+                } catch (const std::bad_alloc&) {}  // without this one
             }
         } catch (const std::system_error& failed) {
             if (!self->stopped) self->hears_no_more(told, failed);
@@ -193,13 +197,13 @@ private:
         co_return node_try{};
     }
 
-    [[gnu::cold]] void publish(node_peer& to, const node_card& theirs, std::uint64_t attempts,
-                               endpoint<T>&& made, domain_type& in, node_place& place) {
+    [[gnu::cold]] void publish(node_peer& to, node_card theirs, std::uint64_t attempts, endpoint<T>&& made,
+                               domain_type& in, node_place& place) {
         counted_ptr<node_record_over<T>> record(
             new node_record_over<T>(to, index, theirs.born, attempts, std::move(made), in));
-        node_.publish(*record, theirs);
+        node_.begin(attend(this, record));
+        node_.publish(*record, std::move(theirs));
         place.taken();
-        node_.work->spawn(attend, this, std::move(record));
     }
 
     /// Lives as long as the connection and what the user does with it.
@@ -210,8 +214,12 @@ private:
         {
             const node_attendance attended(*self, *record);
             task_group users;
-            users.on_error([of = record.get()](std::exception_ptr) { of->abort(); });
-            if (over->handler) users.spawn(over->handler, std::ref(record->end), id, record->born);
+            try {
+                users.on_error([of = record.get()](std::exception_ptr) { of->abort(); });
+                if (over->handler) users.spawn(over->handler, std::ref(record->end), id, record->born);
+            } catch (const std::bad_alloc&) {
+                record->abort();
+            }
             const result<received> word =
                 co_await as_result(with_stop(*record->word, record->ends.get_token()));
             if (word) {

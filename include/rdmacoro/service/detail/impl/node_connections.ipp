@@ -9,7 +9,7 @@
 #include <rdmacoro/service/detail/node_guards.hpp>
 
 #include <algorithm>
-#include <functional>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,8 +47,9 @@ RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self)
         task_group closing;
         for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at)) {
             if (at->closing == leave_reason::stopping) continue;
+            closing.spawn([](task<> made) { return made; },
+                          close_record(self.get(), counted_ptr<node_record>(at)));
             at->closing = leave_reason::stopping;
-            closing.spawn(close_record, self.get(), counted_ptr<node_record>(at));
         }
         co_await closing.join();
     }
@@ -68,15 +69,15 @@ RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self)
 
 RDMACORO_COLD void node_connections::begin_connect(node_peer& to) {
     if (to.connecting || stopped) return;
+    begin(connect_peer(this, counted_ptr<node_peer>(&to)));
     to.connecting = true;
-    work->spawn(connect_peer, this, counted_ptr<node_peer>(&to));
 }
 
 RDMACORO_COLD void node_connections::begin_close(node_record& which, leave_reason why) {
+    begin(close_record(this, counted_ptr<node_record>(&which)));
     which.closing = why;
     if (which.peer->current == &which) which.peer->current = nullptr;
     which.peer->closed_idle = which.closed_idle();
-    work->spawn(close_record, this, counted_ptr<node_record>(&which));
 }
 
 RDMACORO_COLD task<> node_connections::connect_peer(node_connections* self, counted_ptr<node_peer> to) {
@@ -175,7 +176,11 @@ RDMACORO_COLD task<node_try> node_connections::try_each(node_connections* self, 
 /// Says why, and closes in good order.
 RDMACORO_COLD task<> node_connections::close_record(node_connections* self, counted_ptr<node_record> of) {
     const std::byte why{static_cast<std::uint8_t>(*of->closing)};
-    co_await self->transports_[of->index]->close(*of, why, self->options.close_limit);
+    try {
+        co_await self->transports_[of->index]->close(*of, why, self->options.close_limit);
+    } catch (const std::bad_alloc&) {
+        of->abort();
+    }
     of->closed.set();
 }
 

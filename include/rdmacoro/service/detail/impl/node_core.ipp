@@ -107,8 +107,9 @@ RDMACORO_COLD void node_core::add(const node_card& card) {
     if (card.id == self.id)
         throw error(errc::invalid_argument,
                     "node: the card has the id of this node, " + std::to_string(self.id));
+    node_card copy = card;  // what takes memory is done before anything changes
     const counted_ptr<node_peer> of = peer(card.id);
-    of->card = card;
+    of->card = std::move(copy);
     of->listed = true;
     was_not_learned(*of);
     of->tries = 0;
@@ -137,10 +138,11 @@ RDMACORO_COLD counted_ptr<node_peer> node_core::peer(node_id id) {
     if (id == 0) throw error(errc::invalid_argument, "node: 0 is no node's id");
     if (id == self.id)
         throw error(errc::invalid_argument, "node: " + std::to_string(id) + " is this node itself");
-    if (peers.size() >= look_for_unused_ && !peers.contains(id)) forget_unused();
-    counted_ptr<node_peer>& place = peers[id];
-    if (!place) place = counted_ptr<node_peer>(new node_peer(id, this));
-    return place;
+    if (counted_ptr<node_peer> known = find(id)) return known;
+    if (peers.size() >= look_for_unused_) forget_unused();
+    counted_ptr<node_peer> made(new node_peer(id, this));
+    peers.emplace(id, made);
+    return made;
 }
 
 /// Handles and calls name nodes that no book has, and end without a word to this.
@@ -205,11 +207,11 @@ RDMACORO_COLD std::string node_core::lie(const node_peer& of, const node_card& f
     return {};
 }
 
-RDMACORO_COLD void node_core::publish(node_record& made, const node_card& theirs) {
+RDMACORO_COLD void node_core::publish(node_record& made, node_card theirs) noexcept {
     node_peer& of = *made.peer;
     node_record* const before = std::exchange(of.current, &made);
-    if (!of.listed) of.card = theirs;
-    if (of.card.born != generation{}) of.card.born = theirs.born;
+    if (!of.listed) of.card = std::move(theirs);
+    if (of.card.born != generation{}) of.card.born = made.born;
     of.last_born = made.born;
     of.closed_idle = false;
     of.tries = 0;
@@ -285,7 +287,15 @@ RDMACORO_COLD bool node_core::keep_unread(node_record& ended, bool by_users) {
     const bool wanted =
         by_users && !stopped && ended.unread() != 0 && (of.listed || of.owners() > 2 || keeps_of_stranger());
     if (!wanted) return false;
-    of.leftovers.emplace_back(&ended);
+    try {
+        of.leftovers.emplace_back(&ended);
+    } catch (const std::bad_alloc&) {  // the next receive hears that messages are lost
+        of.lost = make_error_code(errc::no_resources);
+        of.lost_born = ended.born;
+        of.see_receives();
+        of.change();
+        return false;
+    }
     ended.kept = true;
     of.see_receives();
     of.change();
@@ -310,7 +320,7 @@ RDMACORO_COLD node_record* node_core::longest_unused() noexcept {
     return oldest;
 }
 
-RDMACORO_COLD void node_core::close_idle() noexcept {
+RDMACORO_COLD void node_core::close_idle() {
     // To look for one takes its time where there are thousands: not for all that wait at once.
     constexpr std::size_t most_at_once = 16;
     std::size_t wanted = 0;
@@ -371,6 +381,10 @@ RDMACORO_COLD void node_core::add_url(const std::string& url) {
         self.urls.pop_back();
         throw error(errc::invalid_argument, "node: with " + url + ' ' + why);
     }
+}
+
+RDMACORO_COLD void node_core::begin(task<> what) {
+    work->spawn([](task<> made) { return made; }, std::move(what));
 }
 
 RDMACORO_COLD void node_core::throw_stopped() const {
