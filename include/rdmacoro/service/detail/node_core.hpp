@@ -361,6 +361,9 @@ private:
     counted_ptr<node_record> of_;
 };
 
+/// For `task_group::spawn`, of a task that is there already.
+[[nodiscard]] task<> as_it_is(task<> what);
+
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)

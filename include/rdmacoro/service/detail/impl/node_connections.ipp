@@ -47,8 +47,7 @@ RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self)
         task_group closing;
         for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at)) {
             if (at->closing == leave_reason::stopping) continue;
-            closing.spawn([](task<> made) { return made; },
-                          close_record(self.get(), counted_ptr<node_record>(at)));
+            closing.spawn(as_it_is, close_record(self.get(), counted_ptr<node_record>(at)));
             at->closing = leave_reason::stopping;
         }
         co_await closing.join();

@@ -383,9 +383,9 @@ RDMACORO_COLD void node_core::add_url(const std::string& url) {
     }
 }
 
-RDMACORO_COLD void node_core::begin(task<> what) {
-    work->spawn([](task<> made) { return made; }, std::move(what));
-}
+RDMACORO_COLD task<> as_it_is(task<> what) { return what; }
+
+RDMACORO_COLD void node_core::begin(task<> what) { work->spawn(as_it_is, std::move(what)); }
 
 RDMACORO_COLD void node_core::throw_stopped() const {
     throw error(errc::closed, "node " + std::to_string(self.id) + " was stopped");
