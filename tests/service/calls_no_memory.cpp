@@ -3,8 +3,14 @@
 
 #include "support/calls_pair.hpp"
 #include "support/counting_new.hpp"
+#include "support/no_spare_frames.hpp"
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <new>
+#include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +29,7 @@ struct echo {
     static constexpr method<"echo.all", stream<std::string>(std::uint32_t)> all{};
     static constexpr method<"echo.both", stream<std::string>(stream<std::string>)> both{};
     static constexpr method<"echo.wait", void()> wait{};
+    static constexpr method<"echo.sum", std::uint64_t(std::array<std::uint64_t, 65536>)> sum{};
 };
 
 void offer(service& to) {
@@ -45,6 +52,9 @@ void offer(service& to) {
               }
           });
     to.on(echo::wait, [](call_context&) -> task<> { co_await sleep_for(1h); });
+    to.on(echo::sum, [](call_context&, const std::array<std::uint64_t, 65536>& of) {
+        return std::accumulate(of.begin(), of.end(), std::uint64_t{0});
+    });
 }
 
 /// Calls of all kinds, short and long, streams that are read to their end and that are not, and a call that is canceled.
@@ -151,6 +161,35 @@ CONFORMANCE_CASE("whichever allocation of a conversation fails, its calls end, a
     INFO(whole << " runs were whole, " << failed << " ended with an error");
     CHECK(whole > 0);
     CHECK(failed > 100);
+}
+
+CONFORMANCE_CASE("a call of fixed length that finds no memory to wait ends what it has begun to send",
+                 every_real_kind) {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    run_ends(over, [](calls_link link) -> task<> {
+        service offered;
+        offer(offered);
+        const auto server = link.b.make_calls();
+        server->serve(offered);
+        const auto client = link.a.make_calls();
+        std::array<std::uint64_t, 65536> numbers{};
+        numbers.back() = 7;
+        {
+            const no_spare_frames each_takes_memory;
+            auto summing = client->call(echo::sum, numbers);
+            fail_next_allocations(1);
+            bool failed = false;
+            try {
+                static_cast<void>(co_await std::move(summing));
+            } catch (const std::bad_alloc&) {
+                failed = true;
+            }
+            fail_next_allocations(0);
+            CHECK(failed);
+        }
+        const std::uint64_t sum = co_await client->call(echo::sum, numbers);
+        CHECK(sum == 7);
+    });
 }
 
 }  // namespace test_service_calls_no_memory

@@ -3,13 +3,16 @@
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/no_spare_frames.hpp"
 #include "support/nodes.hpp"
 
 #include <cstddef>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace test_service_node_no_memory {
@@ -173,6 +176,21 @@ ending run_with(std::size_t failing) {
     return how;
 }
 
+/// Whether it ends for lack of memory where its first coroutine finds none.
+template <class Operation>
+task<bool> fails_without_memory(Operation what) {
+    const no_spare_frames each_takes_memory;
+    fail_next_allocations(1);
+    bool failed = false;
+    try {
+        static_cast<void>(co_await as_result(std::move(what)));
+    } catch (const std::bad_alloc&) {
+        failed = true;
+    }
+    fail_next_allocations(0);
+    co_return failed;
+}
+
 }  // namespace
 
 TEST_CASE("whichever allocation of nodes fails they can be used afterwards") {
@@ -192,6 +210,32 @@ TEST_CASE("whichever allocation of nodes fails they can be used afterwards") {
     INFO(whole << " runs were whole, " << failed << " ended with an error");
     CHECK(whole > 0);
     CHECK(failed > 50);
+}
+
+TEMPLATE_LIST_TEST_CASE("an operation of a node that finds no memory to wait is canceled", "",
+                        node_transports) {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    run_nodes([]() -> task<> {
+        node<TestType> one(1), two(2);
+        co_await two.listen(fresh_url<TestType>());
+        one.add(two.card());
+        auto there = one.peer(2);
+        auto here = two.peer(1);
+        co_await say(there, "hello");
+        const std::string first = co_await hear(here, 1);
+        CHECK(first == "hello");
+        const std::vector<std::byte> much(std::size_t{8} << 20);
+        std::vector<std::byte> room(8);
+        const bool sending = co_await fails_without_memory(there.ssend(much, 2));
+        CHECK(sending);
+        const bool receiving = co_await fails_without_memory(here.recv(room, 3));
+        CHECK(receiving);
+        const bool lent = co_await fails_without_memory(here.recv_lent(3));
+        CHECK(lent);
+        co_await say(there, "again", 3);
+        const std::string next = co_await hear(here, 3);
+        CHECK(next == "again");
+    });
 }
 
 }  // namespace test_service_node_no_memory

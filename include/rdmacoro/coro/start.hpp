@@ -21,6 +21,16 @@ concept hot_startable = std::derived_from<A, operation_base> && requires(A& op) 
 template <class A>
 concept movable_awaitable = awaitable<A> && !std::is_lvalue_reference_v<A> && std::move_constructible<A>;
 
+/// Ends an operation that has begun and that nothing will await: cancels it, and runs the scheduler until it has ended.
+template <hot_startable Op>
+void end_unawaited(Op& op) noexcept {
+    if (op.done()) return;
+    local_stop_source stopped;
+    stopped.request_stop();
+    op.bind({nullptr, stopped.get_token()});
+    if (!op.await_ready()) op.owner().run_until([&op] { return op.done(); }, stopped);
+}
+
 /// Called when a started operation is destroyed without having been awaited.
 RDMACORO_DECL void check_abandoned() noexcept;
 
@@ -72,11 +82,7 @@ public:
     ~started() {
         if (awaited_) return;
         detail::check_abandoned();
-        if (op_.done()) return;
-        local_stop_source stopped;
-        stopped.request_stop();
-        op_.bind({nullptr, stopped.get_token()});
-        if (!op_.await_ready()) op_.owner().run_until([this] { return op_.done(); }, stopped);
+        detail::end_unawaited(op_);
     }
 
     /// Whether it has ended; then awaiting it does not suspend.

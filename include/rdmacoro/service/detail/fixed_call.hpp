@@ -55,7 +55,8 @@ private:
     std::coroutine_handle<> suspend(std::coroutine_handle<> awaiting) noexcept;
     void receive();
     void end_operation() noexcept;
-    void wait_for(task<message> what);
+    void wait_for_sent(const method_facts& of);
+    void give_up() noexcept;
     std::span<const std::byte> end_unusually(const method_facts& of);
 
     calls_base* over_;

@@ -1,6 +1,7 @@
 // node_operation: a send or receive of another node's, over whichever transport carries its messages.
 #pragma once
 
+#include <rdmacoro/coro/start.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/detail/node_state.hpp>
 
@@ -154,7 +155,16 @@ private:
             born_ = over.born;
             return true;
         }
-        waiting_ = finish<index_in<T>()>(this, counted_ptr<node_record>(&over));
+        return wait_for_end<index_in<T>()>(over);
+    }
+    template <std::size_t I>
+    [[gnu::noinline]] bool wait_for_end(node_record& over) {
+        try {
+            waiting_ = finish<I>(this, counted_ptr<node_record>(&over));
+        } catch (const std::bad_alloc&) {
+            end_unawaited(held<I>());
+            throw;
+        }
         waiting_.bind(env_);
         return false;
     }

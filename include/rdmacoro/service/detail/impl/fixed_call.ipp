@@ -1,11 +1,13 @@
 // How a call with arguments of fixed length is made and ends.
 #pragma once
 
+#include <rdmacoro/coro/start.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/detail/fixed_call.hpp>
 
 #include <memory>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -46,7 +48,7 @@ RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<cons
     send_.bind(env_);
     send_.begin();
     if (!send_.done()) [[unlikely]] {
-        wait_for(over_->ask_further(send_, asked_, of));
+        wait_for_sent(of);
         return false;
     }
     if (send_.code_) [[unlikely]]
@@ -55,9 +57,26 @@ RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<cons
     return receive_.await_ready();
 }
 
-RDMACORO_COLD void fixed_call_base::wait_for(task<message> what) {
-    further_ = std::move(what);
+RDMACORO_COLD void fixed_call_base::wait_for_sent(const method_facts& of) {
+    try {
+        further_ = over_->ask_further(send_, asked_, of);
+    } catch (const std::bad_alloc&) {
+        give_up();
+        throw;
+    }
     further_.bind(env_);
+}
+/// As a call that is canceled while its request is sent.
+RDMACORO_COLD void fixed_call_base::give_up() noexcept {
+    end_unawaited(send_);
+    const std::error_code unsent = send_.code_;
+    if (unsent && unsent != errc::canceled) return;  // no answer comes
+    over_->tell_canceled(asked_, static_cast<bool>(unsent));
+    local_stop_source stopped;
+    stopped.request_stop();
+    env_.stop = stopped.get_token();
+    receive();
+    static_cast<void>(receive_.await_ready());  // it ends canceled, and the answer is dropped when it comes
 }
 
 RDMACORO_DECL std::coroutine_handle<> fixed_call_base::suspend(std::coroutine_handle<> awaiting) noexcept {
