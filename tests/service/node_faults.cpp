@@ -581,6 +581,38 @@ TEST_CASE("a message that joins attempts to connect waits for its own limit") {
     });
 }
 
+TEST_CASE("strangers that are refused and do not close give way to others as silent ones do") {
+    sim_world world;
+    scheduler on{idle::spin{}, world.time()};
+    sim::domain here(on, {.world = &world});
+    sim::domain crowd(on, {.world = &world});
+    sim::domain honest(on, {.world = &world});
+    on.run([](sim::domain& left, sim::domain& many, sim::domain& right) -> task<> {
+        node_options narrow;
+        narrow.unnamed_connections = 4;
+        narrow.hello_limit = 10s;
+        node<sim> one(1, narrow, left);
+        co_await one.listen("sim://one");
+        std::vector<endpoint<sim>> strangers;
+        for (int n = 0; n < 4; ++n) strangers.push_back(co_await connect<sim>(many, "sim://one"));
+        left.hold_messages_to(many, true);  // they answer neither to the refusal nor to its end
+        const std::vector<std::byte> bytes = detail::encode_hello(honest_hello(3));
+        for (auto& stranger : strangers) co_await stranger.send(bytes, detail::hello_tag);
+        co_await sleep_for(100ms);
+        node_options patient;
+        patient.attempt_limit = 60s;
+        patient.connect_limit = 60s;
+        node<sim> two(2, patient, right);
+        two.add(one.card());
+        const time_point begin = scheduler::current()->now();
+        co_await say(two.peer(1), "hello");
+        CHECK(time_since(begin) <= 1s);
+        const std::string got = co_await hear(one.peer(2));
+        CHECK(got == "hello");
+        left.hold_messages_to(many, false);
+    }(here, crowd, honest));
+}
+
 TEST_CASE("a node that accepts no more connections tells its watchers, and says why") {
     run_nodes([]() -> task<> {
         local_stop_source breaks;

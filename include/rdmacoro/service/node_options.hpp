@@ -18,8 +18,8 @@ struct node_options {
     std::size_t connections = 1024;
     /// Accepted connections at a time that have not said which node they are of; at least 1. More wait to be accepted.
     std::size_t unnamed_connections = 64;
-    /// How long such a connection may say nothing, and how long an answer may take. Where more wait, the one that has been silent for the longest
-    /// time is closed after a tenth of this.
+    /// How long such a connection may say nothing, and how long an answer may take. Where more wait, the one that has been silent, or was
+    /// refused and does not close, for the longest time is closed after a tenth of this.
     duration hello_limit = std::chrono::seconds(2);
     /// How long connecting by one URL may take.
     duration attempt_limit = std::chrono::seconds(2);

@@ -301,7 +301,8 @@ public:
     std::size_t places = 0;     // taken: connections, and attempts
     std::size_t strangers = 0;  // accepted, and no hello yet
     event stranger_gone;
-    intrusive_list<node_stranger> silent;  // those of which nothing has arrived, the oldest first
+    intrusive_list<node_stranger>
+        silent;  // those of which nothing has arrived, or that are refused, the oldest first
     event place_free;
     node_turn::list for_place;  // what waits for one
     intrusive_list<node_record> records;

@@ -10,7 +10,7 @@
 
 namespace rdmacoro::detail {
 
-/// An accepted connection without a hello of its peer yet. The node counted it as one of its `strangers` before.
+/// An accepted connection without a hello of its peer yet, or with one that is refused. The node counted it as one of its `strangers` before.
 class node_stranger : public list_node<node_stranger> {
 public:
     explicit node_stranger(node_core& of) noexcept : of_(of), since_(of.owner.now()) {
@@ -27,7 +27,13 @@ public:
 
     /// Its hello has arrived: it need not give way any more.
     void spoke() noexcept { unlink(); }
-    /// Ends the wait for its hello in favor of another one.
+    /// Its hello is refused: it gives way as one that is silent from now on.
+    void refused() noexcept {
+        unlink();
+        since_ = of_.owner.now();
+        of_.silent.push_back(*this);
+    }
+    /// Ends the wait for its hello, or for its end, in favor of another one.
     void give_way() noexcept {
         spoke();
         gives_way_.request_stop();
@@ -42,8 +48,8 @@ private:
     local_stop_source gives_way_;
 };
 
-/// Awaits room for one more that has not said which node it is. Where there is none, the one that has been silent for the longest time gives
-/// way, after a tenth of the limit for a hello at the earliest: silent ones cannot keep nodes out for as long as they like.
+/// Awaits room for one more that has not said which node it is. Where there is none, the one that has been silent, or refused, for the longest
+/// time gives way, after a tenth of the limit for a hello at the earliest: silent ones cannot keep nodes out for as long as they like.
 [[nodiscard]] task<> room_for_stranger(node_core& of);
 
 /// A connection of the peer's that waits for room. This side makes no attempt of its own meanwhile.

@@ -158,8 +158,11 @@ private:
             wins.reset();
             static_cast<void>(co_await as_result(answering));
         } else {
-            static_cast<void>(co_await as_result(timeout(answering, self->options.hello_limit)));
-            static_cast<void>(co_await as_result(timeout(made.close(), self->options.hello_limit)));
+            unnamed->refused();
+            static_cast<void>(co_await as_result(
+                with_stop(timeout(answering, self->options.hello_limit), unnamed->token())));
+            static_cast<void>(co_await as_result(
+                with_stop(timeout(made.close(), self->options.hello_limit), unnamed->token())));
         }
     }
 
