@@ -4,11 +4,14 @@
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/no_spare_frames.hpp"
 #include "support/nodes.hpp"
 #include "support/run.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -346,6 +349,36 @@ TEST_CASE("a long list of hosts that do not answer leaves others their turn") {
         CHECK(most <= 32);
         ::close(silent);
     });
+}
+
+TEST_CASE("a name that was not looked up for lack of memory is looked up in a later round") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    for (std::size_t failing = 1;; ++failing) {
+        bool failed = false;
+        run_nodes([&]() -> task<> {
+            node<shm> one(1), two(2);
+            co_await two.listen(fresh_url<shm>());
+            node_discovery at_one(one, anywhere, often());
+            node_discovery at_two(two, anywhere, often());
+            const std::string where = at_two.address();
+            const std::string named = "localhost" + where.substr(where.rfind(':'));
+            for (int turn = 0; turn < 20; ++turn) co_await yield();  // the listener waits
+            const no_spare_frames each_takes_memory;
+            fail_allocation(failing);
+            bool added = false;
+            try {
+                at_one.add_host(named);
+                added = true;
+                for (int turn = 0; turn < 3; ++turn) co_await yield();
+            } catch (const std::bad_alloc&) {}
+            failed = !allocation_is_to_fail();
+            fail_allocation(0);
+            if (!added) at_one.add_host(named);
+            co_await until([&] { return at_one.missing() == 0; });
+            CHECK(one.explain(2).find("not in the address book") == std::string::npos);
+        });
+        if (!failed || failing == 50) break;
+    }
 }
 
 }  // namespace test_service_node_discovery

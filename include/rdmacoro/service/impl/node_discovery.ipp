@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/semaphore.hpp>
 #include <rdmacoro/coro/sleep_for.hpp>
+#include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/codec.hpp>
@@ -65,8 +66,12 @@ public:
           changes(of, 1024) {
         options.interval = std::max<duration>(options.interval, std::chrono::milliseconds(1));
         working.on_error([](std::exception_ptr) {});  // ends with the node, or for lack of memory
-        working.spawn(ask, this);
-        working.spawn(watch, this);
+        begin(ask(this));
+        begin(watch(this));
+    }
+    /// Its frame is there already: where there is no memory this throws, and nothing has begun.
+    void begin(task<> what) {
+        working.spawn([](task<> made) { return made; }, std::move(what));
     }
 
     // The list.
@@ -160,7 +165,7 @@ public:
                 send_question(one.token, *one.to, one.was_asked ? further_question : first_question);
                 one.was_asked = true;
             } else if (!one.looked_up) {
-                working.spawn(look_up, this, one.token, one.address);
+                begin(look_up(this, one.token, one.address));
                 one.looked_up = true;
             }
         } catch (const std::exception&) {}  // no memory: in the next round
@@ -168,14 +173,17 @@ public:
     /// Beside the questions: the system may take many seconds for a name.
     static task<> look_up(discovery_state* self, std::uint64_t token, inet_address address) {
         co_await self->look_ups.acquire();
-        const auto answer = co_await as_result(inet_resolve(std::move(address), 0));
+        std::optional<result<inet_resolved>> answer;
+        try {
+            answer.emplace(co_await as_result(inet_resolve(std::move(address), 0)));
+        } catch (const std::bad_alloc&) {}
         self->look_ups.release();
         const auto at = self->by_token.find(token);
         if (at == self->by_token.end()) co_return;  // no longer in the list
         host& one = *at->second;
         one.looked_up = false;
-        if (!answer || answer->endpoints.empty()) co_return;  // in the next round, perhaps
-        one.to = answer->endpoints.front();
+        if (!answer || !*answer || (*answer)->endpoints.empty()) co_return;  // in the next round, perhaps
+        one.to = (*answer)->endpoints.front();
         self->question(one);
     }
     static task<> watch(discovery_state* self) {
