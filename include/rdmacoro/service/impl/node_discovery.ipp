@@ -70,9 +70,7 @@ public:
         begin(watch(this));
     }
     /// Its frame is there already: where there is no memory this throws, and nothing has begun.
-    void begin(task<> what) {
-        working.spawn([](task<> made) { return made; }, std::move(what));
-    }
+    void begin(task<> what) { working.spawn(as_it_is, std::move(what)); }
 
     // The list.
 
