@@ -97,6 +97,7 @@ TEST_CASE("a connection that moves takes its waiting messages along, and receive
         detail::mailbox_base& before = connection.mailbox();
         {
             detail::mailbox_base box(on, little(), true);
+            REQUIRE(box.matching().add_source(9));
             std::byte second[8];
             std::byte fourth[8];
             no_network poll{&box};
