@@ -15,12 +15,12 @@
 #include <rdmacoro/coro/yield.hpp>
 
 #include "support/catch.hpp"
+#include "support/thread_state.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <coroutine>
 #include <csignal>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -34,6 +34,7 @@
 namespace test_coro_describe {
 
 using namespace rdmacoro;
+using rdmacoro::test::sleeps;
 using namespace std::chrono_literals;
 
 // A list of a temporary description does not refer to it.
@@ -283,18 +284,6 @@ TEST_CASE("the watch says nothing while operations end and begin", "[describe]")
     }(here));
     CHECK(printed.text().empty());
 }
-
-namespace {
-
-/// Whether that thread of this process sleeps.
-bool sleeps(pid_t thread) {
-    std::string facts;
-    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), facts);
-    const std::size_t name_end = facts.rfind(')');
-    return name_end != std::string::npos && facts.compare(name_end, 3, ") S") == 0;
-}
-
-}  // namespace
 
 TEST_CASE("SIGUSR1 wakes a parked scheduler, which prints what waits", "[describe]") {
     captured_stderr printed;

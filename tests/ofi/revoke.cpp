@@ -115,7 +115,7 @@ std::string any_provider() { return GENERATE(as<std::string>{}, "tcp", "shm", "g
 namespace {
 
 /// A domain gives up waiting for a get that is given up when nothing of it ends for 100 ms, and then every link of it ends: so it may go where the
-/// machine has no processor for this one for so long. Tries until `attempt` has not met that.
+/// machine has no processor for the peer for so long. Tries until `attempt` has not met that.
 template <class F>
 void where_it_gets_a_processor(F attempt) {
     constexpr int most = 5;

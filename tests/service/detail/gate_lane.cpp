@@ -1,13 +1,12 @@
 #include <rdmacoro/service/detail/gate_lane.hpp>
 
 #include "support/catch.hpp"
+#include "support/thread_state.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <exception>
-#include <fstream>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -17,6 +16,7 @@
 namespace test_service_detail_gate_lane {
 
 using namespace rdmacoro;
+using rdmacoro::test::sleeps;
 using namespace rdmacoro::detail;
 
 namespace {
@@ -244,18 +244,6 @@ TEST_CASE("a thread that lends its memory is woken when that is back, whatever e
     lends.join();
     CHECK(early == 0);
 }
-
-namespace {
-
-/// Whether that thread of this process sleeps.
-bool sleeps(pid_t thread) {
-    std::string facts;
-    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), facts);
-    const std::size_t name_end = facts.rfind(')');
-    return name_end != std::string::npos && facts.compare(name_end, 3, ") S") == 0;
-}
-
-}  // namespace
 
 TEST_CASE("a thread that lends its memory waits until that is back although the gate has ended") {
     lane_world w(8);
