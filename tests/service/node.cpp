@@ -311,11 +311,11 @@ task<> answer_say_and_leave(listener<T>& at) {
     mine.born = generation{7};
     const auto answer = detail::encode_answer({detail::welcome::accepted, 0, mine});
     const std::byte leaves{static_cast<std::uint8_t>(detail::leave_reason::stopping)};
-    auto answering = start(end.send(answer, detail::answer_tag));
+    co_await end.send(answer, detail::answer_tag);
+    static_cast<void>(co_await end.recv({}, detail::taken_tag));
     auto saying = start(end.send(std::string_view("all of it"), 1));
     auto leaving = start(end.send(std::span<const std::byte>(&leaves, 1), detail::last_word_tag));
     co_await end.close();
-    co_await answering;
     co_await saying;
     co_await leaving;
 }

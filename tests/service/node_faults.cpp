@@ -366,6 +366,7 @@ TEST_CASE("a node that says it leaves and stays is cut off after a time") {
         const std::vector<std::byte> bytes = detail::encode_hello(honest_hello(1));
         co_await stranger.send(bytes, detail::hello_tag);
         static_cast<void>(co_await stranger.recv_lent(detail::answer_tag));
+        co_await stranger.send({}, detail::taken_tag);
         const std::byte word{99};
         co_await stranger.send(std::span<const std::byte>(&word, 1), detail::last_word_tag);
         const node_event came = co_await changes.next();
@@ -373,6 +374,112 @@ TEST_CASE("a node that says it leaves and stays is cut off after a time") {
         const node_event left = co_await changes.next();
         CHECK(left.what == node_change::left);
         CHECK(one.connections() == 0);
+    });
+}
+
+/// Connects to the node 1 there as node 7, and is accepted.
+template <class T>
+task<endpoint<T>> accepted_by(std::string where) {
+    auto made = co_await connect<T>(where);
+    const std::vector<std::byte> bytes = detail::encode_hello(honest_hello(1));
+    co_await made.send(bytes, detail::hello_tag);
+    const message got = co_await made.recv_lent(detail::answer_tag);
+    std::uint32_t version = 0;
+    const auto answer = detail::decode_answer(got.bytes(), version);
+    CHECK((answer && answer->verdict == detail::welcome::accepted));
+    co_return made;
+}
+
+TEMPLATE_LIST_TEST_CASE("a connection that the other node gives up before it takes it loses nothing", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1, hasty());
+        auto changes = one.watch();
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        for (int n = 0; n < 3; ++n) {
+            auto given_up = co_await accepted_by<TestType>(where);
+            given_up.abort();
+        }
+        auto kept = co_await accepted_by<TestType>(where);
+        co_await kept.send({}, detail::taken_tag);
+        const node_event came = co_await changes.next();
+        CHECK(came.what == node_change::came);
+        co_await kept.send(std::string_view("taken"), 1);
+        const std::string got = co_await hear(one.peer(7));
+        CHECK(got == "taken");
+        const std::byte leaves{static_cast<std::uint8_t>(detail::leave_reason::stopping)};
+        co_await kept.send(std::span<const std::byte>(&leaves, 1), detail::last_word_tag);
+        co_await kept.close();
+        const node_event left = co_await changes.next();
+        CHECK(left.what == node_change::left);
+        CHECK(left.born == came.born);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a connection that is never taken ends, and its place is another one's", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node_options narrow = hasty();
+        narrow.connections = 1;
+        narrow.attempt_limit = 50ms;
+        node<TestType> one(1, narrow), two(2);
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        auto silent = co_await accepted_by<TestType>(where);
+        auto ends = start(as_result(silent.recv_lent()));
+        two.add(one.card());
+        co_await say(two.peer(1), "hello");
+        const std::string got = co_await hear(one.peer(2));
+        CHECK(got == "hello");
+        const auto ended = co_await ends;
+        CHECK(ended.error() == errc::peer_lost);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a node that closes tells one that has not taken its connection yet, too", "",
+                        node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1);
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        auto slow = co_await accepted_by<TestType>(where);
+        auto closing = start(one.close());
+        const message word = co_await slow.recv_lent(detail::last_word_tag);
+        const auto stopping = static_cast<std::byte>(detail::leave_reason::stopping);
+        CHECK((word.size() == 1 && word.bytes()[0] == stopping));
+        co_await slow.close();
+        co_await closing;
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("a node that closes takes no connection any more", "", node_transports) {
+    run_nodes([]() -> task<> {
+        const std::string where = fresh_url<TestType>();
+        auto listening = co_await listen<TestType>(where);
+        node<TestType> one(1);
+        one.add({.id = 7, .urls = {listening.address()}});
+        auto sending = start(failing(say(one.peer(7), "hello")));
+        auto made = co_await listening.accept();
+        static_cast<void>(co_await made.recv_lent(detail::hello_tag));
+        // Another connection keeps it from having closed before the answer is there.
+        auto other = co_await connect<TestType>(co_await one.listen(fresh_url<TestType>()));
+        auto hello = honest_hello(1);
+        hello.from.id = 8;
+        const std::vector<std::byte> said = detail::encode_hello(hello);
+        co_await other.send(said, detail::hello_tag);
+        static_cast<void>(co_await other.recv_lent(detail::answer_tag));
+        co_await other.send({}, detail::taken_tag);
+        auto closing = start(one.close());
+        static_cast<void>(co_await other.recv_lent(detail::last_word_tag));
+        detail::node_answer answer;
+        answer.from = {.id = 7, .born = new_generation(), .host = {}, .urls = {}};
+        const std::vector<std::byte> bytes = detail::encode_answer(answer);
+        auto answering = start(as_result(made.send(bytes, detail::answer_tag)));
+        const auto ended = co_await as_result(made.recv_lent());
+        CHECK(ended.error() == errc::peer_lost);
+        static_cast<void>(co_await answering);
+        co_await other.close();
+        co_await closing;
+        const failure refused = co_await sending;
+        CHECK(refused.code == errc::closed);
     });
 }
 

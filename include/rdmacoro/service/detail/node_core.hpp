@@ -301,6 +301,10 @@ public:
     std::size_t places = 0;     // taken: connections, and attempts
     std::size_t strangers = 0;  // accepted, and no hello yet
     event stranger_gone;
+    std::size_t agreeing = 0;  // accepted, and not taken yet by the other node
+    event agreed;              // set when one of those is taken, or has ended
+    bool leaving = false;      // in good order
+    local_stop_source leaves;  // asked to stop when that begins
     intrusive_list<node_stranger>
         silent;  // those of which nothing has arrived, or that are refused, the oldest first
     event place_free;

@@ -69,6 +69,28 @@ private:
     counted_ptr<node_peer> from_;
 };
 
+/// An accepted connection that the other node has not taken yet: that one may give its attempt up, and the connection is none then.
+class node_agreeing {
+public:
+    explicit node_agreeing(node_core& in) noexcept : in_(in) { ++in_.agreeing; }
+    node_agreeing(const node_agreeing&) = delete;
+    node_agreeing& operator=(const node_agreeing&) = delete;
+    ~node_agreeing() {
+        --in_.agreeing;
+        in_.agreed.set();
+        in_.agreed.reset();
+    }
+    /// Longer than the other node's attempt, where both have the same limits: of two ends of a connection the one that connects
+    /// gives it up.
+    [[nodiscard]] duration limit() const noexcept {
+        const time_point now = in_.owner.now();
+        return deadline_after(deadline_after(now, in_.options.hello_limit), in_.options.attempt_limit) - now;
+    }
+
+private:
+    node_core& in_;
+};
+
 /// An attempt to connect to the peer, which `node_peer::attempt` can end, unless another one took its place.
 class node_attempt {
 public:

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
-#include <rdmacoro/coro/start.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
@@ -149,18 +148,27 @@ private:
         }
         if (!made.is_open() || self->stopped) co_return;
         const std::vector<std::byte> bytes = encode_answer({verdict, self->attempts, self->self});
-        auto answering = start(made.send(bytes, answer_tag));
         if (verdict == welcome::accepted) {
+            unnamed.reset();  // its place counts it from now on
+            const node_agreeing agreeing(*self);
+            const duration limit = agreeing.limit();
+            const result<void> answered = co_await as_result(
+                with_stop(timeout(made.send(bytes, answer_tag), limit), self->leaves.get_token()));
+            bool taken = false;
+            if (answered) {
+                const result<received> said = co_await as_result(
+                    with_stop(timeout(made.recv({}, taken_tag), limit), self->leaves.get_token()));
+                taken = said.has_value();
+            }
+            // Where this node closes, the other one hears of that over the connection, in case it has it by now.
+            if (!made.is_open() || !(self->stopped ? self->leaving : taken)) co_return;
             from->failure = {};
             from->explained = "  it has connected by itself, over " + std::string(over->name) + '\n';
             over->publish(*from, hello->from, hello->attempt, std::move(made), *in, *place);
-            unnamed.reset();
-            wins.reset();
-            static_cast<void>(co_await as_result(answering));
         } else {
             unnamed->refused();
-            static_cast<void>(co_await as_result(
-                with_stop(timeout(answering, self->options.hello_limit), unnamed->token())));
+            static_cast<void>(co_await as_result(with_stop(
+                timeout(made.send(bytes, answer_tag), self->options.hello_limit), unnamed->token())));
             static_cast<void>(co_await as_result(
                 with_stop(timeout(made.close(), self->options.hello_limit), unnamed->token())));
         }
@@ -194,6 +202,9 @@ private:
             co_return node_try{make_error_code(may_pass ? errc::connection_refused : errc::address_invalid),
                                std::string("refused: ") + text_of(answer->verdict)};
         }
+        // A connection that is not taken is not one for the other node either.
+        if (!self->stopped) co_await made.send({}, taken_tag);
+        if (self->stopped) co_return node_try{make_error_code(errc::canceled), {}};
         to.hello_sent = false;
         to.attempt = nullptr;  // this one has succeeded
         over->publish(to, answer->from, answer->attempts, std::move(made), *in, place);

@@ -17,9 +17,12 @@ inline constexpr tag_type first_node_tag = 0xffff'ffff'ffff'ff00u;
 inline constexpr tag_type hello_tag = first_node_tag + 1;
 inline constexpr tag_type answer_tag = first_node_tag + 2;
 inline constexpr tag_type last_word_tag = first_node_tag + 3;
+/// Said last, by the node that connects, without bytes: it has the connection from now on. Until then it may give the attempt up, which is no
+/// loss of a connection.
+inline constexpr tag_type taken_tag = first_node_tag + 4;
 
 inline constexpr std::uint32_t node_mark = 0x65646f6e;  // "node"
-inline constexpr std::uint32_t node_version = 1;
+inline constexpr std::uint32_t node_version = 2;
 /// Longest hello or answer, in bytes.
 inline constexpr std::size_t longest_hello = 2048;
 

@@ -32,6 +32,7 @@ RDMACORO_COLD node_connections::~node_connections() { stop(); }
 RDMACORO_COLD void node_connections::stop() noexcept {
     if (!work) return;
     stopped = true;
+    leaving = false;
     end_waits();
     const node_patience told_late(*this);
     work.reset();
@@ -43,6 +44,9 @@ RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self)
     if (!self->work) co_return;
     self->stopped = true;  // no connection is made any more
     self->end_waits();
+    self->leaving = true;
+    self->leaves.request_stop();
+    while (self->agreeing != 0) co_await self->agreed.wait();
     {
         task_group closing;
         for (node_record* at = self->records.front(); at != nullptr; at = self->records.next(*at)) {
