@@ -214,6 +214,23 @@ TEST_CASE("a message that a peer must not send ends its link with protocol_viola
     w.on.run_until([&] { return kept.sink.count == 1; });
 }
 
+TEST_CASE("frames that ask whether a violator's connection has ended have numbers of their own, and credits") {
+    besieged w("tcp");
+    stranger bad(w.on, "tcp");
+    ofi_end end;
+    w.take(bad, end);
+    std::vector<std::byte> here(1000);
+    const region open = end.link->expose(here, access_rights::all);
+    bad.frame(fabric::frame_kind::hello);  // a second one
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.reason == errc::protocol_violation);
+    const std::vector<fabric::frame> got = bad.words();
+    CHECK(got.size() >= 5);  // it did ask, and more than once
+    CHECK(got.size() <= 65);
+    for (std::size_t n = 0; n < got.size(); ++n) CHECK(got[n].sequence == n);
+    end.link.reset();
+}
+
 TEST_CASE("of a peer that sends more than it may no more than its credits is taken") {
     besieged w("tcp");
     stranger greedy(w.on, "tcp");

@@ -149,6 +149,13 @@ public:
         }
         return last;
     }
+    /// The words of all frames that came, in their order.
+    [[nodiscard]] std::vector<fabric::frame> words() const {
+        std::vector<fabric::frame> all(frames_.size());
+        for (std::size_t n = 0; n < all.size(); ++n)
+            REQUIRE(all[n].load(frames_[n].data(), frames_[n].size()));
+        return all;
+    }
     /// Nothing of the provider goes on any more, and no get is answered.
     void stand_still() { polls_ = false; }
     /// Ends the provider's connections.

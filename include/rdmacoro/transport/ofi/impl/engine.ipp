@@ -273,8 +273,12 @@ RDMACORO_DECL void engine::cut_off(session& c) noexcept {
 /// The connection of a process that died ends soon: no data arrives after that. Each frame that is sent then would begin another
 /// connection; until there is one, the provider answers that it is busy.
 RDMACORO_DECL bool engine::disconnected(session& c) noexcept {
+    const bool counts = c.window_.credits() != 0;
+    if (!counts && !c.peer_hung_up_) return false;  // a peer that lives has no receive for it
     c.store_word(frame_kind::credit, scratch());
-    return ::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0;
+    if (::fi_inject(device_.endpoint(), scratch(), frame_word_bytes, c.to_) != 0) return true;
+    if (counts) c.sent_one();
+    return false;
 }
 
 /// Whether a get of any link is with the provider.
