@@ -5,6 +5,7 @@
 #include <rdmacoro/messaging/messaging.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/over/shm_variants.hpp"
 #include "support/pattern.hpp"
 #if RDMACORO_WITH_TCP
@@ -20,6 +21,7 @@
 
 #include <atomic>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -440,6 +442,37 @@ void run_until_parked(asio::io_context& context, const std::atomic<int>& parks) 
 }
 
 }  // namespace
+
+TEST_CASE("a lack of memory while an operation begins leaves nothing of it behind") {
+    if (!counts_allocations) return;
+    unsigned failed = 0;
+    for (std::size_t n = 1;; ++n) {
+        CAPTURE(n);
+        asio::io_context io;
+        const asio_guest guest(io);
+        asio::cancellation_signal cancel;
+        event never;
+        int calls = 0;
+        bool begun = true;
+        fail_allocation(n);
+        try {
+            guest.run(never.wait(),
+                      asio::bind_cancellation_slot(
+                          cancel.slot(), [&](const std::exception_ptr& why) { calls += why ? 1 : 100; }));
+        } catch (const std::bad_alloc&) {
+            begun = false;
+        }
+        const bool enough = allocation_is_to_fail();
+        fail_allocation(0);
+        failed += begun ? 0 : 1;
+        cancel.emit(asio::cancellation_type::all);
+        io.run();
+        CHECK(calls == (begun ? 1 : 0));
+        CHECK(begun == enough);
+        if (enough) break;
+    }
+    CHECK(failed >= 2);  // the operation, its cancellation slot
+}
 
 TEST_CASE("a handler that runs the scheduler leaves it awake for what comes later") {
     const std::string how = GENERATE(as<std::string>(), "by run", "by the end of a task group",

@@ -214,7 +214,8 @@ TEST_CASE("a message that a peer must not send ends its link with protocol_viola
     w.on.run_until([&] { return kept.sink.count == 1; });
 }
 
-TEST_CASE("frames that ask whether a violator's connection has ended have numbers of their own, and credits") {
+TEST_CASE(
+    "frames that ask whether a violator's connection has ended have numbers of their own, and credits") {
     besieged w("tcp");
     stranger bad(w.on, "tcp");
     ofi_end end;

@@ -51,6 +51,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -102,29 +103,43 @@ public:
     [[nodiscard]] scheduler& on() noexcept { return *on_; }
     [[nodiscard]] asio::io_context& host() noexcept { return host_; }
 
-    /// An operation begins; the service owns it.
+    /// An operation has begun, in a turn that `turn_soon` has arranged before; the service owns it.
     void adopt(std::unique_ptr<asio_pending> begun) noexcept {
         pending_.push_back(*begun.release());
         ++wanted_;
-        turn_soon();
     }
     /// It has ended, in a turn of the scheduler.
     void ended(asio_pending& which) noexcept {
         which.unlink();
         ended_.push_back(which);
     }
-    /// The handler of its cancellation slot.
-    void stop(asio_pending& which) noexcept {
+    /// The handler of its cancellation slot. Throws `std::bad_alloc` where it is asked to stop in a later turn.
+    void stop(asio_pending& which) {
         which.running->request_stop();
         turn_soon();
     }
-    void keep() noexcept {
-        ++wanted_;
+    /// Throws `std::bad_alloc`.
+    void keep() {
         turn_soon();
+        ++wanted_;
     }
     void let_go() noexcept {
         --wanted_;
-        if (wanted_ == 0) turn_soon();  // which then ends what the context waits for
+        if (wanted_ != 0) return;
+        try {
+            turn_soon();  // which then ends what the context waits for
+        } catch (const std::bad_alloc&) {
+            rest();
+        }
+    }
+    /// There will be a turn. Throws `std::bad_alloc`.
+    void turn_soon() {
+        if (posted_ || turning_ || closed_) return;
+        asio::post(host_, [this] {
+            posted_ = false;
+            turn();
+        });
+        posted_ = true;
     }
 
 private:
@@ -165,15 +180,6 @@ private:
         if (readable_) readable_->release();  // the scheduler's
         readable_.reset();
         timer_.reset();
-    }
-
-    void turn_soon() noexcept {
-        if (posted_ || turning_ || closed_) return;
-        posted_ = true;
-        asio::post(host_, [this] {
-            posted_ = false;
-            turn();
-        });
     }
 
     /// While a turn lasts. Where a handler's exception ends it, another turn follows.
@@ -342,8 +348,8 @@ public:
         self->in_.ended(*self);
     }
 
+    /// Last, for the coroutine that then runs uses all that is here.
     void begin(A&& what) {
-        running.emplace(in_.on(), await_for(this, std::move(what)));
         auto slot = asio::get_associated_cancellation_slot(handler_);
         if (slot.is_connected()) {
             slot_target = std::make_shared<asio_pending*>(this);
@@ -351,6 +357,7 @@ public:
                 if (*target != nullptr && type != asio::cancellation_type::none) in->stop(**target);
             });
         }
+        running.emplace(in_.on(), await_for(this, std::move(what)));
     }
     ~asio_operation() override {
         if (slot_target) *slot_target = nullptr;
@@ -431,6 +438,7 @@ public:
                 [in = service_](auto handler, A begun) {
                     using operation = detail::asio_operation<A, decltype(handler)>;
                     auto made = std::make_unique<operation>(*in, std::move(handler));
+                    in->turn_soon();
                     made->begin(std::move(begun));
                     in->adopt(std::move(made));
                 },
@@ -447,8 +455,8 @@ public:
     /// and listeners greet. Not after the context.
     class keeper {
     public:
-        /// Begins with its own existence.
-        explicit keeper(const asio_guest& of) noexcept : service_(of.service_) { service_->keep(); }
+        /// Begins with its own existence. Throws `std::bad_alloc`.
+        explicit keeper(const asio_guest& of) : service_(of.service_) { service_->keep(); }
         keeper(const keeper&) = delete;
         keeper& operator=(const keeper&) = delete;
         ~keeper() { service_->let_go(); }
@@ -457,7 +465,7 @@ public:
         detail::asio_service* service_;
     };
     /// A `keeper`.
-    [[nodiscard]] keeper keep() const noexcept { return keeper(*this); }
+    [[nodiscard]] keeper keep() const { return keeper(*this); }
 
 private:
     template <class T>
