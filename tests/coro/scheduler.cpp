@@ -3,10 +3,12 @@
 #include <rdmacoro/coro/coro.hpp>
 
 #include "support/catch.hpp"
+#include "support/death.hpp"
 #include "support/run.hpp"
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
@@ -52,6 +54,43 @@ TEST_CASE("run refuses an empty task") {
     scheduler on;
     CHECK_THROWS_AS(on.run(task<>()), error);
     CHECK_THROWS_AS(on.run(task<>(), std::stop_token()), error);
+}
+
+TEST_CASE("a task that has ended is not run again") {
+    const test::death seen = test::dies([] {
+        scheduler on;
+        auto ended = plus_one(1);
+        CHECK(on.run([](auto& of) -> task<int> { co_return co_await std::move(of); }(ended)) == 2);
+        static_cast<void>(on.run(std::move(ended)));
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("a task is awaited once"));
+}
+
+namespace {
+/// Waits until a posted function resumes it by its handle: without `bind`, no scheduler knows of it.
+struct resumed_by_handle {
+    std::coroutine_handle<> waits{};
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> awaiting) noexcept { waits = awaiting; }
+    void await_resume() const noexcept {}
+};
+task<> once(resumed_by_handle& of) { co_await of; }
+}  // namespace
+
+TEST_CASE("tasks whose coroutines are resumed by their handles all go on, however many") {
+    scheduler on{idle::spin{}};
+    int ended = 0;
+    auto running = on.start([](scheduler& by, int& count) -> task<> {
+        for (; count < 500; ++count) {
+            resumed_by_handle one;
+            by.post([&one] { std::exchange(one.waits, {}).resume(); });
+            co_await once(one);
+        }
+    }(on, ended));
+    for (int n = 0; n < 10'000 && !running.done(); ++n) on.turn();
+    CHECK(ended == 500);
+    REQUIRE(running.done());
 }
 
 TEST_CASE("coroutines that are ready are resumed in turn") {

@@ -7,6 +7,11 @@
 #include "support/run.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -58,6 +63,46 @@ TEST_CASE("what ends in time ends as without a timeout") {
     // No timer is left behind: time does not move.
     world.run([]() -> task<> { co_await yield(); }());
     CHECK(world.now() == 2s);
+}
+
+namespace {
+
+/// Awaits `inner`, which ends at once or soon, as an lvalue within a `with_stop` that ends before it does.
+template <class A>
+task<> awaited_within_what_ends_first(std::optional<A>& inner) {
+    local_stop_source never;
+    using outer_type = with_stop_operation<A&, local_stop_token>;
+    alignas(outer_type) std::byte room[sizeof(outer_type)];
+    auto* const outer = ::new (room) outer_type(*inner, never.get_token());
+    static_cast<void>(co_await *outer);
+    std::destroy_at(outer);
+    std::memset(room, 0x5a, sizeof room);
+    inner.reset();
+    CHECK(std::all_of(std::begin(room), std::end(room), [](std::byte b) { return b == std::byte{0x5a}; }));
+}
+
+}  // namespace
+
+TEST_CASE("an lvalue that was awaited leaves the operations around it, which may end before it does") {
+    test::virtual_time world;
+    world.run([](duration after) -> task<> {
+        std::optional<timeout_operation<sleep_operation>> limited(std::in_place, sleep_for(after), 1h);
+        co_await awaited_within_what_ends_first(limited);
+        local_stop_source other;
+        using stoppable = with_stop_operation<sleep_operation, local_stop_token>;
+        std::optional<stoppable> stopped(std::in_place, sleep_for(after), other.get_token());
+        co_await awaited_within_what_ends_first(stopped);
+        std::stop_source foreign;
+        using by_thread = with_stop_operation<sleep_operation, std::stop_token>;
+        std::optional<by_thread> from_thread(std::in_place, sleep_for(after), foreign.get_token());
+        co_await awaited_within_what_ends_first(from_thread);
+        std::optional<when_all_operation<sleep_operation, sleep_operation>> all(
+            std::in_place, sleep_for(after), sleep_for(after));
+        co_await awaited_within_what_ends_first(all);
+        std::optional<when_any_operation<sleep_operation, sleep_operation>> any(
+            std::in_place, sleep_for(after), sleep_for(1h));
+        co_await awaited_within_what_ends_first(any);
+    }(GENERATE(0ms, 1ms)));
 }
 
 TEST_CASE("what takes too long ends with timed_out at the limit") {

@@ -5,9 +5,11 @@
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
 #include "support/death.hpp"
+#include "support/no_spare_frames.hpp"
 #include "support/run.hpp"
 
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +39,26 @@ task<> note_begin(int& begun) {
 task<int&> itself(int& n) { co_return n; }
 
 }  // namespace
+
+TEST_CASE("a lack of memory while when_all begins ends it, and what has begun is waited for") {
+    if (!test::counts_allocations) return;
+    test::virtual_time world;
+    unsigned failed = 0;
+    world.run([](unsigned& count) -> task<> {
+        for (std::size_t which = 1; which <= 3; ++which) {
+            event never;
+            const test::no_spare_frames none;
+            test::fail_allocation(which);
+            try {
+                static_cast<void>(co_await when_all(never.wait(), never.wait(), timeout(never.wait(), 1h)));
+            } catch (const std::bad_alloc&) {
+                ++count;
+            }
+            test::fail_allocation(0);
+        }
+    }(failed));
+    CHECK(failed == 3);
+}
 
 TEST_CASE("all run at a time and their values come in order") {
     test::virtual_time world;

@@ -9,6 +9,7 @@
 #include "support/pattern.hpp"
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -497,6 +498,34 @@ TEST_CASE("a peer that says for ever that it touches our memory holds nothing up
             CHECK(liar.end.is_open());
         }
         co_await still_serves(listening, here);
+    });
+}
+
+namespace {
+std::size_t open_descriptors() {
+    std::size_t count = 0;
+    for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd"))
+        count += each.exists() ? 1 : 0;
+    return count;
+}
+}  // namespace
+
+TEST_CASE("peers that end with their marks on memory that goes on leave nothing open") {
+    on_two_domains([](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        const inner::geometry shape{.cells = 64, .blocks = 4, .block_bytes = 4096};
+        shared_memory piece = there.allocate_shared(100'000);
+        const region open = there.register_memory(piece.bytes());
+        co_await still_serves(listening, here);
+        const std::size_t before = open_descriptors();
+        for (int n = 0; n < 20; ++n) {
+            open_segment dead = co_await scribbled(listening, here, shape);
+            dead.view->words(0).region_in_use.store(open.remote().key);
+            dead.socket.reset();
+            const auto got = co_await as_result(dead.end.recv({}, 1));
+            CHECK(got.error() == errc::peer_lost);
+        }
+        CHECK(open_descriptors() <= before + 4);
     });
 }
 

@@ -139,6 +139,16 @@ task<> with_each_kind(std::function<task<>(step&)> body, bool by_token = false) 
             };
             co_await body(next);
         }
+        SECTION("started operations that wait, in a scope that was stopped") {
+            local_stop_source stopped;
+            stopped.request_stop();
+            event never;
+            step next = [&]() -> task<> {
+                auto begun = start(never.wait());
+                static_cast<void>(co_await as_result(with_stop(begun, stopped.get_token())));
+            };
+            co_await body(next);
+        }
         SECTION("a group that is destroyed while its task is ready") {
             event is_set(true);
             step next = [&]() -> task<> {

@@ -141,6 +141,21 @@ int post_by_hand(ibv_qp* queue_pair, std::uint64_t number) {
     return ::ibv_post_send(queue_pair, &request, &refused);
 }
 
+/// Posts a write of those bytes that takes a slot of the peer's, without the link. Returns 0, or the device's error.
+int write_with_immediate(ibv_qp* queue_pair, ibv_mr& from, const remote_region& to) {
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.addr), static_cast<std::uint32_t>(to.length),
+                  from.lkey};
+    ibv_send_wr request{};
+    request.wr_id = ~std::uint64_t{0};  // of no connection
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.wr.rdma.remote_addr = to.address;
+    request.wr.rdma.rkey = static_cast<std::uint32_t>(to.key);
+    ibv_send_wr* refused = nullptr;
+    return ::ibv_post_send(queue_pair, &request, &refused);
+}
+
 }  // namespace
 
 TEST_CASE("a network that loses packets loses no message, and keeps their order") {
@@ -334,6 +349,32 @@ TEST_CASE("a peer that sends more than it has credit for loses its link; others 
     }
     w.until([&] { return c.sink.count == all && d.sink.count == all; });
     CHECK(c.sink.downs + d.sink.downs == 0);
+}
+
+TEST_CASE("a write that takes a slot is no message, whatever the slot held before, and ends its link") {
+    FOR_EACH_VERBS_DEVICE(way);
+    if (way.iwarp) return;  // has no immediates
+    const std::size_t bytes = GENERATE(std::size_t{100}, std::size_t{65536});
+    CAPTURE(bytes);
+    verbs_world w(way.options, way.options);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    constexpr std::uint64_t all = 600;  // every slot has held a message
+    for (std::uint64_t n = 0; n < all; ++n) post_for_sure(w, a, n, pattern(200));
+    w.until([&] { return b.sink.count == all; });
+    std::vector<std::byte> there(bytes);
+    std::vector<std::byte> here(bytes);
+    const region open = w.server.register_memory(there, access_rights::all);
+    ibv_qp* const pair = a.link->queue_pair();
+    ibv_mr* const from = ::ibv_reg_mr(pair->pd, here.data(), here.size(), IBV_ACCESS_LOCAL_WRITE);
+    REQUIRE(from != nullptr);
+    REQUIRE(write_with_immediate(pair, *from, open.remote()) == 0);
+    w.until([&] { return b.sink.downs == 1; });
+    CHECK(b.sink.reason == errc::protocol_violation);
+    CHECK(b.sink.count == all);
+    a.link.reset();
+    CHECK(::ibv_dereg_mr(from) == 0);
 }
 
 TEST_CASE("as many links as a domain may have can all be busy at once, over several completion queues; one "

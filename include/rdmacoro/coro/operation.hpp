@@ -166,7 +166,7 @@ public:
         if (state_ >= state::done) return this->goes_on();
         if (stop.stop_requested()) [[unlikely]] {  // before it was awaited, or while it began
             self().cancel();
-            return state_ == state::done;
+            return state_ == state::done && this->goes_on();
         }
         return false;
     }

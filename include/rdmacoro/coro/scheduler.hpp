@@ -225,11 +225,12 @@ public:
     void resume_child(std::coroutine_handle<> next) noexcept;
 
     /// Returned by an `await_suspend` to transfer to `next`: `next` itself, or, where the compiler does not guarantee tail
-    /// calls, every 64th time a coroutine that does nothing; `resume` then resumes `next` once the stack is unwound.
+    /// calls, every 64th time a coroutine that does nothing; `resume` then resumes `next` once the stack is unwound, or the turn does, where
+    /// what transfers was resumed by its handle.
     [[nodiscard]] std::coroutine_handle<> transfer(std::coroutine_handle<> next) noexcept {
         if constexpr (!detail::transfers_use_no_stack) {
             constexpr std::uint32_t transfers_on_the_stack = 64;
-            if (++transfers_ % transfers_on_the_stack == 0) {
+            if (++transfers_ % transfers_on_the_stack == 0 && !handed_over_) {
                 handed_over_ = next;
                 return std::noop_coroutine();
             }

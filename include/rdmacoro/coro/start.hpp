@@ -132,7 +132,11 @@ public:
     /// Whether it has ended; the result stays stored for `co_await`.
     [[nodiscard]] bool done() const noexcept { return slot_.done; }
 
-    void bind(const environment& env) noexcept { source_.follow(env.stop); }
+    void bind(const environment& env) noexcept {
+        if (env.owner != owner_ && env.owner != nullptr) [[unlikely]]
+            detail::awaited_elsewhere(*owner_, *env.owner);
+        source_.follow(env.stop);
+    }
     bool await_ready() noexcept { return slot_.done && owner_->may_go_on(); }
     void await_suspend(std::coroutine_handle<> awaiting) noexcept {
         slot_.waiter = awaiting;

@@ -52,14 +52,23 @@ protected:
         failure_ = canceled_exception();
         return false;
     }
+    [[gnu::cold]] void slot_failed() noexcept {
+        if (!failure_) failure_ = std::current_exception();
+        children_.stop();
+    }
     template <class A, class Slot>
     void begin(Slot& slot, std::remove_reference_t<A>& what, std::size_t index) {
         if (failure_) return;
         slot.operation = this;
         slot.index = index;
-        children_.begin_with(run_into<A>(slot, what));
+        try {
+            children_.begin_with(run_into<A>(slot, what));
+        } catch (...) {  // no memory for its coroutine: what has begun is waited for
+            slot_failed();
+        }
     }
     void check() {
+        children_.leave();
         if (failure_) std::rethrow_exception(std::exchange(failure_, {}));
     }
 

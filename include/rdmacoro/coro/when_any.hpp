@@ -58,9 +58,16 @@ protected:
         if (first_ != none) return;
         slot.operation = this;
         slot.index = index;
-        children_.begin_with(run_into<A>(slot, what));
+        try {
+            children_.begin_with(run_into<A>(slot, what));
+        } catch (...) {  // no memory for its coroutine: that is the outcome, and what has begun is waited for
+            slot.ended_with.fail(std::current_exception());
+            if (first_ == none) first_ = index;
+            children_.stop();
+        }
     }
-    void check() const {
+    void check() {
+        children_.leave();
         if (first_ == none) throw_error(errc::canceled);
     }
 

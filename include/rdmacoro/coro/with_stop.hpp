@@ -24,7 +24,10 @@ public:
     void before_wait() {
         if (!source_.stop_requested()) bridge_.connect(owner(), token_, source_);
     }
-    void after_end() noexcept { bridge_.disconnect(); }
+    void after_end() noexcept {
+        bridge_.disconnect();
+        source_.unfollow();  // the token around it may end before this does
+    }
 
 private:
     std::stop_token token_;
@@ -49,7 +52,10 @@ public:
         });
     }
     static void before_wait() noexcept {}
-    void after_end() noexcept { hook_.detach(); }
+    void after_end() noexcept {
+        hook_.detach();
+        source_.unfollow();
+    }
 
 private:
     struct hook : local_stop_callback {

@@ -34,6 +34,14 @@ TEST_CASE("pieces are whole pages, zeroed, apart, and back when they go") {
     CHECK(b.bytes()[0] == std::byte{2});
 }
 
+TEST_CASE("a piece of nearly as many bytes as there are numbers is refused") {
+    arena from(8 * page_bytes);
+    const std::size_t most = static_cast<std::size_t>(-1);
+    for (const std::size_t bytes : {most, most - page_bytes + 2, most - page_bytes + 1, most / 2})
+        CHECK_THROWS_AS(from.allocate(bytes), error);
+    CHECK(from.allocate(8 * page_bytes).bytes().size() == 8 * page_bytes);
+}
+
 TEST_CASE("a full arena says what to raise, and what is given back is joined again") {
     arena from(8 * page_bytes);
     std::vector<shared_memory> pieces;

@@ -37,6 +37,15 @@ TEST_CASE("each marked link is taken once, from the first to the last") {
     CHECK(taken(reader, *board).empty());
 }
 
+TEST_CASE("a mark of which a peer that was killed left only a half is kept whole by the next peer") {
+    const auto board = std::make_unique<notice_board>();
+    board->marked_links[1000 / notice_board::links_in_word].fetch_or(std::uint64_t{1} << 1000 % 64);
+    board->keep_marked(1000);
+    std::vector<std::uint32_t> found;
+    board->take_all([&](std::uint32_t link) { found.push_back(link); });
+    CHECK(found == std::vector<std::uint32_t>{1000});
+}
+
 TEST_CASE("a board on which everything is marked is taken in short calls, and every group has its turn") {
     const auto board = std::make_unique<notice_board>();
     const auto mark_all = [&] {

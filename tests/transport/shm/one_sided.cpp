@@ -1,6 +1,7 @@
 #include <rdmacoro/transport/shm/one_sided.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/shm_links.hpp"
 #include "support/shm_pair.hpp"
 
@@ -52,6 +53,21 @@ TEST_CASE("gets and puts of any length move exactly their bytes, directly and se
     CHECK(std::equal(other.begin(), other.end(), there.begin() + 1));
     CHECK(there.front() == content.front());
     CHECK(there.back() == content.back());
+}
+
+TEST_CASE("a get that found no memory is tried again") {
+    if (!counts_allocations) return;
+    shm_pair p(served());
+    std::vector<std::byte> there(1'000'000);
+    std::vector<std::byte> here(there.size());
+    const region open = p.far.register_memory(there, access_rights::all);
+    recording_completion got;
+    fail_next_allocations(1);
+    REQUIRE(p.to_far->get(open.remote(), here, got) == post_result::retry);
+    CHECK(p.until([&] { return p.at_near.writables == 1; }));
+    REQUIRE(over(p, p.to_far->get(open.remote(), here, got), got));
+    CHECK_FALSE(got.outcome);
+    CHECK(p.at_near.writables == 1);
 }
 
 TEST_CASE("what is not allowed ends the operation with its code and leaves the link usable") {

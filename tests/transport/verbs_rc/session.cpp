@@ -283,6 +283,32 @@ TEST_CASE("a refused access ends the link at both ends, and the domain stays usa
     w.until([&] { return b.sink.count == 1; });
 }
 
+TEST_CASE("a get of no bytes touches no memory, whatever was got before it") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_world w(way.options, way.options);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    std::vector<std::byte> there(4096, std::byte{0x11});
+    std::vector<std::byte> here(4096);
+    const region open = w.server.register_memory(there, access_rights::all);
+    for (int n = 0; n < 300; ++n) {  // each place of the queue has had one
+        recording_completion got;
+        REQUIRE(a.link->get(open.remote(), here, got) == post_result::posted);
+        w.until([&] { return got.calls == 1; });
+    }
+    std::fill(here.begin(), here.end(), std::byte{0x77});
+    for (int n = 0; n < 10; ++n) {
+        recording_completion none;
+        const post_result answer = a.link->get(open.remote().part(0, 0), {}, none);
+        if (answer == post_result::posted) w.until([&] { return none.calls == 1; });
+        CHECK_FALSE(none.outcome);
+    }
+    w.turns(200);
+    CHECK(std::all_of(here.begin(), here.end(), [](std::byte one) { return one == std::byte{0x77}; }));
+    CHECK(a.sink.downs + b.sink.downs == 0);
+}
+
 TEST_CASE("a get ends when its data is there, whatever was sent behind it") {
     FOR_EACH_VERBS_DEVICE(way);
     verbs_options o = way.options;

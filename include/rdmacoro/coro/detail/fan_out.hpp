@@ -20,6 +20,8 @@ public:
     void begin_with(child made) noexcept;
     void need_owner();
     void stop() noexcept { source_.request_stop(); }
+    /// All have ended: the token of the awaiting coroutine may end before this does.
+    void leave() noexcept { source_.unfollow(); }
     [[nodiscard]] bool stopped() const noexcept { return source_.stop_requested(); }
 
     /// After all children have begun: whether the awaiting coroutine goes on without being suspended.

@@ -363,6 +363,10 @@ RDMACORO_DECL bool scheduler::one_turn() noexcept {
         timers_alone_ = !any;
         any |= expire_timers();
     }
+    if (handed_over_) [[unlikely]] {
+        resume(std::exchange(handed_over_, {}));
+        any = true;
+    }
     return any || ready_head_ != nullptr || batch_ != nullptr;
 }
 

@@ -18,6 +18,7 @@ RDMACORO_COLD void awaited_wrongly(bool ended) noexcept {
 
 RDMACORO_DECL void scheduler::run_frame(std::coroutine_handle<> frame, detail::promise_base* promise) {
     if (promise == nullptr) detail::throw_error(errc::invalid_argument, "scheduler::run: an empty task");
+    if (frame.done()) detail::awaited_wrongly(true);
     const local_stop_token stop = promise->get_environment().stop;
     promise->set_environment({this, stop});
     detail::ready_node root;

@@ -23,6 +23,7 @@ RDMACORO_COLD void time_limit::before_wait() noexcept {
 
 RDMACORO_COLD void time_limit::after_end() noexcept {
     if (timer_.queued()) owner().remove_timer(timer_);
+    source_.unfollow();  // the token around it may end before this does
 }
 
 RDMACORO_COLD void time_limit::rethrow(const std::system_error& ended) const {

@@ -91,6 +91,8 @@ public:
     /// Gives no piece of `memory` out again before the hold is over. Without effect, and false, for memory that is not the
     /// arena's.
     bool hold(arena_hold& by, std::span<std::byte> memory) noexcept;
+    /// Lets go what is held back for peers that cannot be touching it any more.
+    void end_holds() noexcept;
 
     /// Makes the file and maps it, once. Throws.
     void open();
@@ -116,7 +118,6 @@ private:
         return *reinterpret_cast<notice_boards*>(base_ - notice_board_bytes);
     }
     [[nodiscard]] bool holds(std::span<std::byte> piece) noexcept;
-    void end_holds() noexcept;
     void make_free(std::span<std::byte> piece) noexcept;
     [[nodiscard]] range* take_spare(std::size_t offset, std::size_t bytes, range* next) noexcept;
     void keep_spare(range* unused) noexcept;

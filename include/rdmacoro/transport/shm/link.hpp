@@ -122,6 +122,7 @@ protected:
     bool down_ = false;
     bool hung_up_ = false;  // the peer has closed or died, or its link is to end
     bool wants_room_ = false;
+    bool tell_sink_ = false;  // beside `wants_room_`: whether there is room or not
 
 private:
     struct socket_handler : fd_handler {

@@ -43,7 +43,11 @@ struct notice_board {
     /// The same, cheap where the mark stands still. For marks that no other side sets.
     void keep_marked(std::uint32_t link) noexcept {
         const std::uint64_t bit = std::uint64_t{1} << link % links_in_word;
-        if ((marked_links[link / links_in_word].load(std::memory_order_relaxed) & bit) == 0) mark(link);
+        const std::uint64_t group = std::uint64_t{1} << link / links_in_group;
+        // A peer that was killed within `mark` leaves the first of the two for the next link of that number.
+        if ((marked_links[link / links_in_word].load(std::memory_order_relaxed) & bit) == 0 ||
+            (marked_groups.load(std::memory_order_relaxed) & group) == 0)
+            mark(link);
     }
 
     /// Takes all marks that were set before, and calls `each` with the number of each.

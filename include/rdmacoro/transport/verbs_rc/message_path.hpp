@@ -298,10 +298,13 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
     slot& s = *reinterpret_cast<slot*>(wc.wr_id);
     s.queue->arrived(s);
     session* c = find(wc.qp_num);
-    if (wc.status == IBV_WC_SUCCESS && c != nullptr) [[likely]]
+    // A write with an immediate value takes a slot, writes nothing into it, and has the length of the write.
+    const bool is_frame = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) == 0 &&
+                          wc.byte_len <= slots_.slot_bytes();
+    if (wc.status == IBV_WC_SUCCESS && c != nullptr && is_frame) [[likely]]
         return c->arrived(s, wc.byte_len);
     s.queue->recycle(s);
-    if (c != nullptr && wc.status != IBV_WC_SUCCESS) c->fail(errc_of(wc.status));
+    if (c != nullptr) c->fail(wc.status != IBV_WC_SUCCESS ? errc_of(wc.status) : errc::protocol_violation);
 }
 
 inline session* engine::find(std::uint32_t number) noexcept {

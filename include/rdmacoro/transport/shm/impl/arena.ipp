@@ -27,7 +27,8 @@ RDMACORO_COLD shared_memory arena::allocate(std::size_t bytes) {
     const std::size_t wanted = bytes == 0 ? page_bytes : (bytes + page_bytes - 1) / page_bytes * page_bytes;
     for (range** at = &free_; *at != nullptr; at = &(*at)->next) {
         range* found = *at;
-        if (found->bytes < wanted) continue;
+        if (found->bytes < wanted || wanted < bytes)
+            continue;  // near the largest number rounding wraps around
         const std::size_t offset = found->offset;
         found->offset += wanted;
         found->bytes -= wanted;

@@ -160,6 +160,7 @@ RDMACORO_DECL errc domain_base::check_served(std::uint32_t serial, const remote_
 }
 
 RDMACORO_COLD void domain_base::add_link(pollable& link) noexcept {
+    arena_.end_holds();
     if (!free_numbers_.empty()) {
         link.number_ = free_numbers_.back();
         free_numbers_.pop_back();

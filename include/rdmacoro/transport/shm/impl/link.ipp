@@ -45,7 +45,9 @@ RDMACORO_DECL post_result link_base::copy_from_back(shared_copy_id id, std::span
 
 RDMACORO_DECL post_result link_base::under_way(post_result begun) noexcept {
     if (begun == post_result::posted) channel_->domain->heat(*this);
-    return begun;
+    if (begun != post_result::retry) return begun;
+    tell_sink_ = true;  // no memory: it tries again
+    return want_room();
 }
 
 RDMACORO_DECL bool link_base::quiet() noexcept {
@@ -109,7 +111,7 @@ RDMACORO_COLD bool link_base::awaits_untouched(time_point now) noexcept {
         give_up_mark(awaited_key_, awaited_range_);
     }
     awaited_key_ = 0;
-    wants_room_ = true;  // notifies the sink
+    tell_sink_ = wants_room_ = true;
     channel_->domain->heat(*this);
     return false;
 }
@@ -122,7 +124,8 @@ RDMACORO_COLD void link_base::give_up_mark(std::uint64_t key, std::span<std::byt
     } else if (key == 0) {
         range = domain.regions().memory_of(marked);
     }
-    channel_->standing.stand(domain.shared_arena(), range, marked);
+    // One that has ended touches nothing: its channel need not be kept to see that.
+    if (peer_alive()) channel_->standing.stand(domain.shared_arena(), range, marked);
     if (hung_up_) return;
     protocol_violated_ = true;
     lose_peer();
@@ -312,8 +315,8 @@ RDMACORO_DECL unsigned link_base::when_empty(bool delivered) noexcept {
         if (down_) return moved;
     }
     if (wants_room_) [[unlikely]] {
-        if (channel_->out.has_room()) {
-            wants_room_ = false;
+        if (tell_sink_ || channel_->out.has_room()) {
+            tell_sink_ = wants_room_ = false;
             writable();
             ++moved;
         }

@@ -141,8 +141,8 @@ RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job, std::size_t most
 RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
     bool any = false;
     const std::size_t piece = link_.out.max_message() - sizeof(request_body);
-    if (job.asked < job.moved) job.asked = job.moved;   // up to here it was copied directly
-    if (!asked_.try_reserve(most_asked)) return false;  // until there is memory
+    if (job.asked < job.moved) job.asked = job.moved;  // up to here it was copied directly
+    if (!asked_.try_reserve(most_asked)) return true;  // until there is memory: polls on
     while (asked_count_ < most_asked) {
         const bool empty = job.there.length == 0 && job.asked == 0;
         if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;

@@ -192,7 +192,7 @@ RDMACORO_DECL void shared_copy_engine::fetch_served(job& one) noexcept {
     switch (one_sided_.begin(true, one.there.part(offset, bytes), one.local + offset, one.part)) {
         case post_result::done: one.part_over({}); break;
         case post_result::posted: break;
-        default: one.fetching = false;  // no memory: again at the next poll
+        default: one.fetching = false, waits_ = true;  // no memory: again at the next poll
     }
 }
 

@@ -157,7 +157,13 @@ RDMACORO_DECL void session::post_pieces(transfer& t) noexcept {
             }
         }
         chain(e, flags, nullptr, &t, true);
-        if (request.opcode == IBV_WR_RDMA_READ && engine_.device().iwarp()) awaits_own_completion();
+        if (request.opcode == IBV_WR_RDMA_READ && engine_.device().iwarp()) {
+            if (bytes == 0) {  // siw would read into what the place in its queue had before
+                e.piece = {};
+                request.num_sge = 1;
+            }
+            awaits_own_completion();
+        }
         if (last) break;
     }
     flush();  // its requests together, and at once
