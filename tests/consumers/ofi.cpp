@@ -2,7 +2,11 @@
 
 static_assert(RDMACORO_WITH_OFI == 1, "the dependency says what it brings");
 
+// First: libfabric's headers define macros, which no other header of the toolkit may meet.
+#include <rdmacoro/transport/ofi.hpp>
+
 #include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/ugni.hpp>
 // Opens libfabric's provider for TCP, which is there, and that for Cray's network, which need not be.
 int main() {

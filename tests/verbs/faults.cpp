@@ -367,7 +367,8 @@ TEST_CASE("a write that takes a slot is no message, whatever the slot held befor
     std::vector<std::byte> here(bytes);
     const region open = w.server.register_memory(there, access_rights::all);
     ibv_qp* const pair = a.link->queue_pair();
-    ibv_mr* const from = ::ibv_reg_mr(pair->pd, here.data(), here.size(), IBV_ACCESS_LOCAL_WRITE);
+    constexpr unsigned rights = IBV_ACCESS_LOCAL_WRITE;
+    ibv_mr* const from = ::ibv_reg_mr(pair->pd, here.data(), here.size(), rights);
     REQUIRE(from != nullptr);
     REQUIRE(write_with_immediate(pair, *from, open.remote()) == 0);
     w.until([&] { return b.sink.downs == 1; });

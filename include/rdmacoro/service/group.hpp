@@ -110,7 +110,8 @@ public:
         call.out = detail::write_to(mine);
         call.bytes = detail::bytes_of_row(mine);
         call.in_blocks.each = call.bytes;
-        if (rank() == from.rank) need(detail::count_of(all), size() * detail::count_of(mine), "scatter");
+        if (rank() == from.rank)
+            need(detail::elements_in(all), size() * detail::elements_in(mine), "scatter");
         return run(call, all, mine);
     }
     /// As `scatter`, with blocks of `counts[r]` elements for rank `r`, which only the root has to know. `mine` has this rank's.
@@ -125,8 +126,8 @@ public:
         call.bytes = detail::bytes_of_row(mine);
         call.uneven = true;
         if (rank() == from.rank) {
-            need_counts(counts, detail::count_of(all), "scatterv");
-            need(detail::count_of(mine), counts[rank()], "scatterv");
+            need_counts(counts, detail::elements_in(all), "scatterv");
+            need(detail::elements_in(mine), counts[rank()], "scatterv");
             call.in_counts = counts;
         }
         call.root_knows = true;
@@ -146,7 +147,7 @@ public:
     template <detail::row_in_place X, class... Options>
     [[nodiscard]] task<> scatterv(in_place_t, X&& x, detail::block_counts counts, root from,
                                   Options... options) const {
-        if (rank() == from.rank) need_counts(counts, detail::count_of(x), "scatterv");
+        if (rank() == from.rank) need_counts(counts, detail::elements_in(x), "scatterv");
         detail::collective_call call = detail::blocks_call<collective_kind::scatter, X>(
             x, rank() == from.rank ? size() : 0, rank(), counts, options...);
         call.root = from.rank;
@@ -173,7 +174,7 @@ public:
         call.out = detail::write_to(all);
         call.bytes = detail::bytes_of_row(mine);
         call.out_blocks.each = call.bytes;
-        if (rank() == to.rank) need(detail::count_of(all), size() * detail::count_of(mine), "gather");
+        if (rank() == to.rank) need(detail::elements_in(all), size() * detail::elements_in(mine), "gather");
         return run(call, mine, all);
     }
     /// As `gather`, with blocks of `counts[r]` elements of rank `r`, which only the root has to know.
@@ -188,8 +189,8 @@ public:
         call.bytes = detail::bytes_of_row(mine);
         call.uneven = true;
         if (rank() == to.rank) {
-            need_counts(counts, detail::count_of(all), "gatherv");
-            need(detail::count_of(mine), counts[rank()], "gatherv");
+            need_counts(counts, detail::elements_in(all), "gatherv");
+            need(detail::elements_in(mine), counts[rank()], "gatherv");
             call.out_counts = counts;
         }
         call.root_knows = true;
@@ -209,7 +210,7 @@ public:
     template <detail::row_in_place X, class... Options>
     [[nodiscard]] task<> gatherv(in_place_t, X&& x, detail::block_counts counts, root to,
                                  Options... options) const {
-        if (rank() == to.rank) need_counts(counts, detail::count_of(x), "gatherv");
+        if (rank() == to.rank) need_counts(counts, detail::elements_in(x), "gatherv");
         detail::collective_call call = detail::blocks_call<collective_kind::gather, X>(
             x, rank() == to.rank ? size() : 0, rank(), counts, options...);
         call.root = to.rank;
@@ -229,13 +230,13 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write All, class... Options>
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> allgather(Mine&& mine, All&& all, Options... options) const {
-        need(detail::count_of(all), size() * detail::count_of(mine), "allgather");
+        need(detail::elements_in(all), size() * detail::elements_in(mine), "allgather");
         return all_blocks(mine, detail::bytes_of_row(mine), all, {}, options...);
     }
     /// As above; this rank's block is in its place already.
     template <detail::elements_to_write All, class... Options>
     [[nodiscard]] task<> allgather(in_place_t, All&& all, Options... options) const {
-        need(detail::count_of(all), detail::count_of(all) / size() * size(), "allgather");
+        need(detail::elements_in(all), detail::elements_in(all) / size() * size(), "allgather");
         return all_blocks(in_place, detail::bytes_of_row(all) / size(), all, {}, options...);
     }
     /// As `allgather`, with blocks of `counts[r]` elements of rank `r`, which every rank knows.
@@ -243,15 +244,15 @@ public:
         requires detail::same_elements<All, Mine>
     [[nodiscard]] task<> allgatherv(Mine&& mine, All&& all, detail::block_counts counts,
                                     Options... options) const {
-        need_counts(counts, detail::count_of(all), "allgatherv");
-        need(detail::count_of(mine), counts[rank()], "allgatherv");
+        need_counts(counts, detail::elements_in(all), "allgatherv");
+        need(detail::elements_in(mine), counts[rank()], "allgatherv");
         return all_blocks(mine, detail::bytes_of_row(mine), all, counts, options...);
     }
     /// As above; this rank's block is in its place already.
     template <detail::elements_to_write All, class... Options>
     [[nodiscard]] task<> allgatherv(in_place_t, All&& all, detail::block_counts counts,
                                     Options... options) const {
-        need_counts(counts, detail::count_of(all), "allgatherv");
+        need_counts(counts, detail::elements_in(all), "allgatherv");
         return all_blocks(in_place, counts[rank()] * sizeof(detail::element_t<All>), all, counts, options...);
     }
 
@@ -266,8 +267,8 @@ public:
     template <detail::elements_to_read Out, detail::elements_to_write In, class... Options>
         requires detail::same_elements<Out, In>
     [[nodiscard]] task<> alltoall(Out&& out, In&& in, Options... options) const {
-        need(detail::count_of(in), detail::count_of(out), "alltoall");
-        need(detail::count_of(in), detail::count_of(in) / size() * size(), "alltoall");
+        need(detail::elements_in(in), detail::elements_in(out), "alltoall");
+        need(detail::elements_in(in), detail::elements_in(in) / size() * size(), "alltoall");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
         call.out = detail::write_to(in);
@@ -278,7 +279,7 @@ public:
     /// As above; what is received takes the place of what was sent.
     template <detail::elements_to_write X, class... Options>
     [[nodiscard]] task<> alltoall(in_place_t, X&& x, Options... options) const {
-        need(detail::count_of(x), detail::count_of(x) / size() * size(), "alltoall");
+        need(detail::elements_in(x), detail::elements_in(x) / size() * size(), "alltoall");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, X>(options...);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(x) / size();
@@ -290,8 +291,8 @@ public:
         requires detail::same_elements<Out, In>
     [[nodiscard]] task<> alltoallv(Out&& out, detail::block_counts out_counts, In&& in,
                                    detail::block_counts in_counts, Options... options) const {
-        need_counts(out_counts, detail::count_of(out), "alltoallv");
-        need_counts(in_counts, detail::count_of(in), "alltoallv");
+        need_counts(out_counts, detail::elements_in(out), "alltoallv");
+        need_counts(in_counts, detail::elements_in(in), "alltoallv");
         need(out_counts[rank()], in_counts[rank()], "alltoallv");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, Out>(options...);
         call.in = detail::read_from(out);
@@ -304,7 +305,7 @@ public:
     /// In place: sends `counts[r]` elements to rank `r`, and receives as many from it, which overwrite them.
     template <detail::elements_to_write X, class... Options>
     [[nodiscard]] task<> alltoallv(in_place_t, X&& x, detail::block_counts counts, Options... options) const {
-        need_counts(counts, detail::count_of(x), "alltoallv");
+        need_counts(counts, detail::elements_in(x), "alltoallv");
         detail::collective_call call = detail::call_of<collective_kind::alltoall, X>(options...);
         call.out = detail::write_to(x);
         call.uneven = true;
@@ -328,7 +329,7 @@ public:
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
         call.bytes = detail::bytes_of_row(mine);
-        if (rank() == to.rank) need(detail::count_of(x), detail::count_of(mine), "reduce");
+        if (rank() == to.rank) need(detail::elements_in(x), detail::elements_in(mine), "reduce");
         return run(call, mine, x);
     }
     /// As above; every rank's elements are in `x`, and the result at the root, too. At the others `x` is as it was.
@@ -354,7 +355,7 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> allreduce(Mine&& mine, X&& x, Op op, Options... options) const {
-        need(detail::count_of(x), detail::count_of(mine), "allreduce");
+        need(detail::elements_in(x), detail::elements_in(mine), "allreduce");
         detail::collective_call call = detail::call_with<collective_kind::allreduce, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
@@ -382,7 +383,7 @@ public:
     template <detail::elements_to_read Mine, detail::elements_to_write X, class Op, class... Options>
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatter(Mine&& mine, X&& x, Op op, Options... options) const {
-        need(detail::count_of(mine), size() * detail::count_of(x), "reduce_scatter");
+        need(detail::elements_in(mine), size() * detail::elements_in(x), "reduce_scatter");
         detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
@@ -394,8 +395,8 @@ public:
         requires detail::same_elements<Mine, X> && reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatterv(Mine&& mine, detail::block_counts counts, X&& x, Op op,
                                          Options... options) const {
-        need_counts(counts, detail::count_of(mine), "reduce_scatterv");
-        need(detail::count_of(x), counts[rank()], "reduce_scatterv");
+        need_counts(counts, detail::elements_in(mine), "reduce_scatterv");
+        need(detail::elements_in(x), counts[rank()], "reduce_scatterv");
         detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
         call.in = detail::read_from(mine);
         call.out = detail::write_to(x);
@@ -420,7 +421,7 @@ public:
         requires reduces<Op, detail::element_t<X>>
     [[nodiscard]] task<> reduce_scatterv(in_place_t, X&& x, detail::block_counts counts, Op op,
                                          Options... options) const {
-        need_counts(counts, detail::count_of(x), "reduce_scatterv");
+        need_counts(counts, detail::elements_in(x), "reduce_scatterv");
         detail::collective_call call = detail::call_with<collective_kind::reduce_scatter, X>(op, options...);
         call.bytes = counts[rank()] * call.element;
         call.in = detail::read_from(x);

@@ -50,12 +50,12 @@ static_assert(!std::is_convertible_v<std::vector<int>&, block_counts>);
 
 TEST_CASE("rows and blocks say how many elements they have, where, and at which distance") {
     std::vector<int> x(20);
-    CHECK(count_of(x) == 20);
+    CHECK(elements_in(x) == 20);
     CHECK(bytes_of_row(x) == 80);
     CHECK(read_from(x) == reinterpret_cast<const std::byte*>(x.data()));
     CHECK(stride_of(x).count == 0);
     const auto blocks = strided(x, 1, 2, 5, 4);
-    CHECK(count_of(blocks) == 8);
+    CHECK(elements_in(blocks) == 8);
     CHECK(bytes_of_row(blocks) == 32);
     CHECK(write_to(blocks) == reinterpret_cast<std::byte*>(x.data() + 1));
     const row_stride how = stride_of(blocks);
@@ -69,7 +69,7 @@ TEST_CASE("blocks without a gap, one block and none are a row") {
     CHECK(stride_of(strided(x, 0, 5, 5, 4)).count == 0);
     CHECK(stride_of(strided(x, 0, 5, 9, 1)).count == 0);
     CHECK(stride_of(strided(x, 0, 5, 9, 0)).count == 0);
-    CHECK(count_of(strided(x, 0, 5, 9, 0)) == 0);
+    CHECK(elements_in(strided(x, 0, 5, 9, 0)) == 0);
     CHECK(stride_of(5).count == 0);
 }
 

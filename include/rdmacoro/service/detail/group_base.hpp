@@ -39,7 +39,7 @@ protected:
     [[nodiscard]] task<> prefix(const Mine& mine, X& x, const Op& op, const Options&... options) const {
         collective_call call = call_with<K, X>(op, options...);
         if constexpr (!std::is_same_v<Mine, in_place_t>) {
-            need(count_of(x), count_of(mine), "scan");
+            need(elements_in(x), elements_in(mine), "scan");
             call.in = read_from(mine);
         }
         call.out = write_to(x);
@@ -62,7 +62,7 @@ protected:
     /// A block for each rank, where `all` says that it is so.
     template <class X>
     void need_blocks(const X& x, bool all, const char* what) const {
-        if (all) need(count_of(x), count_of(x) / state().size() * state().size(), what);
+        if (all) need(elements_in(x), elements_in(x) / state().size() * state().size(), what);
     }
     void need_counts(std::span<const std::size_t> counts, std::size_t elements, const char* what) const;
 

@@ -84,7 +84,7 @@ template <class R>
 
 /// How many elements there are.
 template <class R>
-[[nodiscard]] std::size_t count_of(const R& row) noexcept {
+[[nodiscard]] std::size_t elements_in(const R& row) noexcept {
     if constexpr (strided_row<R>) {
         return row.size();
     } else {
@@ -93,7 +93,7 @@ template <class R>
 }
 template <class R>
 [[nodiscard]] std::size_t bytes_of_row(const R& row) noexcept {
-    return count_of(row) * sizeof(element_t<R>);
+    return elements_in(row) * sizeof(element_t<R>);
 }
 
 template <class R>
