@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/algorithm.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
+#include <rdmacoro/service/detail/in_turns.hpp>
 #include <rdmacoro/service/detail/scratch.hpp>
 #include <rdmacoro/service/reduction.hpp>
 
@@ -172,12 +173,22 @@ public:
         return {call_.in != nullptr ? call_.in : call_.out, call_.bytes};
     }
     /// Of an algorithm with `from_input`: copies what this rank gives to itself, of `alltoall` and `reduce_scatter`, to where it belongs. Any
-    /// time while it runs.
+    /// time while it runs. In one go, however long it is; `placing_own` gives other coroutines a turn behind each 128 KiB.
     void place_own() const noexcept {
         if (call_.own_placed || call_.in == nullptr) return;
         const std::span<const std::byte> from = given(rank_);
-        std::byte* const to = call_.kind == collective_kind::alltoall ? block(rank_).data() : call_.out;
+        std::byte* const to = own_place().data();
         if (to != from.data()) detail::copy_long(to, from.data(), from.size());
+    }
+    /// The same; awaitable, once.
+    [[nodiscard]] detail::copy_in_turns placing_own() noexcept {
+        if (call_.own_placed || call_.in == nullptr) return {copied_since_turn_, {}, {}};
+        return {copied_since_turn_, own_place(), given(rank_)};
+    }
+    /// For algorithms of the toolkit: copies, with turns; awaitable, once.
+    [[nodiscard]] detail::copy_in_turns copying(std::span<std::byte> into,
+                                                std::span<const std::byte> from) noexcept {
+        return {copied_since_turn_, into, from};
     }
 
     /// `into = into op other`, or with `other_first`, `other op into`, for each element. Both have the same length.
@@ -249,6 +260,10 @@ private:
     [[nodiscard]] unsigned of_whole(unsigned rank) const noexcept {
         return members_.empty() ? rank : members_[rank];
     }
+    [[nodiscard]] std::span<std::byte> own_place() const noexcept {
+        return {call_.kind == collective_kind::alltoall ? block(rank_).data() : call_.out,
+                given(rank_).size()};
+    }
     [[nodiscard]] tag_type tag() const noexcept { return tag_; }
     void transfer_failed(const detail::rank_peer& with, std::error_code why) noexcept;
     /// How a receive ended; false: badly.
@@ -273,6 +288,7 @@ private:
     unsigned size_;
     std::uint32_t number_ = 0;
     tag_type tag_ = 0;
+    std::size_t copied_since_turn_ = 0;
     bool failed_ = false;
     bool canceled_ = false;
     std::optional<detail::wrong_message> wrong_;
@@ -373,11 +389,13 @@ public:
 
 protected:
     ~arriving_operand() = default;
-    /// The rest lies in the room. Throws what the operation has thrown.
-    void take_rest() {
+    /// The rest lies in the room: up to `most` bytes of it. False: that was all. Throws what the operation has thrown.
+    bool take_rest(std::size_t most) {
         if (failed_) [[unlikely]]
             std::rethrow_exception(failed_);
-        combine(into_.size(), room_.subspan(taken_, into_.size() - taken_));
+        const std::size_t now = std::min(most, into_.size() - taken_);
+        combine(taken_ + now, room_.subspan(taken_, now));
+        return taken_ != into_.size();
     }
 
 private:
@@ -402,7 +420,7 @@ private:
 /// other`, or with `other_first`, `other op mine`. The message has exactly the length of the memory.
 ///
 /// Awaitable.
-/// Completes: when all of it is combined.
+/// Completes: when all of it is combined. Of more than 128 KiB each piece of that length is followed by a turn of the scheduler.
 /// Buffers: `into`, `mine` and `room`, all of one length, are borrowed until then. `into` and `mine` may be one. What is in `room` is unspecified.
 /// Concurrency: as `collective::receiving`.
 /// Errors: what the operation throws; those of transfers are noted.
@@ -414,6 +432,7 @@ private:
 ///     co_await in;
 ///     c.check();
 class [[nodiscard]] collective::combining final : private detail::arriving_operand,
+                                                  private detail::work_in_turns,
                                                   public collective::transfer<detail::rank_receive> {
 public:
     /// From a rank other than this one. Not `at_once`: it is combined when the receive is awaited, for `into` that is under way to another rank
@@ -425,15 +444,41 @@ public:
                    at_once && into.size() >= worth_it ? static_cast<detail::arrival_consumer*>(this)
                                                       : nullptr),
           bytes_(into.size()) {}
+    using transfer::bind;
+    /// As every awaitable.
+    bool await_ready() noexcept { return bytes_ <= detail::in_one_go && transfer::await_ready(); }
+    /// As every awaitable.
+    void await_suspend(std::coroutine_handle<> awaiting) {
+        if (bytes_ <= detail::in_one_go) [[likely]]
+            return transfer::await_suspend(awaiting);
+        work_in_turns::bind({&of_.of_.links().owner(), {}});
+        begin(arrived(), awaiting).resume();
+    }
     /// As every awaitable.
     void await_resume() {
+        if (bytes_ > detail::in_one_go) [[unlikely]]
+            return work_in_turns::await_resume();
         if (of_.has_come(operation_, bytes_)) [[likely]]
-            take_rest();
+            take_rest(bytes_);
     }
 
 private:
     /// Shorter ones are copied in less time than it takes to find out where they lie.
     static constexpr std::size_t worth_it = 2048;
+
+    /// The receive alone.
+    struct arrival {
+        transfer& of;
+        void bind(const environment&) noexcept {}
+        bool await_ready() noexcept { return of.await_ready(); }
+        void await_suspend(std::coroutine_handle<> awaiting) noexcept { of.await_suspend(awaiting); }
+        void await_resume() noexcept {}
+    };
+    /// Of a long one: the receive, and then pieces with turns between.
+    [[nodiscard]] task<> arrived();
+    bool next_piece() override {
+        return take_rest(detail::whole_elements(of_.element())) && !of_.has_failed();
+    }
 
     std::size_t bytes_;
 };

@@ -29,6 +29,7 @@
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>
 #include <rdmacoro/service/detail/impl/helper_call.ipp>
+#include <rdmacoro/service/detail/impl/in_turns.ipp>
 #include <rdmacoro/service/detail/impl/item_sender.ipp>
 #include <rdmacoro/service/detail/impl/job_blob.ipp>
 #include <rdmacoro/service/detail/impl/launcher.ipp>

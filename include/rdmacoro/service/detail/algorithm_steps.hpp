@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/collective.hpp>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -21,10 +22,37 @@ using send_step = collective::sending;
 using receive_step = collective::receiving;
 using combine_step = collective::combining;
 
-/// Copies; both may be empty, and the same.
-inline void copy_bytes(in_bytes into, out_bytes from) noexcept {
-    if (into.data() != from.data()) copy_long(into.data(), from.data(), from.size());
-}
+/// `into = mine op other`, or with `other_first`, `other op mine`, as `collective::combine`, with turns where they are long.
+class [[nodiscard]] combine_in_turns final : public work_in_turns {
+public:
+    combine_in_turns(const collective& c, in_bytes into, out_bytes mine, out_bytes other,
+                     bool other_first) noexcept
+        : with_(c), into_(into), mine_(mine), other_(other), other_first_(other_first) {}
+    combine_in_turns(const collective& c, in_bytes into, out_bytes other, bool other_first) noexcept
+        : combine_in_turns(c, into, into, other, other_first) {}
+
+    bool await_ready() {
+        if (into_.size() > in_one_go) return false;
+        with_.combine(into_, mine_, other_, other_first_);
+        return true;
+    }
+
+private:
+    bool next_piece() override {
+        const std::size_t bytes = std::min(into_.size() - done_, whole_elements(with_.element()));
+        with_.combine(into_.subspan(done_, bytes), mine_.subspan(done_, bytes), other_.subspan(done_, bytes),
+                      other_first_);
+        done_ += bytes;
+        return done_ != into_.size();
+    }
+
+    const collective& with_;
+    in_bytes into_;
+    out_bytes mine_;
+    out_bytes other_;
+    std::size_t done_ = 0;
+    bool other_first_;
+};
 
 /// The way of a rank through the halves of a minimum spanning tree: at each level the ranks `left` to `right` are cut into halves, `from`
 /// has what the half without it gets by `to`.

@@ -144,6 +144,12 @@ RDMACORO_DECL void arriving_operand::take(std::size_t at, std::span<const std::b
 
 }  // namespace detail
 
+RDMACORO_DECL task<> collective::combining::arrived() {
+    arrival all{*this};
+    co_await all;
+    if (of_.has_come(operation_, bytes_)) co_await pieces();
+}
+
 RDMACORO_COLD void collective::revoked() noexcept {
     failed_ = true;
     own_stop_.request_stop();

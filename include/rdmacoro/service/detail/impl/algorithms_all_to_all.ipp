@@ -87,7 +87,7 @@ RDMACORO_DECL task<> bruck_allgather(collective& c) {
     const std::size_t each = c.block(0).size();
     const collective::scratch memory = c.take_scratch(size * each);
     const in_bytes all = memory.bytes();
-    copy_bytes(all.first(each), c.block(c.rank()));
+    co_await c.copying(all.first(each), c.block(c.rank()));
     for (unsigned distance = 1; distance < size; distance *= 2) {
         const std::size_t count = std::min(distance, size - distance) * each;
         send_step out(c, (c.rank() + size - distance) % size, all.first(count));
@@ -98,8 +98,8 @@ RDMACORO_DECL task<> bruck_allgather(collective& c) {
     }
     const std::size_t before_wrap = (size - c.rank()) * each;
     if (each != 0) {
-        copy_bytes(c.blocks(c.rank(), size - 1), all.first(before_wrap));
-        if (c.rank() != 0) copy_bytes(c.blocks(0, c.rank() - 1), all.subspan(before_wrap));
+        co_await c.copying(c.blocks(c.rank(), size - 1), all.first(before_wrap));
+        if (c.rank() != 0) co_await c.copying(c.blocks(0, c.rank() - 1), all.subspan(before_wrap));
     }
 }
 
@@ -150,7 +150,7 @@ RDMACORO_DECL task<> overlapped_flat_alltoall(collective& c) {
         const unsigned to = (c.rank() + step) % size;
         outs.begin(c, to, c.given(to));
     }
-    c.place_own();
+    co_await c.placing_own();
     for (std::size_t at = 0; at < outs.count(); ++at) co_await outs[at];
     for (std::size_t at = 0; at < ins.count(); ++at) co_await ins[at];
     c.check();
@@ -165,7 +165,7 @@ RDMACORO_DECL task<> pairwise_alltoall(collective& c) {
         const unsigned from = power_of_two ? to : (c.rank() + size - step) % size;
         send_step out(c, to, c.given(to));
         receive_step in(c, from, c.block(from));
-        if (step == 1) c.place_own();
+        if (step == 1) co_await c.placing_own();
         co_await out;
         co_await in;
         c.check();
@@ -184,12 +184,12 @@ RDMACORO_DECL task<> bruck_alltoall(collective& c) {
     // Place d has the block of the rank d behind this one.
     const in_bytes places = memory.bytes();
     for (unsigned distance = 0; distance < size; ++distance)
-        copy_bytes(block_at(places, each, distance), c.given((c.rank() + distance) % size));
+        co_await c.copying(block_at(places, each, distance), c.given((c.rank() + distance) % size));
     for (unsigned bit = 1; bit < size; bit *= 2) {
         std::size_t bytes = 0;
         for (unsigned distance = bit; distance < size; ++distance) {
             if ((distance & bit) == 0) continue;
-            copy_bytes(packed.bytes().subspan(bytes, each), block_at(places, each, distance));
+            co_await c.copying(packed.bytes().subspan(bytes, each), block_at(places, each, distance));
             bytes += each;
         }
         send_step out(c, (c.rank() + bit) % size, packed.bytes().first(bytes));
@@ -200,12 +200,12 @@ RDMACORO_DECL task<> bruck_alltoall(collective& c) {
         bytes = 0;
         for (unsigned distance = bit; distance < size; ++distance) {
             if ((distance & bit) == 0) continue;
-            copy_bytes(block_at(places, each, distance), got.bytes().subspan(bytes, each));
+            co_await c.copying(block_at(places, each, distance), got.bytes().subspan(bytes, each));
             bytes += each;
         }
     }
     for (unsigned distance = 0; distance < size; ++distance)
-        copy_bytes(c.block((c.rank() + size - distance) % size), block_at(places, each, distance));
+        co_await c.copying(c.block((c.rank() + size - distance) % size), block_at(places, each, distance));
 }
 
 }  // namespace rdmacoro::detail

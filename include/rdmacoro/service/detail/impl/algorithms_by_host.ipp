@@ -120,8 +120,8 @@ inline task<> level(collective& c, std::span<const unsigned> members, collective
 inline task<> reduce_here(collective& c, const host_levels& levels) {
     collective_call call = whole_step(c, levels.here(), collective_kind::reduce, levels.leader());
     call.in = c.call().in;
-    if (levels.here().size() == 1) copy_bytes(c.data(), c.contribution());
-    return level(c, levels.here(), call, &spanning_tree_reduce);
+    if (levels.here().size() == 1) co_await c.copying(c.data(), c.contribution());
+    co_await level(c, levels.here(), call, &spanning_tree_reduce);
 }
 
 RDMACORO_DECL task<> hierarchical_barrier(collective& c) {
@@ -194,7 +194,8 @@ RDMACORO_DECL task<> hierarchical_gather(collective& c) {
     call.out = leads ? here.data() : c.own().data();
     call.out_blocks.each = call.bytes = each;
     if (leads)
-        copy_bytes(block_at(here, each, hosts.place_here(c.rank())), is_root ? c.block(c.rank()) : c.own());
+        co_await c.copying(block_at(here, each, hosts.place_here(c.rank())),
+                           is_root ? c.block(c.rank()) : c.own());
     co_await level(c, hosts.here(), call, how);
     if (!leads) co_return;
     call = step_of(c, collective_kind::gather);
@@ -204,7 +205,8 @@ RDMACORO_DECL task<> hierarchical_gather(collective& c) {
     call.bytes = here.size();
     co_await level(c, hosts.leaders(), call, how);
     if (!is_root || in_place) co_return;
-    for (unsigned at = 0; at < c.size(); ++at) copy_bytes(c.block(hosts.all()[at]), block_at(all, each, at));
+    for (unsigned at = 0; at < c.size(); ++at)
+        co_await c.copying(c.block(hosts.all()[at]), block_at(all, each, at));
 }
 
 /// Blocks of one length: those of a host to its leader, and from there to its ranks.
@@ -221,7 +223,7 @@ RDMACORO_DECL task<> hierarchical_scatter(collective& c) {
                                                                 : 0);
     if (is_root && !in_row) {
         for (unsigned at = 0; at < c.size(); ++at)
-            copy_bytes(block_at(memory.bytes(), each, at), c.given(hosts.all()[at]));
+            co_await c.copying(block_at(memory.bytes(), each, at), c.given(hosts.all()[at]));
     }
     const std::byte* const all = in_row ? c.given(0, c.size() - 1).data() : memory.data();
     const std::byte* const here = is_root ? all + of_hosts.offset(hosts.own()) : all;
@@ -241,7 +243,7 @@ RDMACORO_DECL task<> hierarchical_scatter(collective& c) {
     call.in = here;
     call.in_blocks.each = call.bytes = each;
     call.out = c.own().data();
-    if (leads) copy_bytes(c.own(), {here + hosts.place_here(c.rank()) * each, each});
+    if (leads) co_await c.copying(c.own(), {here + hosts.place_here(c.rank()) * each, each});
     co_await level(c, hosts.here(), call, how);
 }
 
@@ -263,7 +265,7 @@ RDMACORO_DECL task<> hierarchical_allgather(collective& c) {
     call.out = leads ? all.data() + of_hosts.offset(hosts.own()) : own.data();
     call.out_blocks = of_here.layout();
     call.bytes = own.size();
-    if (leads) copy_bytes({call.out + of_here.offset(place), own.size()}, own);
+    if (leads) co_await c.copying({call.out + of_here.offset(place), own.size()}, own);
     const bool by_tree = whole.size() <= blocks_for_tree;
     co_await level(c, hosts.here(), call, by_tree ? &spanning_tree_gather : &overlapped_flat_gather);
     if (leads) {
@@ -276,7 +278,7 @@ RDMACORO_DECL task<> hierarchical_allgather(collective& c) {
         std::size_t from = 0;
         for (unsigned at = 0; at < c.size() && !hosts.in_row(); ++at) {
             const in_bytes to = c.block(hosts.all()[at]);
-            copy_bytes(to, all.subspan(from, to.size()));
+            co_await c.copying(to, all.subspan(from, to.size()));
             from += to.size();
         }
     }
@@ -304,7 +306,7 @@ RDMACORO_DECL task<> hierarchical_alltoall(collective& c) {
     call.root = hosts.place_here(hosts.leader());
     call.out = leads ? rows.data() : const_cast<std::byte*>(c.given(0, c.size() - 1).data());  // only read
     call.out_blocks.each = call.bytes = row;
-    if (leads) copy_bytes(block_at(rows.bytes(), row, place), c.given(0, c.size() - 1));
+    if (leads) co_await c.copying(block_at(rows.bytes(), row, place), c.given(0, c.size() - 1));
     co_await level(c, hosts.here(), call, &overlapped_flat_gather);
     if (leads) {
         // Between two hosts, for each rank of the one a block for each of the other.
@@ -312,8 +314,8 @@ RDMACORO_DECL task<> hierarchical_alltoall(collective& c) {
         for (unsigned host = 0; host < hosts.hosts(); ++host) {
             for (std::size_t from = 0; from < count; ++from) {
                 for (const unsigned to : hosts.of_host(host)) {
-                    copy_bytes(going.bytes().subspan(at, each),
-                               block_at(rows.bytes(), row, from).subspan(to * each, each));
+                    co_await c.copying(going.bytes().subspan(at, each),
+                                       block_at(rows.bytes(), row, from).subspan(to * each, each));
                     at += each;
                 }
             }
@@ -327,8 +329,8 @@ RDMACORO_DECL task<> hierarchical_alltoall(collective& c) {
         for (unsigned host = 0; host < hosts.hosts(); ++host) {
             for (const unsigned from : hosts.of_host(host)) {
                 for (std::size_t to = 0; to < count; ++to) {
-                    copy_bytes(block_at(rows.bytes(), row, to).subspan(from * each, each),
-                               coming.bytes().subspan(at, each));
+                    co_await c.copying(block_at(rows.bytes(), row, to).subspan(from * each, each),
+                                       coming.bytes().subspan(at, each));
                     at += each;
                 }
             }
@@ -340,7 +342,7 @@ RDMACORO_DECL task<> hierarchical_alltoall(collective& c) {
     call.in_blocks.each = call.bytes = row;
     const in_bytes result = c.blocks(0, c.size() - 1);
     call.out = result.data();
-    if (leads) copy_bytes(result, block_at(rows.bytes(), row, place));
+    if (leads) co_await c.copying(result, block_at(rows.bytes(), row, place));
     co_await level(c, hosts.here(), call, &overlapped_flat_scatter);
 }
 
@@ -359,7 +361,7 @@ RDMACORO_DECL task<> hierarchical_reduce_scatter(collective& c) {
     call.in = given.data();
     call.out = sums.data();
     call.bytes = given.size();
-    if (hosts.here().size() == 1) copy_bytes(sums.bytes(), given);
+    if (hosts.here().size() == 1) co_await c.copying(sums.bytes(), given);
     co_await level(c, hosts.here(), call, &spanning_tree_reduce);
     const collective::scratch packed = c.take_scratch(leads && !hosts.in_row() ? given.size() : 0);
     const collective::scratch own = c.take_scratch(leads ? of_hosts.bytes(hosts.own()) : 0);
@@ -368,8 +370,8 @@ RDMACORO_DECL task<> hierarchical_reduce_scatter(collective& c) {
         for (const unsigned rank : hosts.all()) {
             if (hosts.in_row()) break;
             const std::size_t from = rank != 0 ? c.blocks_bytes(0, rank - 1) : 0;
-            copy_bytes(packed.bytes().subspan(at, c.block_bytes(rank)),
-                       sums.bytes().subspan(from, c.block_bytes(rank)));
+            co_await c.copying(packed.bytes().subspan(at, c.block_bytes(rank)),
+                               sums.bytes().subspan(from, c.block_bytes(rank)));
             at += c.block_bytes(rank);
         }
         call = step_of(c, collective_kind::reduce_scatter);
@@ -387,7 +389,7 @@ RDMACORO_DECL task<> hierarchical_reduce_scatter(collective& c) {
     call.out = c.own().data();
     call.bytes = c.own().size();
     const unsigned place = hosts.place_here(c.rank());
-    if (leads) copy_bytes(c.own(), own.bytes().subspan(of_here.offset(place), c.own().size()));
+    if (leads) co_await c.copying(c.own(), own.bytes().subspan(of_here.offset(place), c.own().size()));
     co_await level(c, hosts.here(), call, &overlapped_flat_scatter);
 }
 
@@ -401,16 +403,16 @@ RDMACORO_DECL task<> hierarchical_scan(collective& c) {
     const std::size_t bytes = c.data().size();
     // Of the whole host, at its last rank.
     const collective::scratch memory = c.take_scratch(is_last && exclusive ? bytes : 0);
-    if (is_last && exclusive) copy_bytes(memory.bytes(), c.contribution());
+    if (is_last && exclusive) co_await c.copying(memory.bytes(), c.contribution());
     collective_call call = step_of(c, c.kind());
     call.in = c.call().in;
     call.out = c.call().out;
     call.bytes = bytes;
-    if (here.size() == 1 && !exclusive) copy_bytes(c.data(), c.contribution());
+    if (here.size() == 1 && !exclusive) co_await c.copying(c.data(), c.contribution());
     co_await level(c, here, call, &log_step_scan);
     const collective::scratch before = c.take_scratch(bytes);
     if (is_last) {
-        if (exclusive && !is_first) c.combine(memory.bytes(), c.data(), true);
+        if (exclusive && !is_first) co_await combine_in_turns(c, memory.bytes(), c.data(), true);
         const collective::scratch list = c.take_scratch(hosts.hosts() * sizeof(unsigned));
         const std::span<unsigned> tails(reinterpret_cast<unsigned*>(list.data()), hosts.hosts());
         for (unsigned host = 0; host < hosts.hosts(); ++host) tails[host] = hosts.of_host(host).back();
@@ -427,9 +429,9 @@ RDMACORO_DECL task<> hierarchical_scan(collective& c) {
     call.bytes = bytes;
     co_await level(c, here, call, &binomial_broadcast);
     if (exclusive && is_first) {
-        copy_bytes(c.data(), before.bytes());
+        co_await c.copying(c.data(), before.bytes());
     } else {
-        c.combine(c.data(), before.bytes(), true);
+        co_await combine_in_turns(c, c.data(), before.bytes(), true);
     }
 }
 

@@ -296,7 +296,7 @@ RDMACORO_DECL task<> spanning_tree_scatter(collective& c) {
         }
         c.check();
     }
-    if (memory) copy_bytes(c.own(), row.part(held, held_from, c.rank(), c.rank()));
+    if (memory) co_await c.copying(c.own(), row.part(held, held_from, c.rank(), c.rank()));
 }
 
 }  // namespace rdmacoro::detail

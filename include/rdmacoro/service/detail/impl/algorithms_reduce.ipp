@@ -324,7 +324,7 @@ RDMACORO_DECL task<> in_parts(collective& c, step_algorithm first, step_algorith
     call.in_blocks = blocks.layout();
     call.out = own.data();
     call.bytes = own.size();
-    if (reduces) copy_bytes(own, c.contribution().subspan(blocks.offset(c.rank()), own.size()));
+    if (reduces) co_await c.copying(own, c.contribution().subspan(blocks.offset(c.rank()), own.size()));
     {
         collective step(c, {}, call);
         co_await first(step);

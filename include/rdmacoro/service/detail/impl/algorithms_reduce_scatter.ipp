@@ -88,7 +88,7 @@ RDMACORO_DECL task<> halving_reduce_scatter(collective& c) {
         (lower ? last : first) = middle;
     }
     const in_bytes result = blocks_of_numbers(c, fold, sums, fold.number, fold.number + 1);
-    copy_bytes(c.own(), result.last(c.own().size()));
+    co_await c.copying(c.own(), result.last(c.own().size()));
     if (fold.takes) {
         send_step out(c, c.rank() - 1, result.first(c.block_bytes(c.rank() - 1)));
         co_await out;
@@ -116,7 +116,7 @@ RDMACORO_DECL task<> pairwise_reduce_scatter(collective& c) {
 RDMACORO_DECL task<> reduce_then_scatter(collective& c, step_algorithm reduce, step_algorithm scatter) {
     const out_bytes all = c.given(0, c.size() - 1);
     const collective::scratch sums = c.take_scratch(all.size());
-    copy_bytes(sums.bytes(), all);
+    co_await c.copying(sums.bytes(), all);
     {
         collective_call call = step_of(c, collective_kind::reduce);
         call.out = sums.data();
@@ -129,7 +129,7 @@ RDMACORO_DECL task<> reduce_then_scatter(collective& c, step_algorithm reduce, s
     call.in_blocks = c.call().in_blocks;
     call.out = c.call().out;
     call.bytes = c.own().size();
-    if (c.rank() == 0) copy_bytes(c.own(), sums.bytes().first(c.own().size()));
+    if (c.rank() == 0) co_await c.copying(c.own(), sums.bytes().first(c.own().size()));
     collective step(c, {}, call);
     co_await scatter(step);
 }

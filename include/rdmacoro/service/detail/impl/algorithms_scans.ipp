@@ -17,7 +17,7 @@ RDMACORO_DECL task<> log_step_scan(collective& c) {
     const collective::scratch partial = c.take_scratch(bytes);
     const collective::scratch other = c.take_scratch(bytes);
     const in_bytes sum = partial.bytes();
-    copy_bytes(sum, c.contribution());
+    co_await c.copying(sum, c.contribution());
     bool any = false;
     for (unsigned distance = 1; distance < c.size(); distance *= 2) {
         std::optional<receive_step> in;
@@ -30,15 +30,15 @@ RDMACORO_DECL task<> log_step_scan(collective& c) {
         if (!in) continue;
         if (exclusive) {
             if (any) {
-                c.combine(c.data(), other.bytes(), true);
+                co_await combine_in_turns(c, c.data(), other.bytes(), true);
             } else {
-                copy_bytes(c.data(), other.bytes());
+                co_await c.copying(c.data(), other.bytes());
             }
             any = true;
         }
-        c.combine(sum, other.bytes(), true);
+        co_await combine_in_turns(c, sum, other.bytes(), true);
     }
-    if (!exclusive) copy_bytes(c.data(), sum);
+    if (!exclusive) co_await c.copying(c.data(), sum);
 }
 
 /// One rank after the other passes the result so far on.
@@ -52,27 +52,27 @@ RDMACORO_DECL task<> chain_scan(collective& c) {
         co_await in;
         c.check();
         const in_bytes into = exclusive ? memory.bytes() : c.data();
-        c.combine(into, c.contribution(), before.bytes(), true);
+        co_await combine_in_turns(c, into, c.contribution(), before.bytes(), true);
         sum = into;
     } else if (!exclusive) {
-        copy_bytes(c.data(), sum);
+        co_await c.copying(c.data(), sum);
     }
     if (c.rank() + 1 < c.size()) {
         send_step out(c, c.rank() + 1, sum);
         co_await out;
         c.check();
     }
-    if (exclusive && c.rank() != 0) copy_bytes(c.data(), before.bytes());
+    if (exclusive && c.rank() != 0) co_await c.copying(c.data(), before.bytes());
 }
 
 /// The result of a scan, of those of the ranks before this one: `before`, of at least one of them.
-inline void end_scan(const collective& c, out_bytes before) {
+inline task<> end_scan(collective& c, out_bytes before) {
     if (c.kind() == collective_kind::exscan) {
-        if (c.rank() != 0) copy_bytes(c.data(), before);
+        if (c.rank() != 0) co_await c.copying(c.data(), before);
     } else if (c.rank() == 0) {
-        copy_bytes(c.data(), c.contribution());
+        co_await c.copying(c.data(), c.contribution());
     } else {
-        c.combine(c.data(), c.contribution(), before, true);
+        co_await combine_in_turns(c, c.data(), c.contribution(), before, true);
     }
 }
 
@@ -85,14 +85,14 @@ RDMACORO_DECL task<> flat_scan(collective& c) {
         receive_step in(c, from, from == 0 ? sum.bytes() : room.bytes());
         co_await in;
         c.check();
-        if (from != 0) c.combine(sum.bytes(), room.bytes(), false);
+        if (from != 0) co_await combine_in_turns(c, sum.bytes(), room.bytes(), false);
     }
     for (unsigned to = c.rank() + 1; to < c.size(); ++to) {
         send_step out(c, to, c.contribution());
         co_await out;
         c.check();
     }
-    end_scan(c, sum.bytes());
+    co_await end_scan(c, sum.bytes());
 }
 
 /// The same, all at a time.
@@ -108,8 +108,8 @@ RDMACORO_DECL task<> overlapped_flat_scan(collective& c) {
     c.check();
     const in_bytes sum = c.rank() != 0 ? block_at(rows.bytes(), bytes, 0) : in_bytes();
     for (unsigned from = 1; from < c.rank(); ++from)
-        c.combine(sum, block_at(rows.bytes(), bytes, from), false);
-    end_scan(c, sum);
+        co_await combine_in_turns(c, sum, block_at(rows.bytes(), bytes, from), false);
+    co_await end_scan(c, sum);
 }
 
 }  // namespace rdmacoro::detail

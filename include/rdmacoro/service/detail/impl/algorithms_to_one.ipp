@@ -86,7 +86,7 @@ RDMACORO_DECL task<> spanning_tree_gather(collective& c) {
     if (!is_root && first != last) {
         memory.emplace(c.scratch_memory(), row.bytes(first, last));
         held = memory->bytes();
-        copy_bytes(row.part(held, first, c.rank(), c.rank()), c.own());
+        co_await c.copying(row.part(held, first, c.rank(), c.rank()), c.own());
     }
     for (unsigned level = tree.levels(); level-- != 0;) {
         const tree_level& at = tree[level];
@@ -123,15 +123,15 @@ RDMACORO_DECL task<> flat_reduce(collective& c) {
     for (unsigned from = 0; from < c.size(); ++from) {
         const in_bytes into = from == 0 ? sum.bytes() : next.bytes();
         if (from == c.root()) {
-            copy_bytes(into, c.contribution());
+            co_await c.copying(into, c.contribution());
         } else {
             receive_step in(c, from, into);
             co_await in;
             c.check();
         }
-        if (from != 0) c.combine(sum.bytes(), next.bytes(), false);
+        if (from != 0) co_await combine_in_turns(c, sum.bytes(), next.bytes(), false);
     }
-    copy_bytes(c.data(), sum.bytes());
+    co_await c.copying(c.data(), sum.bytes());
 }
 
 /// Contributions are combined in the order of the ranks behind the root, around to it.

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
+#include <rdmacoro/service/detail/packed_rows.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 
 #include <algorithm>
@@ -83,10 +84,17 @@ inline constexpr std::uint64_t nobody = ~std::uint64_t{0};
     return {0, room};
 }
 
-/// Memory that the algorithm needs beside the caller's, and what of the caller's contribution is where it belongs from the beginning, unless the
-/// algorithm takes it `from_input`.
-inline void prepare(collective_call& call, unsigned rank, unsigned size, bool from_input, scratch_pool& pool,
-                    std::optional<scratch>& offsets, std::optional<scratch>& work) {
+/// What of a rank's contribution is to be where it belongs from the beginning.
+struct placed_first {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
+};
+
+/// Memory that the algorithm needs beside the caller's; answers what is to be copied before it runs, nothing where it takes all `from_input`.
+[[nodiscard]] inline placed_first prepare(collective_call& call, unsigned rank, unsigned size,
+                                          bool from_input, scratch_pool& pool,
+                                          std::optional<scratch>& offsets, std::optional<scratch>& work) {
     if (!call.in_counts.empty() || !call.out_counts.empty()) {
         offsets.emplace(pool, 2 * (std::size_t{size} + 1) * sizeof(std::size_t));
         auto* const room = reinterpret_cast<std::size_t*>(offsets->data());
@@ -94,8 +102,9 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, bool fr
         if (!call.out_counts.empty())
             call.out_blocks = layout_of(call.out_counts, call.element, room + size + 1);
     }
+    placed_first first;
     const auto into = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
-        if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+        first = {to, from, bytes};
     };
     switch (call.kind) {
         case collective_kind::barrier:
@@ -144,6 +153,7 @@ inline void prepare(collective_call& call, unsigned rank, unsigned size, bool fr
             if (call.in != nullptr && !from_input) into(call.out, call.in, call.bytes);
             break;
     }
+    return first;
 }
 
 [[nodiscard]] inline collective_shape shape_of(const collective_call& call, const group_state& of) noexcept {
@@ -432,64 +442,6 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const 
     return made_or_revoked(*of, [&] { return compare_calls(of, call, how, around, number); });
 }
 
-/// Memory in a row instead of the caller's blocks.
-class packed_rows {
-public:
-    packed_rows(collective_call& call, const call_strides& strides, unsigned rank, scratch_pool& pool)
-        : back_(call.kind == collective_kind::broadcast && rank == call.root ? row_stride{} : strides.out),
-          into_(call.out) {
-        const bool only_root = call.kind == collective_kind::gather || call.kind == collective_kind::reduce;
-        if (only_root && rank != call.root) back_ = {};
-        const bool reads_in =
-            call.in != nullptr && (call.kind != collective_kind::scatter || rank == call.root);
-        const row_stride from = reads_in ? strides.in : row_stride{};
-        const bool root_sends = call.kind == collective_kind::broadcast && rank == call.root;
-        const row_stride to = root_sends ? strides.out : back_;
-        const std::size_t room_of_in = (from.block * from.count + scratch_pool::alignment - 1) /
-                                       scratch_pool::alignment * scratch_pool::alignment;
-        if (from.count == 0 && to.count == 0) return;
-        memory_.emplace(pool, room_of_in + to.block * to.count);
-        if (from.count != 0) {
-            copy_blocks(memory_->data(), from.block, call.in, from.step, from.block, from.count);
-            call.in = memory_->data();
-        }
-        if (to.count == 0) return;
-        std::byte* const row = memory_->data() + room_of_in;
-        if (root_sends || call.in == nullptr)
-            copy_blocks(row, to.block, call.out, to.step, to.block, to.count);
-        call.out = row_ = row;
-    }
-
-    /// The result is complete.
-    void put_back() const noexcept {
-        if (back_.count != 0) copy_blocks(into_, back_.step, row_, back_.block, back_.block, back_.count);
-    }
-
-private:
-    template <std::size_t Bytes>
-    static void copy_alike(std::byte* to, std::size_t to_step, const std::byte* from, std::size_t from_step,
-                           std::size_t count) noexcept {
-        for (std::size_t at = 0; at < count; ++at)
-            std::memcpy(to + at * to_step, from + at * from_step, Bytes);
-    }
-    static void copy_blocks(std::byte* to, std::size_t to_step, const std::byte* from, std::size_t from_step,
-                            std::size_t bytes, std::size_t count) noexcept {
-        switch (bytes) {
-            case 4: return copy_alike<4>(to, to_step, from, from_step, count);
-            case 8: return copy_alike<8>(to, to_step, from, from_step, count);
-            case 16: return copy_alike<16>(to, to_step, from, from_step, count);
-            default:
-                for (std::size_t at = 0; at < count; ++at)
-                    std::memcpy(to + at * to_step, from + at * from_step, bytes);
-        }
-    }
-
-    std::optional<scratch> memory_;
-    row_stride back_;
-    std::byte* into_;
-    std::byte* row_ = nullptr;
-};
-
 /// With all that a call may need: memory beside the caller's, the comparison between ranks.
 RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call, call_strides strides) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
@@ -507,15 +459,22 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     std::optional<scratch> offsets;
     std::optional<scratch> work;
     std::exception_ptr failed;
+    placed_first first;
     try {
         packed.emplace(call, strides, of->rank(), of->links().scratch());
-        prepare(call, of->rank(), size, how != nullptr && how->from_input, of->links().scratch(), offsets,
-                work);
+        first = prepare(call, of->rank(), size, how != nullptr && how->from_input, of->links().scratch(),
+                        offsets, work);
     } catch (...) {
         failed = std::current_exception();  // entered all the same: the other ranks are told
     }
     collective c(*of, call, around, number, 0);
     try {
+        c.check();
+        if (!failed && packed->in_use()) {
+            co_await packed->pack_in();
+            co_await packed->pack_out();
+        }
+        if (!failed) co_await c.copying({first.to, first.bytes}, {first.from, first.bytes});
         c.check();
         if (how != nullptr && !failed) co_await how->run(c);
     } catch (...) {
@@ -523,7 +482,7 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     }
     if (failed) [[unlikely]]
         co_await give_up(of.get(), c, std::move(failed));
-    packed->put_back();
+    if (packed->in_use()) co_await packed->put_back();
 }
 
 /// A call that needs nothing but the caller's memory.
@@ -531,12 +490,14 @@ RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call ca
     const algorithm* const how = choose_algorithm(call, *of);
     const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     call.bind_operation();
-    if (!how->from_input && call.in != nullptr && call.in != call.out && call.bytes != 0)
-        std::memmove(call.out, call.in, call.bytes);
     collective c(*of, call, co_await own_token{}, number, 0);
     std::exception_ptr failed;
     try {
         c.check();
+        if (!how->from_input && call.in != nullptr) {
+            co_await c.copying({call.out, call.bytes}, {call.in, call.bytes});
+            c.check();
+        }
         co_await how->run(c);
     } catch (...) {
         failed = std::current_exception();
