@@ -35,7 +35,7 @@ public:
     /// Longer ones are refused.
     static constexpr std::size_t most_bytes = 65536;
 
-    /// Throws `errc::unsupported` where it is no open descriptor.
+    /// Throws `errc::unsupported` where it is no open descriptor, or no socket.
     explicit pmi_lines(int fd);
     pmi_lines(const pmi_lines&) = delete;
     pmi_lines& operator=(const pmi_lines&) = delete;

@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace rdmacoro::detail {
@@ -49,6 +50,13 @@ RDMACORO_COLD pmi_lines::pmi_lines(int fd) : fd_(fd) {
                     "PMI_FD is " + std::to_string(fd) +
                         ", which is no open descriptor: a program between the launcher and "
                         "this one may have closed it");
+    // Launchers give one end of a pair of sockets. Words that are written to a file by its number would spoil it.
+    struct stat what{};
+    if (::fstat(fd, &what) != 0 || !S_ISSOCK(what.st_mode))
+        throw error(errc::unsupported,
+                    "PMI_FD is " + std::to_string(fd) +
+                        ", which is no socket: a program between the launcher and this one may have closed "
+                        "it and opened something else");
     static_cast<void>(::fcntl(fd, F_SETFD, flags | FD_CLOEXEC));
 }
 RDMACORO_COLD void pmi_lines::close() noexcept { ::close(std::exchange(fd_, -1)); }
@@ -84,8 +92,7 @@ RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit
     }
     std::string_view left = all;
     for (;;) {
-        ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && errno == ENOTSOCK) sent = ::write(fd_, left.data(), left.size());
+        const ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
             throw error(errc::peer_lost, std::string("it has closed PMI_FD: ") + std::strerror(errno));
         if (sent > 0) left.remove_prefix(static_cast<std::size_t>(sent));
