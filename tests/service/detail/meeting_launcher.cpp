@@ -3,7 +3,12 @@
 #include "support/catch.hpp"
 #include "support/meeting.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+
+#include <fcntl.h>
+#include <sys/resource.h>
 
 namespace test_service_detail_meeting_launcher {
 
@@ -112,6 +117,27 @@ TEST_CASE("rank 0 names the ranks that do not come, and tells those that have") 
     CHECK(code == errc::timed_out);
     CHECK_THAT(text, contains("ranks 1 and 3 of 4 have not come"));
     CHECK_THAT(other, contains("1 and 3 of 4"));
+}
+
+TEST_CASE("rank 0 says that it had no descriptor left for the ranks that have not come") {
+    meeting_launcher one{launch_environment(of_rank(free_url(), 0, 2))};
+    one.open(patience_of(10s));
+    const stranger waits(one.name());
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 256);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    std::vector<int> taken;
+    for (int fd = 0; (fd = ::fcntl(0, F_DUPFD_CLOEXEC, 3)) >= 0;) taken.push_back(fd);
+    const int why = errno;
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(one.exchange({std::byte{1}}, patience_of(200ms))); });
+    for (const int fd : taken) ::close(fd);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(why == EMFILE);
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("rank 1 of 2 has not come within the limit") && contains("no descriptor left"));
 }
 
 TEST_CASE("without rank 0 the others end within their limit, and say that it is missing") {

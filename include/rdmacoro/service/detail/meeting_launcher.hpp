@@ -53,7 +53,8 @@ private:
     [[noreturn]] void fail(errc code, const std::string& why) const;
     [[noreturn]] void fail_gone() const;
     [[noreturn]] void fail_silent() const;
-    [[noreturn]] void fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count) const;
+    [[noreturn]] void fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count,
+                                   const std::string& why) const;
 
     std::string url_;
     inet_address at_;

@@ -42,6 +42,8 @@ public:
     [[nodiscard]] const std::vector<std::vector<std::byte>>& last() const noexcept { return last_; }
     /// Whether each rank, but for the own one, has come and gone.
     [[nodiscard]] bool all_gone() const noexcept { return gone_ + (own_ ? 1 : 0) == size_; }
+    /// Connections wait that could not be accepted: no descriptor was left.
+    [[nodiscard]] bool no_descriptors() const noexcept { return no_descriptors_; }
     /// The ranks that have not taken all that they were told.
     [[nodiscard]] std::vector<std::uint32_t> untaken() const;
     /// The ranks that have given nothing to the exchange that is under way.
@@ -95,6 +97,7 @@ private:
     std::uint32_t exchange_ = 0;
     bool own_ = false;
     bool accepts_ = true;
+    bool no_descriptors_ = false;
     std::string lost_;
     time_point news_at_ = time_point::max();
 };

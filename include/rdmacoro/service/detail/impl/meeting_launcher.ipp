@@ -74,11 +74,11 @@ RDMACORO_COLD void meeting_launcher::fail_silent() const {
     fail(errc::timed_out, served_ ? "the program that listens there does not answer"
                                   : "rank 0, which listens there, does not answer");
 }
-RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks,
-                                                  std::uint64_t count) const {
+RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count,
+                                                  const std::string& why) const {
     fail(errc::timed_out, (count == 1 ? "rank " : "ranks ") + list_of_ranks(ranks, count) + " of " +
                               std::to_string(size_) + (count == 1 ? " has" : " have") +
-                              " not come within the limit");
+                              " not come within the limit" + why);
 }
 
 RDMACORO_COLD std::vector<inet_endpoint> meeting_launcher::resolve(int flags) const {
@@ -292,9 +292,13 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_here(const 
                                           list_of_ranks(slow, slow.size()) +
                                           (slow.size() == 1 ? " does" : " do") + " not take the answer");
             }
+            const std::string why =
+                server_->no_descriptors()
+                    ? "; rank 0 had no descriptor left for a connection that waits (ulimit -n)"
+                    : std::string();
             server_->give_up("ranks that have not come within the limit of rank 0: " +
-                             list_of_ranks(missing, missing.size()) + " of " + std::to_string(size_));
-            fail_missing(missing, missing.size());
+                             list_of_ranks(missing, missing.size()) + " of " + std::to_string(size_) + why);
+            fail_missing(missing, missing.size(), why);
         }
         try {
             server_->turn(by);
@@ -351,7 +355,7 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_there(const
         // Without waiting: the others are told by it that this rank has not died.
         const std::vector<std::byte> bye = meeting_message(meeting_kind::bye, meeting_end::limit);
         static_cast<void>(::send(fd_, bye.data(), bye.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
-        if (news && heard) fail_missing(news->ranks, news->count);
+        if (news && heard) fail_missing(news->ranks, news->count, {});
         fail_silent();
     }
     fail(errc::protocol_violation, "the rendezvous does not speak as one");

@@ -108,9 +108,13 @@ RDMACORO_COLD void meeting_server::accept() {
         const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             // Without a descriptor left the connection waits: not looked for before something else has happened.
-            if (errno == EMFILE || errno == ENFILE) accepts_ = false;
+            if (errno == EMFILE || errno == ENFILE) {
+                accepts_ = false;
+                no_descriptors_ = true;
+            }
             return;
         }
+        no_descriptors_ = false;
         set_exchange_options(fd);
         std::size_t strangers = 0;
         guest* first = nullptr;
