@@ -59,12 +59,7 @@ RDMACORO_COLD bool meeting_launcher::may_hang() const noexcept {
 }
 
 RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) const {
-    std::string text = url_ + ": " + why;
-    if (late_by_ >= std::chrono::seconds(1))
-        text += "; this process stood still, and went on " +
-                std::to_string(std::chrono::duration_cast<std::chrono::seconds>(late_by_).count()) +
-                " s after its own limit";
-    throw error(code, text);
+    throw error(code, url_ + ": " + why + late_text(late_by_));
 }
 RDMACORO_COLD void meeting_launcher::fail_gone() const {
     fail(errc::peer_lost,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/service/detail/pmi_lines.hpp>
+#include <rdmacoro/service/detail/thread_wait.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
 #include <algorithm>
@@ -72,13 +73,29 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view
 }
 RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& limit) {
     try {
-        say(text, limit);
-        return hear(limit);
+        say(text, in_time(limit));
+        try {
+            return hear(in_time(limit));
+        } catch (const error& failed) {
+            if (failed.code() != errc::timed_out) throw;
+        }
+        return hear(in_time(limit));
     } catch (const error& failed) {
         const std::string context = failed.context();
         throw error(failed.code(), "PMI: the launcher did not answer " + quoted(text) +
-                                       (context.empty() ? "" : ": " + context));
+                                       (context.empty() ? "" : ": " + context) + late_text(late_by_));
     }
+}
+
+RDMACORO_COLD patience pmi_lines::in_time(const patience& limit) noexcept {
+    constexpr duration longest = std::chrono::seconds(1);
+    const time_point now = monotonic_now();
+    if (now < limit.until()) return limit;
+    if (!late_until_) {
+        late_by_ = now - limit.until();
+        late_until_ = now + std::min(late_by_, longest);
+    }
+    return patience(*late_until_, limit.stop_fd());
 }
 
 RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit) {
