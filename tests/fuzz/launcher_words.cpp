@@ -115,7 +115,8 @@ void meet(std::span<const std::byte> bytes) {
                 case meeting_kind::all: static_cast<void>(frame->as<meeting_all>()); break;
                 case meeting_kind::refusal:
                 case meeting_kind::lost: static_cast<void>(frame->as<std::string>()); break;
-                case meeting_kind::bye: break;
+                case meeting_kind::bye: static_cast<void>(frame->as<meeting_end>()); break;
+                case meeting_kind::ask: break;
             }
             bytes = bytes.subspan(frame->bytes());
         }

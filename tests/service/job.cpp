@@ -316,6 +316,15 @@ TEST_CASE("ranks that do not come end the others within their limit, with their 
         CHECK_THAT(first.text, contains("ranks 1 and 3"));
         CHECK(patient.code == errc::peer_lost);
         CHECK_THAT(patient.text, contains("ranks 1 and 3 have not come") && contains("rank 0"));
+        // One that looks the host's name up knows as much.
+        served_meeting named(2);
+        auto by_name = named.variables(0, 2);
+        by_name["RDMACORO_JOB"].replace(6, 9, "localhost");
+        member alone(1);
+        co_await join_as(alone, launch_environment(by_name), quick(500ms));
+        CHECK(alone.code == errc::timed_out);
+        CHECK_THAT(alone.text,
+                   contains("tcp://localhost:") && contains("rank 1 of 2 has not come within the limit"));
         // Long enough to speak with the launcher on a machine that is busy.
         const auto limited = quick(1s);
         pmi_server server(2);

@@ -81,6 +81,15 @@ ends 5 -n 2 --grace 100 sh -c "[ \$RDMACORO_RANK = 1 ] && { sleep 0.5; exit 5; }
 # What a rank leaves, in whichever group and session.
 ends 0 -n 2 sh -c "setsid sleep $mark & sleep $mark & exit 0"
 
+# A failure, or a signal, while ranks are still started: the rest is not. Each rank prints its number.
+ends 3 -n 300 sh -c "echo begun \$RDMACORO_RANK; [ \$RDMACORO_RANK = 0 ] && exit 3; exec sleep $mark"
+prints '^begun 0$'
+! grep -q '^begun 2..$' "$work/out" || fail "ranks are started after one has failed: $(tail -n 1 "$work/out")"
+# The parent of a rank is the process that starts them. This one ends well when it is told to.
+ends 143 -n 300 sh -c "trap 'exit 0' TERM; echo begun \$RDMACORO_RANK; [ \$RDMACORO_RANK = 0 ] && kill -TERM \$PPID; sleep $mark & wait"
+prints '^begun 0$'
+! grep -q '^begun 2..$' "$work/out" || fail "ranks are started after SIGTERM: $(tail -n 1 "$work/out")"
+
 # A rank that ends well and never joins is named to those that wait for it.
 ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exit 0 ;; esac; exec "$0"' "$ring"
 says 'rank 1 of 3 has gone before all had joined'

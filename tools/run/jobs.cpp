@@ -76,7 +76,14 @@ public:
         meeting_.emplace(meeting_address(), asked_.ranks, key_);
         raise_limit();
         need_descriptors();
-        for (std::uint32_t rank = 0; rank < asked_.ranks; ++rank) start(rank);
+        // Many ranks take a while to start; one may fail meanwhile, or a signal come.
+        std::uint32_t begun = 0;
+        while (begun < asked_.ranks && !ending_) {
+            start(begun++);
+            look_after();
+        }
+        // That all which began end well is not enough then.
+        if (begun < asked_.ranks && status_ == 0) status_ = 128 + first_signal_;
         while (living_ != 0) turn();
         end_children();  // what the ranks have left
         drain();
@@ -262,6 +269,7 @@ private:
         }
         if (std::exchange(interrupted_, true)) return kill_all();  // again: at once
         note("run: signal " + std::to_string(number) + " (" + strsignal(number) + "): ending all ranks\n");
+        first_signal_ = number;
         end_all(number);
     }
 
@@ -385,6 +393,7 @@ private:
     std::vector<tagged_output> outputs_;
     std::size_t living_ = 0;
     int status_ = 0;
+    int first_signal_ = 0;
     bool ending_ = false;
     bool interrupted_ = false;
     bool killed_ = false;

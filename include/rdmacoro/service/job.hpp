@@ -250,7 +250,8 @@ template <transport... Ts>
 ///     else those of this host;
 ///     `errc::invalid_argument` in a process that no launcher started, without `job_options::alone`, and for two ranks with one node id;
 ///     `errc::unsupported`, `errc::version_mismatch`, `errc::protocol_violation`, `errc::peer_lost`, `errc::permission_denied` for a launcher
-///     that does not speak as it should, or another rank that has gone; `errc::address_invalid` where nothing listens.
+///     that does not speak as it should, or another rank that has gone, or waited to its limit; `errc::address_invalid` where nothing listens.
+///     A process that was stopped past its limit waits for a second more at most, and joins where the others still wait for it.
 /// Cancellation: at any time. The process cannot join after that.
 /// Example:
 ///     rdmacoro::node<rdmacoro::shm, rdmacoro::tcp> here(rdmacoro::job_node_id());

@@ -93,6 +93,20 @@ TEST_CASE(
     CHECK_THAT(text, contains("rank 3") && contains("has 2 nodes"));
 }
 
+TEST_CASE("where ranks give different numbers of nodes the text names the setting in which they differ") {
+    const std::vector<std::byte> none = detail::encode_job_blob({});
+    job_blob with_groups = blob_of(2);
+    with_groups.cards.push_back(blob_of(3).cards[0]);
+    const std::vector<std::byte> one = detail::encode_job_blob(blob_of(1));
+    const std::vector<std::byte> two = detail::encode_job_blob(with_groups);
+    const auto text_of = [](const blobs& all) {
+        return error_of([&] { static_cast<void>(detail::decode_job_blobs(all)); }).second;
+    };
+    CHECK_THAT(text_of({none, two}), contains("rank 1") && contains("RDMACORO_LOCAL_SIZE"));
+    CHECK_THAT(text_of({one, none}), contains("rank 1") && contains("RDMACORO_LOCAL_SIZE"));
+    CHECK_THAT(text_of({one, two}), contains("rank 1") && contains("job_options::groups"));
+}
+
 TEST_CASE("further cards have ids of their own") {
     blobs all;
     for (const node_id id : {1u, 2u}) {

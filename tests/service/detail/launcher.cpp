@@ -66,6 +66,8 @@ TEST_CASE("ranks are listed in a line, however many they are") {
     ranks.assign(1000, 1);
     CHECK(detail::list_of_ranks(ranks, 1000).size() < 80);
     CHECK_THAT(detail::list_of_ranks(ranks, 1000), contains("984 more"));
+    CHECK(detail::late_text(999ms).empty());
+    CHECK(detail::late_text(7500ms) == "; this process stood still, and went on 7 s after its own limit");
     CHECK(detail::quoted("a\x01\"b") == "\"a??b\"");
     CHECK(detail::quoted(std::string(1000, 'x')).size() < 100);
 }

@@ -3,7 +3,12 @@
 #include "support/catch.hpp"
 #include "support/meeting.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+
+#include <fcntl.h>
+#include <sys/resource.h>
 
 namespace test_service_detail_meeting_launcher {
 
@@ -114,6 +119,27 @@ TEST_CASE("rank 0 names the ranks that do not come, and tells those that have") 
     CHECK_THAT(other, contains("1 and 3 of 4"));
 }
 
+TEST_CASE("rank 0 says that it had no descriptor left for the ranks that have not come") {
+    meeting_launcher one{launch_environment(of_rank(free_url(), 0, 2))};
+    one.open(patience_of(10s));
+    const stranger waits(one.name());
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    rlimit few = before;
+    few.rlim_cur = std::min<rlim_t>(before.rlim_cur, 256);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    std::vector<int> taken;
+    for (int fd = 0; (fd = ::fcntl(0, F_DUPFD_CLOEXEC, 3)) >= 0;) taken.push_back(fd);
+    const int why = errno;
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(one.exchange({std::byte{1}}, patience_of(200ms))); });
+    for (const int fd : taken) ::close(fd);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(why == EMFILE);
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("rank 1 of 2 has not come within the limit") && contains("no descriptor left"));
+}
+
 TEST_CASE("without rank 0 the others end within their limit, and say that it is missing") {
     meeting_launcher one{launch_environment(of_rank(free_url(), 1, 2))};
     const auto [code, text] = error_of([&] { one.open(patience_of(200ms)); });
@@ -130,6 +156,110 @@ TEST_CASE("without time to connect, what is missing is no reason of the system's
     const auto [code, text] = error_of([&] { one.open(patience_of(0s)); });
     CHECK(code == errc::timed_out);
     CHECK_THAT(text, contains("has not come within the limit") && !contains("in progress"));
+}
+
+TEST_CASE("ranks name the one that stood still, and that one is told that they have waited to their limits") {
+    served_meeting meeting(3);
+    meeting_launcher stopped{launch_environment(meeting.variables(1, 3))};
+    stopped.open(patience_of(10s));
+    // The limit of rank 0 ends first, and with it what rank 2 waits for.
+    std::string other;
+    std::thread second([&] {
+        other = error_of([&] {
+                    meeting_launcher one{launch_environment(meeting.variables(2, 3))};
+                    one.open(patience_of(20s));
+                    static_cast<void>(one.exchange({std::byte{1}}, patience_of(20s)));
+                }).second;
+    });
+    {
+        meeting_launcher first{launch_environment(meeting.variables(0, 3))};
+        first.open(patience_of(10s));
+        const auto [code, text] =
+            error_of([&] { static_cast<void>(first.exchange({std::byte{1}}, patience_of(500ms))); });
+        CHECK(code == errc::timed_out);
+        CHECK_THAT(text, contains("rank 1") && contains("not come within the limit"));
+    }
+    second.join();
+    CHECK_THAT(other, contains("rank 0 of 3 has waited to the limit; rank") && contains("1") &&
+                          contains("not come") && !contains("gone before"));
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(stopped.exchange({std::byte{1}}, patience_of(-7s))); });
+    CHECK(code == errc::peer_lost);
+    CHECK_THAT(text, contains("rank 0 of 3 has waited to the limit; rank") && contains("not come") &&
+                         contains("this process stood still, and went on 7 s after its own limit"));
+    // One that has not come as far as that.
+    meeting_launcher late{launch_environment(meeting.variables(2, 3))};
+    CHECK_THAT(error_of([&] { late.open(patience_of(-7s)); }).second,
+               contains("rank 2 was there before") && contains("7 s after its own limit"));
+}
+
+TEST_CASE("a rank that stood still joins all the same where the others still wait for it") {
+    served_meeting meeting(2);
+    const std::vector<std::byte> blob(10, std::byte{7});
+    std::vector<std::vector<std::byte>> there, here;
+    std::string failed;
+    std::thread other([&] {
+        meeting_launcher one{launch_environment(meeting.variables(0, 2))};
+        failed = error_of([&] {
+                     one.open(patience_of(20s));
+                     there = one.exchange(blob, patience_of(20s));
+                 }).second;
+    });
+    const auto [code, text] = error_of([&] {
+        meeting_launcher one{launch_environment(meeting.variables(1, 2))};
+        one.open(patience_of(-7s));
+        // The other one has come by then, or comes while it is waited for.
+        here = one.exchange(blob, patience_of(20s));
+    });
+    other.join();
+    CHECK(text.empty());
+    CHECK(failed.empty());
+    CHECK(there.size() == 2);
+    CHECK(here == there);
+}
+
+TEST_CASE("rank 0 that stood still hears what the others have said meanwhile") {
+    using detail::meeting_kind;
+    using detail::meeting_message;
+    const std::vector<std::byte> blob(10, std::byte{7});
+    for (const bool waits : {true, false}) {
+        meeting_launcher one{launch_environment(of_rank(free_url(), 0, 2))};
+        one.open(patience_of(10s));
+        std::optional<stranger> other(std::in_place, one.name());
+        other->say(meeting_message(meeting_kind::hello, detail::meeting_hello{.rank = 1, .size = 2}));
+        other->say(meeting_message(meeting_kind::put, detail::meeting_put{0, blob}));
+        // At its limit it has said so, and gone.
+        if (!waits) other->say(meeting_message(meeting_kind::bye, std::uint8_t{1}));
+        if (!waits) other.reset();
+        std::vector<std::vector<std::byte>> all;
+        const auto [code, text] = error_of([&] { all = one.exchange(blob, patience_of(-7s)); });
+        INFO(text);
+        if (waits) {
+            CHECK(all == std::vector<std::vector<std::byte>>(2, blob));
+        } else {
+            CHECK(code == errc::peer_lost);
+            CHECK_THAT(text, contains("rank 1 of 2 has waited to the limit") && !contains("not come") &&
+                                 contains("this process stood still, and went on 7 s after its own limit"));
+        }
+    }
+}
+
+TEST_CASE("where the rendezvous stands still no rank is blamed that may have come since it spoke") {
+    using detail::meeting_kind;
+    using detail::meeting_message;
+    std::vector<std::byte> says = meeting_message(meeting_kind::greeting, detail::meeting_greeting{});
+    for (const std::vector<std::byte>& one :
+         {meeting_message(meeting_kind::welcome, detail::meeting_welcome{}),
+          meeting_message(meeting_kind::missing, detail::meeting_missing{.count = 1, .ranks = {2}})})
+        says.insert(says.end(), one.begin(), one.end());
+    false_meeting there(says);
+    std::optional<meeting_launcher> rank(std::in_place, launch_environment(of_rank(there.url, 1, 3)));
+    rank->open(patience_of(10s));
+    const auto [code, text] =
+        error_of([&] { static_cast<void>(rank->exchange({std::byte{1}}, patience_of(400ms))); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("rank 0, which listens there, does not answer") && !contains("rank 2"));
+    rank.reset();
 }
 
 TEST_CASE("what listens there and is no rendezvous is told from one") {
@@ -243,6 +373,8 @@ TEST_CASE("variables that name no place, rank or size are refused, with the vari
                                                          {"RDMACORO_RANK", "2"},
                                                          {"RDMACORO_RANK", "x"},
                                                          {"RDMACORO_SIZE", ""},
+                                                         {"RDMACORO_LOCAL_SIZE", "0"},
+                                                         {"RDMACORO_LOCAL_SIZE", "3"},
                                                          {"RDMACORO_KEY", "secret"}}) {
         variables values = good;
         values[one.name] = one.value;

@@ -286,6 +286,39 @@ TEST_CASE("a conversation ends when it is told to") {
     ::close(server.client());
 }
 
+TEST_CASE("a rank that stood still past its limit takes what the launcher answers; else its error says so") {
+    const std::vector<std::string> all = {
+        ok,
+        maxes,
+        "cmd=my_kvsname kvsname=space\n",
+        "cmd=get_result rc=-1\n",
+        "cmd=put_result rc=0\n",
+        "cmd=barrier_out\n",
+        "cmd=get_result rc=0 value=1:0708\n",
+    };
+    const blob mine = bytes_of(0, 10);
+    const auto exchanged = [&](std::size_t answers, std::vector<blob>& got) {
+        scripted_pmi server({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(answers)});
+        detail::pmi_launcher one(server.environment());
+        one.open(patience_of(10s));
+        auto failed = error_of([&] { got = one.exchange(mine, patience_of(-7s)); });
+        ::close(server.client());
+        return failed;
+    };
+    std::vector<blob> got;
+    CHECK(exchanged(7, got).second.empty());
+    CHECK(got == std::vector<blob>{mine, blob{std::byte{7}, std::byte{8}}});
+    const std::string stood_still = "this process stood still, and went on 7 s after its own limit";
+    for (const std::size_t answers : {std::size_t{4}, std::size_t{5}}) {
+        const auto [code, text] = exchanged(answers, got);
+        INFO(text);
+        CHECK(code == errc::timed_out);
+        CHECK_THAT(text, contains(stood_still) && !contains("have come within the limit"));
+        CHECK_THAT(text, contains(answers == 4 ? "did not answer \"cmd=put"
+                                               : "has not said that all of the 2 ranks"));
+    }
+}
+
 TEST_CASE("variables that are no rank and no size are refused") {
     scripted_pmi server({});
     using pair = std::pair<const char*, const char*>;

@@ -3,7 +3,12 @@
 #include "support/catch.hpp"
 #include "support/pmi_server.hpp"
 
+#include <array>
 #include <chrono>
+#include <cstdio>
+#include <string>
+
+#include <unistd.h>
 
 namespace test_service_detail_pmi_lines {
 
@@ -77,6 +82,24 @@ TEST_CASE("a descriptor that is not open is refused") {
     const auto [code, text] = error_of([] { detail::pmi_lines lines(987); });
     CHECK(code == errc::unsupported);
     CHECK_THAT(text, contains("PMI_FD is 987"));
+}
+
+TEST_CASE("a descriptor that is a file now is refused before a word is written to it") {
+    std::FILE* const file = std::tmpfile();
+    REQUIRE(file != nullptr);
+    const int fd = ::fileno(file);
+    REQUIRE(::write(fd, "precious", 8) == 8);
+    REQUIRE(::lseek(fd, 0, SEEK_SET) == 0);
+    const auto [code, text] = error_of([&] {
+        detail::pmi_lines lines(fd);
+        static_cast<void>(lines.ask("cmd=init", "response_to_init", patience_of(5s)));
+    });
+    CHECK(code == errc::unsupported);
+    CHECK_THAT(text, contains("PMI_FD is " + std::to_string(fd) + ", which is no socket"));
+    std::array<char, 16> room{};
+    CHECK(::pread(fd, room.data(), room.size(), 0) == 8);
+    CHECK(std::string(room.data()) == "precious");
+    std::fclose(file);
 }
 
 }  // namespace test_service_detail_pmi_lines

@@ -125,6 +125,9 @@ using launcher_maker = std::unique_ptr<launcher> (*)(const launch_environment& f
 [[nodiscard]] RDMACORO_DECL std::string list_of_ranks(std::span<const std::uint32_t> ranks,
                                                       std::uint64_t of_them);
 
+/// Of a process that finds its limit over by so much: "; this process stood still, and went on 7 s after its own limit". Empty below a second.
+[[nodiscard]] RDMACORO_DECL std::string late_text(duration by);
+
 /// A launcher's words, for an error's text: short and printable.
 [[nodiscard]] RDMACORO_DECL std::string quoted(std::string_view text);
 

@@ -42,9 +42,13 @@ public:
     [[nodiscard]] const std::vector<std::vector<std::byte>>& last() const noexcept { return last_; }
     /// Whether each rank, but for the own one, has come and gone.
     [[nodiscard]] bool all_gone() const noexcept { return gone_ + (own_ ? 1 : 0) == size_; }
+    /// Connections wait that could not be accepted: no descriptor was left.
+    [[nodiscard]] bool no_descriptors() const noexcept { return no_descriptors_; }
+    /// The ranks that have not taken all that they were told.
+    [[nodiscard]] std::vector<std::uint32_t> untaken() const;
     /// The ranks that have given nothing to the exchange that is under way.
     [[nodiscard]] std::vector<std::uint32_t> missing() const;
-    /// Not empty: a rank has gone while others wait for it, which this text says.
+    /// Not empty: a rank has gone, or has given up at its limit, so that the exchange does not end; this text says so.
     [[nodiscard]] const std::string& lost() const noexcept { return lost_; }
 
 private:
@@ -85,6 +89,7 @@ private:
     job_key key_;
     std::vector<std::unique_ptr<guest>> guests_;
     std::vector<stage> stages_;
+    std::vector<std::uint32_t> gave_up_;       // of those that have gone: at their limit
     std::vector<std::vector<std::byte>> now_;  // by rank; empty: missing
     std::vector<std::vector<std::byte>> last_;
     std::uint32_t came_ = 0;
@@ -92,6 +97,7 @@ private:
     std::uint32_t exchange_ = 0;
     bool own_ = false;
     bool accepts_ = true;
+    bool no_descriptors_ = false;
     std::string lost_;
     time_point news_at_ = time_point::max();
 };

@@ -26,14 +26,18 @@ enum class meeting_kind : std::uint8_t {
     missing,   ///< of the server: which ranks have not come
     all,       ///< of the server: the bytes of all
     lost,      ///< of the server: a text; a rank has gone, and what waits will not end
-    bye,       ///< of a rank: it needs nothing more
+    bye,       ///< of a rank: a `meeting_end`; it needs nothing more
+    ask,       ///< of a rank that waits: it wants to hear again which have not come
 };
 
 inline constexpr std::uint32_t meeting_mark = 0x6a6f696e;
-inline constexpr std::uint16_t meeting_version = 1;
+inline constexpr std::uint16_t meeting_version = 2;
 inline constexpr std::size_t meeting_head = 5;
 /// Of a message, without its head: of a rank, and of a server before the rank is known.
 inline constexpr std::size_t longest_meeting_message = launcher::most_bytes + 256;
+
+/// Why a rank leaves.
+enum class meeting_end : std::uint8_t { has_all, limit };
 
 using meeting_nonce = std::array<std::uint8_t, 16>;
 

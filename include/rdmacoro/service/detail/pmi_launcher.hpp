@@ -16,7 +16,7 @@ namespace rdmacoro::detail {
 /// travel as hexadecimal digits, in several values where they are longer than one may be.
 class pmi_launcher final : public launcher {
 public:
-    /// Throws `errc::unsupported` where PMI_FD is no open descriptor, and as `launch_environment::number`.
+    /// Throws `errc::unsupported` where PMI_FD is no open descriptor or no socket, and as `launch_environment::number`.
     explicit pmi_launcher(const launch_environment& from);
 
     [[nodiscard]] RDMACORO_DECL std::string name() const override;

@@ -4,6 +4,7 @@
 #include <rdmacoro/service/detail/launcher.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +36,7 @@ public:
     /// Longer ones are refused.
     static constexpr std::size_t most_bytes = 65536;
 
-    /// Throws `errc::unsupported` where it is no open descriptor.
+    /// Throws `errc::unsupported` where it is no open descriptor, or no socket.
     explicit pmi_lines(int fd);
     pmi_lines(const pmi_lines&) = delete;
     pmi_lines& operator=(const pmi_lines&) = delete;
@@ -45,6 +46,10 @@ public:
     void close() noexcept;
     /// In version 2 a message is a number of six digits and so many bytes, in version 1 a line.
     void use_version(int version) noexcept { version_ = version; }
+    /// The limit; where it is over because this process stood still, as long again, a second at most: the answer may be there, or come at once.
+    [[nodiscard]] patience in_time(const patience& limit) noexcept;
+    /// By how much it was over.
+    [[nodiscard]] duration late_by() const noexcept { return late_by_; }
     /// Sends `text` and returns the answer, the command of which must be `answer`. Throws, with both in the text, `errc::peer_lost`,
     /// `errc::protocol_violation`, `errc::timed_out` and `errc::canceled`.
     [[nodiscard]] pmi_message ask(std::string_view text, std::string_view answer, const patience& limit);
@@ -63,6 +68,8 @@ private:
 
     int fd_;
     int version_ = 1;
+    duration late_by_{};
+    std::optional<time_point> late_until_;
     std::string unread_;
 };
 

@@ -74,7 +74,9 @@ RDMACORO_COLD job_join::job_join(job_options options, const launch_environment& 
 /// Runs on a thread of its own. The function owns all that it uses.
 RDMACORO_COLD task<> job_join::call(std::function<void(const patience&)> work) {
     const bool may_hang = from_->may_hang();
-    const duration left = std::max(until_ - monotonic_now(), duration::zero());
+    // The launcher says at the limit itself what it knows, and is given the time to; only one that hangs does not.
+    constexpr duration own_say = std::chrono::milliseconds(100);
+    const duration left = std::max(until_ - monotonic_now(), duration::zero()) + own_say;
     helper_call one(std::move(work), until_, may_hang);
     if (!may_hang) {
         co_await one;

@@ -72,10 +72,16 @@ RDMACORO_COLD std::vector<job_blob> decode_job_blobs(std::span<const std::vector
             throw error(errc::protocol_violation,
                         named + "gave the launcher something else than this toolkit's cards");
         said.push_back(std::move(*one));
-        if (said[rank].cards.size() != said[0].cards.size())
-            throw error(errc::protocol_violation, named + "has " + std::to_string(said[rank].cards.size()) +
-                                                      " nodes, rank 0 has " +
-                                                      std::to_string(said[0].cards.size()));
+        const std::size_t nodes = said[rank].cards.size();
+        const std::size_t of_first = said[0].cards.size();
+        if (nodes != of_first) {
+            // Ranks without the variable ask each other for their hosts first, by a blob without nodes.
+            const char* const why = nodes == 0 || of_first == 0
+                                        ? ": RDMACORO_LOCAL_SIZE has to be set for all ranks, or for none"
+                                        : ": job_options::groups has to be the same at all ranks";
+            throw error(errc::protocol_violation, named + "has " + std::to_string(nodes) +
+                                                      " nodes, rank 0 has " + std::to_string(of_first) + why);
+        }
         for (std::size_t place = 0; place < said[rank].cards.size(); ++place) {
             const node_id id = said[rank].cards[place].id;
             const auto [before, is_new] = ids.emplace(std::pair(place, id), rank);

@@ -138,6 +138,12 @@ RDMACORO_COLD std::string list_of_ranks(std::span<const std::uint32_t> ranks, st
     return text;
 }
 
+RDMACORO_COLD std::string late_text(duration by) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(by).count();
+    if (seconds < 1) return {};
+    return "; this process stood still, and went on " + std::to_string(seconds) + " s after its own limit";
+}
+
 RDMACORO_COLD std::string quoted(std::string_view text) {
     constexpr std::size_t most = 80;
     std::string all = "\"";

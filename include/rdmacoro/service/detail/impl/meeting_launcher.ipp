@@ -35,7 +35,13 @@ RDMACORO_COLD meeting_launcher::meeting_launcher(const launch_environment& from)
     rank_ = *rank;
     size_ = *size;
     serves_ = rank_ == 0 && !served_;
-    if (const auto here = from.number("RDMACORO_LOCAL_SIZE", most_ranks)) on_one_host_ = *here == size_;
+    if (const auto here = from.number("RDMACORO_LOCAL_SIZE", most_ranks)) {
+        if (*here == 0 || *here > size_)
+            throw error(errc::invalid_argument,
+                        "RDMACORO_LOCAL_SIZE is " + std::to_string(*here) + ": of " + std::to_string(size_) +
+                            " ranks in RDMACORO_SIZE this host has 1 at least, and all at most");
+        on_one_host_ = *here == size_;
+    }
     if (const std::string* const host = from.find("RDMACORO_HOST")) host_ = host->substr(0, 255);
 }
 RDMACORO_COLD meeting_launcher::~meeting_launcher() {
@@ -44,24 +50,30 @@ RDMACORO_COLD meeting_launcher::~meeting_launcher() {
 
 RDMACORO_COLD std::string meeting_launcher::name() const { return url_; }
 RDMACORO_COLD bool meeting_launcher::may_hang() const noexcept {
-    // A name is looked up by the system, which takes its time.
-    return std::any_of(at_.host.begin(), at_.host.end(),
-                       [](char c) { return (c < '0' || c > '9') && c != '.' && c != ':'; }) &&
+    // A name is looked up by the system, which takes its time; not for one that has its connection.
+    return fd_ < 0 && !server_ &&
+           std::any_of(
+               at_.host.begin(), at_.host.end(),
+               [](char c) { return (c < '0' || c > '9') && c != '.' && c != ':'; }) &&
            at_.host.find(':') == std::string::npos;
 }
 
 RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) const {
-    throw error(code, url_ + ": " + why);
+    throw error(code, url_ + ": " + why + late_text(late_by_));
 }
 RDMACORO_COLD void meeting_launcher::fail_gone() const {
     fail(errc::peer_lost,
          served_ ? "the program that listens there has gone" : "rank 0, which listens there, has gone");
 }
-RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks,
-                                                  std::uint64_t count) const {
+RDMACORO_COLD void meeting_launcher::fail_silent() const {
+    fail(errc::timed_out, served_ ? "the program that listens there does not answer"
+                                  : "rank 0, which listens there, does not answer");
+}
+RDMACORO_COLD void meeting_launcher::fail_missing(std::span<const std::uint32_t> ranks, std::uint64_t count,
+                                                  const std::string& why) const {
     fail(errc::timed_out, (count == 1 ? "rank " : "ranks ") + list_of_ranks(ranks, count) + " of " +
                               std::to_string(size_) + (count == 1 ? " has" : " have") +
-                              " not come within the limit");
+                              " not come within the limit" + why);
 }
 
 RDMACORO_COLD std::vector<inet_endpoint> meeting_launcher::resolve(int flags) const {
@@ -73,6 +85,8 @@ RDMACORO_COLD std::vector<inet_endpoint> meeting_launcher::resolve(int flags) co
 }
 
 RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
+    late_by_ = {};
+    late_until_.reset();
     if (serves_) return serve();
     // Where strangers connect faster than they are refused, a rank may be closed among them before it has been heard.
     constexpr duration longest = std::chrono::seconds(5);
@@ -85,7 +99,7 @@ RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
             greet(limit);
             return;
         } catch (const error& failed) {
-            if (failed.code() == errc::timed_out) fail(errc::timed_out, "the rendezvous does not answer");
+            if (failed.code() == errc::timed_out) fail_silent();
             if (!turned_away_) throw;
         }
         ::close(std::exchange(fd_, -1));
@@ -99,6 +113,7 @@ RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
             limit.sleep(pause);
         } catch (const error& failed) {
             if (failed.code() != errc::timed_out) throw;
+            see_late(limit);
             fail(errc::timed_out, "what listens there closes connections before it answers");
         }
         pause = std::min(2 * pause, duration(std::chrono::milliseconds(50)));
@@ -131,6 +146,7 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit, bool again) 
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
+        see_late(limit);
         std::string why = "rank 0, which is to listen there, has not come within the limit";
         if (refused_ != 0 && refused_ != EINPROGRESS) why.append(": ").append(std::strerror(refused_));
         fail(errc::timed_out, why);
@@ -147,7 +163,7 @@ RDMACORO_COLD bool meeting_launcher::try_connect(const inet_endpoint& to, const 
     if (refused_ == EINPROGRESS) {
         // A packet that a host does not answer would last for minutes.
         constexpr duration attempt = std::chrono::seconds(2);
-        if (limit.wait(fd_, POLLOUT, deadline_after(monotonic_now(), attempt))) {
+        if (await(POLLOUT, limit, deadline_after(monotonic_now(), attempt))) {
             socklen_t bytes = sizeof refused_;
             ::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &refused_, &bytes);
         } else {
@@ -187,10 +203,29 @@ RDMACORO_COLD void meeting_launcher::greet(const patience& limit) {
     welcome_ = true;
 }
 
+/// A process that was stopped, or got no core, and finds its limit over may have been answered long ago, or be told at once why the others have given up: it
+/// waits as long again, for a second at most.
+RDMACORO_COLD void meeting_launcher::see_late(const patience& limit) noexcept {
+    if (late_until_) return;
+    constexpr duration longest = std::chrono::seconds(1);
+    const time_point now = monotonic_now();
+    late_by_ = now - limit.until();
+    late_until_ = now + std::min(late_by_, longest);
+}
+RDMACORO_COLD bool meeting_launcher::await(short events, const patience& limit, time_point sooner) {
+    try {
+        return limit.wait(fd_, events, sooner);
+    } catch (const error& failed) {
+        if (failed.code() != errc::timed_out) throw;
+    }
+    see_late(limit);
+    return patience(*late_until_, limit.stop_fd()).wait(fd_, events);
+}
+
 RDMACORO_COLD void meeting_launcher::write(std::vector<std::byte> message, const patience& limit) {
     std::span<const std::byte> left = message;
     while (!left.empty()) {
-        limit.wait(fd_, POLLOUT);
+        await(POLLOUT, limit);
         const ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (sent < 0) return;  // the reason may have been sent before: read next
@@ -198,7 +233,8 @@ RDMACORO_COLD void meeting_launcher::write(std::vector<std::byte> message, const
     }
 }
 
-RDMACORO_COLD meeting_frame meeting_launcher::read(std::size_t longest, const patience& limit) {
+RDMACORO_COLD std::optional<meeting_frame>
+meeting_launcher::read_until(time_point sooner, std::size_t longest, const patience& limit) {
     in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(std::exchange(taken_, 0)));
     std::array<std::byte, 16384> room;
     for (;;) {
@@ -210,12 +246,12 @@ RDMACORO_COLD meeting_frame meeting_launcher::read(std::size_t longest, const pa
         }
         if (frame) {
             taken_ = frame->bytes();
-            if (frame->kind != meeting_kind::refusal && frame->kind != meeting_kind::lost) return *frame;
+            if (frame->kind != meeting_kind::refusal && frame->kind != meeting_kind::lost) return frame;
             const std::string why = frame->as<std::string>().value_or("no reason").substr(0, 400);
             if (frame->kind == meeting_kind::lost) fail(errc::peer_lost, why);
             fail(errc::permission_denied, "refused: " + why);
         }
-        limit.wait(fd_, POLLIN);
+        if (!await(POLLIN, limit, sooner)) return {};
         const ssize_t got = ::recv(fd_, room.data(), room.size(), MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
         if (got <= 0) {
@@ -230,6 +266,8 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange(const blob&
                                                                      const patience& limit) {
     if (mine.size() > most_bytes || mine.empty())
         throw_error(errc::invalid_argument, "a launcher carries 1 to 16384 bytes a rank");
+    late_by_ = {};
+    late_until_.reset();
     std::vector<blob> all = serves_ ? exchange_here(mine, limit) : exchange_there(mine, limit);
     ++exchanges_;
     return all;
@@ -238,36 +276,70 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange(const blob&
 RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_here(const blob& mine,
                                                                           const patience& limit) {
     server_->put_own(mine);
-    try {
-        while (!server_->complete(exchanges_)) {
-            if (!server_->lost().empty()) fail(errc::peer_lost, server_->lost());
-            server_->turn(limit);
+    patience by = limit;
+    bool over = false;
+    while (!server_->complete(exchanges_) && server_->lost().empty()) {
+        if (over) {
+            const std::vector<std::uint32_t> missing = server_->missing();
+            if (missing.size() == size_) {
+                const std::vector<std::uint32_t> slow = server_->untaken();
+                fail(errc::timed_out, (slow.size() == 1 ? "rank " : "ranks ") +
+                                          list_of_ranks(slow, slow.size()) +
+                                          (slow.size() == 1 ? " does" : " do") + " not take the answer");
+            }
+            const std::string why =
+                server_->no_descriptors()
+                    ? "; rank 0 had no descriptor left for a connection that waits (ulimit -n)"
+                    : std::string();
+            server_->give_up("ranks that have not come within the limit of rank 0: " +
+                             list_of_ranks(missing, missing.size()) + " of " + std::to_string(size_) + why);
+            fail_missing(missing, missing.size(), why);
         }
-    } catch (const error& failed) {
-        if (failed.code() != errc::timed_out) throw;
-        const std::vector<std::uint32_t> missing = server_->missing();
-        if (missing.size() == size_) fail(errc::timed_out, "a rank does not take its answer");
-        server_->give_up("ranks that have not come within the limit of rank 0: " +
-                         list_of_ranks(missing, missing.size()) + " of " + std::to_string(size_));
-        fail_missing(missing, missing.size());
+        try {
+            server_->turn(by);
+        } catch (const error& failed) {
+            if (failed.code() != errc::timed_out) throw;
+            over = late_until_.has_value();
+            see_late(limit);
+            by = patience(*late_until_, limit.stop_fd());
+        }
     }
+    if (!server_->lost().empty()) fail(errc::peer_lost, server_->lost());
     return server_->last();
 }
 
 RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_there(const blob& mine,
                                                                            const patience& limit) {
-    write(meeting_message(meeting_kind::put, meeting_put{exchanges_, mine}), limit);
     const std::size_t longest = std::size_t{size_} * (most_bytes + 16) + 64;
+    // Which ranks are missing is asked for once more before the limit: a rendezvous that has stood still meanwhile does not answer, and what it said
+    // before is not true of ranks that have come since.
+    constexpr duration most_to_answer = std::chrono::milliseconds(500);
+    const duration to_answer =
+        std::min(std::max(limit.until() - monotonic_now(), duration::zero()) / 4, most_to_answer);
+    time_point ask_at = limit.until() - to_answer;
+    patience by = limit;
     std::optional<meeting_missing> news;
+    bool heard = false;
     try {
+        write(meeting_message(meeting_kind::put, meeting_put{exchanges_, mine}), limit);
         for (;;) {
-            const meeting_frame frame = read(longest, limit);
-            if (frame.kind == meeting_kind::missing) {
-                news = frame.as<meeting_missing>();
+            const std::optional<meeting_frame> frame = read_until(ask_at, longest, by);
+            if (!frame) {
+                const time_point now = monotonic_now();
+                if (now > limit.until()) see_late(limit);
+                write(meeting_message(meeting_kind::ask, std::uint8_t{0}), limit);
+                ask_at = time_point::max();
+                by = patience(std::max(limit.until(), now + to_answer), limit.stop_fd());
+                heard = false;
+                continue;
+            }
+            heard = true;
+            if (frame->kind == meeting_kind::missing) {
+                news = frame->as<meeting_missing>();
                 if (!news || news->exchange != exchanges_ || news->ranks.size() > news->count) break;
                 continue;
             }
-            auto all = frame.kind == meeting_kind::all ? frame.as<meeting_all>() : std::nullopt;
+            auto all = frame->kind == meeting_kind::all ? frame->as<meeting_all>() : std::nullopt;
             if (!all || all->exchange != exchanges_ || all->bytes.size() != size_ ||
                 all->bytes[rank_] != mine)
                 break;
@@ -275,15 +347,18 @@ RDMACORO_COLD std::vector<launcher::blob> meeting_launcher::exchange_there(const
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
-        if (news) fail_missing(news->ranks, news->count);
-        fail(errc::timed_out, "the rendezvous does not answer");
+        // Without waiting: the others are told by it that this rank has not died.
+        const std::vector<std::byte> bye = meeting_message(meeting_kind::bye, meeting_end::limit);
+        static_cast<void>(::send(fd_, bye.data(), bye.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+        if (news && heard) fail_missing(news->ranks, news->count, {});
+        fail_silent();
     }
     fail(errc::protocol_violation, "the rendezvous does not speak as one");
 }
 
 RDMACORO_COLD void meeting_launcher::leave(const patience& limit) {
     if (!serves_) {
-        write(meeting_message(meeting_kind::bye, std::uint8_t{0}), limit);
+        write(meeting_message(meeting_kind::bye, meeting_end::has_all), limit);
         ::close(std::exchange(fd_, -1));
         return;
     }

@@ -42,6 +42,14 @@ RDMACORO_COLD bool meeting_server::complete(std::uint32_t exchange) const noexce
     return exchange_ > exchange &&
            std::all_of(guests_.begin(), guests_.end(), [](const auto& one) { return one->out.empty(); });
 }
+RDMACORO_COLD std::vector<std::uint32_t> meeting_server::untaken() const {
+    std::vector<std::uint32_t> ranks;
+    for (const auto& one : guests_) {
+        if (one->rank != no_rank && !one->out.empty()) ranks.push_back(one->rank);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+}
 RDMACORO_COLD std::vector<std::uint32_t> meeting_server::missing() const {
     std::vector<std::uint32_t> ranks;
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
@@ -100,9 +108,13 @@ RDMACORO_COLD void meeting_server::accept() {
         const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             // Without a descriptor left the connection waits: not looked for before something else has happened.
-            if (errno == EMFILE || errno == ENFILE) accepts_ = false;
+            if (errno == EMFILE || errno == ENFILE) {
+                accepts_ = false;
+                no_descriptors_ = true;
+            }
             return;
         }
+        no_descriptors_ = false;
         set_exchange_options(fd);
         std::size_t strangers = 0;
         guest* first = nullptr;
@@ -154,7 +166,15 @@ RDMACORO_COLD void meeting_server::take(guest& from, const meeting_frame& frame)
         if (!hello || hello->mark != meeting_mark) return close(from);
         return take_hello(from, *hello);
     }
-    if (frame.kind == meeting_kind::bye) return close(from);
+    if (frame.kind == meeting_kind::bye) {
+        if (frame.as<meeting_end>() == meeting_end::limit) gave_up_.push_back(from.rank);
+        return close(from);
+    }
+    if (frame.kind == meeting_kind::ask) {
+        // One that waits for nothing is about to read its answer; one that reads nothing gets no more.
+        if (from.waits && from.out.empty()) tell_missing(from);
+        return;
+    }
     auto put = frame.kind == meeting_kind::put ? frame.as<meeting_put>() : std::nullopt;
     if (!put || put->exchange != exchange_ || put->bytes.empty() ||
         put->bytes.size() > launcher::most_bytes || from.waits)
@@ -199,7 +219,7 @@ RDMACORO_COLD void meeting_server::put_own(std::vector<std::byte> bytes) {
 RDMACORO_COLD void meeting_server::given(std::uint32_t rank, std::vector<std::byte> bytes) {
     now_[rank] = std::move(bytes);
     ++came_;
-    if (came_ != size_) return;
+    if (came_ != size_ || gone_ != 0) return;  // one that has gone takes no answer
     last_ = std::exchange(now_, std::vector<std::vector<std::byte>>(size_));
     const auto all = std::make_shared<const std::vector<std::byte>>(
         meeting_message(meeting_kind::all, meeting_all{exchange_, last_}));
@@ -213,18 +233,27 @@ RDMACORO_COLD void meeting_server::given(std::uint32_t rank, std::vector<std::by
     }
 }
 
-/// Of ranks that wait and one that has gone, none will get what it waits for.
+/// Of ranks that wait and one that has gone, none will get what it waits for. Nor does one that waited to its limit have what the others may have got.
 RDMACORO_COLD void meeting_server::judge_gone() {
-    if (!lost_.empty() || gone_ == 0 || came_ == 0) return;
+    if (!lost_.empty() || gone_ == 0 || (came_ == 0 && gave_up_.empty())) return;
     std::vector<std::uint32_t> gone;
     std::vector<std::uint32_t> absent;
     for (std::uint32_t rank = 0; rank < size_; ++rank) {
-        if (stages_[rank] == stage::gone) gone.push_back(rank);
         if (stages_[rank] == stage::absent) absent.push_back(rank);
+        if (stages_[rank] == stage::gone &&
+            std::find(gave_up_.begin(), gave_up_.end(), rank) == gave_up_.end())
+            gone.push_back(rank);
+    }
+    const bool at_limit = gone.empty();
+    if (at_limit) {
+        // It is no fault of theirs; that is of the ranks that have not given their bytes, connected or not.
+        std::sort(gave_up_.begin(), gave_up_.end());
+        gone = gave_up_;
+        absent = came_ == 0 ? std::vector<std::uint32_t>() : missing();
     }
     std::string why = (gone.size() == 1 ? "rank " : "ranks ") + list_of_ranks(gone, gone.size()) + " of " +
                       std::to_string(size_) + (gone.size() == 1 ? " has" : " have") +
-                      " gone before all had joined";
+                      (at_limit ? " waited to the limit" : " gone before all had joined");
     if (!absent.empty())
         why += absent.size() == 1 ? "; rank " + list_of_ranks(absent, 1) + " has not come"
                                   : "; ranks " + list_of_ranks(absent, absent.size()) + " have not come";
@@ -263,7 +292,11 @@ RDMACORO_COLD void meeting_server::flush(guest& to) noexcept {
         const ssize_t sent =
             ::send(to.fd, first.data() + to.sent, first.size() - to.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
-            if (errno != EAGAIN && errno != EINTR) close(to);
+            if (errno == EAGAIN || errno == EINTR) return;
+            if (errno != EPIPE && errno != ECONNRESET) return close(to);
+            // It has gone; what it said before is read first, and then its end.
+            to.out.clear();
+            to.sent = 0;
             return;
         }
         to.sent += static_cast<std::size_t>(sent);

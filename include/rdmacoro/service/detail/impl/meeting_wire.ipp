@@ -17,7 +17,7 @@ RDMACORO_COLD std::optional<meeting_frame> next_meeting_frame(std::span<const st
     std::size_t bytes = 0;
     for (std::size_t n = 0; n < 4; ++n) bytes |= std::to_integer<std::size_t>(from[n]) << (8 * n);
     const auto kind = std::to_integer<std::uint8_t>(from[4]);
-    if (bytes > longest || kind > static_cast<std::uint8_t>(meeting_kind::bye))
+    if (bytes > longest || kind > static_cast<std::uint8_t>(meeting_kind::ask))
         throw_error(errc::protocol_violation, "what came is no message of a rendezvous");
     if (from.size() < meeting_head + bytes) return {};
     return meeting_frame{static_cast<meeting_kind>(kind), from.subspan(meeting_head, bytes)};

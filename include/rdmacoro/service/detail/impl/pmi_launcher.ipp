@@ -189,18 +189,30 @@ RDMACORO_COLD pmi_message pmi_launcher::wait_for_all(const std::string& text, st
     const patience at_first(began + std::min<duration>(quarter, milliseconds(1000)), limit.stop_fd());
     const patience before_end(limit.until() - std::min<duration>(quarter, milliseconds(500)),
                               limit.stop_fd());
-    lines_.say(text, limit);
+    // The answer of one that stood still past its limit may be there.
+    const auto if_late = [&]() -> std::optional<pmi_message> {
+        if (late_text(monotonic_now() - limit.until()).empty()) return {};
+        if (auto got = hear(answer, lines_.in_time(limit))) return got;
+        throw error(errc::timed_out, name() + ": the launcher has not said that all of the " +
+                                         std::to_string(size_) + " ranks have come" +
+                                         late_text(lines_.late_by()));
+    };
+    lines_.say(text, lines_.in_time(limit));
     if (auto got = hear(answer, at_first)) return *std::move(got);
+    if (auto got = if_late()) return *std::move(got);
     std::optional<pmi_message> late;
     std::string absent;
     if (on_one_host_ != true) {
         const bool said = publish(answer, before_end, late);
         if (late) return *std::move(late);
         if (auto got = hear(answer, before_end)) return *std::move(got);
+        if (auto got = if_late()) return *std::move(got);
         absent = said ? of_other_hosts(answer, limit, late) : absent_text();
         if (late) return *std::move(late);
     } else if (auto got = hear(answer, limit)) {
         return *std::move(got);
+    } else if (auto late_one = if_late()) {
+        return *std::move(late_one);
     } else {
         absent = absent_text();
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/service/detail/pmi_lines.hpp>
+#include <rdmacoro/service/detail/thread_wait.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace rdmacoro::detail {
@@ -49,6 +51,13 @@ RDMACORO_COLD pmi_lines::pmi_lines(int fd) : fd_(fd) {
                     "PMI_FD is " + std::to_string(fd) +
                         ", which is no open descriptor: a program between the launcher and "
                         "this one may have closed it");
+    // Launchers give one end of a pair of sockets. Words that are written to a file by its number would spoil it.
+    struct stat what{};
+    if (::fstat(fd, &what) != 0 || !S_ISSOCK(what.st_mode))
+        throw error(errc::unsupported,
+                    "PMI_FD is " + std::to_string(fd) +
+                        ", which is no socket: a program between the launcher and this one may have closed "
+                        "it and opened something else");
     static_cast<void>(::fcntl(fd, F_SETFD, flags | FD_CLOEXEC));
 }
 RDMACORO_COLD void pmi_lines::close() noexcept { ::close(std::exchange(fd_, -1)); }
@@ -64,13 +73,29 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view
 }
 RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& limit) {
     try {
-        say(text, limit);
-        return hear(limit);
+        say(text, in_time(limit));
+        try {
+            return hear(in_time(limit));
+        } catch (const error& failed) {
+            if (failed.code() != errc::timed_out) throw;
+        }
+        return hear(in_time(limit));
     } catch (const error& failed) {
         const std::string context = failed.context();
         throw error(failed.code(), "PMI: the launcher did not answer " + quoted(text) +
-                                       (context.empty() ? "" : ": " + context));
+                                       (context.empty() ? "" : ": " + context) + late_text(late_by_));
     }
+}
+
+RDMACORO_COLD patience pmi_lines::in_time(const patience& limit) noexcept {
+    constexpr duration longest = std::chrono::seconds(1);
+    const time_point now = monotonic_now();
+    if (now < limit.until()) return limit;
+    if (!late_until_) {
+        late_by_ = now - limit.until();
+        late_until_ = now + std::min(late_by_, longest);
+    }
+    return patience(*late_until_, limit.stop_fd());
 }
 
 RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit) {
@@ -84,8 +109,7 @@ RDMACORO_COLD void pmi_lines::write(std::string_view text, const patience& limit
     }
     std::string_view left = all;
     for (;;) {
-        ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent < 0 && errno == ENOTSOCK) sent = ::write(fd_, left.data(), left.size());
+        const ssize_t sent = ::send(fd_, left.data(), left.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
             throw error(errc::peer_lost, std::string("it has closed PMI_FD: ") + std::strerror(errno));
         if (sent > 0) left.remove_prefix(static_cast<std::size_t>(sent));
