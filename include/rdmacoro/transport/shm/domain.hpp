@@ -192,8 +192,9 @@ public:
     [[nodiscard]] errc check_served(std::uint32_t serial, const remote_region& there,
                                     access_rights wanted) const noexcept;
 
-    /// For transfers and long messages of a link.
+    /// For transfers, long messages, and gets and puts that are served.
     [[nodiscard]] copy_allowance& copies() noexcept { return copies_; }
+    /// A message, or a piece of a get or put that is served: to the ring or from it.
     void message_copied(std::size_t bytes) noexcept {
         copies_.copied(bytes);
         if (copies_.used_up()) polls_to_clock_ = 1;  // the next poll renews them

@@ -39,8 +39,9 @@ public:
     /// Ends every operation of this side with `reason`.
     void fail_all(std::error_code reason) noexcept;
 
-    /// Handles a record of the one-sided kinds; false when the peer must not send it. It never has to wait: a record behind
-    /// it in the ring may be the one that makes room for the answer.
+    /// Handles a record of the one-sided kinds; false when the peer must not send it. It never has to wait for room: a record behind
+    /// it in the ring may be the one that makes room for the answer. What it copies counts for the domain's `copy_allowance`: the
+    /// caller leaves a record in the ring while that is used up.
     [[nodiscard]] bool serve(const record& r) noexcept;
 
 private:
@@ -82,8 +83,12 @@ private:
     /// Answers to its open requests are dropped.
     void drop_answers_to(const transfer& job) noexcept;
 
-    /// Whether the next piece is copied, and not served.
+    /// Whether the next piece is copied without the peer's help.
+    [[nodiscard]] bool goes_directly(const transfer_fields& job) const noexcept;
+    /// Whether this side copies the next piece: directly, or, of a put that the peer serves, to the ring.
     [[nodiscard]] bool copies_next(const transfer_fields& job) const noexcept;
+    /// Whether a copy to the ring has to wait for the next poll, which `waits` tells then.
+    [[nodiscard]] bool has_to_wait(std::uint64_t bytes) noexcept;
     /// Copies the next piece, of at most so many bytes.
     void step_directly(transfer_fields& job, std::size_t most) noexcept;
 
