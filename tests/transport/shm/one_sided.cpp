@@ -70,6 +70,30 @@ TEST_CASE("a get that found no memory is tried again") {
     CHECK(p.at_near.writables == 1);
 }
 
+TEST_CASE(
+    "a side without memory for an answer that finds no room ends the link for that, and as no violation") {
+    if (!counts_allocations) return;
+    shm_pair p(served());
+    p.at_near.refuse_all = true;
+    while (p.to_near->post_copied(header_of(1), {}) == post_result::done) {}
+    std::vector<std::byte> memory(100);
+    const region open = p.far.register_memory(memory, access_rights::all);
+    std::vector<std::byte> here(memory.size());
+    recording_completion got;
+    REQUIRE(p.to_far->get(open.remote(), here, got) == post_result::posted);
+    for (int n = 0; n < 10; ++n) p.near.poll();
+    REQUIRE(p.at_far.downs == 0);
+    fail_next_allocations(1);
+    p.far.poll();
+    fail_next_allocations(0);
+    CHECK(p.at_far.downs == 1);
+    CHECK(p.at_far.reason == errc::no_resources);
+    p.at_near.refuse_all = false;
+    REQUIRE(p.until([&] { return p.at_near.downs == 1; }));
+    CHECK(p.at_near.reason == errc::peer_lost);
+    CHECK(got.outcome == errc::peer_lost);
+}
+
 TEST_CASE("what is not allowed ends the operation with its code and leaves the link usable") {
     shm_pair p(GENERATE(true, false) ? shm_options{} : served());
     std::vector<std::byte> memory(100);

@@ -284,10 +284,10 @@ RDMACORO_DECL delivery link_base::hand_up(const record& r) noexcept {
             r, kept_, read ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0});
         return answer;
     }
-    if (one_sided_.serve(r)) {
+    if (const errc served = one_sided_.serve(r); served == errc::ok) [[likely]] {
         channel_->in.advance(r, false);
     } else {
-        close(make_error_code(errc::protocol_violation));
+        close(make_error_code(served));
     }
     return answer;
 }

@@ -71,13 +71,13 @@ RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
     unsent_count_ = 0;
 }
 
-RDMACORO_DECL bool one_sided_engine::serve(const record& r) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve(const record& r) noexcept {
     switch (r.type) {
         case record_type::get_request: return serve_get(r.payload);
         case record_type::put_request: return serve_put(r.payload);
         case record_type::get_reply: return answered(r, true);
         case record_type::put_reply: return answered(r, false);
-        default: return false;
+        default: return errc::protocol_violation;
     }
 }
 
@@ -178,20 +178,20 @@ RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
     return any;
 }
 
-RDMACORO_DECL bool one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
     request_body wanted{};
-    if (payload.size() != sizeof wanted) return false;
+    if (payload.size() != sizeof wanted) return errc::protocol_violation;
     std::memcpy(&wanted, payload.data(), sizeof wanted);
-    if (wanted.length > link_.out.max_message()) return false;
+    if (wanted.length > link_.out.max_message()) return errc::protocol_violation;
     return answer_with({record_type::get_reply, errc::ok, wanted});
 }
 
-RDMACORO_DECL bool one_sided_engine::serve_put(std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve_put(std::span<const std::byte> payload) noexcept {
     request_body wanted{};
-    if (payload.size() < sizeof wanted) return false;
+    if (payload.size() < sizeof wanted) return errc::protocol_violation;
     std::memcpy(&wanted, payload.data(), sizeof wanted);
     const std::span<const std::byte> data = payload.subspan(sizeof wanted);
-    if (wanted.length != data.size()) return false;
+    if (wanted.length != data.size()) return errc::protocol_violation;
     const errc verdict = may_touch(wanted, access_rights::remote_write);
     if (verdict == errc::ok && !data.empty()) {
         copy_long(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
@@ -205,15 +205,16 @@ RDMACORO_DECL errc one_sided_engine::may_touch(const request_body& what,
     return link_.domain->check_served(link_.serial, {what.address, what.length, what.key}, wanted);
 }
 
-RDMACORO_DECL bool one_sided_engine::answer_with(const answer& what) noexcept {
+RDMACORO_DECL errc one_sided_engine::answer_with(const answer& what) noexcept {
     if (unsent_count_ == 0 && send(what)) {
         link_.ring_doorbell();
-        return true;
+        return errc::ok;
     }
-    if (!unsent_.try_reserve(most_asked) || unsent_count_ == most_asked) return false;
+    if (unsent_count_ == most_asked) return errc::protocol_violation;  // more than may be open at a time
+    if (!unsent_.try_reserve(most_asked)) return errc::no_resources;
     unsent_[(unsent_first_ + unsent_count_++) % most_asked] = what;
     send_answers();
-    return true;
+    return errc::ok;
 }
 
 RDMACORO_DECL bool one_sided_engine::send_answers() noexcept {
@@ -246,17 +247,18 @@ RDMACORO_DECL bool one_sided_engine::send(const answer& what) noexcept {
     return true;
 }
 
-RDMACORO_DECL bool one_sided_engine::answered(const record& r, bool read) noexcept {
-    if (asked_count_ == 0) return false;
+RDMACORO_DECL errc one_sided_engine::answered(const record& r, bool read) noexcept {
+    if (asked_count_ == 0) return errc::protocol_violation;
     const asked request = asked_[asked_first_];
     std::uint32_t status = 0;
     std::memcpy(&status, r.header->data(), sizeof status);
     const bool good = status == static_cast<std::uint32_t>(errc::ok);
-    if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return false;
-    if (r.payload.size() != (read && good ? request.bytes : 0)) return false;
+    if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument))
+        return errc::protocol_violation;
+    if (r.payload.size() != (read && good ? request.bytes : 0)) return errc::protocol_violation;
     asked_first_ = (asked_first_ + 1) % most_asked;
     --asked_count_;
-    if (request.job == nullptr) return true;
+    if (request.job == nullptr) return errc::ok;
     if (!good) {
         request.job->status = static_cast<errc>(status);
     } else {
@@ -267,7 +269,7 @@ RDMACORO_DECL bool one_sided_engine::answered(const record& r, bool read) noexce
         request.job->moved += request.bytes;
         if (request.job->there.length == 0) request.job->asked = served_empty;
     }
-    return true;
+    return errc::ok;
 }
 
 }  // namespace rdmacoro::detail::shm
