@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -274,8 +275,13 @@ private:
     [[nodiscard]] static std::size_t entries_bytes(std::size_t entries) noexcept;
     [[nodiscard]] static std::size_t table_bytes(std::size_t entries) noexcept;
     [[nodiscard]] static unique_fd make_table(std::size_t entries);
+    struct unmap_table {
+        std::size_t entries;
+        RDMACORO_DECL void operator()(region_entry* table) const noexcept;
+    };
+    using mapped_table = std::unique_ptr<region_entry, unmap_table>;
     /// Maps it, and then forbids any process, this one included, to map it for writing again.
-    [[nodiscard]] static region_entry* map_table(int fd, std::size_t entries);
+    [[nodiscard]] static mapped_table map_table(int fd, std::size_t entries);
 
     // The members that each poll reads, on one cache line.
     alignas(64) intrusive_list<pollable> hot_;
@@ -289,7 +295,7 @@ private:
     shm_options options_;
     unique_fd epoll_;
     unique_fd table_file_;
-    region_entry* table_memory_;
+    mapped_table table_memory_;
     region_table regions_;
     arena arena_;
     mark_patience patience_;
