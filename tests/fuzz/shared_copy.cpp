@@ -215,7 +215,7 @@ private:
         answer.type = how == 255 ? record_type::put_reply : record_type::get_reply;
         answer.header = &header;
         answer.payload = payload;
-        return one_sided_.serve(answer);
+        return one_sided_.serve(answer) == errc::ok;
     }
 
     script& input_;

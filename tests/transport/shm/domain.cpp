@@ -3,22 +3,34 @@
 #include <rdmacoro/coro/sleep_for.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
+#include "support/held.hpp"
 #include "support/run.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <fstream>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_shm_domain {
@@ -42,6 +54,37 @@ struct counting_handler : fd_handler {
         };
     }
 };
+
+/// From here on the kernel refuses this process one call: the seal that Linux has since 5.1, or epoll_create1.
+void refuse(std::uint32_t call) {
+    constexpr auto field = [](std::size_t offset) { return static_cast<std::uint32_t>(offset); };
+    const bool seal = call == SYS_fcntl;
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, field(offsetof(seccomp_data, nr))),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 field(seal ? offsetof(seccomp_data, args[1]) : offsetof(seccomp_data, nr))),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, seal ? std::uint32_t{F_ADD_SEALS} : call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 field(seal ? offsetof(seccomp_data, args[2]) : offsetof(seccomp_data, nr))),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, seal ? std::uint32_t{F_SEAL_FUTURE_WRITE} : call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{sizeof program / sizeof program[0], program};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        throw std::runtime_error("seccomp");
+}
+
+/// The tables of regions that are mapped.
+int mapped_tables() {
+    int count = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        count += line.find("rdmacoro-regions") != std::string::npos ? 1 : 0;
+    return count;
+}
 
 }  // namespace
 
@@ -94,6 +137,35 @@ TEST_CASE("an arena that peers would refuse is refused when the domain opens") {
     most.arena_bytes = detail::shm::arena::most_bytes;
     const domain_base opened(on, most);
     CHECK(opened.options().arena_bytes == detail::shm::arena::most_bytes);
+}
+
+TEST_CASE("a domain that the system refuses a seal or an epoll leaves nothing mapped and nothing open") {
+    const auto call = GENERATE(std::uint32_t{SYS_fcntl}, std::uint32_t{SYS_epoll_create1});
+    CAPTURE(call);
+    test::child_process child([&](const std::string&) {
+        enum : int { nothing_left, no_table_seen, not_refused, mapping_left, descriptor_left };
+        scheduler on;
+        {
+            const domain_base good(on, {});
+            if (mapped_tables() != 1) ::_exit(no_table_seen);
+        }
+        refuse(call);
+        const std::size_t open = test::open_descriptors();
+        bool refused = false;
+        try {
+            const domain_base domain(on, {});
+        } catch (const error& thrown) {
+            refused = thrown.code() == std::error_code(EINVAL, std::system_category());
+        }
+        ::_exit(!refused                           ? not_refused
+                : mapped_tables() != 0             ? mapping_left
+                : test::open_descriptors() != open ? descriptor_left
+                                                   : nothing_left);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("the table of regions has as many places as the options say, and peers can't write it") {

@@ -4,9 +4,14 @@
 #include "support/child_process.hpp"
 
 #include <string>
+#include <string_view>
 
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace test_transport_shm_handshake {
@@ -106,6 +111,35 @@ TEST_CASE("a hello names the process that sent it, though another one listened")
     child.kill();
     child.wait();
     CHECK_FALSE(process.alive());
+}
+
+TEST_CASE(
+    "a hello that the kernel does not take with more descriptors on their way is told as missing resources") {
+    // In a process without the right to exceed the limit, which the kernel compares with the descriptors in flight.
+    test::child_process child([](const std::string&) {
+        __user_cap_header_struct whom{_LINUX_CAPABILITY_VERSION_3, 0};
+        __user_cap_data_struct none[2] = {};
+        if (::syscall(SYS_capset, &whom, none) != 0) ::_exit(2);
+        int fds[2];
+        if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) ::_exit(2);
+        const rlimit few{4, 4};
+        if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(2);
+        const int descriptors[] = {fds[0], fds[0], fds[0]};
+        for (int sent = 0; sent < 5; ++sent) {
+            try {
+                send_hello(fds[0], hello{}, descriptors, 3);
+            } catch (const error& thrown) {
+                const bool told = thrown.code() == errc::no_resources &&
+                                  std::string_view(thrown.what()).find("ulimit -n") != std::string_view::npos;
+                ::_exit(told && sent != 0 ? 0 : 3);
+            }
+        }
+        ::_exit(4);
+    });
+    child.tell("go");
+    const int status = child.wait();
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("a hello with another magic, version or status ends the handshake with what was wrong") {

@@ -70,6 +70,30 @@ TEST_CASE("a get that found no memory is tried again") {
     CHECK(p.at_near.writables == 1);
 }
 
+TEST_CASE(
+    "a side without memory for an answer that finds no room ends the link for that, and as no violation") {
+    if (!counts_allocations) return;
+    shm_pair p(served());
+    p.at_near.refuse_all = true;
+    while (p.to_near->post_copied(header_of(1), {}) == post_result::done) {}
+    std::vector<std::byte> memory(100);
+    const region open = p.far.register_memory(memory, access_rights::all);
+    std::vector<std::byte> here(memory.size());
+    recording_completion got;
+    REQUIRE(p.to_far->get(open.remote(), here, got) == post_result::posted);
+    for (int n = 0; n < 10; ++n) p.near.poll();
+    REQUIRE(p.at_far.downs == 0);
+    fail_next_allocations(1);
+    p.far.poll();
+    fail_next_allocations(0);
+    CHECK(p.at_far.downs == 1);
+    CHECK(p.at_far.reason == errc::no_resources);
+    p.at_near.refuse_all = false;
+    REQUIRE(p.until([&] { return p.at_near.downs == 1; }));
+    CHECK(p.at_near.reason == errc::peer_lost);
+    CHECK(got.outcome == errc::peer_lost);
+}
+
 TEST_CASE("what is not allowed ends the operation with its code and leaves the link usable") {
     shm_pair p(GENERATE(true, false) ? shm_options{} : served());
     std::vector<std::byte> memory(100);
@@ -122,6 +146,119 @@ TEST_CASE("what is under way when the link goes ends with its reason") {
     p.to_far->close(make_error_code(errc::closed));
     CHECK(getting.calls == 1);
     CHECK(getting.outcome == errc::closed);
+}
+
+TEST_CASE("one poll copies no more for gets and puts that the peer serves than for others, on either side, "
+          "and each "
+          "link has its turn") {
+    using detail::shm::copy_allowance;
+    constexpr std::size_t links = 4;
+    constexpr std::size_t each = 2;
+    const bool read = GENERATE(true, false);
+    const bool at_server = GENERATE(true, false);
+    CAPTURE(read, at_server);
+    shm_links l(links, served());
+    const std::size_t block = l.links[0]->to_far->capabilities().max_message;
+    const std::size_t bytes = 32 * (block - 24);  // no piece is short: those do not wait
+    std::vector<std::byte> source(bytes, std::byte{7});
+    std::vector<std::vector<std::byte>> targets(links * each, std::vector<std::byte>(bytes));
+    std::vector<region> open;
+    std::vector<std::unique_ptr<recording_completion>> ends;
+    if (read) open.push_back(l.far.register_memory(source, access_rights::remote_read));
+    for (std::size_t n = 0; n < targets.size(); ++n) {
+        auto& over = *l.links[n % links]->to_far;
+        ends.push_back(std::make_unique<recording_completion>());
+        if (read) {
+            REQUIRE(over.get(open[0].remote(), targets[n], *ends[n]) == post_result::posted);
+        } else {
+            open.push_back(l.far.register_memory(targets[n], access_rights::remote_write));
+            REQUIRE(over.put(source, open.back().remote(), *ends[n]) == post_result::posted);
+        }
+    }
+    std::vector<std::size_t> moved(targets.size());
+    const auto all_moved = [&] {
+        std::size_t sum = 0;
+        for (std::size_t n = 0; n < targets.size(); ++n) {
+            while (moved[n] < bytes && targets[n][moved[n]] != std::byte{0}) ++moved[n];
+            sum += moved[n];
+        }
+        return sum;
+    };
+    shm::domain& measured = at_server ? l.far : l.near;
+    shm::domain& other = at_server ? l.near : l.far;
+    std::size_t before = 0;
+    std::size_t most = 0;
+    std::size_t full = 0;
+    std::size_t rounds = 0;
+    std::size_t until_all_began = 0;
+    for (; rounds < 1000 && before < targets.size() * bytes; ++rounds) {
+        measured.poll();
+        // The other side takes all that there is for it, so that what moves is what one poll of this side lets move.
+        for (unsigned n = 0; n < 50; ++n) other.poll();
+        const std::size_t now = all_moved();
+        most = std::max(most, now - before);
+        if (now - before >= copy_allowance::in_a_poll - block) ++full;
+        before = now;
+        std::size_t begun = 0;
+        while (begun < links && moved[begun] != 0) ++begun;
+        if (begun != links) until_all_began = rounds + 1;
+    }
+    CHECK(before == targets.size() * bytes);
+    CHECK(full >= 20);  // there was more to copy than one poll may
+    CHECK(most <= copy_allowance::in_a_poll + block);
+    CHECK(until_all_began <= 2 * links + 2);
+    CHECK(rounds <= 4 * targets.size() * bytes / copy_allowance::in_a_poll);
+    for (int n = 0; n < 10; ++n) {
+        l.near.poll();
+        l.far.poll();
+    }
+    for (const auto& end : ends) {
+        CHECK(end->calls == 1);
+        CHECK_FALSE(end->outcome);
+    }
+    CHECK(std::count(targets.begin(), targets.end(), source) == static_cast<std::ptrdiff_t>(targets.size()));
+}
+
+TEST_CASE("a side that goes to sleep while served puts and gets wait for the next poll finds them at once") {
+    using detail::shm::copy_allowance;
+    constexpr std::size_t links = 4;
+    const bool read = GENERATE(true, false);
+    CAPTURE(read);
+    shm_links l(links, served());
+    const std::size_t bytes = 4 * copy_allowance::in_a_poll - 4096;  // one link's may be asked for at once
+    std::vector<std::byte> source(bytes, std::byte{7});
+    std::vector<std::vector<std::byte>> targets(links, std::vector<std::byte>(bytes));
+    std::vector<region> open;
+    std::vector<std::unique_ptr<recording_completion>> ends;
+    for (std::size_t n = 0; n < links; ++n) {
+        ends.push_back(std::make_unique<recording_completion>());
+        auto& over = *l.links[n]->to_far;
+        open.push_back(l.far.register_memory(read ? source : targets[n]));
+        REQUIRE((read ? over.get(open.back().remote(), targets[n], *ends[n])
+                      : over.put(source, open.back().remote(), *ends[n])) == post_result::posted);
+    }
+    for (unsigned n = 0; n < 100; ++n) l.near.poll();
+    const auto moved = [&] {
+        if (read) {
+            for (unsigned n = 0; n < 100; ++n) l.near.poll();
+        }
+        std::size_t sum = 0;
+        for (const auto& target : targets)
+            sum += static_cast<std::size_t>(std::count(target.begin(), target.end(), std::byte{7}));
+        return sum;
+    };
+    // Each poll is one that a scheduler makes before it sleeps: it sleeps when that finds nothing.
+    std::size_t polls = 0;
+    for (bool awake = true; awake && polls < 1000; ++polls) {
+        l.far.arm();
+        awake = l.far.poll();
+        l.far.disarm();
+        if (polls == 0) CHECK(moved() < links * bytes / 2);
+    }
+    CHECK(polls < 1000);
+    CHECK(moved() == links * bytes);
+    for (unsigned n = 0; n < 100; ++n) l.near.poll();
+    for (const auto& end : ends) CHECK(end->calls == 1);
 }
 
 TEST_CASE("memory of a rendezvous is served to the peer that was told of it alone, other memory to each that "

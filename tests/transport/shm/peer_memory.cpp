@@ -182,6 +182,38 @@ TEST_CASE("arenas that are in use take a part of the address space at most, and 
     CHECK(opens(peers.back()));
 }
 
+TEST_CASE("memory of an arena that finds no room is not reached by the number of a process that could not be "
+          "opened") {
+    // This process as the one that the number names by now.
+    std::vector<std::byte> memory(3 * peer_process::most_by_descriptor, std::byte{1});
+    const std::vector<std::byte> content = memory;
+    const auto address = reinterpret_cast<std::uint64_t>(memory.data());
+    const std::uint64_t base = address / page_bytes * page_bytes;
+    const unique_fd vast(::memfd_create("vast", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(::ftruncate(vast.get(), static_cast<off_t>(peer_memory::most_arena + notice_board_bytes)) == 0);
+    REQUIRE(::fcntl(vast.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
+    for (const std::size_t bytes : {std::size_t{64}, memory.size()}) {
+        for (const bool read : {true, false}) {
+            CAPTURE(bytes, read);
+            std::vector<std::byte> other(bytes, std::byte{9});
+            std::deque<peer_memory> peers;
+            errc outcome = errc::ok;
+            do {  // until no further arena is mapped
+                REQUIRE(peers.size() <= peer_memory::most_arenas / peer_memory::most_arena);
+                peer_memory& one = peers.emplace_back();
+                one.reach_through(peer_process(-1, ::getpid()));
+                one.map_arena(vast.get(), base, peer_memory::most_arena);
+                REQUIRE(one.reaches(address, bytes));
+                outcome = one.copy(read, address, other.data(), bytes);
+                other.assign(bytes, std::byte{9});
+            } while (peers.back().arena_mapped() != 0);
+            CHECK(outcome == errc::unsupported);
+            CHECK_FALSE(peers.back().reaches(address, bytes));
+            CHECK(memory == content);
+        }
+    }
+}
+
 TEST_CASE("pages of the peer's that were used are given up on request, and hold what they held when they are "
           "used again") {
     own_memory m;

@@ -1,4 +1,5 @@
-// How much the links of a domain copy between two looks at everything else: of each other's memory, and of long messages.
+// How much the links of a domain copy between two looks at everything else: of each other's memory, of long messages, and
+// of gets and puts that are served.
 #pragma once
 
 #include <algorithm>

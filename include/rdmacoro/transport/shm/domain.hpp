@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -192,8 +193,9 @@ public:
     [[nodiscard]] errc check_served(std::uint32_t serial, const remote_region& there,
                                     access_rights wanted) const noexcept;
 
-    /// For transfers and long messages of a link.
+    /// For transfers, long messages, and gets and puts that are served.
     [[nodiscard]] copy_allowance& copies() noexcept { return copies_; }
+    /// A message, or a piece of a get or put that is served: to the ring or from it.
     void message_copied(std::size_t bytes) noexcept {
         copies_.copied(bytes);
         if (copies_.used_up()) polls_to_clock_ = 1;  // the next poll renews them
@@ -273,8 +275,13 @@ private:
     [[nodiscard]] static std::size_t entries_bytes(std::size_t entries) noexcept;
     [[nodiscard]] static std::size_t table_bytes(std::size_t entries) noexcept;
     [[nodiscard]] static unique_fd make_table(std::size_t entries);
+    struct unmap_table {
+        std::size_t entries;
+        RDMACORO_DECL void operator()(region_entry* table) const noexcept;
+    };
+    using mapped_table = std::unique_ptr<region_entry, unmap_table>;
     /// Maps it, and then forbids any process, this one included, to map it for writing again.
-    [[nodiscard]] static region_entry* map_table(int fd, std::size_t entries);
+    [[nodiscard]] static mapped_table map_table(int fd, std::size_t entries);
 
     // The members that each poll reads, on one cache line.
     alignas(64) intrusive_list<pollable> hot_;
@@ -288,7 +295,7 @@ private:
     shm_options options_;
     unique_fd epoll_;
     unique_fd table_file_;
-    region_entry* table_memory_;
+    mapped_table table_memory_;
     region_table regions_;
     arena arena_;
     mark_patience patience_;

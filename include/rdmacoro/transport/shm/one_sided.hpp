@@ -39,9 +39,11 @@ public:
     /// Ends every operation of this side with `reason`.
     void fail_all(std::error_code reason) noexcept;
 
-    /// Handles a record of the one-sided kinds; false when the peer must not send it. It never has to wait: a record behind
-    /// it in the ring may be the one that makes room for the answer.
-    [[nodiscard]] bool serve(const record& r) noexcept;
+    /// Handles a record of the one-sided kinds. `errc::protocol_violation` when the peer must not send it, `errc::no_resources` when this
+    /// side has no memory for an answer that finds no room: the link is to end. It never has to wait for room: a record behind it in the
+    /// ring may be the one that makes room for the answer. What it copies counts for the domain's `copy_allowance`: the
+    /// caller leaves a record in the ring while that is used up.
+    [[nodiscard]] errc serve(const record& r) noexcept;
 
 private:
     static constexpr std::size_t most_asked = 16;
@@ -82,8 +84,12 @@ private:
     /// Answers to its open requests are dropped.
     void drop_answers_to(const transfer& job) noexcept;
 
-    /// Whether the next piece is copied, and not served.
+    /// Whether the next piece is copied without the peer's help.
+    [[nodiscard]] bool goes_directly(const transfer_fields& job) const noexcept;
+    /// Whether this side copies the next piece: directly, or, of a put that the peer serves, to the ring.
     [[nodiscard]] bool copies_next(const transfer_fields& job) const noexcept;
+    /// Whether a copy to the ring has to wait for the next poll, which `waits` tells then.
+    [[nodiscard]] bool has_to_wait(std::uint64_t bytes) noexcept;
     /// Copies the next piece, of at most so many bytes.
     void step_directly(transfer_fields& job, std::size_t most) noexcept;
 
@@ -96,18 +102,17 @@ private:
     /// Whether the peer may be served that.
     [[nodiscard]] errc may_touch(const request_body& what, access_rights wanted) const noexcept;
 
-    [[nodiscard]] bool serve_get(std::span<const std::byte> payload) noexcept;
+    [[nodiscard]] errc serve_get(std::span<const std::byte> payload) noexcept;
 
-    [[nodiscard]] bool serve_put(std::span<const std::byte> payload) noexcept;
+    [[nodiscard]] errc serve_put(std::span<const std::byte> payload) noexcept;
 
-    /// False: the peer has asked for more at a time than it may.
-    [[nodiscard]] bool answer_with(const answer& what) noexcept;
+    [[nodiscard]] errc answer_with(const answer& what) noexcept;
 
     bool send_answers() noexcept;
 
     [[nodiscard]] bool send(const answer& what) noexcept;
 
-    [[nodiscard]] bool answered(const record& r, bool read) noexcept;
+    [[nodiscard]] errc answered(const record& r, bool read) noexcept;
 
     // Values of `transfer_fields::asked` for an operation of no bytes: it sends one request all the same, to check the key.
     static constexpr std::uint64_t waiting_empty = 1;

@@ -63,8 +63,8 @@ public:
         return check_access(entries_, salt_, there.key, there.address, there.length, wanted);
     }
 
-    /// Copies; the range has been checked. `errc::unsupported` when the kernel no longer lets us, `errc::peer_lost` when the
-    /// process has ended.
+    /// Copies; the range has been checked. `errc::unsupported` when the kernel no longer lets us, or there is no room for the arena and
+    /// the rest of the peer's memory is out of reach; `errc::peer_lost` when the process has ended.
     [[nodiscard]] errc copy(bool read, std::uint64_t address, std::byte* local, std::size_t bytes) noexcept;
 
     /// The pages that are mapped here are about to be used.

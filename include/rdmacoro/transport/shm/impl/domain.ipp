@@ -39,7 +39,7 @@ RDMACORO_COLD domain_base::domain_base(scheduler& owner, const shm_options& opti
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       table_file_(make_table(options.max_regions)),
       table_memory_(map_table(table_file_.get(), options.max_regions)),
-      regions_(std::span<region_entry>(table_memory_, options.max_regions), region_salt::random()),
+      regions_(std::span<region_entry>(table_memory_.get(), options.max_regions), region_salt::random()),
       arena_(options.arena_bytes),
       membarrier_(options.use_membarrier && register_membarrier()),
       process_(::getpid()) {
@@ -56,7 +56,6 @@ RDMACORO_COLD domain_base::~domain_base() {
         fatal("a shared-memory domain, or its scheduler, was destroyed before a region of its memory");
     owner_.remove_timer(touch_timer_);
     owner_.remove_timer(tidy_timer_);
-    ::munmap(table_memory_, table_bytes(options_.max_regions));
 }
 
 RDMACORO_COLD bool domain_base::own_process() const noexcept { return ::getpid() == process_; }
@@ -462,7 +461,7 @@ RDMACORO_COLD std::size_t domain_base::table_bytes(std::size_t entries) noexcept
 }
 
 RDMACORO_DECL std::atomic<std::uint32_t>& domain_base::asleep() noexcept {
-    return *reinterpret_cast<std::atomic<std::uint32_t>*>(reinterpret_cast<std::byte*>(table_memory_) +
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(reinterpret_cast<std::byte*>(table_memory_.get()) +
                                                           entries_bytes(options_.max_regions));
 }
 
@@ -473,13 +472,17 @@ RDMACORO_COLD unique_fd domain_base::make_table(std::size_t entries) {
     return fd;
 }
 
-RDMACORO_COLD region_entry* domain_base::map_table(int fd, std::size_t entries) {
+RDMACORO_COLD void domain_base::unmap_table::operator()(region_entry* table) const noexcept {
+    ::munmap(table, table_bytes(entries));
+}
+
+RDMACORO_COLD domain_base::mapped_table domain_base::map_table(int fd, std::size_t entries) {
     void* mapped = ::mmap(nullptr, table_bytes(entries), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED) throw_errno("mmap of the region table");
-    if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
+    mapped_table made(static_cast<region_entry*>(mapped), unmap_table{entries});
+    if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
         throw_errno("sealing the region table");
-    }
-    return static_cast<region_entry*>(mapped);
+    return made;
 }
 
 }  // namespace rdmacoro::detail::shm

@@ -72,9 +72,13 @@ RDMACORO_COLD void send_hello(int socket, const hello& contents, const int* desc
         attached->cmsg_len = CMSG_LEN(sizeof(int) * count);
         std::memcpy(CMSG_DATA(attached), descriptors, sizeof(int) * count);
     }
-    if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof contents)) {
-        throw_named(errc::peer_lost, "the peer went away during the shared-memory handshake");
-    }
+    if (::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof contents)) return;
+    if (errno == ETOOMANYREFS)
+        throw_named(errc::no_resources, "too many descriptors of this user are on their way for a "
+                                        "shared-memory link; raise the limit (ulimit -n)");
+    if (errno == ENOMEM || errno == ENOBUFS)
+        throw_named(errc::no_resources, "no memory for the hello of a shared-memory link");
+    throw_named(errc::peer_lost, "the peer went away during the shared-memory handshake");
 }
 
 /// Of <asm/socket.h> and <linux/socket.h> since Linux 6.5.

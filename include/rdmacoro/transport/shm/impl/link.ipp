@@ -247,7 +247,8 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
             }
             return moved + when_empty(moved != 0);
         }
-        const bool is_long = r.type == record_type::message && r.payload.size() > copy_allowance::always;
+        // The length of a get's answer is not looked at: the peer could change it before the get is served.
+        const bool is_long = r.payload.size() > copy_allowance::always || r.type == record_type::get_request;
         if (is_long) {
             // When it is the turn of gets and puts they find something left.
             if (channel_->domain->copies().used_up() || (copied && transfers_waited_)) {
@@ -259,7 +260,7 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
         if (answer == delivery::defer) break;
         ++moved;
         if (is_long) {
-            channel_->domain->message_copied(r.payload.size());
+            if (r.type == record_type::message) channel_->domain->message_copied(r.payload.size());
             copied = true;
         }
         if (answer == delivery::pause) break;
@@ -283,10 +284,10 @@ RDMACORO_DECL delivery link_base::hand_up(const record& r) noexcept {
             r, kept_, read ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0});
         return answer;
     }
-    if (one_sided_.serve(r)) {
+    if (const errc served = one_sided_.serve(r); served == errc::ok) [[likely]] {
         channel_->in.advance(r, false);
     } else {
-        close(make_error_code(errc::protocol_violation));
+        close(make_error_code(served));
     }
     return answer;
 }

@@ -48,6 +48,7 @@ RDMACORO_COLD void one_sided_engine::revoke(completion& c) noexcept {
 }
 
 RDMACORO_DECL bool one_sided_engine::advance() noexcept {
+    waits_ = false;
     bool any = send_answers();
     // A completion called here may revoke another operation, begin one, or close the link.
     turn_.splice_back(active_);
@@ -56,7 +57,7 @@ RDMACORO_DECL bool one_sided_engine::advance() noexcept {
         (most == 0 && copies_next(*job) ? late_ : active_).push_back(*job);
         any |= advance_one(*job, most);
     }
-    waits_ = !late_.empty();
+    waits_ |= !late_.empty();
     late_.splice_back(active_);
     active_.splice_back(late_);
     return any;
@@ -70,13 +71,13 @@ RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
     unsent_count_ = 0;
 }
 
-RDMACORO_DECL bool one_sided_engine::serve(const record& r) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve(const record& r) noexcept {
     switch (r.type) {
         case record_type::get_request: return serve_get(r.payload);
         case record_type::put_request: return serve_put(r.payload);
         case record_type::get_reply: return answered(r, true);
         case record_type::put_reply: return answered(r, false);
-        default: return false;
+        default: return errc::protocol_violation;
     }
 }
 
@@ -97,9 +98,20 @@ RDMACORO_DECL void one_sided_engine::finish(transfer& job, std::error_code outco
     c->done(*c, outcome);
 }
 
-RDMACORO_DECL bool one_sided_engine::copies_next(const transfer_fields& job) const noexcept {
+RDMACORO_DECL bool one_sided_engine::goes_directly(const transfer_fields& job) const noexcept {
     return job.status == errc::ok && job.moved < job.there.length &&
            link_.peer.reaches(job.there.address, job.there.length);
+}
+
+RDMACORO_DECL bool one_sided_engine::copies_next(const transfer_fields& job) const noexcept {
+    if (goes_directly(job)) return true;
+    return !job.read && job.status == errc::ok && job.asked < job.there.length &&
+           job.there.length - job.asked > copy_allowance::always;
+}
+
+RDMACORO_DECL bool one_sided_engine::has_to_wait(std::uint64_t bytes) noexcept {
+    if (bytes <= copy_allowance::always || !link_.domain->copies().used_up()) return false;
+    return waits_ = true;
 }
 
 RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job, std::size_t most) noexcept {
@@ -120,7 +132,7 @@ RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job, std::si
 
 RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job, std::size_t most) noexcept {
     bool any = false;
-    if (copies_next(job)) {
+    if (goes_directly(job)) {
         if (most == 0) return false;
         step_directly(job, most);
         any = true;
@@ -148,6 +160,7 @@ RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
         if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
         const std::uint64_t left = job.there.length - job.asked;
         const std::uint64_t now = left < piece ? left : piece;
+        if (!job.read && has_to_wait(now)) break;
         const request_body body{job.there.key, job.there.address + job.asked, now};
         const auto raw = std::as_bytes(std::span(&body, 1));
         const std::span<const std::byte> data(job.local + job.asked,
@@ -156,6 +169,7 @@ RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
         const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
                                         const_buffers(std::span(pieces)));
         if (!sent) break;
+        link_.domain->message_copied(data.size());
         asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
         job.asked = empty ? waiting_empty : job.asked + now;
         any = true;
@@ -164,23 +178,24 @@ RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
     return any;
 }
 
-RDMACORO_DECL bool one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
     request_body wanted{};
-    if (payload.size() != sizeof wanted) return false;
+    if (payload.size() != sizeof wanted) return errc::protocol_violation;
     std::memcpy(&wanted, payload.data(), sizeof wanted);
-    if (wanted.length > link_.out.max_message()) return false;
+    if (wanted.length > link_.out.max_message()) return errc::protocol_violation;
     return answer_with({record_type::get_reply, errc::ok, wanted});
 }
 
-RDMACORO_DECL bool one_sided_engine::serve_put(std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL errc one_sided_engine::serve_put(std::span<const std::byte> payload) noexcept {
     request_body wanted{};
-    if (payload.size() < sizeof wanted) return false;
+    if (payload.size() < sizeof wanted) return errc::protocol_violation;
     std::memcpy(&wanted, payload.data(), sizeof wanted);
     const std::span<const std::byte> data = payload.subspan(sizeof wanted);
-    if (wanted.length != data.size()) return false;
+    if (wanted.length != data.size()) return errc::protocol_violation;
     const errc verdict = may_touch(wanted, access_rights::remote_write);
     if (verdict == errc::ok && !data.empty()) {
         copy_long(reinterpret_cast<std::byte*>(wanted.address), data.data(), data.size());
+        link_.domain->message_copied(data.size());
     }
     return answer_with({record_type::put_reply, verdict, wanted});
 }
@@ -190,20 +205,24 @@ RDMACORO_DECL errc one_sided_engine::may_touch(const request_body& what,
     return link_.domain->check_served(link_.serial, {what.address, what.length, what.key}, wanted);
 }
 
-RDMACORO_DECL bool one_sided_engine::answer_with(const answer& what) noexcept {
+RDMACORO_DECL errc one_sided_engine::answer_with(const answer& what) noexcept {
     if (unsent_count_ == 0 && send(what)) {
         link_.ring_doorbell();
-        return true;
+        return errc::ok;
     }
-    if (!unsent_.try_reserve(most_asked) || unsent_count_ == most_asked) return false;
+    if (unsent_count_ == most_asked) return errc::protocol_violation;  // more than may be open at a time
+    if (!unsent_.try_reserve(most_asked)) return errc::no_resources;
     unsent_[(unsent_first_ + unsent_count_++) % most_asked] = what;
     send_answers();
-    return true;
+    return errc::ok;
 }
 
 RDMACORO_DECL bool one_sided_engine::send_answers() noexcept {
     bool any = false;
-    for (; unsent_count_ != 0 && send(unsent_[unsent_first_]); --unsent_count_) {
+    for (; unsent_count_ != 0; --unsent_count_) {
+        const answer& next = unsent_[unsent_first_];
+        if (next.type == record_type::get_reply && has_to_wait(next.of.length)) break;
+        if (!send(next)) break;
         unsent_first_ = (unsent_first_ + 1) % most_asked;
         any = true;
     }
@@ -223,29 +242,34 @@ RDMACORO_DECL bool one_sided_engine::send(const answer& what) noexcept {
     message_header header{};
     const auto status = static_cast<std::uint32_t>(verdict);
     std::memcpy(header.data(), &status, sizeof status);
-    return link_.out.put(what.type, header, const_buffers(data));
+    if (!link_.out.put(what.type, header, const_buffers(data))) return false;
+    link_.domain->message_copied(data.size());
+    return true;
 }
 
-RDMACORO_DECL bool one_sided_engine::answered(const record& r, bool read) noexcept {
-    if (asked_count_ == 0) return false;
+RDMACORO_DECL errc one_sided_engine::answered(const record& r, bool read) noexcept {
+    if (asked_count_ == 0) return errc::protocol_violation;
     const asked request = asked_[asked_first_];
     std::uint32_t status = 0;
     std::memcpy(&status, r.header->data(), sizeof status);
     const bool good = status == static_cast<std::uint32_t>(errc::ok);
-    if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument)) return false;
-    if (r.payload.size() != (read && good ? request.bytes : 0)) return false;
+    if (request.read != read || status > static_cast<std::uint32_t>(errc::invalid_argument))
+        return errc::protocol_violation;
+    if (r.payload.size() != (read && good ? request.bytes : 0)) return errc::protocol_violation;
     asked_first_ = (asked_first_ + 1) % most_asked;
     --asked_count_;
-    if (request.job == nullptr) return true;
+    if (request.job == nullptr) return errc::ok;
     if (!good) {
         request.job->status = static_cast<errc>(status);
     } else {
-        if (read && request.bytes != 0)
+        if (read && request.bytes != 0) {
             copy_long(request.job->local + request.offset, r.payload.data(), r.payload.size());
+            link_.domain->message_copied(r.payload.size());
+        }
         request.job->moved += request.bytes;
         if (request.job->there.length == 0) request.job->asked = served_empty;
     }
-    return true;
+    return errc::ok;
 }
 
 }  // namespace rdmacoro::detail::shm

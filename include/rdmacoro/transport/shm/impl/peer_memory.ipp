@@ -96,6 +96,8 @@ RDMACORO_COLD errc peer_memory::copy(bool read, std::uint64_t address, std::byte
         }
         return errc::ok;
     }
+    // Else the process is known by its number at most, which may name another one by now.
+    if (!vm_allowed_) return errc::unsupported;
     const errc outcome = process_.copy(read, address, local, bytes);
     if (outcome == errc::unsupported) vm_allowed_ = false;
     return outcome;
