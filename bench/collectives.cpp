@@ -416,7 +416,7 @@ void run(int argc, char** argv) {
     app.add("--ranks", ranks, "how many: 2,4").show_default();
     app.add("--transport", transports, "shm, tcp").show_default();
     app.add("--rounds", todo.rounds, "of each figure").between(1, 10000).show_default();
-    app.add("--seconds", todo.seconds, "of an operation's loop in a round").show_default();
+    app.add("--seconds", todo.seconds, "of an operation's loop in a round").within(0, 3600).show_default();
     app.add("--cpus", cpus, "the CPUs of the ranks, in turn; by default those that may be used");
     app.add("--peer", peers,
             "LIBRARY=COMMAND: another library's program, which takes the same turns; {ranks} and "

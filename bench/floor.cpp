@@ -5,6 +5,10 @@
 // than bare sockets. Every floor runs between two processes pinned to different cores (memcpy needs only one).
 // The runs of all floors are interleaved, so that a slow minute hits all of them, and medians are reported.
 
+#include "../tools/pingpong/failure.hpp"
+#include "../tools/pingpong/output.hpp"
+#include "../tools/pingpong/program.hpp"
+
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -19,7 +23,6 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -833,11 +836,7 @@ std::vector<int> choose_cpus(const std::vector<int>& wished, const std::vector<i
 
 int measure(const options& o, std::vector<floor_case> floors, const std::vector<int>& cpus,
             std::size_t usable) {
-    std::ofstream file;
-    if (!o.json.empty() && o.json != "-") {
-        file.open(o.json);  // before the measurements, not after
-        if (!file) fail("cannot write " + o.json);
-    }
+    pingpong::check_writable(o.json);
     if (cpus.size() < 2)
         std::fprintf(stderr,
                      "floor: only one CPU is usable here; what needs two processes at once is skipped\n");
@@ -854,11 +853,7 @@ int measure(const options& o, std::vector<floor_case> floors, const std::vector<
     }
     const nlohmann::ordered_json where = machine(cpus, usable);
     if (o.json != "-") print_table(floors, where);
-    if (!o.json.empty()) {
-        std::ostream& out = o.json == "-" ? std::cout : file;
-        out << as_json(floors, where).dump(2) << std::endl;
-        if (!out) fail("cannot write " + o.json);
-    }
+    pingpong::write_to(o.json, as_json(floors, where).dump(2) + "\n");
     int status = 0;
     for (const floor_case& f : floors)
         if (!f.failed.empty()) {
@@ -892,20 +887,22 @@ int main(int argc, char** argv) {
     app.add_option("--json", o.json, "write the figures as JSON; - is standard output, without the table")
         ->type_name("FILE|-");
     app.add_flag("--quick", o.quick, "very short runs, and one of each unless --repeat is given");
-    try {
-        app.parse(argc, argv);
+    return pingpong::run_program("floor", [&] {
         const std::vector<int> usable = usable_cpus();
-        const std::vector<int> cpus = choose_cpus(o.cpus, usable);
+        std::vector<int> cpus;
+        try {
+            app.parse(argc, argv);
+            cpus = choose_cpus(o.cpus, usable);
+        } catch (const CLI::Success& answered) {
+            return app.exit(answered);
+        } catch (const CLI::Error& wrong) {
+            throw pingpong::usage_error(std::string(wrong.what()) + "; --help lists the options");
+        }
         if (o.quick && repeat->count() == 0) o.repeat = 1;
         if (!o.only.empty())
             std::erase_if(floors, [&](const floor_case& f) {
                 return std::find(o.only.begin(), o.only.end(), f.name) == o.only.end();
             });
         return measure(o, std::move(floors), cpus, usable.size());
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 2;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "floor: %s\n", e.what());
-        return 1;
-    }
+    });
 }

@@ -3,6 +3,8 @@
 // memory N` adds N cards to an address book; `node_cost messages N` and `node_cost endpoints N` send and receive N messages of 8 bytes over shared
 // memory, between nodes of two transports and over the endpoints of the same connection, and `node_cost calls N` and `node_cost link_calls N` make
 // N calls of 8 bytes, to a node by its id and over the endpoints of a connection, for counting under callgrind.
+#include "../tools/pingpong/program.hpp"
+
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/node.hpp>
 #include <rdmacoro/service/node_calls.hpp>
@@ -240,7 +242,7 @@ rc::task<> count_link_calls(long calls) {
 int main(int argc, char** argv) {
     const std::string_view what = argc == 3 || argc == 4 ? argv[1] : "";
     const long count = argc >= 3 ? std::strtol(argv[2], nullptr, 10) : 0;
-    try {
+    return pingpong::run_program("node_cost", [&] {
         rc::scheduler on{rc::idle::spin{}};
         if (what == "connect" && count > 0) {
             on.run(connect_all(count, argc == 4 ? argv[3] : ""));
@@ -258,8 +260,6 @@ int main(int argc, char** argv) {
                 "usage: node_cost connect|memory|messages|endpoints|calls|link_calls N [TRANSPORT]\n");
             return 2;
         }
-    } catch (const std::exception& failure) {
-        std::fprintf(stderr, "node_cost: %s\n", failure.what());
-        return 1;
-    }
+        return 0;
+    });
 }

@@ -8,6 +8,7 @@
 #include "../tools/pingpong/listening_process.hpp"
 #include "../tools/pingpong/machine.hpp"
 #include "../tools/pingpong/output.hpp"
+#include "../tools/pingpong/program.hpp"
 #include "../tools/pingpong/samples.hpp"
 #include "../tools/pingpong/sizes.hpp"
 #include "../tools/pingpong/ticks.hpp"
@@ -564,17 +565,15 @@ int main(int argc, char** argv) {
         ->type_name("SECONDS");
     app.add_option("--json", asked.json, "Write the results as JSON; - is standard output")
         ->type_name("FILE");
-    try {
-        app.parse(argc, argv);
+    return pingpong::run_program("ofi_floor", [&] {
+        try {
+            app.parse(argc, argv);
+        } catch (const CLI::Success& answered) {
+            return app.exit(answered);
+        } catch (const CLI::Error& wrong) {
+            throw usage_error(std::string(wrong.what()) + "; --help lists the options");
+        }
         measure_all(asked);
         return 0;
-    } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : pingpong::status_usage;
-    } catch (const usage_error& error) {
-        std::fprintf(stderr, "ofi_floor: %s\n", error.what());
-        return pingpong::status_usage;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "ofi_floor: %s\n", error.what());
-        return pingpong::status_failed;
-    }
+    });
 }

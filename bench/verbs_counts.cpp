@@ -1,6 +1,8 @@
 // verbs_counts: the cost of a message over verbs, counted at both ends: work requests, doorbells, completions, copies, for
 // each protocol list and size. Counts hold on every device; times on an emulated one do not.
+#include "../tools/pingpong/failure.hpp"
 #include "../tools/pingpong/list_names.hpp"
+#include "../tools/pingpong/program.hpp"
 #include "../tools/pingpong/sizes.hpp"
 
 #include <rdmacoro/rdmacoro.hpp>
@@ -121,8 +123,14 @@ int main(int argc, char** argv) {
         ->type_name("N")
         ->capture_default_str()
         ->check(CLI::Range(1u, 1000000u));
-    CLI11_PARSE(app, argc, argv);
-    try {
+    return pingpong::run_program("verbs_counts", [&] {
+        try {
+            app.parse(argc, argv);
+        } catch (const CLI::Success& answered) {
+            return app.exit(answered);
+        } catch (const CLI::Error& wrong) {
+            throw pingpong::usage_error(std::string(wrong.what()) + "; --help lists the options");
+        }
         const std::vector<std::size_t> sizes = pingpong::parse_sizes(asked.sizes);
         rc::scheduler on;
         rc::verbs_domain here(on);
@@ -138,8 +146,6 @@ int main(int argc, char** argv) {
             on.run(measure<List>(here, there, asked, sizes, named.name));
         });
         if (!found) throw std::invalid_argument("there is no protocol list \"" + asked.protocol + "\"");
-    } catch (const std::exception& failure) {
-        std::fprintf(stderr, "verbs_counts: %s\n", failure.what());
-        return 1;
-    }
+        return 0;
+    });
 }

@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include "../../tools/pingpong/failure.hpp"
+#include "../../tools/pingpong/number_between.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -12,7 +13,7 @@ const option& option::between(std::int64_t least, std::int64_t most) const {
 }
 
 const option& option::within(double least, double most) const {
-    of_.check(CLI::Range(least, most));
+    of_.check(pingpong::number_between(least, most));
     return *this;
 }
 

@@ -14,10 +14,11 @@ report::report(const settings& asked, std::vector<column> columns)
 }
 
 void report::print(const std::string& text) const {
-    std::FILE* const to = asked_.json == "-" ? stderr : stdout;  // standard output is the document's then
     pingpong::watch::clear_line();
-    std::fwrite(text.data(), 1, text.size(), to);
-    std::fflush(to);
+    if (asked_.json == "-")  // standard output is the document's then
+        std::fputs(text.c_str(), stderr);
+    else
+        pingpong::write_to("-", text);
 }
 
 std::string report::line_of(const std::vector<std::string>& cells) const {

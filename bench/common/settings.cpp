@@ -2,11 +2,11 @@
 
 #include "../../tools/pingpong/cpus.hpp"
 #include "../../tools/pingpong/output.hpp"
+#include "../../tools/pingpong/program.hpp"
 #include "../../tools/pingpong/sizes.hpp"
 #include "../../tools/pingpong/text.hpp"
 
 #include <charconv>
-#include <cstdio>
 #include <utility>
 
 namespace bench {
@@ -126,16 +126,10 @@ bool command_line::parse(int argc, char** argv) {
 }
 
 int run_program(const char* name, int argc, char** argv, void (*body)(int argc, char** argv)) {
-    try {
+    return pingpong::run_program(name, [&] {
         body(argc, argv);
         return 0;
-    } catch (const usage_error& error) {
-        std::fprintf(stderr, "%s: %s\n", name, error.what());
-        return pingpong::status_usage;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "%s: %s\n", name, error.what());
-        return pingpong::status_failed;
-    }
+    });
 }
 
 }  // namespace bench

@@ -54,6 +54,14 @@ refuses 2 'LIBRARY=COMMAND' --transport shm --peer 'other'
 refuses 2 'no transport here is called' --transport carrier-pigeon
 refuses 2 'from 1 to 1024 ranks' --ranks 0
 refuses 2 'no size' --sizes 8q
+refuses 2 '--seconds: ' --transport shm --rounds 1 --seconds nan
+status=0
+timeout 60 "$program" --op barrier --transport shm --rounds 1 --seconds 0.0002 >/dev/full 2>"$work/err" || status=$?
+if [ "$status" -ne 1 ] || ! grep -q '^collectives: cannot write standard output: No space left' "$work/err"; then
+    echo "FAILED: standard output that takes nothing: status $status, expected 1 and a message"
+    cat "$work/err"
+    exit 1
+fi
 refuses 1 'does not print how many ranks it has' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=true {ranks}'
 # Started without its launcher, or by a launcher that is not its own: each process is a job of one.
 refuses 1 'has 1 jobs of 1 ranks, not one of 2' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=echo ranks 1 #'

@@ -69,3 +69,8 @@ status=0
 timeout 30 "$floor" --quick --only memcpy --json "$work/no/such/folder/x" >"$work/out" 2>"$work/err" || status=$?
 [ "$status" -eq 1 ]
 grep -q 'cannot write' "$work/err"
+
+status=0
+timeout 30 "$floor" --quick --only memcpy >/dev/full 2>"$work/err" || status=$?
+[ "$status" -eq 1 ]
+grep -q '^floor: cannot write standard output' "$work/err"

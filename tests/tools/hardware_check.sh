@@ -74,5 +74,6 @@ ends 2 --build "$build" --peer there ofi+tcp://127.0.0.1:0
 ends 2 --build "$work" ofi+tcp://127.0.0.1:0
 ends 2 --build "$build" --only conformanc ofi+tcp://127.0.0.1:0
 ends 2 --build "$build" --rounds 0 ofi+tcp://127.0.0.1:0
+for minutes in nan inf 0 -1; do ends 2 --build "$build" --only facts --minutes=$minutes ofi+tcp://127.0.0.1:0; done
 [ -d /sys/class/infiniband ] || ends 2 --build "$build" verbs://127.0.0.1:0
 ends 0 --help

@@ -105,8 +105,9 @@ expect() {
     shift
     status=0
     timeout 60 "$info" "$@" >"$work/out" 2>"$work/err" || status=$?
-    if [ "$status" -ne "$wanted" ] || [ ! -s "$work/err" ]; then
-        echo "rdmacoro-info $*: exit status $status, expected $wanted and a message"
+    if [ "$status" -ne "$wanted" ] || ! grep -q '^rdmacoro-info: ' "$work/err"; then
+        echo "rdmacoro-info $*: exit status $status, expected $wanted and a message that begins with the program's name"
+        cat "$work/err"
         exit 1
     fi
 }
@@ -114,4 +115,14 @@ expect 2 --no-such-option
 expect 2 surplus
 expect 2 --json
 expect 1 --json "$work/no/such/folder/x"
+expect 1 --json /dev/full
+for what in "" "--json -" --help; do
+    status=0
+    # shellcheck disable=SC2086  # no word, or two
+    timeout 60 "$info" $what >/dev/full 2>"$work/err" || status=$?
+    if [ "$status" -ne 1 ] || ! grep -q '^rdmacoro-info: cannot write standard output: No space left' "$work/err"; then
+        echo "rdmacoro-info $what >/dev/full: exit status $status, expected 1 and a message"
+        exit 1
+    fi
+done
 timeout 60 "$info" --help | grep -q -e --json

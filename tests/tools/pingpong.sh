@@ -205,7 +205,9 @@ for url in $urls; do
     for test in latency rate bandwidth bidirectional get put call cast stream; do
         refuses 1 'arrived wrong' --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 6
         grep -q 'message 6 at byte 50' "$work/err" || fail "$test: the wrong byte was put elsewhere"
-        succeeds --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 16
+        succeeds --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify
+        refuses 1 "--spoil: $test, 100: there is no message 16 of 16" \
+            --pair "$url" --test "$test" --sizes 100 --iterations 16 --window 4 --verify --spoil 16
     done
 done
 
@@ -351,7 +353,31 @@ refuses 2 'call goes by the library' --test call --protocol eager --pair "$shm"
 refuses 1 'at most 1K less than 64M' --test call --sizes 64M --pair "$shm"
 refuses 2 'goes with --listen' --forever --pair "$shm"
 refuses 2 'goes with --verify' --spoil 1 --pair "$shm"
+refuses 1 'rate, 8: there is no message 1000000000000 of ' --test rate --sizes 8 --verify --spoil 1000000000000 --pair "$shm"
+refuses 1 'a message of 0 bytes has none' --test latency --sizes 0 --iterations 16 --verify --spoil 1 --pair "$shm"
 refuses 2 'standard output' --json - --csv - --pair "$shm"
+refuses 2 'are one file' --json "$work/both" --csv "$work/./both" --pair "$shm"
+[ ! -e "$work/both" ] || fail "it wrote into a file that it refused"
+(cd "$work" && refuses 2 'are one file' --json "$work/both" --csv both --pair "$shm")
+: >"$work/both"
+ln -s both "$work/link"
+refuses 2 'are one file' --json "$work/both" --csv "$work/link" --pair "$shm"
+for form in json csv; do
+    refuses 2 '--explain measures nothing' --explain "--$form" "$work/explained" --pair "$shm"
+    refuses 1 'pingpong: cannot write /dev/full: No space left' --test latency --sizes 8 --iterations 100 "--$form" /dev/full --pair "$shm"
+done
+for what in "" "--json -" "--csv -" --explain --help; do
+    status=0
+    # shellcheck disable=SC2086  # no word, or two
+    timeout 60 "$quick" --test latency --sizes 8 --iterations 100 $what --pair "$shm" >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 1 ] || fail "standard output that takes nothing, $what: status $status, not 1"
+    grep -q '^pingpong: cannot write standard output' "$work/err" || fail "no message about standard output, $what"
+done
+status=0
+timeout 60 "$quick" --listen "$shm" >/dev/full 2>"$work/err" || status=$?
+[ "$status" -eq 1 ] && grep -q '^pingpong: cannot write standard output: No space left' "$work/err" || fail "the address of a listener is lost"
+# The limit is what makes it too much: a machine may promise memory that it has not.
+(ulimit -v 67108864; refuses 1 'no memory for 1 buffer of 100G' --test latency --sizes 100G --iterations 4 --pair "$shm")
 refuses 2 '--help' --no-such-option --pair "$shm"
 refuses 2 '--help' --pair
 refuses 1 "cannot write $work/no/such/file" --json "$work/no/such/file" --pair "$shm"

@@ -48,9 +48,37 @@ counted rounds 100
 runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --corrupt 10
 grep -q '^fault: .*wrong bytes in a message' "$work/out" || fail "a wrong byte was not noticed"
 
+# ---- a summary that cannot be written
+
+few="--minutes 0.03 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0"
+# shellcheck disable=SC2086  # a list of options
+runs 1 $few --json "$work/no/such/folder/x"
+grep -q "^soak: cannot write $work/no/such/folder/x: No such file" "$work/err" || fail "no message about a folder that is not there"
+! grep -q 'workers with' "$work/err" || fail "it began before it looked whether the summary can be written"
+# shellcheck disable=SC2086
+runs 1 $few --json /dev/full
+grep -q '^soak: cannot write /dev/full: No space left' "$work/err" || fail "no message about a file that takes nothing"
+grep -q '^faults  *0$' "$work/out" || fail "the table is lost with the file"
+for json in "" "--json -"; do
+    status=0
+    # shellcheck disable=SC2086
+    timeout 150 "$soak" $few $json >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 1 ] || fail "standard output that takes nothing: status $status, not 1"
+    grep -q '^soak: cannot write standard output: No space left' "$work/err" || fail "no message about standard output"
+done
+
+# ---- the command line
+
 runs 2 --transports carrier-pigeon
-grep -q 'this build has shm' "$work/err" || fail "the message does not say which transports there are"
+grep -q '^soak: --transports: this build has shm' "$work/err" || fail "the message does not say which transports there are"
 runs 2 --workers 1
+grep -q '^soak: --workers: ' "$work/err" || fail "the message does not begin with the program's name"
 runs 2 --links 0
+for option in minutes kill-every stop-every longest-stop round-limit; do
+    for number in nan -nan inf; do
+        runs 2 "--$option=$number"
+        grep -q "^soak: --$option: " "$work/err" || fail "--$option $number: no message"
+    done
+done
 runs 0 --help
 grep -q -- '--kill-every' "$work/out" || fail "--help names no options"

@@ -51,6 +51,19 @@ assert len(names) == 22, names
 PYTHON
 done
 
+# Both processes on one CPU disturb each other all the time: a model of three sizes needs a cost of each.
+cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    runs 0 --transport shm --sizes 0,8,64 --rounds 4 --seconds 0.0001 --ranks 2 --cpus "$cpu,$cpu" --json "$work/three.json"
+    python3 - "$work/three.json" <<'PYTHON'
+import json, sys
+(link,) = json.load(open(sys.argv[1]))["links"]
+for kind in ("message", "exchange", "next"):
+    samples = link[kind]["samples"]
+    assert [one["bytes"] for one in samples] == [0, 8, 64] and all(one["ns"] > 0 for one in samples), link
+PYTHON
+done
+
 # ---- known costs instead of measurements: what is fitted, chosen and written is known too
 
 python3 - "$work/known.json" <<'PYTHON'
@@ -113,11 +126,42 @@ grep -q 'is no result of tune' "$work/err" || fail "a file of another kind"
 echo 'nonsense' >"$work/bad.json"
 runs 2 --from "$work/bad.json"
 runs 2 --from "$work/no-such-file"
+grep -q "^tune: --from: cannot read $work/no-such-file: No such file" "$work/err" || fail "no message about a file that is not there"
+runs 2 --from "$work"
+grep -q "^tune: --from: cannot read $work: Is a directory" "$work/err" || fail "no message about a folder"
 runs 2 --transport carrier-pigeon
 grep -q 'this build has shm' "$work/err" || fail "the message does not say which transports there are"
 runs 2 --sizes 8,16
 runs 2 --name 'not a name'
+for name in class co_await xor_eq; do
+    runs 2 --from "$work/known.json" --header "$work/keyword.hpp" --name "$name"
+    grep -q "^tune: --name: $name is a keyword" "$work/err" || fail "--name $name: no message"
+    [ ! -e "$work/keyword.hpp" ] || fail "--name $name: a header that does not compile"
+done
+runs 2 --from "$work/known.json" --name std
+runs 2 --from "$work/known.json" --json - --header -
+grep -q 'cannot both have standard output' "$work/err" || fail "two documents in one output"
+mkdir "$work/folder"
+runs 2 --from "$work/known.json" --json "$work/both" --header "$work/folder/../both"
+grep -q 'are one file' "$work/err" || fail "two documents in one file"
+runs 0 --from "$work/known.json" --json /dev/null --header /dev/null
+runs 0 --from "$work/known.json" --json "$work/one" --header "$work/other"
+for number in nan -nan inf; do
+    runs 2 "--seconds=$number" --transport shm
+    grep -q '^tune: --seconds: ' "$work/err" || fail "--seconds $number: no message"
+done
 runs 2 --ranks 1
 runs 1 --from "$work/known.json" --json /no/such/directory/file
+for file in json header; do
+    runs 1 --from "$work/known.json" "--$file" /dev/full
+    grep -q '^tune: cannot write /dev/full: No space left' "$work/err" || fail "no message about a file that takes nothing"
+done
+for what in "" "--json -" "--header -" --help; do
+    status=0
+    # shellcheck disable=SC2086  # no word, or two
+    timeout 120 "$tune" --from "$work/known.json" $what >/dev/full 2>"$work/err" || status=$?
+    [ "$status" -eq 1 ] || fail "standard output that takes nothing, $what: status $status, not 1"
+    grep -q '^tune: cannot write standard output: No space left' "$work/err" || fail "no message about standard output, $what"
+done
 runs 0 --help
 grep -q -- '--header' "$work/out" || fail "--help names no options"

@@ -8,6 +8,10 @@
 #include "libfabric.hpp"
 #include "verbs.hpp"
 
+#include "../pingpong/failure.hpp"
+#include "../pingpong/output.hpp"
+#include "../pingpong/program.hpp"
+
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +25,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -950,23 +953,20 @@ int main(int argc, char** argv) {
                  "rdmacoro-info");
     app.add_option("--json", path, "write the report as JSON; - is standard output, without the table")
         ->type_name("FILE|-");
-    try {
-        app.parse(argc, argv);
+    return pingpong::run_program("rdmacoro-info", [&] {
+        try {
+            app.parse(argc, argv);
+        } catch (const CLI::Success& answered) {
+            return app.exit(answered);
+        } catch (const CLI::Error& wrong) {
+            throw pingpong::usage_error(std::string(wrong.what()) + "; --help lists the options");
+        }
+        pingpong::check_writable(path);
         const json devices = rdma_devices();
         const json libfabric = libfabric_report();
         const std::vector<finding> report = all_findings(devices, libfabric);
         if (path != "-") print_table(report, devices, libfabric);
-        if (path.empty()) return 0;
-        std::ofstream file;
-        if (path != "-") file.open(path);
-        std::ostream& out = path == "-" ? std::cout : file;
-        out << as_json(report, devices, libfabric).dump(2) << std::endl;
-        if (!out) throw std::runtime_error("cannot write " + path + ": " + error_text(errno));
+        pingpong::write_to(path, as_json(report, devices, libfabric).dump(2) + "\n");
         return 0;
-    } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? 0 : 2;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "rdmacoro-info: %s\n", e.what());
-        return 1;
-    }
+    });
 }

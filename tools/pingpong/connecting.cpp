@@ -80,6 +80,7 @@ public:
             if (!asked_.iterations) count = count_for(1.0, trial, took, window);
         }
         count = whole(count);
+        check_spoil(row, count);
         const bool each = row.test == test_kind::call;  // has a time of its own
         if (count / (each ? 1 : window) > most_samples) {
             throw run_error("--iterations: at most " + std::to_string(most_samples) +
@@ -105,6 +106,16 @@ private:
     static constexpr double trial_seconds = 0.03;
     static constexpr std::uint64_t most_samples = 100'000'000;
     static constexpr std::uint64_t messages_between_acks = 2048;
+
+    /// A message that is to be spoilt, and is not, would look like one that is found right.
+    void check_spoil(const row_request& row, std::uint64_t count) const {
+        if (!asked_.spoil) return;
+        if (row.bytes == 0)
+            throw run_error("--spoil: " + doing_ + ": a message of 0 bytes has none to fill wrongly");
+        if (*asked_.spoil >= count)
+            throw run_error("--spoil: " + doing_ + ": there is no message " + std::to_string(*asked_.spoil) +
+                            " of " + std::to_string(count) + ", which are numbered from 0");
+    }
 
     /// When verifying, every message of a window needs a buffer of its own.
     [[nodiscard]] std::uint64_t most_window(const row_request& row) const noexcept {

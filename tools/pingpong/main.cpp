@@ -1,13 +1,14 @@
 // pingpong: how fast two processes exchange messages, over any transport and protocol list of rdmacoro.
 
-#include "failure.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "pair.hpp"
+#include "program.hpp"
 #include "run.hpp"
 
 #include <csignal>
-#include <cstdio>
-#include <exception>
+#include <optional>
+#include <string>
 
 namespace {
 
@@ -19,10 +20,8 @@ int run(int argc, char** argv) {
         case options::role::pair: return run_pair(*asked);
         case options::role::connect: run_connecting(*asked); break;
         case options::role::listen:
-            run_listening(*asked, [](const std::string& address) {
-                std::printf("listening on %s\n", address.c_str());
-                std::fflush(stdout);
-            });
+            run_listening(
+                *asked, [](const std::string& address) { write_to("-", "listening on " + address + "\n"); });
             break;
     }
     return 0;
@@ -34,13 +33,5 @@ int main(int argc, char** argv) {
     // Libraries below libfabric catch these before main begins, write a file, and end with another status.
     for (const int one : {SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE})
         std::signal(one, SIG_DFL);
-    try {
-        return run(argc, argv);
-    } catch (const pingpong::usage_error& error) {
-        std::fprintf(stderr, "pingpong: %s\n", error.what());
-        return pingpong::status_usage;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "pingpong: %s\n", error.what());
-        return pingpong::status_failed;
-    }
+    return pingpong::run_program("pingpong", [&] { return run(argc, argv); });
 }

@@ -2,6 +2,7 @@
 
 #include "cpus.hpp"
 #include "failure.hpp"
+#include "output.hpp"
 #include "sizes.hpp"
 #include "text.hpp"
 #include "transports.hpp"
@@ -197,8 +198,9 @@ void interpret(raw_options& raw, options& parsed) {
         if (!parsed.verify) throw usage_error("--spoil goes with --verify");
         parsed.spoil = parse_number("--spoil", raw.spoil, 0, most_iterations);
     }
-    if (parsed.json == "-" && parsed.csv == "-")
-        throw usage_error("--json - and --csv - cannot both have standard output");
+    check_apart("--json", parsed.json, "--csv", parsed.csv);
+    if (parsed.explain && !(parsed.json.empty() && parsed.csv.empty()))
+        throw usage_error("--explain measures nothing, and has no results for --json or --csv");
 }
 
 std::string test_help() {

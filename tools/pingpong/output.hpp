@@ -18,4 +18,11 @@ void write_to(const std::string& path, const std::string& text);
 /// Throws `run_error` where `write_to` could not write; leaves an existing file alone.
 void check_writable(const std::string& path);
 
+/// Throws `usage_error` where two options name one file, or standard output, for two documents.
+void check_apart(const char* option, const std::string& path, const char* other,
+                 const std::string& other_path);
+
+/// Throws `run_error` where standard output did not take all that was written to it so far.
+void check_written();
+
 }  // namespace pingpong

@@ -1,11 +1,15 @@
 // The memory that messages are sent from and received into.
 #pragma once
 
+#include "failure.hpp"
+#include "sizes.hpp"
+
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 
 namespace pingpong {
 
@@ -22,13 +26,15 @@ public:
         return slots == 0 ? 1 : slots;
     }
 
+    /// Throws `run_error` where there is not so much memory.
     void prepare(std::size_t bytes, std::size_t slots) {
         bytes_ = bytes;
         slots_ = slots;
         const std::size_t wanted = stride_of(bytes) * slots;
         if (wanted > capacity_) {
             memory_.reset();
-            memory_.reset(static_cast<std::byte*>(::operator new(wanted, std::align_val_t{page})));
+            capacity_ = 0;
+            memory_.reset(allocate(bytes, slots));
             capacity_ = wanted;
             std::memset(memory_.get(), 0x5a, wanted);
         }
@@ -50,6 +56,17 @@ private:
 
     [[nodiscard]] static constexpr std::size_t stride_of(std::size_t bytes) noexcept {
         return bytes == 0 ? line : (bytes + line - 1) / line * line;
+    }
+
+    /// Throws `run_error`.
+    [[nodiscard]] static std::byte* allocate(std::size_t bytes, std::size_t slots) {
+        try {
+            return static_cast<std::byte*>(::operator new(stride_of(bytes) * slots, std::align_val_t{page}));
+        } catch (const std::bad_alloc&) {
+            throw run_error("there is no memory for " + std::to_string(slots) +
+                            (slots == 1 ? " buffer of " : " buffers of ") + size_text(bytes) +
+                            "; write smaller --sizes");
+        }
     }
 
     struct unmake {

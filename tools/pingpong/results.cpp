@@ -77,10 +77,11 @@ reporter::reporter(const options& asked) : asked_(asked) {
 
 void reporter::print(const std::string& text) const {
     // Standard output belongs to the document where one is asked for there.
-    std::FILE* const to = asked_.json == "-" || asked_.csv == "-" ? stderr : stdout;
     watch::clear_line();
-    std::fwrite(text.data(), 1, text.size(), to);
-    std::fflush(to);
+    if (asked_.json == "-" || asked_.csv == "-")
+        std::fputs(text.c_str(), stderr);
+    else
+        write_to("-", text);
 }
 
 void reporter::begin(const run_facts& facts) {

@@ -4,6 +4,7 @@
 #include "cpus.hpp"
 #include "idle_choice.hpp"
 #include "listening.hpp"
+#include "output.hpp"
 #include "peer.hpp"
 #include "results.hpp"
 #include "talk.hpp"
@@ -13,7 +14,6 @@
 #include <rdmacoro/coro/error.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
-#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -41,7 +41,7 @@ void run_connecting(const options& asked) {
     if (!asked.cpus.empty()) pin_to(cpu_of(asked, true, 0));
     if (asked.explain) {
         rdmacoro::scheduler owner;
-        std::fputs(owner.run(explain_connected(asked)).c_str(), stdout);
+        write_to("-", owner.run(explain_connected(asked)));
         return;
     }
     reporter out(asked);
@@ -54,7 +54,7 @@ void run_connecting(const options& asked) {
 void run_listening(const options& asked, const std::function<void(const std::string&)>& listening) {
     if (!asked.cpus.empty()) pin_to(cpu_of(asked, false, 0));
     if (asked.explain && asked.as == options::role::listen) {
-        std::fputs(list_of(asked).explain().c_str(), stdout);
+        write_to("-", list_of(asked).explain());
         return;
     }
     idle_kind idle = asked.idle.value_or(idle_kind::adaptive);

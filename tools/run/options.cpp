@@ -1,10 +1,11 @@
 #include "options.hpp"
 
+#include "../pingpong/number_between.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 
 namespace run {
@@ -69,7 +70,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         "RDMACORO_ADDRESS, or that of the first network interface");
     app.add_option("--grace", asked.grace,
                    "seconds that a rank which is told to end (SIGTERM) has before SIGKILL")
-        ->check(CLI::Range(0.0, 3600.0))
+        ->check(pingpong::number_between(0.0, 3600.0))
         ->capture_default_str();
     app.add_option(
            "--env", asked.environment,
@@ -83,8 +84,6 @@ std::optional<options> parse_options(int argc, char** argv) {
         if (!asked.command.empty() && asked.command.front() == "--")
             asked.command.erase(asked.command.begin());
         if (asked.command.empty()) throw CLI::ValidationError("PROGRAM", "which program?");
-        if (std::isnan(asked.grace))
-            throw CLI::ValidationError("--grace", "Value nan not in range 0 to 3600");
         if (asked.command.front().starts_with('-'))
             throw CLI::ValidationError(asked.command.front(), "no such option; run --help lists them");
         for (std::size_t at = 0; at < hosts.size() + (hosts.empty() ? 0 : 1);) {

@@ -3,9 +3,9 @@
 #include "options.hpp"
 #include "overseer.hpp"
 
+#include "../pingpong/program.hpp"
+
 #include <csignal>
-#include <cstdio>
-#include <exception>
 
 #include <sys/resource.h>
 
@@ -19,11 +19,8 @@ int main(int argc, char** argv) {
         descriptors.rlim_cur = descriptors.rlim_max;
         ::setrlimit(RLIMIT_NOFILE, &descriptors);
     }
-    try {
+    return pingpong::run_program("soak", [&]() -> int {
         const auto asked = soak::parse_options(argc, argv);
         return asked ? soak::oversee(*asked) : soak::status_well;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "soak: %s\n", error.what());
-        return soak::status_fault;
-    }
+    });
 }

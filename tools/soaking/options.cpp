@@ -2,10 +2,12 @@
 
 #include "transports.hpp"
 
+#include "../pingpong/failure.hpp"
+#include "../pingpong/number_between.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 
 namespace soak {
@@ -17,7 +19,7 @@ std::optional<options> parse_options(int argc, char** argv) {
                  "process's memory, descriptors and mappings watched. Ends with 0 when no fault was seen.",
                  "soak");
     app.add_option("--minutes", asked.minutes, "how long")
-        ->check(CLI::Range(0.01, 100'000.0))
+        ->check(pingpong::number_between(0.01, 100'000.0))
         ->capture_default_str();
     app.add_option("--workers", asked.workers, "processes")
         ->check(CLI::Range(2u, 64u))
@@ -28,20 +30,20 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--transports", asked.transports, "of " + transport_names() + "; all where not given")
         ->delimiter(',');
     app.add_option("--kill-every", asked.kill_every, "mean seconds between two kills; 0: none")
-        ->check(CLI::NonNegativeNumber)
+        ->check(pingpong::number_between(0, 1e9))
         ->capture_default_str();
     app.add_option("--stop-every", asked.stop_every, "mean seconds between two stops (SIGSTOP); 0: none")
-        ->check(CLI::NonNegativeNumber)
+        ->check(pingpong::number_between(0, 1e9))
         ->capture_default_str();
     app.add_option("--longest-stop", asked.longest_stop, "seconds that a process stands still at most")
-        ->check(CLI::Range(0.01, 600.0))
+        ->check(pingpong::number_between(0.01, 600.0))
         ->capture_default_str();
     app.add_option("--longest", asked.longest, "bytes of the longest message, such as 4M")
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
     app.add_option("--round-limit", asked.round_limit, "seconds after which a round counts as hung")
-        ->check(CLI::Range(1.0, 3600.0))
+        ->check(pingpong::number_between(1.0, 3600.0))
         ->capture_default_str();
     app.add_option("--seed", asked.seed, "of the random numbers; 0: another one each time")
         ->capture_default_str();
@@ -50,14 +52,16 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--json", asked.json, "a file for the summary; - for standard output");
     try {
         app.parse(argc, argv);
-        for (const std::string& name : asked.transports) {
-            if (!has_transport(name))
-                throw CLI::ValidationError("--transports",
-                                           "this build has " + transport_names() + ", not " + name);
-        }
-    } catch (const CLI::ParseError& error) {
-        if (app.exit(error) != 0) std::exit(status_usage);
+    } catch (const CLI::Success& answered) {
+        app.exit(answered);
         return std::nullopt;
+    } catch (const CLI::Error& wrong) {
+        throw pingpong::usage_error(std::string(wrong.what()) + "; --help lists the options");
+    }
+    for (const std::string& name : asked.transports) {
+        if (!has_transport(name))
+            throw pingpong::usage_error("--transports: this build has " + transport_names() + ", not " +
+                                        name);
     }
     if (asked.transports.empty()) asked.transports = all_transports();
     if (asked.seed == 0) asked.seed = std::random_device{}() | std::uint64_t{1} << 32;

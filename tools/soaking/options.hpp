@@ -9,7 +9,7 @@
 
 namespace soak {
 
-enum status : int { status_well = 0, status_fault = 1, status_usage = 2 };
+enum status : int { status_well = 0, status_fault = 1 };
 
 struct options {
     double minutes = 1;
@@ -27,7 +27,7 @@ struct options {
     std::string json;  ///< a file for the summary, `-` for standard output
 };
 
-/// Nothing when help was asked for, and printed. Ends the process with `status_usage` after a message when the line is wrong.
+/// Nothing when help was asked for, and printed. Throws `pingpong::usage_error`.
 [[nodiscard]] std::optional<options> parse_options(int argc, char** argv);
 
 }  // namespace soak

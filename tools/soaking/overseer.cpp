@@ -6,6 +6,8 @@
 #include "watch.hpp"
 #include "worker.hpp"
 
+#include "../pingpong/output.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -14,7 +16,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <system_error>
 
 #include <arpa/inet.h>
@@ -381,12 +382,10 @@ private:
                                              {"descriptors", {was.descriptors, is.descriptors}},
                                              {"mappings", {was.mappings, is.mappings}}});
         }
-        if (asked_.json == "-") {
-            std::printf("%s\n", summary.dump(2).c_str());
-        } else {
-            if (!asked_.json.empty()) std::ofstream(asked_.json) << summary.dump(2) << '\n';
-            print(all);
-        }
+        // First the table: it is there where the file cannot be written.
+        if (asked_.json != "-") print(all);
+        pingpong::check_written();
+        pingpong::write_to(asked_.json, summary.dump(2) + "\n");
         if (all.rounds == 0) {
             std::fprintf(stderr, "soak: no round has ended\n");
             return status_fault;
@@ -445,6 +444,7 @@ private:
 }  // namespace
 
 int oversee(const options& asked) {
+    pingpong::check_writable(asked.json);
     overseer all(asked);
     return all.run();
 }

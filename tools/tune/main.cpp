@@ -5,11 +5,10 @@
 #include "options.hpp"
 #include "report.hpp"
 
-#include "../pingpong/failure.hpp"
 #include "../pingpong/output.hpp"
+#include "../pingpong/program.hpp"
 
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,8 +36,9 @@ void run(const tune::options& asked) {
         tune::choose_all(asked.ranks, asked.hosts, links.front().costs, links.back().costs);
     // What is written to standard output stands there alone.
     if (asked.json != "-" && asked.header != "-") {
-        for (const tune::fitted_link& one : links) std::fputs(tune::text_of(one).c_str(), stdout);
-        std::fputs(tune::text_of(choices, asked.hosts).c_str(), stdout);
+        std::string text;
+        for (const tune::fitted_link& one : links) text += tune::text_of(one);
+        pingpong::write_to("-", text + tune::text_of(choices, asked.hosts));
     }
     pingpong::write_to(asked.json, tune::json_of(links, choices, asked.hosts));
     pingpong::write_to(asked.header, tune::header_of(links, asked.name));
@@ -47,15 +47,9 @@ void run(const tune::options& asked) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
+    return pingpong::run_program("tune", [&] {
         const auto asked = tune::parse_options(argc, argv);
         if (asked) run(*asked);
         return 0;
-    } catch (const pingpong::usage_error& error) {
-        std::fprintf(stderr, "tune: %s\n", error.what());
-        return pingpong::status_usage;
-    } catch (const std::exception& error) {
-        std::fprintf(stderr, "tune: %s\n", error.what());
-        return pingpong::status_failed;
-    }
+    });
 }

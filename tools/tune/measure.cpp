@@ -1,5 +1,7 @@
 #include "measure.hpp"
 
+#include "estimate.hpp"
+
 #include "../pingpong/cpus.hpp"
 #include "../pingpong/failure.hpp"
 #include "../pingpong/idle_choice.hpp"
@@ -37,6 +39,9 @@ using clock = std::chrono::steady_clock;
 using pingpong::run_error;
 
 constexpr std::size_t window = 8;
+/// A model has three terms.
+constexpr std::size_t least_sizes = 3;
+constexpr std::size_t most_further_rounds = 100;
 
 [[nodiscard]] double nanoseconds_since(clock::time_point begin) {
     return std::chrono::duration<double, std::nano>(clock::now() - begin).count();
@@ -126,51 +131,81 @@ rc::task<double> loop(rc::group& g, std::span<std::byte> memory, std::size_t tur
     co_return took;
 }
 
-/// One figure of a size, in nanoseconds. `turns` is found out where it is 0.
-rc::task<double> figure(rc::group& g, std::span<std::byte> memory, double seconds, std::size_t& turns) {
-    if (turns == 0) {
-        for (turns = 1;; turns *= 4) {
-            const double took = co_await loop(g, memory, turns);
+/// The times of a size in all rounds, in nanoseconds for each turn; the same at both ranks.
+struct size_times {
+    std::size_t turns = 0;  ///< of a round; 0: not found out yet
+    std::vector<double> whole;
+    std::vector<double> alone;  ///< of `next`: of one message
+};
+
+/// One round of a size.
+rc::task<> take_times(rc::group& g, std::span<std::byte> memory, double seconds, size_times& of) {
+    if (of.turns == 0) {
+        for (of.turns = 1;; of.turns *= 4) {
+            const double took = co_await loop(g, memory, of.turns);
             const double wanted = seconds * 1e9 / took;
-            if (static_cast<double>(turns) * 4 < wanted) continue;
-            turns = std::max<std::size_t>(1, static_cast<std::size_t>(wanted));
+            if (static_cast<double>(of.turns) * 4 < wanted) continue;
+            of.turns = std::max<std::size_t>(1, static_cast<std::size_t>(wanted));
             break;
         }
     }
-    double took = co_await loop(g, memory, turns);
-    if (steps::kind == what::message) co_return took / 2;
-    if (steps::kind == what::exchange) co_return took;
+    of.whole.push_back(co_await loop(g, memory, of.turns));
+    if (steps::kind != what::next) co_return;
     steps::alone = true;
-    const double one = co_await loop(g, memory, turns);
+    of.alone.push_back(co_await loop(g, memory, of.turns));
     steps::alone = false;
-    co_return (took - one) / static_cast<double>(window - 1);
+}
+
+/// The cost of a size, in nanoseconds.
+[[nodiscard]] double cost_of(what kind, const size_times& of) {
+    if (kind == what::next) return further_message(of.whole, of.alone, window);
+    return quarter_of(of.whole) / (kind == what::message ? 2 : 1);
+}
+
+using all_times = std::array<std::vector<size_times>, 3>;  // by `what`, by size
+
+rc::task<> take_round(rc::group& g, std::span<std::byte> memory, const plan& how, all_times& times) {
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+        for (std::size_t at = 0; at < how.sizes.size(); ++at) {
+            steps::kind = static_cast<what>(kind);
+            steps::bytes = how.sizes[at];
+            co_await take_times(g, memory, how.seconds, times[kind][at]);
+        }
+    }
+}
+
+void estimate(const plan& how, const all_times& times, link_samples& found) {
+    for (std::size_t kind = 0; kind < 3; ++kind) {
+        found.of[kind].clear();
+        for (std::size_t at = 0; at < how.sizes.size(); ++at) {
+            const double ns = cost_of(static_cast<what>(kind), times[kind][at]);
+            // A further message that costs nothing that can be measured is left out.
+            if (ns > 0) found.of[kind].push_back({how.sizes[at], ns});
+        }
+    }
+}
+
+[[nodiscard]] bool suffices(const link_samples& found) {
+    return std::all_of(found.of.begin(), found.of.end(),
+                       [](const auto& samples) { return samples.size() >= least_sizes; });
 }
 
 rc::task<> measure(rc::group& g, const plan& how, link_samples& found,
                    const std::function<void(const std::string&)>& progress) {
     const std::size_t longest = *std::max_element(how.sizes.begin(), how.sizes.end());
     std::vector<std::byte> memory(std::max<std::size_t>(1, window * longest));
-    std::array<std::vector<std::size_t>, 3> turns;
-    std::array<std::vector<std::vector<double>>, 3> figures;
-    for (auto& one : turns) one.assign(how.sizes.size(), 0);
-    for (auto& one : figures) one.resize(how.sizes.size());
+    all_times times;
+    for (auto& one : times) one.resize(how.sizes.size());
     for (std::size_t round = 0; round < how.rounds; ++round) {
         progress("round " + std::to_string(round + 1) + " of " + std::to_string(how.rounds));
-        for (std::size_t kind = 0; kind < 3; ++kind) {
-            for (std::size_t at = 0; at < how.sizes.size(); ++at) {
-                steps::kind = static_cast<what>(kind);
-                steps::bytes = how.sizes[at];
-                const double ns = co_await figure(g, memory, how.seconds, turns[kind][at]);
-                figures[kind][at].push_back(ns);
-            }
-        }
+        co_await take_round(g, memory, how, times);
     }
-    for (std::size_t kind = 0; kind < 3; ++kind) {
-        for (std::size_t at = 0; at < how.sizes.size(); ++at) {
-            const double ns = quarter_of(figures[kind][at]);
-            // A further message that costs nothing that can be measured.
-            if (ns > 0) found.of[kind].push_back({how.sizes[at], ns});
-        }
+    estimate(how, times, found);
+    // Both ranks have the same times, and go on alike.
+    for (std::size_t further = 0; further < most_further_rounds && !suffices(found); ++further) {
+        progress("a further round: too few sizes have costs that stand out of the noise");
+        co_await take_round(g, memory, how, times);
+        estimate(how, times, found);
     }
 }
 
@@ -305,12 +340,6 @@ void measure_over(const plan& how, link_samples& found,
 
 }  // namespace
 
-double quarter_of(std::vector<double> values) {
-    const auto quarter = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-    std::nth_element(values.begin(), quarter, values.end());
-    return *quarter;
-}
-
 std::vector<std::string> transport_names() {
     return {"shm",
 #if RDMACORO_WITH_TCP
@@ -327,6 +356,11 @@ link_samples measure_link(const std::string& transport, const plan& how,
 #if RDMACORO_WITH_TCP
     if (transport == "tcp") measure_over<rc::tcp>(how, found, progress);
 #endif
+    if (!suffices(found)) {
+        throw run_error(transport +
+                        ": fewer than three sizes have costs that stand out of the noise; measure on an idle "
+                        "machine, with more --sizes, --rounds or --seconds");
+    }
     found.touch_ns_per_byte = measure_touch();
     return found;
 }

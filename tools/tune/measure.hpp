@@ -36,11 +36,9 @@ struct link_samples {
 /// The transports of this build.
 [[nodiscard]] std::vector<std::string> transport_names();
 
-/// `progress` is told what is measured now. Throws `pingpong::run_error` where the other process ends, and what the transport throws.
+/// `progress` is told what is measured now. Throws `pingpong::run_error` where the other process ends, or fewer than three sizes have
+/// costs that stand out of the noise, and what the transport throws.
 [[nodiscard]] link_samples measure_link(const std::string& transport, const plan& how,
                                         const std::function<void(const std::string&)>& progress);
-
-/// Larger than a quarter of them: others' work on the machine makes times longer, never shorter.
-[[nodiscard]] double quarter_of(std::vector<double> values);
 
 }  // namespace tune

@@ -2,6 +2,8 @@
 
 #include "../pingpong/cpus.hpp"
 #include "../pingpong/failure.hpp"
+#include "../pingpong/number_between.hpp"
+#include "../pingpong/output.hpp"
 #include "../pingpong/sizes.hpp"
 #include "../pingpong/text.hpp"
 
@@ -9,16 +11,43 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <string_view>
 
 namespace tune {
 
 namespace {
+
+constexpr std::string_view keywords[] = {
+    "alignas",     "alignof",  "and",        "and_eq",    "asm",       "auto",         "bitand",
+    "bitor",       "bool",     "break",      "case",      "catch",     "char",         "char16_t",
+    "char32_t",    "char8_t",  "class",      "co_await",  "co_return", "co_yield",     "compl",
+    "concept",     "const",    "const_cast", "consteval", "constexpr", "constinit",    "continue",
+    "decltype",    "default",  "delete",     "do",        "double",    "dynamic_cast", "else",
+    "enum",        "explicit", "export",     "extern",    "false",     "float",        "for",
+    "friend",      "goto",     "if",         "inline",    "int",       "long",         "mutable",
+    "namespace",   "new",      "noexcept",   "not",       "not_eq",    "nullptr",      "operator",
+    "or",          "or_eq",    "private",    "protected", "public",    "register",     "reinterpret_cast",
+    "requires",    "return",   "short",      "signed",    "sizeof",    "static",       "static_assert",
+    "static_cast", "struct",   "switch",     "template",  "this",      "thread_local", "throw",
+    "true",        "try",      "typedef",    "typeid",    "typename",  "union",        "unsigned",
+    "using",       "virtual",  "void",       "volatile",  "wchar_t",   "while",        "xor",
+    "xor_eq"};
 
 [[nodiscard]] bool is_name(const std::string& text) {
     const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; };
     return !text.empty() && letter(text[0]) && std::all_of(text.begin(), text.end(), [&](char c) {
         return letter(c) || std::isdigit(static_cast<unsigned char>(c)) != 0;
     });
+}
+
+void check_name(const std::string& text) {
+    if (!is_name(text)) throw pingpong::usage_error("--name: " + text + " is no name of a namespace");
+    if (std::find(std::begin(keywords), std::end(keywords), text) != std::end(keywords))
+        throw pingpong::usage_error("--name: " + text + " is a keyword of C++, and no name of a namespace");
+    // The header includes the toolkit, which has these.
+    if (text == "std" || text == "rdmacoro")
+        throw pingpong::usage_error("--name: the namespace " + text + " is taken");
 }
 
 }  // namespace
@@ -52,7 +81,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->check(CLI::Range(std::size_t{1}, std::size_t{1000}))
         ->capture_default_str();
     app.add_option("--seconds", asked.how.seconds, "that a figure of a round takes, about")
-        ->check(CLI::Range(0.0001, 10.0))
+        ->check(pingpong::number_between(0.0001, 10.0))
         ->capture_default_str();
     app.add_option("--limit", seconds_limit, "seconds after which a link is given up")
         ->check(CLI::Range(std::size_t{1}, std::size_t{100'000}))
@@ -79,8 +108,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     }
     if (asked.transports.size() > 2) throw pingpong::usage_error("--transport: at most two");
     if (asked.transports.empty()) asked.transports = transport_names();
-    if (!is_name(asked.name))
-        throw pingpong::usage_error("--name: " + asked.name + " is no name of a namespace");
+    check_name(asked.name);
+    pingpong::check_apart("--json", asked.json, "--header", asked.header);
     asked.how.sizes = pingpong::parse_sizes(sizes);
     std::sort(asked.how.sizes.begin(), asked.how.sizes.end());
     asked.how.sizes.erase(std::unique(asked.how.sizes.begin(), asked.how.sizes.end()), asked.how.sizes.end());

@@ -8,9 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
+#include <memory>
 #include <utility>
 
 namespace tune {
@@ -36,6 +39,24 @@ namespace {
 }
 [[nodiscard]] std::string name_of(const rc::costed_algorithm& by) {
     return std::string(by.how.name) + (by.is_substitute() ? ": " + steps_of(by) : std::string());
+}
+
+/// All of a file.
+[[nodiscard]] std::string contents_of(const std::string& path) {
+    const auto refuse = [&path] {
+        throw pingpong::usage_error("--from: cannot read " + path + ": " + std::strerror(errno));
+    };
+    struct close_file {
+        void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+    };
+    const std::unique_ptr<std::FILE, close_file> file(std::fopen(path.c_str(), "re"));
+    if (!file) refuse();
+    std::string text;
+    std::array<char, 65536> some;
+    while (const std::size_t got = std::fread(some.data(), 1, some.size(), file.get()))
+        text.append(some.data(), got);
+    if (std::ferror(file.get()) != 0) refuse();
+    return text;
 }
 
 [[nodiscard]] std::string exact(double value) {
@@ -176,11 +197,10 @@ std::string json_of(const std::vector<fitted_link>& links, const std::vector<cho
 }
 
 std::vector<link_samples> samples_of(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) throw pingpong::usage_error("--from: cannot read " + path);
+    const std::string text = contents_of(path);
     std::vector<link_samples> found;
     try {
-        const json all = json::parse(file);
+        const json all = json::parse(text);
         for (const json& link : all.at("links")) {
             link_samples one;
             one.transport = link.at("transport").get<std::string>();
