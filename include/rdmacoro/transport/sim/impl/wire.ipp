@@ -32,11 +32,12 @@ RDMACORO_DECL void wire::release() noexcept {
 RDMACORO_DECL void wire::schedule(lane& l) noexcept {
     if (l.delivery.queued() || l.held || silent()) return;
     if (l.arriving == nullptr && l.flying.empty()) return;
-    node& reader = *nodes[1 - l.writer];
+    const node& reader = *nodes[1 - l.writer];
     l.delivery.key = event_key::of(event_kind::deliver, l.number, l.deliveries);
     l.delivery.nodes = reader.bit() | (limited(l) || borrowing(l) ? nodes[l.writer]->bit() : 0);
-    time_point at = l.arriving != nullptr ? world.clock_now() + reader.on_the_wire(piece(l) + 1)
-                                          : l.flying.front()->ready;
+    const packet* const p = l.arriving;
+    const time_point at =
+        p != nullptr ? p->ready + reader.on_the_wire(p->visible + piece(l)) : l.flying.front()->ready;
     world.schedule(l.delivery, at);
 }
 
