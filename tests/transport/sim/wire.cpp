@@ -52,6 +52,35 @@ TEST_CASE("messages of one direction that a test holds wait under way, and those
     CHECK(numbers_of(p.at_b) == std::vector<std::uint64_t>{1});
 }
 
+TEST_CASE("an announced message has come as soon as one that comes whole, and its pieces before that") {
+    constexpr std::size_t bytes = 1000;
+    sim_costs costs;
+    costs.picoseconds_per_byte = 2000;
+    sim_options nodes;
+    for (const bool announced : {false, true}) {
+        CAPTURE(announced);
+        if (announced) nodes.announces_above = 0;
+        nodes.piece_bytes = 300;
+        pair_of_nodes p(costing(costs), nodes);
+        std::vector<duration> told;
+        p.at_b.on_long = [&] { told.push_back(p.world.now()); };
+        std::vector<duration> came;
+        p.at_b.on_message = [&](const recorded_message&) { came.push_back(p.world.now()); };
+        ended sent(p.world);
+        const auto data = pattern(bytes);
+        const duration begun = p.world.now();
+        REQUIRE(p.post(0, data, sent) == post_result::posted);
+        REQUIRE(p.post(1, data, sent) == post_result::posted);
+        p.settle();
+        REQUIRE(came.size() == 2);
+        const duration wire = std::chrono::nanoseconds(2 * (bytes - 1));
+        CHECK(came[0] - begun == costs.overhead + wire + costs.latency + costs.overhead);
+        CHECK(came[1] - came[0] == costs.gap + wire);
+        CHECK(told.empty() != announced);
+        if (announced) CHECK(told.front() - begun == costs.overhead + costs.latency + costs.overhead);
+    }
+}
+
 TEST_CASE("a direction without room answers so until there is some, and tells its writer") {
     pair_of_nodes p;
     ended sent(p.world);

@@ -130,8 +130,13 @@ task<> explored(Program& program, exploration& x, local_stop_token stop) {
 /// ordered with the network's. It fails by throwing, by `fail` and `check`, by a violation, and when it waits for ever.
 ///
 /// Between two events every coroutine runs as far as it can. Events of different nodes are taken to be independent
-/// unless one is a get or put between them, so the program's parts at different nodes must not share state that
-/// matters.
+/// unless one has to do with both: a get or put between them, the arrival of a message from memory that the sender has not back yet,
+/// or any arrival where the writer's room is limited, its puts come before its messages, or a post may break the link. So the program's
+/// parts at different nodes must not share state that matters.
+///
+/// Timers are no events, and events from `begin` on take no time. So a timer expires only when no event can happen, however short it is
+/// (events that were due before `begin` still take their time): orders in which a time limit is over while an event can happen are not
+/// among those that are taken. Let a step of an actor cancel instead.
 template <class Program>
     requires std::same_as<std::invoke_result_t<Program&, exploration&>, task<>>
 [[nodiscard]] explore_report explore(Program program, const explore_options& asked = {}) {

@@ -27,7 +27,7 @@ struct packet {
     const_buffers payload{};
     std::vector<std::byte> data;
     std::uint64_t number = 0;  ///< in its lane
-    time_point ready{};        ///< when it has come
+    time_point ready{};        ///< when it has come, or, announced, its first byte
 
     [[nodiscard]] bool complete() const noexcept { return visible == bytes; }
 };

@@ -89,8 +89,11 @@ private:
     // An event lies in its lane.
     [[nodiscard]] static lane& from_delivery(event& e) noexcept;
     [[nodiscard]] static lane& from_room(event& e) noexcept;
-    /// Whether an arrival has to do with the writer's state.
+    /// Whether an arrival has to do with the writer's state: it makes room, moves the writer's puts, or is lost when a post breaks the wire.
     [[nodiscard]] bool limited(const lane& l) const noexcept;
+    /// Whether the next arrival reads the memory that the writer sends from. After it the writer may change that memory unseen, so the
+    /// two do not commute.
+    [[nodiscard]] bool borrowing(const lane& l) const noexcept;
     [[nodiscard]] std::size_t piece(const lane& l) const noexcept;
 
     void deliver(lane& l) noexcept;

@@ -255,8 +255,8 @@ RDMACORO_DECL post_result link_base::post_message(const message_header& header, 
         p->announced = bytes > from.options().announces_above;
         p->visible = p->announced ? 0 : bytes;
         p->number = out.posted;
-        p->ready = std::max(out.last_ready, last + cost.latency + cost.overhead + world().extra());
-        out.last_ready = p->ready;
+        out.last_ready = std::max(out.last_ready, last + cost.latency + cost.overhead + world().extra());
+        p->ready = p->announced ? out.last_ready - from.on_the_wire(bytes) : out.last_ready;
         if (c == nullptr) {
             p->data.resize(bytes);
             copy_out(payload, 0, p->data.data(), bytes);

@@ -32,11 +32,12 @@ RDMACORO_DECL void wire::release() noexcept {
 RDMACORO_DECL void wire::schedule(lane& l) noexcept {
     if (l.delivery.queued() || l.held || silent()) return;
     if (l.arriving == nullptr && l.flying.empty()) return;
-    node& reader = *nodes[1 - l.writer];
+    const node& reader = *nodes[1 - l.writer];
     l.delivery.key = event_key::of(event_kind::deliver, l.number, l.deliveries);
-    l.delivery.nodes = reader.bit() | (limited(l) ? nodes[l.writer]->bit() : 0);
-    time_point at = l.arriving != nullptr ? world.clock_now() + reader.on_the_wire(piece(l) + 1)
-                                          : l.flying.front()->ready;
+    l.delivery.nodes = reader.bit() | (limited(l) || borrowing(l) ? nodes[l.writer]->bit() : 0);
+    const packet* const p = l.arriving;
+    const time_point at =
+        p != nullptr ? p->ready + reader.on_the_wire(p->visible + piece(l)) : l.flying.front()->ready;
     world.schedule(l.delivery, at);
 }
 
@@ -143,7 +144,14 @@ RDMACORO_DECL lane& wire::from_room(event& e) noexcept {
 
 RDMACORO_DECL bool wire::limited(const lane& l) const noexcept {
     const sim_options& o = nodes[l.writer]->options();
-    return o.room != sim_options::unlimited || o.offered.put_before_send;
+    return o.room != sim_options::unlimited || o.offered.put_before_send ||
+           world.options().faults.dropped != 0;
+}
+
+RDMACORO_DECL bool wire::borrowing(const lane& l) const noexcept {
+    if (l.arriving != nullptr) return l.arriving->borrows != nullptr;
+    const packet& next = *l.flying.front();
+    return next.borrows != nullptr && !next.announced;  // an announcement arrives without its payload
 }
 
 RDMACORO_DECL std::size_t wire::piece(const lane& l) const noexcept {
