@@ -5,6 +5,9 @@
 #include "support/catch.hpp"
 #include "support/held.hpp"
 
+#include <array>
+#include <vector>
+
 namespace test_transport_verbs_rc_session {
 
 using namespace rdmacoro;
@@ -359,6 +362,40 @@ TEST_CASE("a get ends when its data is there, whatever was sent behind it") {
         w.until([&] { return !puts || put.calls == 1; });
         all += sent;
     }
+}
+
+TEST_CASE("a frame that returns credits waits for a slot where nothing travels inside work requests and then "
+          "returns all of them") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_options o = way.options;
+    o.inline_bytes = 0;
+    o.credits = 8;
+    verbs_world w(o);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    REQUIRE(a.link->capabilities().inline_bytes == 0);
+    namespace verbs = rdmacoro::detail::verbs;
+    verbs::slot_pool& slots = static_cast<verbs::session*>(b.link->queue_pair()->qp_context)->of().slots();
+    std::vector<verbs::slot*> taken;
+    while (verbs::slot* const s = slots.take()) taken.push_back(s);
+    REQUIRE_FALSE(taken.empty());
+    const std::uint64_t frames = b.link->counts().control_frames;
+    recording_completion none;
+    std::uint64_t posted = 0;
+    while (a.link->post(header_of(posted), {}, none) == post_result::done) ++posted;
+    REQUIRE(posted >= o.credits / 2);  // so many that their credits are due
+    w.until([&] { return b.sink.count == posted; });
+    w.turns(200);
+    CHECK(slots.take() == nullptr);
+    CHECK(b.link->counts().control_frames == frames);
+    CHECK(a.sink.writables == 0);
+    for (verbs::slot* const s : taken) slots.give(*s);
+    w.until([&] { return a.sink.writables != 0; });
+    constexpr std::uint64_t all = 100;
+    while (posted < all) post_for_sure(w, a, posted++);
+    w.until([&] { return b.sink.count == all; });
+    CHECK(a.sink.downs + b.sink.downs == 0);
 }
 
 }  // namespace test_transport_verbs_rc_session

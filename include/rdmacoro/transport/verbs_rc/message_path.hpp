@@ -127,20 +127,14 @@ inline bool session::can_send_control() const noexcept {
 
 inline void session::send_owed_control() noexcept {
     window_.settle(receives_->epoch());
-    if (want_hello_ && can_send_control()) {
-        want_hello_ = false;
-        send_control(frame_kind::credit);
-    }
-    if (want_flushed_ && can_send_control()) {
-        want_flushed_ = false;
-        send_control(frame_kind::flushed);
-    }
-    if (want_flush_ && flushes_sent_ == flushes_answered_ && can_send_control()) {
+    if (want_hello_ && can_send_control()) want_hello_ = !send_control(frame_kind::credit);
+    if (want_flushed_ && can_send_control()) want_flushed_ = !send_control(frame_kind::flushed);
+    if (want_flush_ && flushes_sent_ == flushes_answered_ && can_send_control() &&
+        send_control(frame_kind::flush)) {
         want_flush_ = false;
         ++flushes_sent_;
-        send_control(frame_kind::flush);
     }
-    if (window_.return_due() && can_send_control()) send_control(frame_kind::credit);
+    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
 }
 
 /// The device has completed all work requests up to this one, but for `reads_`; `outcome` is that of the last.

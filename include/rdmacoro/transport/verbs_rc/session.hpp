@@ -216,7 +216,7 @@ private:
     inline std::uint16_t take_owed_credits() noexcept;
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
-    void send_control(frame_kind kind, bool signal = false) noexcept;
+    [[nodiscard]] bool send_control(frame_kind kind, bool signal = false) noexcept;
     inline void send_owed_control() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     /// Gets, puts and atomics leave a quarter of the work requests to messages.
