@@ -129,7 +129,8 @@ private:
     inline void dispatch(const ibv_wc& wc) noexcept;
     inline void post_receives() noexcept;
     [[nodiscard]] inline session* find(std::uint32_t number) noexcept;
-    void check_options() const;
+    [[nodiscard]] static const verbs_options& checked(const verbs_options& options);
+    void check_device() const;
     void open_queues();
     [[nodiscard]] bank* make_bank(const char*& step) noexcept;
     [[nodiscard]] bank* bank_with_room() noexcept;
