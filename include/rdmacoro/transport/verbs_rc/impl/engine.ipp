@@ -206,9 +206,13 @@ RDMACORO_DECL void engine::read_completion_events() noexcept {
         ::ibv_ack_cq_events(which, 1);
 }
 
+/// A request to connect has a queue pair made, which takes a device long: after `most_time` the other events are left to the next
+/// turn.
 RDMACORO_DECL void engine::read_cm_events() noexcept {
-    constexpr int most = 64;
-    for (int n = 0; n < most; ++n) {
+    constexpr duration most_time = std::chrono::microseconds(50);
+    const time_point begun = owner_.now();
+    for (bool first = true;; first = false) {
+        if (!first && owner_.now() - begun >= most_time) return watching_.look_next();
         rdma_cm_event* event = nullptr;
         if (::rdma_get_cm_event(cm_channel_.get(), &event) != 0) return;
         const cm_news news(*event);
