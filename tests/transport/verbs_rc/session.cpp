@@ -398,4 +398,32 @@ TEST_CASE("a frame that returns credits waits for a slot where nothing travels i
     CHECK(a.sink.downs + b.sink.downs == 0);
 }
 
+TEST_CASE("of many links that close while the device completes nothing only the first is waited for") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_world w(way.options);
+    constexpr std::size_t links = 5;
+    std::array<verbs_end, links> as;
+    std::array<verbs_end, links> bs;
+    for (std::size_t n = 0; n < links; ++n) w.link(as[n], bs[n]);
+    ibv_context& client = *as[0].link->queue_pair()->context;
+    const auto poll = client.ops.poll_cq;
+    client.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return 0; };
+    recording_completion none;
+    for (verbs_end& a : as) CHECK(a.link->post(header_of(1), {}, none) == post_result::done);
+    std::uint64_t before = w.client.counts().polls;
+    as[0].link.reset();
+    CHECK(w.client.counts().polls > before);
+    before = w.client.counts().polls;
+    for (verbs_end& a : as) a.link.reset();
+    CHECK(w.client.counts().polls == before);
+    CHECK(w.client.connections() == links);
+    client.ops.poll_cq = poll;
+    for (verbs_end& b : bs) {
+        w.until([&] { return b.sink.downs == 1; });
+        CHECK(b.sink.count == 1);
+        b.link.reset();
+    }
+    w.until_all_gone();
+}
+
 }  // namespace test_transport_verbs_rc_session

@@ -117,6 +117,9 @@ public:
     void dirty(session& c) noexcept { dirty_.push_back(c); }
     void work(session& c) noexcept { work_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
+    /// Whether a link that closes may wait for its last frames: none has done so in vain since the last `progress`.
+    [[nodiscard]] bool may_wait_for_draining() const noexcept { return waited_in_vain_ != epoch_; }
+    void waited_in_vain() noexcept { waited_in_vain_ = epoch_; }
 
 private:
     static constexpr int batch = 16;
@@ -177,6 +180,7 @@ private:
     kernel_watch devices_;
 
     std::uint64_t epoch_ = 1;
+    std::uint64_t waited_in_vain_ = 0;  // the epoch of the last close that did
 
     // Clients of listeners that have not finished connecting.
     pending_clients<session> pending_;  // admitted: with a queue pair

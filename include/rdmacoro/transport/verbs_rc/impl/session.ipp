@@ -258,9 +258,14 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
         drained_at_ = posted_;
         timer_.set(std::chrono::seconds(1));
         // Draining most often takes microseconds; then the peer is notified at once, even if this scheduler never polls
-        // again.
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
-        while (!drained() && std::chrono::steady_clock::now() < limit) engine_.progress();
+        // again. Of many links that close before the next poll, those after the first that is not drained in time are left to it.
+        if (!drained() && engine_.may_wait_for_draining()) {
+            const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
+            do {
+                engine_.progress();
+            } while (!drained() && std::chrono::steady_clock::now() < limit);
+            if (!drained()) engine_.waited_in_vain();
+        }
         if (drained()) start_leaving();
     } else {
         start_leaving();
