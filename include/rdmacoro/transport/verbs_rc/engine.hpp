@@ -9,6 +9,7 @@
 #include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/verbs_rc/kernel_watch.hpp>
+#include <rdmacoro/transport/verbs_rc/number_table.hpp>
 #include <rdmacoro/transport/verbs_rc/session.hpp>
 
 #include <algorithm>
@@ -112,8 +113,8 @@ public:
     [[nodiscard]] bool admit_pending(session& c) noexcept;
     /// One of those has finished, or failed.
     void pending_over(session& c) noexcept { pending_.leave(c); }
-    void add_queue_pair(session& c) noexcept;
-    void remove_queue_pair(session& c) noexcept;
+    void add_queue_pair(session& c) noexcept { by_number_.add(c); }
+    void remove_queue_pair(session& c) noexcept { by_number_.remove(c); }
     void dirty(session& c) noexcept { dirty_.push_back(c); }
     void work(session& c) noexcept { work_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
@@ -131,7 +132,6 @@ private:
     inline unsigned progress(bank& of) noexcept;
     inline void dispatch(const ibv_wc& wc) noexcept;
     inline void post_receives() noexcept;
-    [[nodiscard]] inline session* find(std::uint32_t number) noexcept;
     [[nodiscard]] static const verbs_options& checked(const verbs_options& options);
     void check_device() const;
     void open_queues();
@@ -187,7 +187,7 @@ private:
 
     connection_table<session> table_;
     std::vector<std::uint32_t> generations_;  // by place
-    std::vector<session*> buckets_;           // by queue-pair number
+    number_table<session> by_number_;         // of queue pairs
     intrusive_list<session, dirty_tag> dirty_;
     intrusive_list<session, work_tag> work_;
     intrusive_list<device_watcher, listening_tag> watchers_;

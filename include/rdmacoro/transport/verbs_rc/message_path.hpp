@@ -291,7 +291,7 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
     }
     slot& s = *reinterpret_cast<slot*>(wc.wr_id);
     s.queue->arrived(s);
-    session* c = find(wc.qp_num);
+    session* c = by_number_.find(wc.qp_num);
     // A write with an immediate value takes a slot, writes nothing into it, and has the length of the write.
     const bool is_frame = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) == 0 &&
                           wc.byte_len <= slots_.slot_bytes();
@@ -299,12 +299,6 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
         return c->arrived(s, wc.byte_len);
     s.queue->recycle(s);
     if (c != nullptr) c->fail(wc.status != IBV_WC_SUCCESS ? errc_of(wc.status) : errc::protocol_violation);
-}
-
-inline session* engine::find(std::uint32_t number) noexcept {
-    session* c = buckets_[number % buckets_.size()];
-    while (c != nullptr && c->number() != number) c = c->next_of_bucket;
-    return c;
 }
 
 }  // namespace rdmacoro::detail::verbs

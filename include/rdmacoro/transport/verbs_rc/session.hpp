@@ -182,7 +182,7 @@ public:
     [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-    session* next_of_bucket = nullptr;  // the engine's
+    session* next_of_bucket = nullptr;  // the number table's
 
 private:
     friend class engine;

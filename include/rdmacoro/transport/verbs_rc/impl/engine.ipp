@@ -26,7 +26,7 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       receive_totals_{options.spare_slots, 0, 0, {}},
       devices_(watching_, this, [](void* self) noexcept { static_cast<engine*>(self)->devices_changed(); }),
       pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
-      buckets_(256) {
+      by_number_(options.most_links) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
              device_.iwarp();
@@ -381,17 +381,6 @@ RDMACORO_COLD bool engine::admit_pending(session& c) noexcept {
 }
 RDMACORO_COLD void engine::admit_waiting_clients() noexcept {
     pending_.admit_waiting([this] { return has_room_for_client(); }, owner_.now(), pending_grace());
-}
-
-RDMACORO_DECL void engine::add_queue_pair(session& c) noexcept {
-    session*& first = buckets_[c.number() % buckets_.size()];
-    c.next_of_bucket = first;
-    first = &c;
-}
-RDMACORO_DECL void engine::remove_queue_pair(session& c) noexcept {
-    session** at = &buckets_[c.number() % buckets_.size()];
-    while (*at != nullptr && *at != &c) at = &(*at)->next_of_bucket;
-    if (*at != nullptr) *at = c.next_of_bucket;
 }
 
 RDMACORO_DECL verbs_counts engine::counts() noexcept {
