@@ -1,3 +1,4 @@
+#include "verbs/between.hpp"
 #include "verbs/pair.hpp"
 #include "verbs/spare_device.hpp"
 #include "verbs/stranger.hpp"
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include <poll.h>
 #include <unistd.h>
 
 namespace test_verbs_strangers {
@@ -179,6 +181,55 @@ TEST_CASE(
     w.turns(500);
     CHECK(w.server.counts().unfinished == share);
     for (int n = 0; n < 3; ++n) w.on.run(connect_within(&w.client, &listening, 5s));
+}
+
+namespace {
+
+/// What a domain takes of requests that have come.
+struct seen_requests {
+    manual_clock* time = nullptr;
+    unsigned taken = 0;
+    int channel = -1;  // that they come by
+};
+seen_requests seen;
+
+bool more_has_come() {
+    pollfd look{seen.channel, POLLIN, 0};
+    return ::poll(&look, 1, 0) == 1;
+}
+
+}  // namespace
+
+TEST_CASE("requests by rdma_cm whose queue pairs take the device long are taken one in a turn") {
+    FOR_EACH_VERBS_DEVICE_BUT_IWARP(way);
+    virtual_time in;
+    verbs_domain server(in.on, few_links(way.options, verbs_connect::rdma_cm));
+    const verbs_listener listening = in.run(server.listen("*:0"));
+    const between hooks;
+    seen = {&in.time, 0, -1};
+    between::creating = [](const ibv_pd&, const ibv_qp_init_attr&) {
+        seen.time->advance(1ms);
+        return 0;
+    };
+    between::cm_event = [](rdma_cm_event& event) {
+        if (event.event != RDMA_CM_EVENT_CONNECT_REQUEST) return;
+        ++seen.taken;
+        seen.channel = event.listen_id->channel->fd;
+    };
+    constexpr unsigned all = 8;
+    static_assert(all <= share);
+    std::vector<asking_stranger> begun;
+    for (unsigned n = 0; n < all; ++n) begun.emplace_back(listening.address());
+    unsigned most = 0;  // in a turn
+    bool left = false;  // some, by a turn that took one
+    while (seen.taken < all) {
+        const unsigned before = seen.taken;
+        in.on.run_until([&] { return seen.taken != before; });
+        most = std::max(most, seen.taken - before);
+        left = left || (seen.taken < all && more_has_come());
+    }
+    CHECK(left);
+    CHECK(most == 1);
 }
 
 TEST_CASE("clients that ask by rdma_cm and do not go on leave their places to those of other hosts") {

@@ -27,7 +27,7 @@ struct waiting_client : detail::list_node<detail::pending_tag> {
     void ask() noexcept;
     void leave() noexcept;
     [[nodiscard]] time_point pending_since() const noexcept { return since; }
-    void pending_admitted() noexcept { ask(); }
+    void pending_admitted() noexcept;
     void pending_begins(time_point now) noexcept {
         admitted = true;
         since = now;
@@ -44,19 +44,21 @@ struct waiting_client : detail::list_node<detail::pending_tag> {
     time_point since{};
 };
 
-/// With room for two.
+/// With room for two, most often.
 struct two_places {
     static constexpr duration grace = 1s;
 
     void admit_waiting() noexcept {
         pending.admit_waiting([this]() noexcept { return has_room(); }, in.on.now(), grace);
     }
-    [[nodiscard]] bool has_room() const noexcept { return pending.size() < 2; }
+    [[nodiscard]] bool has_room() const noexcept { return pending.size() < places; }
     void pass(duration time) {
         in.on.run([](duration how_long) -> task<> { co_await sleep_for(how_long); }(time));
     }
 
     virtual_time in;
+    std::size_t places = 2;
+    duration cost{};  // of the network, for each that has waited
     detail::pending_clients<waiting_client> pending{
         in.on, this, [](void* self) noexcept { static_cast<two_places*>(self)->admit_waiting(); }};
     std::vector<int> order;  // of admission
@@ -64,6 +66,10 @@ struct two_places {
 
 void waiting_client::ask() noexcept {
     if (of.pending.admit(*this, of.has_room(), of.in.on.now(), two_places::grace)) of.order.push_back(name);
+}
+void waiting_client::pending_admitted() noexcept {
+    ask();
+    of.in.time.advance(of.cost);
 }
 void waiting_client::leave() noexcept {
     if (admitted) {
@@ -124,6 +130,26 @@ TEST_CASE("clients that go no further give way after their time, oldest first, w
     CHECK(all[0]->expired);
     CHECK(all[1]->expired);
     CHECK(d.order == std::vector{0, 1, 3, 2});
+    CHECK_FALSE(d.pending.any_waiting());
+}
+
+TEST_CASE("clients that take the network long are admitted one by one and a turn goes by between them") {
+    two_places d;
+    const auto all = ask_all(d, 6);
+    REQUIRE(d.order.size() == 2);
+    d.places = 6;
+    d.cost = 1ms;
+    d.admit_waiting();
+    CHECK(d.order.size() == 3);
+    CHECK(d.pending.any_waiting());
+    // The others need no call, and wait for nothing but their turn.
+    const duration before = d.in.now();
+    for (std::size_t admitted = 4; admitted <= 6; ++admitted) {
+        d.in.on.run_until([&] { return d.order.size() >= admitted; });
+        CHECK(d.order.size() == admitted);
+    }
+    CHECK(d.in.now() - before == 3ms);
+    CHECK(d.order == std::vector{0, 1, 5, 4, 3, 2});
     CHECK_FALSE(d.pending.any_waiting());
 }
 

@@ -5,6 +5,9 @@
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include <linux/capability.h>
@@ -116,6 +119,37 @@ TEST_CASE("options that can't be are refused") {
     CHECK(with([](verbs_options& o) { o.traffic_class = 256; }) == errc::invalid_argument);
     CHECK(with([](verbs_options& o) { o.service_level = 16; }) == errc::invalid_argument);
     CHECK_FALSE(with([](verbs_options&) {}));
+}
+
+TEST_CASE(
+    "a wish for more inline bytes than a number of the device has room for gets what the device takes") {
+    FOR_EACH_VERBS_DEVICE(way);
+    const auto limit = [&](std::size_t wanted) {
+        verbs_options o = way.options;
+        o.inline_bytes = wanted;
+        return rdmacoro::detail::verbs::device(o).inline_limit();
+    };
+    const std::uint32_t most = limit(verbs_options{}.slot_bytes);
+    CHECK(most >= limit(64));
+    CHECK(most != 0);
+    CHECK(limit(SIZE_MAX) == most);
+    CHECK(limit(std::size_t{1} << 32) == most);
+}
+
+TEST_CASE("one link has room in the fewest completion entries that a domain may have") {
+    FOR_EACH_VERBS_DEVICE(way);
+    for (const unsigned credits : {8u, 64u}) {
+        verbs_options o = way.options;
+        o.credits = credits;
+        o.send_depth = 32;
+        o.completion_entries = std::max(o.send_depth + credits, 2 * credits);
+        verbs_world w(o);
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        w.exchange(a, b, pattern(8));
+        CHECK(b.sink.count == 1);
+    }
 }
 
 TEST_CASE("connecting to a port without a listener is refused with the address in the text") {

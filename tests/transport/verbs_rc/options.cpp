@@ -1,5 +1,8 @@
 #include <rdmacoro/transport/verbs_rc/options.hpp>
 
+#include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/transport/verbs_rc.hpp>
+
 #include "support/catch.hpp"
 
 #include <cstdlib>
@@ -94,6 +97,45 @@ TEST_CASE("a variable of the environment that makes no sense is refused with its
                 CHECK_THAT(why.what(), contains(value));
             }
         }
+    }
+}
+
+TEST_CASE("options that no domain can have are refused by their names before a device is opened") {
+    scheduler on;
+    const auto refused = [&](const char* name, auto change) {
+        CAPTURE(name);
+        verbs_options o;
+        o.device = "nosuch0";
+        change(o);
+        try {
+            const verbs_domain tried(on, o);
+            FAIL_CHECK("it was opened");
+        } catch (const error& why) {
+            CHECK(why.code() == errc::invalid_argument);
+            CHECK_THAT(why.what(), contains(name));
+        }
+    };
+    refused("completion_entries", [](verbs_options& o) { o.completion_entries = 0; });
+    refused("completion_entries",
+            [](verbs_options& o) { o.completion_entries = 191; });  // one link holds 192
+    refused("completion_entries", [](verbs_options& o) {
+        o.send_depth = 32;
+        o.credits = 64;
+        o.completion_entries = 127;  // half of which are 63 receives
+    });
+    refused("gid_index", [](verbs_options& o) { o.gid_index = 256; });
+    refused("gid_index", [](verbs_options& o) { o.gid_index = -2; });
+    refused("credits", [](verbs_options& o) { o.credits = 7; });
+    refused("most_links", [](verbs_options& o) { o.most_links = 0; });
+    try {
+        verbs_options o;
+        o.device = "nosuch0";
+        o.completion_entries = 192;
+        o.gid_index = 255;
+        const verbs_domain tried(on, o);
+        FAIL_CHECK("it was opened");
+    } catch (const error& why) {
+        CHECK(why.code() == errc::address_invalid);  // there is no such device
     }
 }
 

@@ -5,6 +5,9 @@
 #include "support/catch.hpp"
 #include "support/held.hpp"
 
+#include <array>
+#include <vector>
+
 namespace test_transport_verbs_rc_session {
 
 using namespace rdmacoro;
@@ -359,6 +362,68 @@ TEST_CASE("a get ends when its data is there, whatever was sent behind it") {
         w.until([&] { return !puts || put.calls == 1; });
         all += sent;
     }
+}
+
+TEST_CASE("a frame that returns credits waits for a slot where nothing travels inside work requests and then "
+          "returns all of them") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_options o = way.options;
+    o.inline_bytes = 0;
+    o.credits = 8;
+    verbs_world w(o);
+    verbs_end a;
+    verbs_end b;
+    w.link(a, b);
+    REQUIRE(a.link->capabilities().inline_bytes == 0);
+    namespace verbs = rdmacoro::detail::verbs;
+    verbs::slot_pool& slots = static_cast<verbs::session*>(b.link->queue_pair()->qp_context)->of().slots();
+    std::vector<verbs::slot*> taken;
+    while (verbs::slot* const s = slots.take()) taken.push_back(s);
+    REQUIRE_FALSE(taken.empty());
+    const std::uint64_t frames = b.link->counts().control_frames;
+    recording_completion none;
+    std::uint64_t posted = 0;
+    while (a.link->post(header_of(posted), {}, none) == post_result::done) ++posted;
+    REQUIRE(posted >= o.credits / 2);  // so many that their credits are due
+    w.until([&] { return b.sink.count == posted; });
+    w.turns(200);
+    CHECK(slots.take() == nullptr);
+    CHECK(b.link->counts().control_frames == frames);
+    CHECK(a.sink.writables == 0);
+    for (verbs::slot* const s : taken) slots.give(*s);
+    w.until([&] { return a.sink.writables != 0; });
+    constexpr std::uint64_t all = 100;
+    while (posted < all) post_for_sure(w, a, posted++);
+    w.until([&] { return b.sink.count == all; });
+    CHECK(a.sink.downs + b.sink.downs == 0);
+}
+
+TEST_CASE("of many links that close while the device completes nothing only the first is waited for") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_world w(way.options);
+    constexpr std::size_t links = 5;
+    std::array<verbs_end, links> as;
+    std::array<verbs_end, links> bs;
+    for (std::size_t n = 0; n < links; ++n) w.link(as[n], bs[n]);
+    ibv_context& client = *as[0].link->queue_pair()->context;
+    const auto poll = client.ops.poll_cq;
+    client.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return 0; };
+    recording_completion none;
+    for (verbs_end& a : as) CHECK(a.link->post(header_of(1), {}, none) == post_result::done);
+    std::uint64_t before = w.client.counts().polls;
+    as[0].link.reset();
+    CHECK(w.client.counts().polls > before);
+    before = w.client.counts().polls;
+    for (verbs_end& a : as) a.link.reset();
+    CHECK(w.client.counts().polls == before);
+    CHECK(w.client.connections() == links);
+    client.ops.poll_cq = poll;
+    for (verbs_end& b : bs) {
+        w.until([&] { return b.sink.downs == 1; });
+        CHECK(b.sink.count == 1);
+        b.link.reset();
+    }
+    w.until_all_gone();
 }
 
 }  // namespace test_transport_verbs_rc_session

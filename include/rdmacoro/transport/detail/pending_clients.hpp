@@ -3,10 +3,13 @@
 
 #include <rdmacoro/coro/clock.hpp>
 #include <rdmacoro/coro/intrusive_list.hpp>
+#include <rdmacoro/coro/scheduler.hpp>
 #include <rdmacoro/transport/detail/link_timer.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <utility>
 
 namespace rdmacoro::detail {
 
@@ -35,7 +38,7 @@ class pending_clients {
 public:
     /// `again(host)` is called when one may have had its time while others wait; it calls `admit_waiting`.
     pending_clients(scheduler& by, void* host, link_timer::function again) noexcept
-        : timer_(by, host, again) {}
+        : by_(by), timer_(by, host, again) {}
 
     /// The clients that were admitted.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -61,10 +64,13 @@ public:
         --size_;
     }
 
-    /// Admits those that wait as far as `has_room()` says, which is true while none is admitted.
+    /// Admits those that wait as far as `has_room()` says, which is true while none is admitted. `now` is the time at the call. The
+    /// network may take long for each of them: after `most_time` the others are left to the next turn.
     template <class HasRoom>
     void admit_waiting(HasRoom has_room, time_point now, duration grace) noexcept {
+        bool first = true;
         while (!waiting_.empty()) {
+            if (!std::exchange(first, false) && by_.now() - now >= most_time) return timer_.set({});
             if (!has_room()) {
                 Session* const oldest = admitted_.front();
                 if (oldest == nullptr || now - oldest->pending_since() < grace) break;
@@ -77,6 +83,9 @@ public:
     }
 
 private:
+    static constexpr duration most_time = std::chrono::microseconds(50);
+
+    scheduler& by_;
     std::size_t size_ = 0;
     intrusive_list<Session, pending_tag> admitted_;  // oldest first
     intrusive_list<Session, pending_tag> waiting_;   // newest first

@@ -9,6 +9,7 @@
 #include <rdmacoro/transport/detail/serve_in_turn.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
 #include <rdmacoro/transport/verbs_rc/kernel_watch.hpp>
+#include <rdmacoro/transport/verbs_rc/number_table.hpp>
 #include <rdmacoro/transport/verbs_rc/session.hpp>
 
 #include <algorithm>
@@ -112,11 +113,14 @@ public:
     [[nodiscard]] bool admit_pending(session& c) noexcept;
     /// One of those has finished, or failed.
     void pending_over(session& c) noexcept { pending_.leave(c); }
-    void add_queue_pair(session& c) noexcept;
-    void remove_queue_pair(session& c) noexcept;
+    void add_queue_pair(session& c) noexcept { by_number_.add(c); }
+    void remove_queue_pair(session& c) noexcept { by_number_.remove(c); }
     void dirty(session& c) noexcept { dirty_.push_back(c); }
     void work(session& c) noexcept { work_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
+    /// Whether a link that closes may wait for its last frames: none has done so in vain since the last `progress`.
+    [[nodiscard]] bool may_wait_for_draining() const noexcept { return waited_in_vain_ != epoch_; }
+    void waited_in_vain() noexcept { waited_in_vain_ = epoch_; }
 
 private:
     static constexpr int batch = 16;
@@ -128,8 +132,8 @@ private:
     inline unsigned progress(bank& of) noexcept;
     inline void dispatch(const ibv_wc& wc) noexcept;
     inline void post_receives() noexcept;
-    [[nodiscard]] inline session* find(std::uint32_t number) noexcept;
-    void check_options() const;
+    [[nodiscard]] static const verbs_options& checked(const verbs_options& options);
+    void check_device() const;
     void open_queues();
     [[nodiscard]] bank* make_bank(const char*& step) noexcept;
     [[nodiscard]] bank* bank_with_room() noexcept;
@@ -176,13 +180,14 @@ private:
     kernel_watch devices_;
 
     std::uint64_t epoch_ = 1;
+    std::uint64_t waited_in_vain_ = 0;  // the epoch of the last close that did
 
     // Clients of listeners that have not finished connecting.
     pending_clients<session> pending_;  // admitted: with a queue pair
 
     connection_table<session> table_;
     std::vector<std::uint32_t> generations_;  // by place
-    std::vector<session*> buckets_;           // by queue-pair number
+    number_table<session> by_number_;         // of queue pairs
     intrusive_list<session, dirty_tag> dirty_;
     intrusive_list<session, work_tag> work_;
     intrusive_list<device_watcher, listening_tag> watchers_;

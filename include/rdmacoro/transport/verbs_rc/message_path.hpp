@@ -127,20 +127,14 @@ inline bool session::can_send_control() const noexcept {
 
 inline void session::send_owed_control() noexcept {
     window_.settle(receives_->epoch());
-    if (want_hello_ && can_send_control()) {
-        want_hello_ = false;
-        send_control(frame_kind::credit);
-    }
-    if (want_flushed_ && can_send_control()) {
-        want_flushed_ = false;
-        send_control(frame_kind::flushed);
-    }
-    if (want_flush_ && flushes_sent_ == flushes_answered_ && can_send_control()) {
+    if (want_hello_ && can_send_control()) want_hello_ = !send_control(frame_kind::credit);
+    if (want_flushed_ && can_send_control()) want_flushed_ = !send_control(frame_kind::flushed);
+    if (want_flush_ && flushes_sent_ == flushes_answered_ && can_send_control() &&
+        send_control(frame_kind::flush)) {
         want_flush_ = false;
         ++flushes_sent_;
-        send_control(frame_kind::flush);
     }
-    if (window_.return_due() && can_send_control()) send_control(frame_kind::credit);
+    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
 }
 
 /// The device has completed all work requests up to this one, but for `reads_`; `outcome` is that of the last.
@@ -297,7 +291,7 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
     }
     slot& s = *reinterpret_cast<slot*>(wc.wr_id);
     s.queue->arrived(s);
-    session* c = find(wc.qp_num);
+    session* c = by_number_.find(wc.qp_num);
     // A write with an immediate value takes a slot, writes nothing into it, and has the length of the write.
     const bool is_frame = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) == 0 &&
                           wc.byte_len <= slots_.slot_bytes();
@@ -305,12 +299,6 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
         return c->arrived(s, wc.byte_len);
     s.queue->recycle(s);
     if (c != nullptr) c->fail(wc.status != IBV_WC_SUCCESS ? errc_of(wc.status) : errc::protocol_violation);
-}
-
-inline session* engine::find(std::uint32_t number) noexcept {
-    session* c = buckets_[number % buckets_.size()];
-    while (c != nullptr && c->number() != number) c = c->next_of_bucket;
-    return c;
 }
 
 }  // namespace rdmacoro::detail::verbs

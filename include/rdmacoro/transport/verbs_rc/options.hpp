@@ -30,7 +30,7 @@ struct verbs_options {
     std::string address;  ///< one of the device's IP addresses: see `device`
     unsigned port = 0;    ///< of the device, from 1 on; 0: the first active one
     /// Of the port, for `connect_by` tcp. -1: for each connection the entry of the address that it comes from, which is `address`,
-    /// else the TCP connection's, else the device's first.
+    /// else the TCP connection's, else the device's first. 255 at most.
     int gid_index = -1;
     verbs_connect connect_by = verbs_connect::automatic;  ///< how queue pairs find each other
 
@@ -42,7 +42,7 @@ struct verbs_options {
     /// Work requests of one link that may be under way. From 32 to 4096, a power of two.
     unsigned send_depth = 128;
     /// Of the domain's first completion queue; fewer where the device has fewer. Links that find no room get another, twice as
-    /// long where the device has it.
+    /// long where the device has it. A link holds `send_depth` + `credits` of them: not less, and not less than twice `credits`.
     unsigned completion_entries = 32768;
     /// Links of the domain, opening and closing ones included; one more is refused. A quarter of them, at most, may be clients that
     /// have not finished connecting. For the memory that each one locks see `verbs_domain::describe`.
@@ -50,7 +50,8 @@ struct verbs_options {
     /// Whether the links share a receive queue, which costs the least memory on the device. Where the device has no shared one, and
     /// over iWARP, each link gets its own: there a peer that floods a shared queue would end all links.
     bool share_receives = true;
-    /// Messages up to this many bytes, header included, travel inside the work request; less where the device takes less.
+    /// Messages up to this many bytes, header included, travel inside the work request; less where the device takes less, and
+    /// `slot_bytes` at most.
     std::size_t inline_bytes = 256;
     /// Slots of the domain that readers of lent messages may hold: `most_spare_slots` at most. All are memory of the domain from its opening on.
     unsigned spare_slots = 64;

@@ -182,7 +182,7 @@ public:
     [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
     [[nodiscard]] std::uint32_t generation() const noexcept { return generation_; }
     [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-    session* next_of_bucket = nullptr;  // the engine's
+    session* next_of_bucket = nullptr;  // the number table's
 
 private:
     friend class engine;
@@ -216,7 +216,7 @@ private:
     inline std::uint16_t take_owed_credits() noexcept;
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
-    void send_control(frame_kind kind, bool signal = false) noexcept;
+    [[nodiscard]] bool send_control(frame_kind kind, bool signal = false) noexcept;
     inline void send_owed_control() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     /// Gets, puts and atomics leave a quarter of the work requests to messages.

@@ -361,11 +361,13 @@ RDMACORO_COLD void device::probe_inline(const verbs_options& options) {
         return made != nullptr && wanted.cap.max_inline_data >= bytes;
     };
     constexpr std::uint32_t step = 16;
+    // No frame is longer than a slot.
+    const auto most = static_cast<std::uint32_t>(std::min(options.inline_bytes, options.slot_bytes));
     std::uint32_t good = 0;
-    std::uint32_t refused = static_cast<std::uint32_t>(options.inline_bytes / step * step) + step;
+    std::uint32_t refused = most / step * step + step;
     while (refused - good > step) {
         // The wanted size first: most devices take it.
-        const std::uint32_t tried = good == 0 && refused == options.inline_bytes / step * step + step
+        const std::uint32_t tried = good == 0 && refused == most / step * step + step
                                         ? refused - step
                                         : good + std::max(step, (refused - good) / 2 / step * step);
         (takes(tried) ? good : refused) = tried;

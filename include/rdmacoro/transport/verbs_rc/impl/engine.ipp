@@ -17,7 +17,7 @@ namespace rdmacoro::detail::verbs {
 
 RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
     : owner_(owner),
-      options_(options),
+      options_(checked(options)),
       device_(options),
       registrar_(device_),
       cache_(registrar_, options.cache),
@@ -26,35 +26,44 @@ RDMACORO_DECL engine::engine(scheduler& owner, const verbs_options& options)
       receive_totals_{options.spare_slots, 0, 0, {}},
       devices_(watching_, this, [](void* self) noexcept { static_cast<engine*>(self)->devices_changed(); }),
       pending_(owner, this, [](void* self) noexcept { static_cast<engine*>(self)->admit_waiting_clients(); }),
-      buckets_(256) {
+      by_number_(options.most_links) {
     by_cm_ = options.connect_by == verbs_connect::rdma_cm ||
              (options.connect_by == verbs_connect::automatic && device_.address().bytes != 0) ||
              device_.iwarp();
-    check_options();
+    check_device();
     open_queues();
     if (const int failed = slots_.reserve(options.spare_slots); failed != 0)
         throw_registration_failure(slots_.slab_bytes(), -failed);
     watch_own_descriptors();
 }
 
-RDMACORO_DECL void engine::check_options() const {
+/// The options, if they can be. That does not depend on the device, which is not opened before.
+RDMACORO_COLD const verbs_options& engine::checked(const verbs_options& options) {
     const auto check = [](bool good, const char* what) {
         if (!good) throw error(errc::invalid_argument, std::string("verbs: option ") + what);
     };
-    check(options_.credits >= greeting::least_credits && options_.credits <= greeting::most_credits,
+    check(options.credits >= greeting::least_credits && options.credits <= greeting::most_credits,
           "credits must be 8 to 1024");
-    check(options_.slot_bytes >= greeting::least_slot && options_.slot_bytes <= greeting::most_slot,
+    check(options.slot_bytes >= greeting::least_slot && options.slot_bytes <= greeting::most_slot,
           "slot_bytes must be 4096 to 1 MiB");
-    check(options_.send_depth >= 32 && options_.send_depth <= 4096 &&
-              (options_.send_depth & (options_.send_depth - 1)) == 0,
+    check(options.send_depth >= 32 && options.send_depth <= 4096 &&
+              (options.send_depth & (options.send_depth - 1)) == 0,
           "send_depth must be a power of two from 32 to 4096");
-    check(options_.most_links >= 1 && options_.most_links <= connection_table<session>::most,
+    check(options.most_links >= 1 && options.most_links <= connection_table<session>::most,
           "most_links must be 1 to 65536");
-    check(options_.spare_slots <= verbs_options::most_spare_slots, "spare_slots must be 65536 at most");
-    check(options_.acknowledge_timeout <= 31, "acknowledge_timeout must be 0 to 31");
-    check(options_.traffic_class >= -1 && options_.traffic_class <= 255, "traffic_class must be -1 to 255");
-    check(options_.service_level >= -1 && options_.service_level <= 15, "service_level must be -1 to 15");
-    check(options_.partition_key <= 0xffff, "partition_key must be 0 to 65535");
+    check(options.spare_slots <= verbs_options::most_spare_slots, "spare_slots must be 65536 at most");
+    check(options.acknowledge_timeout <= 31, "acknowledge_timeout must be 0 to 31");
+    check(options.traffic_class >= -1 && options.traffic_class <= 255, "traffic_class must be -1 to 255");
+    check(options.service_level >= -1 && options.service_level <= 15, "service_level must be -1 to 15");
+    check(options.partition_key <= 0xffff, "partition_key must be 0 to 65535");
+    check(options.gid_index >= -1 && options.gid_index <= 255, "gid_index must be -1 to 255");
+    // Else the queue would have no room for a single link: half of its entries are receives where links share a receive queue.
+    check(options.completion_entries >= std::max(options.send_depth + options.credits, 2 * options.credits),
+          "completion_entries must be send_depth + credits at least, and twice credits");
+    return options;
+}
+
+RDMACORO_DECL void engine::check_device() const {
     if (options_.connect_by == verbs_connect::tcp && device_.iwarp())
         throw error(errc::unsupported,
                     "verbs: " + device_.name() + " is an iWARP device, which connects by rdma_cm only");
@@ -197,9 +206,13 @@ RDMACORO_DECL void engine::read_completion_events() noexcept {
         ::ibv_ack_cq_events(which, 1);
 }
 
+/// A request to connect has a queue pair made, which takes a device long: after `most_time` the other events are left to the next
+/// turn.
 RDMACORO_DECL void engine::read_cm_events() noexcept {
-    constexpr int most = 64;
-    for (int n = 0; n < most; ++n) {
+    constexpr duration most_time = std::chrono::microseconds(50);
+    const time_point begun = owner_.now();
+    for (bool first = true;; first = false) {
+        if (!first && owner_.now() - begun >= most_time) return watching_.look_next();
         rdma_cm_event* event = nullptr;
         if (::rdma_get_cm_event(cm_channel_.get(), &event) != 0) return;
         const cm_news news(*event);
@@ -368,17 +381,6 @@ RDMACORO_COLD bool engine::admit_pending(session& c) noexcept {
 }
 RDMACORO_COLD void engine::admit_waiting_clients() noexcept {
     pending_.admit_waiting([this] { return has_room_for_client(); }, owner_.now(), pending_grace());
-}
-
-RDMACORO_DECL void engine::add_queue_pair(session& c) noexcept {
-    session*& first = buckets_[c.number() % buckets_.size()];
-    c.next_of_bucket = first;
-    first = &c;
-}
-RDMACORO_DECL void engine::remove_queue_pair(session& c) noexcept {
-    session** at = &buckets_[c.number() % buckets_.size()];
-    while (*at != nullptr && *at != &c) at = &(*at)->next_of_bucket;
-    if (*at != nullptr) *at = c.next_of_bucket;
 }
 
 RDMACORO_DECL verbs_counts engine::counts() noexcept {

@@ -106,7 +106,8 @@ RDMACORO_DECL void session::arrived_too_late(slot& s, std::uint32_t bytes) noexc
     frame f;
     if (phase_ == phase::draining && f.load(s.data, bytes) && window_.admit(f.credits)) {
         if (f.kind == frame_kind::flushed && flushes_answered_ < flushes_sent_) ++flushes_answered_;
-        if (f.kind == frame_kind::flush && can_send_control()) send_control(frame_kind::flushed);
+        if (f.kind == frame_kind::flush && can_send_control())
+            static_cast<void>(send_control(frame_kind::flushed));
     }
     recycle(s);
 }
@@ -150,24 +151,28 @@ RDMACORO_DECL void session::post_failed(std::uint64_t first, const ibv_send_wr* 
     fail(errc::peer_lost);
 }
 
-/// Precondition: `can_send_control()`.
-RDMACORO_DECL void session::send_control(frame_kind kind, bool signal) noexcept {
-    entry& e = next_entry();
-    frame{kind, take_owed_credits()}.store(e.bytes);
-    unsigned flags = IBV_SEND_INLINE;
-    e.piece = {reinterpret_cast<std::uintptr_t>(e.bytes), frame_word_bytes, 0};
+/// Precondition: `can_send_control()`. False: where nothing travels inside work requests, no slot is free now. Then the credits are
+/// owed as before, and the link has its turn again.
+RDMACORO_DECL bool session::send_control(frame_kind kind, bool signal) noexcept {
     slot* staged = nullptr;
+    unsigned flags = IBV_SEND_INLINE;
     if (engine_.device().inline_limit() < frame_word_bytes) {
         staged = engine_.slots().take();
-        if (staged == nullptr) return;
-        std::memcpy(staged->data, e.bytes, frame_word_bytes);
-        e.piece = {reinterpret_cast<std::uintptr_t>(staged->data), frame_word_bytes, staged->lkey};
+        if (staged == nullptr) {
+            mark_work();
+            return false;
+        }
         flags = 0;
     }
+    entry& e = next_entry();
+    std::byte* const to = staged != nullptr ? staged->data : e.bytes;
+    frame{kind, take_owed_credits()}.store(to);
+    e.piece = {reinterpret_cast<std::uintptr_t>(to), frame_word_bytes, staged != nullptr ? staged->lkey : 0};
     e.request.opcode = IBV_WR_SEND;
     window_.spend();
     ++counts_.control_frames;
     enqueue(e, flags, staged, signal);
+    return true;
 }
 
 // ---- ending
@@ -248,15 +253,19 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
         phase_ = phase::draining;
         // Over iWARP a completion does not show arrival; the peer's answer to a flush does.
         const bool asks = engine_.device().iwarp();
-        if (asks) ++flushes_sent_;
-        send_control(asks ? frame_kind::flush : frame_kind::credit, true);
+        if (send_control(asks ? frame_kind::flush : frame_kind::credit, true) && asks) ++flushes_sent_;
         flush();
         drained_at_ = posted_;
         timer_.set(std::chrono::seconds(1));
         // Draining most often takes microseconds; then the peer is notified at once, even if this scheduler never polls
-        // again.
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
-        while (!drained() && std::chrono::steady_clock::now() < limit) engine_.progress();
+        // again. Of many links that close before the next poll, those after the first that is not drained in time are left to it.
+        if (!drained() && engine_.may_wait_for_draining()) {
+            const auto limit = std::chrono::steady_clock::now() + std::chrono::microseconds(500);
+            do {
+                engine_.progress();
+            } while (!drained() && std::chrono::steady_clock::now() < limit);
+            if (!drained()) engine_.waited_in_vain();
+        }
         if (drained()) start_leaving();
     } else {
         start_leaving();
