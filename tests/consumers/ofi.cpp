@@ -2,8 +2,16 @@
 
 static_assert(RDMACORO_WITH_OFI == 1, "the dependency says what it brings");
 
-// First: libfabric's headers define macros, which no other header of the toolkit may meet.
+// First: libfabric's headers define macros, which no other header of the toolkit may meet. The standard library has functions, such as
+// std::quoted, that calls with its types find as well.
 #include <rdmacoro/transport/ofi.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+#include <numeric>
+#include <ranges>
+#include <regex>
 
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/service/job.hpp>

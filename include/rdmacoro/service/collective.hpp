@@ -173,7 +173,7 @@ public:
         return {call_.in != nullptr ? call_.in : call_.out, call_.bytes};
     }
     /// Of an algorithm with `from_input`: copies what this rank gives to itself, of `alltoall` and `reduce_scatter`, to where it belongs. Any
-    /// time while it runs. In one go, however long it is; `placing_own` gives other coroutines a turn behind each 128 KiB.
+    /// time while it runs. In one go, however long it is; `placing_own` gives other coroutines a turn for each MiB.
     void place_own() const noexcept {
         if (call_.own_placed || call_.in == nullptr) return;
         const std::span<const std::byte> from = given(rank_);
@@ -420,7 +420,7 @@ private:
 /// other`, or with `other_first`, `other op mine`. The message has exactly the length of the memory.
 ///
 /// Awaitable.
-/// Completes: when all of it is combined. Of more than 128 KiB each piece of that length is followed by a turn of the scheduler.
+/// Completes: when all of it is combined. Of more than 1 MiB there is a turn of the scheduler before each MiB.
 /// Buffers: `into`, `mine` and `room`, all of one length, are borrowed until then. `into` and `mine` may be one. What is in `room` is unspecified.
 /// Concurrency: as `collective::receiving`.
 /// Errors: what the operation throws; those of transfers are noted.

@@ -53,7 +53,7 @@ task<> look(watch& w, F changed) {
     }
 }
 
-/// The marks, one for each 32 KiB, of a block that have changed since the last call.
+/// The marks, one for each 256 KiB, of a block that have changed since the last call.
 class marks {
 public:
     explicit marks(std::span<const element> block) : block_(block) {
@@ -70,7 +70,7 @@ public:
     static constexpr std::size_t in_a_piece = 4;
 
 private:
-    static constexpr std::size_t step = (std::size_t{32} << 10) / sizeof(element);
+    static constexpr std::size_t step = (std::size_t{256} << 10) / sizeof(element);
     std::span<const element> block_;
     std::vector<element> seen_;
 };
@@ -108,9 +108,9 @@ collective_case long_case(collective_kind kind, std::size_t elements) {
 
 }  // namespace
 
-TEST_CASE("no algorithm combines more than 128 KiB for a rank between two turns") {
+TEST_CASE("no algorithm combines more than 1 MiB for a rank between two turns") {
     using enum collective_kind;
-    constexpr std::size_t n = 8 * in_a_piece + 5;
+    constexpr std::size_t n = 3 * in_a_piece + 5;
     std::size_t tried = 0;
     for (const collective_kind kind : {reduce, allreduce, reduce_scatter, scan, exscan}) {
         for (const bool on_two_hosts : {false, true}) {
@@ -150,9 +150,9 @@ TEST_CASE("no algorithm combines more than 128 KiB for a rank between two turns"
     CHECK(tried >= 30);
 }
 
-TEST_CASE("a rank's own block is copied 128 KiB between two turns") {
+TEST_CASE("a rank's own block is copied 1 MiB between two turns") {
     using enum collective_kind;
-    constexpr std::size_t n = 8 * in_a_piece;
+    constexpr std::size_t n = 3 * in_a_piece;
     constexpr unsigned size = 2;
     std::size_t tried = 0;
     for (const collective_kind kind : {scatter, gather, allgather, alltoall}) {
@@ -184,8 +184,8 @@ TEST_CASE("a rank's own block is copied 128 KiB between two turns") {
     CHECK(tried >= 15);
 }
 
-TEST_CASE("blocks that do not lie in a row are packed and put back 128 KiB between two turns") {
-    constexpr std::size_t n = 8 * in_a_piece;
+TEST_CASE("blocks that do not lie in a row are packed and put back 1 MiB between two turns") {
+    constexpr std::size_t n = 3 * in_a_piece;
     const algorithm& by = algorithms_of(collective_kind::allreduce).front();
     std::vector<element> into(2 * n);
     marks put_back(into);

@@ -68,8 +68,8 @@ TEST_CASE("ranks are listed in a line, however many they are") {
     CHECK_THAT(detail::list_of_ranks(ranks, 1000), contains("984 more"));
     CHECK(detail::late_text(999ms).empty());
     CHECK(detail::late_text(7500ms) == "; this process stood still, and went on 7 s after its own limit");
-    CHECK(detail::quoted("a\x01\"b") == "\"a??b\"");
-    CHECK(detail::quoted(std::string(1000, 'x')).size() < 100);
+    CHECK(detail::in_quotes("a\x01\"b") == "\"a??b\"");
+    CHECK(detail::in_quotes(std::string(1000, 'x')).size() < 100);
 }
 
 TEST_CASE("patience ends a wait for its limit and for a stop, and tells what is sooner") {

@@ -12,8 +12,9 @@
 
 namespace rdmacoro::detail {
 
-/// Bytes that a collective copies or combines in one go: timers and other links wait for no more.
-inline constexpr std::size_t in_one_go = std::size_t{128} << 10;
+/// Bytes that a collective copies or combines in one go, in a tenth or two of a millisecond: timers and other links wait for no more. Not less:
+/// in a turn messages come, and those for which a rank has posted no receive yet, as it copies before it does, are stored.
+inline constexpr std::size_t in_one_go = std::size_t{1} << 20;
 
 /// Bytes of the whole elements of a piece: of one element at least.
 [[nodiscard]] constexpr std::size_t whole_elements(std::size_t element) noexcept {

@@ -129,7 +129,7 @@ using launcher_maker = std::unique_ptr<launcher> (*)(const launch_environment& f
 [[nodiscard]] RDMACORO_DECL std::string late_text(duration by);
 
 /// A launcher's words, for an error's text: short and printable.
-[[nodiscard]] RDMACORO_DECL std::string quoted(std::string_view text);
+[[nodiscard]] RDMACORO_DECL std::string in_quotes(std::string_view text);
 
 }  // namespace rdmacoro::detail
 

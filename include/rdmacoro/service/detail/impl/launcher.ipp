@@ -41,7 +41,7 @@ RDMACORO_COLD std::optional<std::uint32_t> launch_environment::number(std::strin
     const char* const end = text->data() + text->size();
     const auto read = std::from_chars(text->data(), end, value);
     if (read.ec != std::errc() || read.ptr != end || value > most)
-        throw error(errc::invalid_argument, std::string(name) + " is " + quoted(*text) +
+        throw error(errc::invalid_argument, std::string(name) + " is " + in_quotes(*text) +
                                                 ", not a number up to " + std::to_string(most));
     return value;
 }
@@ -144,7 +144,7 @@ RDMACORO_COLD std::string late_text(duration by) {
     return "; this process stood still, and went on " + std::to_string(seconds) + " s after its own limit";
 }
 
-RDMACORO_COLD std::string quoted(std::string_view text) {
+RDMACORO_COLD std::string in_quotes(std::string_view text) {
     constexpr std::size_t most = 80;
     std::string all = "\"";
     for (const char c : text.substr(0, most)) all += c >= ' ' && c <= '~' && c != '"' ? c : '?';

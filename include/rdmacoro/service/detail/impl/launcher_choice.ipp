@@ -33,7 +33,7 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
     }
     if (from.has("PMI_PORT"))
         throw error(errc::unsupported, "join_job: the launcher offers PMI at a port, PMI_PORT=" +
-                                           quoted(*from.find("PMI_PORT")) +
+                                           in_quotes(*from.find("PMI_PORT")) +
                                            "; the toolkit speaks it over PMI_FD: leave out -pmi-port");
     for (const char* const name : {"PMI_RANK", "PMI_SIZE", "PALS_RANKID"}) {
         if (!from.has(name)) continue;

@@ -21,11 +21,11 @@ RDMACORO_COLD meeting_launcher::meeting_launcher(const launch_environment& from)
       served_(from.has("RDMACORO_SERVED")) {
     if (!url_.starts_with("tcp://"))
         throw error(errc::address_invalid,
-                    "RDMACORO_JOB is " + quoted(url_) + ", not tcp://host:port such as tcp://alpha:7470");
+                    "RDMACORO_JOB is " + in_quotes(url_) + ", not tcp://host:port such as tcp://alpha:7470");
     at_ = inet_address::parse("tcp", url_, " in RDMACORO_JOB, such as tcp://alpha:7470");
     if (at_.host.empty() || at_.port == "0")
         throw error(errc::address_invalid,
-                    "RDMACORO_JOB is " + quoted(url_) + ": it needs a host and a port");
+                    "RDMACORO_JOB is " + in_quotes(url_) + ": it needs a host and a port");
     const auto size = from.number("RDMACORO_SIZE", most_ranks);
     const auto rank = from.number("RDMACORO_RANK", most_ranks);
     if (!size || !rank || *rank >= *size)

@@ -53,9 +53,10 @@ RDMACORO_COLD bool pmi_launcher::offer(int version, const patience& limit) {
                                           "response_to_init", limit);
     const auto theirs = pmi_number(answer.find("pmi_version"), 1'000'000);
     if (!theirs)
-        throw error(errc::protocol_violation, "PMI: the launcher names no version: " + quoted(answer.text()));
+        throw error(errc::protocol_violation,
+                    "PMI: the launcher names no version: " + in_quotes(answer.text()));
     if (pmi_success(answer) && *theirs == static_cast<std::uint32_t>(version)) return true;
-    refusal_ += "; asked for version " + std::to_string(version) + " it answered " + quoted(answer.text());
+    refusal_ += "; asked for version " + std::to_string(version) + " it answered " + in_quotes(answer.text());
     return false;
 }
 
@@ -84,13 +85,14 @@ RDMACORO_COLD void pmi_launcher::open_first(const patience& limit) {
     const auto values = pmi_number(maxes.find("vallen_max"), 1 << 30);
     if (!keys || !values || *keys < 40 || *values < 64)
         throw error(errc::unsupported,
-                    "PMI-1: the launcher has no room for keys and values: " + quoted(maxes.text()));
+                    "PMI-1: the launcher has no room for keys and values: " + in_quotes(maxes.text()));
     // The end of the text may count, and so do the digits of the number of parts.
     most_digits_ = std::min<std::size_t>(*values, 1024) - 16;
     const pmi_message space = lines_.ask("cmd=get_my_kvsname", "my_kvsname", limit);
     const std::string* const named = space.find("kvsname");
     if (named == nullptr || named->empty() || named->size() > 256)
-        throw error(errc::protocol_violation, "PMI-1: the launcher names no space: " + quoted(space.text()));
+        throw error(errc::protocol_violation,
+                    "PMI-1: the launcher names no space: " + in_quotes(space.text()));
     space_ = *named;
     const pmi_message mapping =
         lines_.ask("cmd=get kvsname=" + space_ + " key=PMI_process_mapping", "get_result", limit);
@@ -104,14 +106,14 @@ RDMACORO_COLD void pmi_launcher::open_second(const patience& limit) {
     const auto rank = pmi_number(full.find("rank"), most_ranks - 1);
     const auto size = pmi_number(full.find("size"), most_ranks);
     if (!pmi_success(full) || !rank || !size || *rank >= *size)
-        throw error(errc::protocol_violation, "PMI-2: the launcher tells no rank: " + quoted(full.text()));
+        throw error(errc::protocol_violation, "PMI-2: the launcher tells no rank: " + in_quotes(full.text()));
     rank_ = *rank;
     size_ = *size;
     most_digits_ = 1024 - 16;
     const pmi_message job = lines_.ask("cmd=job-getid;", "job-getid-response", limit);
     const std::string* const named = job.find("jobid");
     if (!pmi_success(job) || named == nullptr || named->size() > 256)
-        throw error(errc::protocol_violation, "PMI-2: the launcher names no job: " + quoted(job.text()));
+        throw error(errc::protocol_violation, "PMI-2: the launcher names no job: " + in_quotes(job.text()));
     space_ = *named;
     const pmi_message mapping =
         lines_.ask("cmd=info-getjobattr;key=PMI_process_mapping;", "info-getjobattr-response", limit);
@@ -141,7 +143,8 @@ RDMACORO_COLD void pmi_launcher::put(const std::string& key, const std::string& 
             : lines_.ask("cmd=kvs-put;key=" + key + ";value=" + value + ";", "kvs-put-response", limit);
     if (!pmi_success(done))
         throw error(errc::unsupported, name() + ": the launcher refuses a value of " +
-                                           std::to_string(value.size()) + " bytes: " + quoted(done.text()));
+                                           std::to_string(value.size()) +
+                                           " bytes: " + in_quotes(done.text()));
 }
 RDMACORO_COLD std::optional<pmi_message> pmi_launcher::hear(std::string_view answer, const patience& limit,
                                                             std::string_view other,
@@ -156,7 +159,8 @@ RDMACORO_COLD std::optional<pmi_message> pmi_launcher::hear(std::string_view ans
             if (command != nullptr && *command == answer) return got;
             if (command == nullptr || other_came == nullptr || *command != other)
                 throw error(errc::protocol_violation, name() + ": the launcher answered " +
-                                                          quoted(got.text()) + ", not " + quoted(answer));
+                                                          in_quotes(got.text()) + ", not " +
+                                                          in_quotes(answer));
             *other_came = std::move(got);
             until = std::min(until, deadline_after(monotonic_now(), longest));
         }
@@ -178,7 +182,7 @@ RDMACORO_COLD pmi_message pmi_launcher::ask_with_all(const std::string& text, st
     } catch (const error& failed) {
         if (failed.code() != errc::peer_lost && failed.code() != errc::canceled) throw;
         throw error(failed.code(),
-                    "PMI: the launcher did not answer " + quoted(text) + ": " + failed.context());
+                    "PMI: the launcher did not answer " + in_quotes(text) + ": " + failed.context());
     }
 }
 RDMACORO_COLD pmi_message pmi_launcher::wait_for_all(const std::string& text, std::string_view answer,
@@ -266,7 +270,7 @@ RDMACORO_COLD void pmi_launcher::fence(const patience& limit) {
                                            : ask_with_all("cmd=kvs-fence;", "kvs-fence-response", limit);
     if (!pmi_success(done))
         throw error(errc::protocol_violation,
-                    name() + ": the launcher's barrier failed: " + quoted(done.text()));
+                    name() + ": the launcher's barrier failed: " + in_quotes(done.text()));
 }
 RDMACORO_COLD std::string pmi_launcher::get(const std::string& key, const patience& limit) {
     // In version 2 Hydra answers a fence at once, and this when the rank that has the value has come.

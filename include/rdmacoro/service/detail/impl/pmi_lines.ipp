@@ -68,7 +68,7 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, std::string_view
     const std::string* const command = got.find("cmd");
     if (command == nullptr || *command != answer)
         throw error(errc::protocol_violation,
-                    "PMI: the launcher answered " + quoted(got.text()) + " to " + quoted(text));
+                    "PMI: the launcher answered " + in_quotes(got.text()) + " to " + in_quotes(text));
     return got;
 }
 RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& limit) {
@@ -82,7 +82,7 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& 
         return hear(in_time(limit));
     } catch (const error& failed) {
         const std::string context = failed.context();
-        throw error(failed.code(), "PMI: the launcher did not answer " + quoted(text) +
+        throw error(failed.code(), "PMI: the launcher did not answer " + in_quotes(text) +
                                        (context.empty() ? "" : ": " + context) + late_text(late_by_));
     }
 }
@@ -135,14 +135,14 @@ RDMACORO_COLD std::string pmi_lines::read(const patience& limit) {
         std::string message = unread_.substr(skip, bytes);
         unread_.erase(0, end);
         if (std::any_of(message.begin(), message.end(), [](char c) { return c < ' ' || c > '~'; }))
-            throw error(errc::protocol_violation, "its answer is no text: " + quoted(message));
+            throw error(errc::protocol_violation, "its answer is no text: " + in_quotes(message));
         return message;
     };
     if (version_ == 1) {
         std::size_t end = 0;
         while ((end = unread_.find('\n')) == std::string::npos) {
             if (unread_.size() > most_bytes)
-                throw error(errc::protocol_violation, "its answer has no end: " + quoted(unread_));
+                throw error(errc::protocol_violation, "its answer has no end: " + in_quotes(unread_));
             fill(limit);
         }
         return take(0, end, end + 1);
@@ -157,7 +157,8 @@ RDMACORO_COLD std::string pmi_lines::read(const patience& limit) {
     const char* const end = number.data() + number.size();
     const auto counted = std::from_chars(number.data(), end, bytes);
     if (counted.ec != std::errc() || counted.ptr != end || bytes > most_bytes)
-        throw error(errc::protocol_violation, "its answer does not begin with a length: " + quoted(unread_));
+        throw error(errc::protocol_violation,
+                    "its answer does not begin with a length: " + in_quotes(unread_));
     while (unread_.size() < head + bytes) fill(limit);
     return take(head, bytes, head + bytes);
 }
