@@ -182,13 +182,15 @@ public:
     }
     /// The same; awaitable, once.
     [[nodiscard]] detail::copy_in_turns placing_own() noexcept {
-        if (call_.own_placed || call_.in == nullptr) return {copied_since_turn_, {}, {}};
-        return {copied_since_turn_, own_place(), given(rank_)};
+        if (call_.own_placed || call_.in == nullptr) return {since_turn_, {}, {}};
+        return {since_turn_, own_place(), given(rank_)};
     }
-    /// For algorithms of the toolkit: copies, with turns; awaitable, once.
+    /// For algorithms of the toolkit: how many bytes were copied and combined since the last turn that such work gave.
+    [[nodiscard]] std::size_t& since_turn() noexcept { return since_turn_; }
+    /// The same: copies, with turns; awaitable, once.
     [[nodiscard]] detail::copy_in_turns copying(std::span<std::byte> into,
                                                 std::span<const std::byte> from) noexcept {
-        return {copied_since_turn_, into, from};
+        return {since_turn_, into, from};
     }
 
     /// `into = into op other`, or with `other_first`, `other op into`, for each element. Both have the same length.
@@ -288,7 +290,7 @@ private:
     unsigned size_;
     std::uint32_t number_ = 0;
     tag_type tag_ = 0;
-    std::size_t copied_since_turn_ = 0;
+    std::size_t since_turn_ = 0;
     bool failed_ = false;
     bool canceled_ = false;
     std::optional<detail::wrong_message> wrong_;

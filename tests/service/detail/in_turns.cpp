@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/collective_cases.hpp"
 #include "support/collective_plans.hpp"
+#include "support/counting_new.hpp"
+#include "support/no_spare_frames.hpp"
 #include "support/ranks.hpp"
 #include "support/run.hpp"
 
@@ -10,9 +12,11 @@
 #include <rdmacoro/service/detail/algorithms.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,13 +30,26 @@ namespace {
 using element = std::uint64_t;
 constexpr std::size_t in_a_piece = detail::in_one_go / sizeof(element);
 
-/// Counts what it combines, of all ranks.
-std::size_t combined_since_turn = 0;
+/// What each rank has combined since the last turn, and all of them together.
+std::array<std::size_t, 16> combined_since_turn{};
+std::size_t combined = 0;
+/// The most of a rank.
+std::size_t taken_since_turn() {
+    std::size_t most = 0;
+    for (std::size_t& one : combined_since_turn) most = std::max(most, std::exchange(one, 0));
+    return most;
+}
+/// Two turns of a rank may lie between two of the one that looks.
+constexpr std::size_t most_of_a_rank = 2 * in_a_piece;
+
+/// Counts what it combines, at one rank.
 struct counted_sum {
     static constexpr bool commutative = true;
     static constexpr bool associative = true;
+    std::size_t rank;
     element operator()(element a, element b) const {
-        ++combined_since_turn;
+        ++combined_since_turn[rank];
+        ++combined;
         return a + b;
     }
 };
@@ -126,20 +143,22 @@ TEST_CASE("no algorithm combines more than 1 MiB for a rank between two turns") 
                     const std::vector<element> mine(kind == reduce_scatter ? block * size : n, g.rank() + 1);
                     std::vector<element> got(block);
                     switch (kind) {
-                        case reduce: co_await g.reduce(mine, got, counted_sum{}, root(0)); break;
-                        case allreduce: co_await g.allreduce(mine, got, counted_sum{}); break;
-                        case reduce_scatter: co_await g.reduce_scatter(mine, got, counted_sum{}); break;
-                        case scan: co_await g.scan(mine, got, counted_sum{}); break;
-                        default: co_await g.exscan(mine, got, counted_sum{}); break;
+                        case reduce: co_await g.reduce(mine, got, counted_sum{g.rank()}, root(0)); break;
+                        case allreduce: co_await g.allreduce(mine, got, counted_sum{g.rank()}); break;
+                        case reduce_scatter:
+                            co_await g.reduce_scatter(mine, got, counted_sum{g.rank()});
+                            break;
+                        case scan: co_await g.scan(mine, got, counted_sum{g.rank()}); break;
+                        default: co_await g.exscan(mine, got, counted_sum{g.rank()}); break;
                     }
                     if (g.rank() == (kind == exscan || kind == scan ? size - 1 : 0)) results = std::move(got);
                 };
-                combined_since_turn = 0;
+                combined = 0;
                 const watch w =
                     watched(size, on_two_hosts ? std::vector<unsigned>{0, 0, 1, 1} : std::vector<unsigned>{},
-                            by, kind, body, [] { return std::exchange(combined_since_turn, 0); });
-                CHECK(w.all >= block);
-                CHECK(w.most <= size * in_a_piece);
+                            by, kind, body, &taken_since_turn);
+                CHECK(combined >= block);
+                CHECK(w.most <= most_of_a_rank);
                 const element sum = kind == exscan ? size * (size - 1) / 2 : size * (size + 1) / 2;
                 REQUIRE(results.size() == block);
                 CHECK(std::ranges::count(results, sum) == static_cast<std::ptrdiff_t>(block));
@@ -148,6 +167,25 @@ TEST_CASE("no algorithm combines more than 1 MiB for a rank between two turns") 
         }
     }
     CHECK(tried >= 30);
+}
+
+TEST_CASE("a scan of many ranks combines no more than 1 MiB for each of them between two turns") {
+    // Each operand alone is no longer than that.
+    constexpr unsigned size = 12;
+    const algorithm* const by = find_algorithm(collective_kind::scan, "overlapped_flat_tree");
+    REQUIRE(by != nullptr);
+    std::vector<element> last;
+    const auto body = [&](group& g) -> task<> {
+        const std::vector<element> mine(in_a_piece, g.rank() + 1);
+        std::vector<element> got(in_a_piece);
+        co_await g.scan(mine, got, counted_sum{g.rank()});
+        if (g.rank() == size - 1) last = std::move(got);
+    };
+    combined = 0;
+    const watch w = watched(size, {}, *by, collective_kind::scan, body, &taken_since_turn);
+    CHECK(combined == size * (size - 1) / 2 * in_a_piece);
+    CHECK(w.most <= most_of_a_rank);
+    CHECK(std::ranges::count(last, size * (size + 1) / 2) == static_cast<std::ptrdiff_t>(in_a_piece));
 }
 
 TEST_CASE("a rank's own block is copied 1 MiB between two turns") {
@@ -185,21 +223,24 @@ TEST_CASE("a rank's own block is copied 1 MiB between two turns") {
 }
 
 TEST_CASE("blocks that do not lie in a row are packed and put back 1 MiB between two turns") {
-    constexpr std::size_t n = 3 * in_a_piece;
+    constexpr std::size_t n = 6 * in_a_piece;
     const algorithm& by = algorithms_of(collective_kind::allreduce).front();
-    std::vector<element> into(2 * n);
+    // Of one element, or longer than what is copied between two turns.
+    const std::size_t block = GENERATE(std::size_t{1}, n / 2);
+    const std::size_t step = block == 1 ? 2 : block + 1;
+    const std::size_t room = step * (n / block);
+    std::vector<element> into(room);
     marks put_back(into);
     const auto body = [&](group& g) -> task<> {
-        std::vector<element> given(2 * n, g.rank() + 1);
-        std::vector<element> elsewhere(2 * n);
+        std::vector<element> given(room, g.rank() + 1);
+        std::vector<element> elsewhere(room);
         auto& here = g.rank() == 0 ? into : elsewhere;
-        co_await g.allreduce(strided(std::span<const element>(given), 0, 1, 2, n), strided(here, 0, 1, 2, n),
-                             std::plus<>{});
+        co_await g.allreduce(strided(std::span<const element>(given), 0, block, step, n / block),
+                             strided(here, 0, block, step, n / block), std::plus<>{});
     };
     const watch w = watched(2, {}, by, collective_kind::allreduce, body, [&] { return put_back.changed(); });
-    CHECK(w.all == 2 * n / in_a_piece * marks::in_a_piece);
-    // Every other element is one of the result.
-    CHECK(w.most <= 2 * marks::in_a_piece);
+    CHECK(w.all >= room / in_a_piece * marks::in_a_piece);
+    CHECK(w.most <= step / block * marks::in_a_piece);
     CHECK(std::ranges::count(into, 3) == n);
 }
 
@@ -218,6 +259,21 @@ TEST_CASE("many short copies in a row give turns as well") {
         over = true;
         co_await beside.join();
         CHECK(turns >= 10);
+        CHECK(into == bytes);
+    }(to, from));
+}
+
+TEST_CASE("without memory for a turn a long copy is made all the same") {
+    if (!counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    std::vector<std::byte> from(3 * detail::in_one_go, std::byte{7}), to(from.size());
+    scheduler on;
+    on.run([](std::vector<std::byte>& into, const std::vector<std::byte>& bytes) -> task<> {
+        const no_spare_frames none;
+        std::size_t since_turn = 0;
+        fail_next_allocations(1);
+        co_await detail::copy_in_turns(since_turn, into, bytes);
+        // It was that allocation which failed.
+        CHECK_NOTHROW(std::make_unique<int>(1));
         CHECK(into == bytes);
     }(to, from));
 }

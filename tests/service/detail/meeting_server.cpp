@@ -130,6 +130,25 @@ TEST_CASE("a rank that goes before all have come ends the wait of the others, an
                contains("rank 2 of 3 has gone before all had joined") && contains("rank 1 has not come"));
 }
 
+TEST_CASE("ranks that have taken the answer and left are not blamed for one that waited to its limit") {
+    using namespace detail;
+    meeting_server server(loopback_endpoint(), 3, job_key(), true);
+    stranger first(server.address()), second(server.address());
+    std::uint32_t rank = 1;
+    for (stranger* const one : {&first, &second}) {
+        one->say(meeting_message(meeting_kind::hello, meeting_hello{.rank = rank++, .size = 3}));
+        one->say(meeting_message(meeting_kind::put, meeting_put{0, mine}));
+    }
+    server.put_own(mine);
+    while (!server.complete(0)) server.turn(patience_of(10s));
+    first.say(meeting_message(meeting_kind::bye, meeting_end::has_all));
+    server.turn(patience_of(10s));
+    CHECK(server.lost().empty());
+    second.say(meeting_message(meeting_kind::bye, meeting_end::limit));
+    while (server.lost().empty()) server.turn(patience_of(10s));
+    CHECK_THAT(server.lost(), contains("rank 2 of 3 has waited to the limit") && !contains("1"));
+}
+
 TEST_CASE("the end of a process that never came is told to those that wait for it") {
     detail::meeting_server server(loopback_endpoint(), 2, detail::job_key(), true);
     server.put_own(mine);

@@ -371,4 +371,48 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("puts of a side go on while peers put to it without end over several links") {
+    constexpr std::size_t links = 2;
+    constexpr std::size_t bytes = std::size_t{4} << 20;
+    constexpr std::size_t piece = std::size_t{256} << 10;
+    // The links end before what they are to call.
+    std::vector<std::unique_ptr<recording_completion>> own;
+    std::vector<std::vector<std::unique_ptr<recording_completion>>> stream(links);
+    std::vector<std::byte> source(bytes, std::byte{7});
+    std::vector<std::byte> there(links * bytes);
+    std::vector<std::byte> here(links * piece);
+    shm_links l(links, served());
+    const region far_memory = l.far.register_memory(there, access_rights::remote_write);
+    const region near_memory = l.near.register_memory(here, access_rights::remote_write);
+    for (std::size_t n = 0; n < links; ++n) {
+        own.push_back(std::make_unique<recording_completion>());
+        REQUIRE(l.links[n]->to_far->put(source, far_memory.remote().part(n * bytes, bytes), *own[n]) ==
+                post_result::posted);
+    }
+    const auto all_over = [&] {
+        return std::ranges::all_of(own, [](const auto& one) { return one->calls != 0; });
+    };
+    std::size_t polls = 0;
+    for (; polls < 2000 && !all_over(); ++polls) {
+        for (std::size_t n = 0; n < links; ++n) {
+            auto& mine = stream[n];
+            while (mine.size() < 2 || mine[mine.size() - 2]->calls != 0) {
+                mine.push_back(std::make_unique<recording_completion>());
+                REQUIRE(l.links[n]->to_near->put(std::span(source).first(piece),
+                                                 near_memory.remote().part(n * piece, piece),
+                                                 *mine.back()) == post_result::posted);
+            }
+        }
+        l.near.poll();
+        // Those have each a scheduler of their own, most often.
+        for (int n = 0; n < 4; ++n) l.far.poll();
+    }
+    CHECK(all_over());
+    for (const auto& mine : stream) {
+        CHECK(mine.size() > 4);
+        CHECK(mine.back()->calls == 0);
+    }
+    for (const auto& one : own) CHECK_FALSE(one->outcome);
+}
+
 }  // namespace test_transport_shm_one_sided

@@ -25,14 +25,14 @@ using combine_step = collective::combining;
 /// `into = mine op other`, or with `other_first`, `other op mine`, as `collective::combine`, with turns where they are long.
 class [[nodiscard]] combine_in_turns final : public work_in_turns {
 public:
-    combine_in_turns(const collective& c, in_bytes into, out_bytes mine, out_bytes other,
-                     bool other_first) noexcept
+    combine_in_turns(collective& c, in_bytes into, out_bytes mine, out_bytes other, bool other_first) noexcept
         : with_(c), into_(into), mine_(mine), other_(other), other_first_(other_first) {}
-    combine_in_turns(const collective& c, in_bytes into, out_bytes other, bool other_first) noexcept
+    combine_in_turns(collective& c, in_bytes into, out_bytes other, bool other_first) noexcept
         : combine_in_turns(c, into, into, other, other_first) {}
 
     bool await_ready() {
-        if (into_.size() > in_one_go) return false;
+        with_.since_turn() += into_.size();
+        if (with_.since_turn() > in_one_go) return false;
         with_.combine(into_, mine_, other_, other_first_);
         return true;
     }
@@ -43,10 +43,11 @@ private:
         with_.combine(into_.subspan(done_, bytes), mine_.subspan(done_, bytes), other_.subspan(done_, bytes),
                       other_first_);
         done_ += bytes;
+        with_.since_turn() = bytes;
         return done_ != into_.size();
     }
 
-    const collective& with_;
+    collective& with_;
     in_bytes into_;
     out_bytes mine_;
     out_bytes other_;

@@ -29,9 +29,8 @@ public:
     work_in_turns& operator=(const work_in_turns&) = delete;
 
     void bind(const environment& env) noexcept { owner_ = env.owner; }
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) {
-        return begin(pieces(), awaiting);
-    }
+    /// Without memory for turns the work is done in one go.
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting);
     void await_resume() {
         if (begun_) std::move(rest_).operator co_await().await_resume();
     }
@@ -56,8 +55,8 @@ private:
     task<> rest_;
 };
 
-/// Copies; both may be empty, and the same, but do not overlap otherwise. `since_turn`: the bytes of this collective that were copied in a row;
-/// many short copies give turns, too.
+/// Copies; both may be empty, and the same, but do not overlap otherwise. `since_turn`: the bytes of this collective that were copied and
+/// combined since its last turn; much short work gives turns, too.
 class [[nodiscard]] copy_in_turns final : public work_in_turns {
 public:
     copy_in_turns(std::size_t& since_turn, std::span<std::byte> into,
@@ -67,10 +66,7 @@ public:
     bool await_ready() noexcept {
         if (into_.data() == from_.data()) return true;
         since_turn_ += from_.size();
-        if (since_turn_ > in_one_go) {
-            since_turn_ = 0;
-            return false;
-        }
+        if (since_turn_ > in_one_go) return false;
         copy_long(into_.data(), from_.data(), from_.size());
         return true;
     }
@@ -80,6 +76,7 @@ private:
         const std::size_t bytes = std::min(from_.size() - done_, in_one_go);
         copy_long(into_.data() + done_, from_.data() + done_, bytes);
         done_ += bytes;
+        since_turn_ = bytes;
         return done_ != from_.size();
     }
 

@@ -23,11 +23,12 @@ public:
     rows_in_turns(side to, side from, std::size_t bytes, std::size_t count) noexcept
         : to_(to), from_(from), bytes_(bytes), count_(count) {}
 
-    bool await_ready() noexcept { return count_ <= at_once() && !next_piece(); }
+    bool await_ready() noexcept { return count_ == 0 || (bytes_ * count_ <= in_one_go && !next_piece()); }
 
 private:
     bool next_piece() noexcept override {
-        const std::size_t now = std::min(count_, at_once());
+        if (bytes_ > in_one_go) return next_part();
+        const std::size_t now = std::min(count_, in_one_go / std::max<std::size_t>(1, bytes_));
         switch (bytes_) {
             case 4: copy_alike<4>(now); break;
             case 8: copy_alike<8>(now); break;
@@ -36,9 +37,21 @@ private:
                 for (std::size_t i = 0; i < now; ++i)
                     copy_long(to_.at + i * to_.step, from_.at + i * from_.step, bytes_);
         }
-        to_.at += now * to_.step;
-        from_.at += now * from_.step;
-        count_ -= now;
+        return go_on(now);
+    }
+    /// Of a block that is longer than a piece.
+    bool next_part() noexcept {
+        const std::size_t now = std::min(bytes_ - done_, in_one_go);
+        copy_long(to_.at + done_, from_.at + done_, now);
+        done_ += now;
+        if (done_ != bytes_) return true;
+        done_ = 0;
+        return go_on(1);
+    }
+    bool go_on(std::size_t blocks) noexcept {
+        to_.at += blocks * to_.step;
+        from_.at += blocks * from_.step;
+        count_ -= blocks;
         return count_ != 0;
     }
     template <std::size_t Bytes>
@@ -46,14 +59,12 @@ private:
         for (std::size_t i = 0; i < now; ++i)
             std::memcpy(to_.at + i * to_.step, from_.at + i * from_.step, Bytes);
     }
-    [[nodiscard]] std::size_t at_once() const noexcept {
-        return std::max<std::size_t>(1, in_one_go / std::max<std::size_t>(1, bytes_));
-    }
 
     side to_;
     side from_;
     std::size_t bytes_;
     std::size_t count_;
+    std::size_t done_ = 0;  // of the block
 };
 
 /// Memory in a row instead of the caller's blocks.

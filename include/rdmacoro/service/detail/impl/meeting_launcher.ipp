@@ -363,7 +363,8 @@ RDMACORO_COLD void meeting_launcher::leave(const patience& limit) {
         return;
     }
     // Closing resets connections with words that were not read, and the rest of an answer would be lost with them.
-    while (!server_->all_gone()) server_->turn(limit);
+    const patience by = late_until_ ? patience(*late_until_, limit.stop_fd()) : limit;
+    while (!server_->all_gone()) server_->turn(by);
     server_.reset();
 }
 

@@ -244,7 +244,7 @@ RDMACORO_COLD void meeting_server::judge_gone() {
             std::find(gave_up_.begin(), gave_up_.end(), rank) == gave_up_.end())
             gone.push_back(rank);
     }
-    const bool at_limit = gone.empty();
+    const bool at_limit = gone.empty() || came_ == 0;  // else one that has all may have left
     if (at_limit) {
         // It is no fault of theirs; that is of the ranks that have not given their bytes, connected or not.
         std::sort(gave_up_.begin(), gave_up_.end());

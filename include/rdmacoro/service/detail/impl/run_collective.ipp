@@ -477,12 +477,12 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
         if (!failed) co_await c.copying({first.to, first.bytes}, {first.from, first.bytes});
         c.check();
         if (how != nullptr && !failed) co_await how->run(c);
+        if (!failed && packed->in_use()) co_await packed->put_back();
     } catch (...) {
         failed = std::current_exception();
     }
     if (failed) [[unlikely]]
         co_await give_up(of.get(), c, std::move(failed));
-    if (packed->in_use()) co_await packed->put_back();
 }
 
 /// A call that needs nothing but the caller's memory.

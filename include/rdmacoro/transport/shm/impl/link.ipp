@@ -251,7 +251,7 @@ RDMACORO_COLD void link_base::close(std::error_code reason) noexcept {
         const bool is_long = r.payload.size() > copy_allowance::always || r.type == record_type::get_request;
         if (is_long) {
             // When it is the turn of gets and puts they find something left.
-            if (channel_->domain->copies().used_up() || (copied && transfers_waited_)) {
+            if (channel_->domain->copies().used_up() || (copied && transfers_waited_ && !touches_nothing())) {
                 channel_->domain->copies_wait(*this, copied);
                 return moved + 1 + other_work(moved != 0);
             }
@@ -310,7 +310,8 @@ RDMACORO_DECL unsigned link_base::when_empty(bool delivered) noexcept {
         } else if (delivered && !transfers_waited_) {
             transfers_waited_ = true;  // the coroutines of these messages do not wait for a long copy
         } else {
-            transfers_waited_ = false;
+            // Where the records of other links have left nothing it stays their turn.
+            if (!channel_->domain->copies().used_up()) transfers_waited_ = false;
             moved += do_transfers();
         }
         if (down_) return moved;
@@ -331,8 +332,8 @@ RDMACORO_DECL unsigned link_base::when_empty(bool delivered) noexcept {
 
 RDMACORO_DECL unsigned link_base::do_transfers() noexcept {
     // In turn: neither takes all that may be copied each time.
-    copies_first_ = !copies_first_;
     const bool copies_some = !channel_->domain->copies().used_up();
+    if (copies_some) copies_first_ = !copies_first_;
     bool moved = copies_first_ && copies_.advance();
     if (!down_) moved |= one_sided_.advance();
     if (!down_ && !copies_first_) moved |= copies_.advance();
