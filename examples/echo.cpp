@@ -29,7 +29,7 @@ rc::task<> serve(std::string_view url) {
 
 template <rc::transport T>
 rc::task<> ask(std::string_view url, std::string question) {
-    auto peer = co_await rc::connect<T>(url, {.retry_for = 2s});
+    auto peer = co_await rc::connect<T>(url, {.retry_for = 5s});
     std::string answer(question.size(), '\0');
     co_await peer.send(question, 7);  // 7: a tag, a number that names the message
     auto got = co_await rc::timeout(peer.recv(answer, 7), 5s);
