@@ -69,7 +69,10 @@ RDMACORO_DECL bool tcp_session::prepare_receive() noexcept {
 }
 
 RDMACORO_DECL void tcp_session::submit_receive() noexcept {
-    if (!can_receive()) return;
+    if (!can_receive()) {
+        if (waited_polls_ != 0) try_soon();  // sends have begun to gather since it was prepared
+        return;
+    }
     io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_now);
     if (in_count_ == 1) {
         io_uring_prep_recv(&sqe, fd_, in_pieces_[0].iov_base, in_pieces_[0].iov_len, MSG_DONTWAIT);
