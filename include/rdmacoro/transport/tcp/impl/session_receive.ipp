@@ -161,10 +161,7 @@ RDMACORO_DECL bool tcp_session::look_at_outcome() noexcept {
     if (receive_outcome_ > 0) return true;
     switch (receive_outcome_) {
         case -EAGAIN:
-            if (!hot_) {
-                receiver_.release_if_empty();
-                arm_receive();
-            }
+            if (!hot_) arm_receive();
             break;
         case -EINTR:
         case -ENOBUFS:
@@ -222,6 +219,7 @@ RDMACORO_DECL void tcp_session::arm_receive() noexcept {
     if (armed_ != armed::no || phase_ == phase::closed) return;
     list_node<tcp_readable_tag>& node = *this;
     node.unlink();
+    receiver_.release_if_empty();
     ++in_kernel_;
     // Long data goes straight to its destination, and a greeting ends before the link's first frame: the kernel must
     // not read ahead in either.
