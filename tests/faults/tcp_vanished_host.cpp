@@ -179,6 +179,65 @@ void vanish_behind_a_closed_window(const tcp_options& options) {
     within_the_limits(p.on.now() - gone);
 }
 
+/// A connection on which a raw peer has greeted, and that is to be accepted.
+raw_peer greeted(const tcp_listener& listener) {
+    raw_peer peer = raw_peer::to(listener.address());
+    detail::tcp_greeting greeting;
+    greeting.nonce = 4712;
+    const auto bytes = greeting.store();
+    std::size_t sent = 0;
+    expect(peer.try_send(bytes, sent) && sent == bytes.size(), "not greeted");
+    return peer;
+}
+
+/// Turns until `done`, or for a time that suffices for a link to end.
+template <class Done>
+void turn_until(scheduler& on, Done done) {
+    on.run([](Done& holds, time_point until) -> task<> {
+        while (!holds() && scheduler::current()->now() < until) co_await sleep_for(1ms);
+    }(done, on.now() + 20s));
+}
+
+/// Posts on another link when it ends.
+struct posting_completion : completion {
+    explicit posting_completion(recorded_link& link) : other(link) {
+        done = [](completion& self, std::error_code how) noexcept {
+            auto& mine = static_cast<posting_completion&>(self);
+            mine.outcome = how;
+            mine.answer = mine.other.post_copied(header_of(2), {});
+        };
+    }
+
+    recorded_link& other;
+    std::error_code outcome;
+    post_result answer = post_result::failed;
+};
+
+/// A link that ends posts on one that is idle, and so begins to be watched in the midst of a look at all.
+void end_and_post(tcp_options options) {
+    options.peer_timeout = detail::tcp_liveness::least_limit;
+    raw_pair p(options);
+    raw_peer peer = greeted(p.listener);
+    tcp_end idle;
+    idle.link = std::make_unique<recorded_link>(p.on.run(p.listener.accept()), idle.sink);
+    static_cast<void>(peer.receive(p, detail::tcp_greeting::wire_bytes));
+    // The greetings are acknowledged, so that the links are watched no more.
+    p.on.run([](duration some) -> task<> { co_await sleep_for(some); }(options.peer_timeout / 2));
+    interface_is(false);
+    const auto payload = pattern(detail::tcp_most_message);
+    std::vector<recording_completion> completions(16);
+    for (auto& c : completions) {
+        const post_result answer = p.b.link->post(header_of(1), payload, c);
+        expect(answer == post_result::done || answer == post_result::posted, "not sent");
+    }
+    posting_completion last(*idle.link);
+    expect(p.b.link->post(header_of(1), payload, last) == post_result::posted, "not posted");
+    turn_until(p.on, [&] { return p.b.sink.downs != 0 && idle.sink.downs != 0; });
+    expect(p.b.sink.reason == errc::peer_lost && last.outcome == errc::peer_lost, "the first goes on");
+    expect(last.answer == post_result::done, "nothing went out on the other link");
+    expect(idle.sink.reason == errc::peer_lost, "the other is watched no more");
+}
+
 }  // namespace
 
 TEST_CASE("a link ends with peer_lost when its host vanishes: idle, with a message under way, in a stream") {
@@ -200,6 +259,10 @@ TEST_CASE("an idle link outlives a network that is away for less than the limit"
 
 TEST_CASE("a link ends with peer_lost, as soon, when its host vanishes after it has closed its window") {
     in_a_namespace(vanish_behind_a_closed_window);
+}
+
+TEST_CASE("a link that ends as its host vanished may send on an idle link, which ends in its turn") {
+    in_a_namespace(end_and_post);
 }
 
 }  // namespace test_faults_tcp_vanished_host

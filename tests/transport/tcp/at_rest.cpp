@@ -50,6 +50,15 @@ TEST_CASE("a link that has been quiet for a while costs a turn no system call, a
     }
 }
 
+TEST_CASE("a link that was hot and has been quiet for a while holds no chunk") {
+    tcp_pair p(any_rung());
+    converse(p, 20);
+    CHECK(p.client.chunks() + p.server.chunks() != 0);  // while it is hot
+    p.turns(2 * detail::tcp_engine::cold_after);
+    CHECK(p.client.chunks() == 0);
+    CHECK(p.server.chunks() == 0);
+}
+
 TEST_CASE("a link that receives often is tried in each turn") {
     tcp_pair p;
     converse(p, 20);

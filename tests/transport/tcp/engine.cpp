@@ -137,4 +137,32 @@ TEST_CASE("one poll hands the kernel a bounded number of bytes of many links, an
     CHECK(turns >= links * bytes / (1024 * 1024 + bytes));
 }
 
+TEST_CASE("a message that comes as its link lets others gather is received when the link sends no more") {
+    tcp_options options;
+    options.features = tcp_feature::all - tcp_feature::multishot_receive;
+    options.most_polled = 0;
+    tcp_world w(options);
+    tcp_listener listener = w.listen();
+    const auto [clients, servers] = connect_many(w, listener, 2);
+    // Polls that move something, all the time: else messages don't wait.
+    constexpr std::uint64_t many = 5000;
+    for (std::uint64_t n = 0; n < many; ++n)
+        REQUIRE(servers[1]->link->post_copied(header_of(n), {}) != post_result::failed);
+    std::uint64_t posted = 0;
+    unsigned gathered = 0;
+    for (unsigned turn = 0; turn < 40; ++turn) {
+        const std::uint64_t before = servers[0]->sink.count;
+        for (unsigned n = 0; n < 3; ++n, ++posted)
+            REQUIRE(clients[0]->link->post_copied(header_of(posted), {}) != post_result::failed);
+        if (turn == 12) REQUIRE(servers[0]->link->post_copied(header_of(7), {}) == post_result::done);
+        w.turns(1);
+        if (turn >= 12 && servers[0]->sink.count == before) ++gathered;
+    }
+    CHECK(gathered > 20);                  // polls that let the messages wait
+    CHECK(clients[1]->sink.count < many);  // and each of them moved something
+    w.turns(1000);
+    CHECK(servers[0]->sink.count == posted);
+    CHECK(clients[0]->sink.count == 1);
+}
+
 }  // namespace test_transport_tcp_engine

@@ -30,7 +30,9 @@ RDMACORO_COLD void tcp_liveness::watch(tcp_session& session) noexcept {
     if (!timer_node::queued()) begin();
 }
 
+// A link that ends may send on another one of the domain, which is watched from then on: the timer may be set already.
 RDMACORO_COLD void tcp_liveness::begin() noexcept {
+    owner_.remove_timer(*this);
     deadline = deadline_after(owner_.now(), to_look_at_.empty() ? limit_ / 8 : std::chrono::milliseconds(1));
     owner_.add_timer(*this);
 }

@@ -69,7 +69,10 @@ RDMACORO_DECL bool tcp_session::prepare_receive() noexcept {
 }
 
 RDMACORO_DECL void tcp_session::submit_receive() noexcept {
-    if (!can_receive()) return;
+    if (!can_receive()) {
+        if (waited_polls_ != 0) try_soon();  // sends have begun to gather since it was prepared
+        return;
+    }
     io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_now);
     if (in_count_ == 1) {
         io_uring_prep_recv(&sqe, fd_, in_pieces_[0].iov_base, in_pieces_[0].iov_len, MSG_DONTWAIT);
@@ -158,10 +161,7 @@ RDMACORO_DECL bool tcp_session::look_at_outcome() noexcept {
     if (receive_outcome_ > 0) return true;
     switch (receive_outcome_) {
         case -EAGAIN:
-            if (!hot_) {
-                receiver_.release_if_empty();
-                arm_receive();
-            }
+            if (!hot_) arm_receive();
             break;
         case -EINTR:
         case -ENOBUFS:
@@ -219,6 +219,7 @@ RDMACORO_DECL void tcp_session::arm_receive() noexcept {
     if (armed_ != armed::no || phase_ == phase::closed) return;
     list_node<tcp_readable_tag>& node = *this;
     node.unlink();
+    receiver_.release_if_empty();
     ++in_kernel_;
     // Long data goes straight to its destination, and a greeting ends before the link's first frame: the kernel must
     // not read ahead in either.
