@@ -400,10 +400,10 @@ private:
 
     budget_share share_;  // of which `credits_` are granted
     refusal_timer feeding_;
-    time_point idle_since_{};                                  // as seen when memory was short
-    std::uint64_t received_before_ = 0;                        // messages, when memory was short last
-    std::uint64_t received_when_starved_ = ~std::uint64_t{0};  // messages, when the peer said so last
-    std::uint32_t asked_back_ = 0;                             // units of credit; until the peer's answer
+    time_point idle_since_{};                                 // as seen when memory was short
+    std::uint64_t received_before_ = 0;                       // messages, when memory was short last
+    std::uint32_t charged_when_starved_ = ~std::uint32_t{0};  // units, when the peer said so last
+    std::uint32_t asked_back_ = 0;                            // units of credit; until the peer's answer
     unsigned asked_in_vain_ = 0;
     std::uint32_t given_up_ = 0;  // units, as the answer to the peer's question
     bool owes_recall_ = false;
