@@ -385,6 +385,25 @@ TEST_CASE("a receive that is posted before its message is sent gets it, whatever
     });
 }
 
+TEST_CASE("over shared memory a message to many small pieces leaves others their turns meanwhile") {
+    must_end<shm_as_it_comes, protocols<get_rendezvous<>>>({}, [](auto& a, auto& b) -> task<> {
+        constexpr std::size_t pieces = 1 << 17;
+        const auto data = pattern(8 * pieces, 1);
+        std::vector<std::byte> into(64 * pieces);
+        auto receiving = start(b.recv(strided(into.data(), 8, 64, pieces)));
+        auto sending = start(a.send(data));
+        int turns = 0;
+        for (; !receiving.done(); ++turns) co_await yield();
+        CHECK(turns > 1000);
+        co_await receiving;
+        co_await sending;
+        CHECK(a.counts().get_sent == 1);
+        std::size_t wrong = 0;
+        for (std::size_t n = 0; n < data.size(); ++n) wrong += into[n / 8 * 64 + n % 8] != data[n];
+        CHECK(wrong == 0);
+    });
+}
+
 TEST_CASE("a mailbox's receive from any source gets a message that waits behind others at its sender") {
     must_end<sim_plain>(least_memory(), [](auto& a, auto& b) -> task<> {
         using sending = decltype(start(a.send(std::span<const std::byte>(), 1)));
