@@ -161,6 +161,8 @@ public:
     void take_time() noexcept { overdue_ = grant() / 2; }
     [[nodiscard]] bool hurried() const noexcept { return overdue_ != grant() / 2; }
     [[nodiscard]] bool owes() const noexcept { return owed_ != 0; }
+    /// What the peer has not got: it changes when the peer spends credit, gets it or gives it up, and at nothing else.
+    [[nodiscard]] std::uint32_t charged() const noexcept { return charged_; }
     /// Memory of stored messages: it may be owed later.
     [[nodiscard]] std::uint32_t stored() const noexcept { return charged_ - owed_ - withheld_; }
 

@@ -208,6 +208,47 @@ TEST_CASE("a peer that starves in vain has others asked for credit ever more sel
     }(on, time));
 }
 
+TEST_CASE(
+    "a peer that starves in vain gets credit once there is some though a message that was paid for ended "
+    "meanwhile") {
+    with_budget(4 * least_budget * credit_bytes,
+                [](scripted_peer& peer, detail::wire_hello hello, message_pool& pool) -> task<> {
+                    auto other =
+                        std::make_unique<scripted_peer>(peer.self().owner(), mailbox_options{.pool = &pool});
+                    co_await other->open();
+                    const std::vector<std::byte> data(10000);
+                    std::vector<std::byte> into(data.size());
+                    auto receiving = start(peer.self().recv(into, 2));
+                    peer.say(wire_kind::announce, 2, announcement(0, 0, data.size()));
+                    peer.say(wire_kind::piece, 0, std::span(data).first(5000));
+                    std::uint32_t has = hello.budget - hello.withheld - detail::message_cost(data.size());
+                    std::uint32_t other_has = least_budget;
+                    while (has + other_has != 0) {  // until the pool has none left
+                        spend(peer, has);
+                        spend(*other, other_has);
+                        other->say(wire_kind::starved);
+                        co_await sleep_for(std::chrono::milliseconds(5));
+                        other_has = co_await credits(*other);
+                        peer.say(wire_kind::starved);
+                        co_await sleep_for(std::chrono::milliseconds(5));
+                        has = co_await credits(peer);
+                    }
+                    REQUIRE(peer.self().connection().credits().withheld() != 0);
+                    REQUIRE(peer.self().counts().messages_received == 0);
+                    peer.say(wire_kind::piece, 0, std::span(data).subspan(5000));
+                    co_await receiving;
+                    CHECK(peer.self().counts().messages_received == 1);
+                    co_await sleep_for(std::chrono::milliseconds(50));
+                    const std::uint32_t got_in_vain = co_await credits(peer);
+                    CHECK(got_in_vain == 0);
+                    other.reset();
+                    co_await sleep_for(std::chrono::seconds(1));
+                    const std::uint32_t got = co_await credits(peer);
+                    CHECK(got > 0);
+                    CHECK(peer.self().is_open());
+                });
+}
+
 TEST_CASE("a peer that spends what is withheld breaks the protocol") {
     with_budget(64_MiB, [](scripted_peer& peer, detail::wire_hello, message_pool&) -> task<> {
         spend(peer, least_budget);

@@ -26,4 +26,20 @@ TEST_CASE(
     CHECK(account.piece() == copy_allowance::in_a_poll);
 }
 
+TEST_CASE("gets and puts of few bytes use an account up by their number, and a few more are made at once") {
+    copy_allowance account;
+    std::size_t made = 0;
+    for (; account.piece_of(8) != 0 && made < 1000; ++made) {
+        if (made == 64) CHECK(account.used_up());
+        account.copied_piece(8);
+    }
+    CHECK(made == 64 + copy_allowance::most_short);
+    account.copied_piece(0);  // what checks a key counts nothing more
+    CHECK(account.piece_of(8) == 0);
+    account.renew();
+    account.copied(copy_allowance::in_a_poll);
+    CHECK(account.piece_of(copy_allowance::always) == copy_allowance::always);
+    CHECK(account.piece_of(copy_allowance::always + 1) == 0);
+}
+
 }  // namespace test_transport_shm_copy_allowance

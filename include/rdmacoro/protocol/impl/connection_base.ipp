@@ -242,7 +242,7 @@ RDMACORO_COLD void connection_base::feed() noexcept {
 
 RDMACORO_COLD void connection_base::peer_starved() noexcept {
     const std::uint64_t before = counts_.credit_messages;
-    received_when_starved_ = received_so_far();
+    charged_when_starved_ = credits_.charged();
     feeding_.stop();  // that of a former need may be late for this one
     regrant(true);
     feed();
@@ -255,7 +255,7 @@ RDMACORO_COLD void connection_base::feed_now() noexcept {
     credits_.hurry(1);
     if (credits_.owes()) send_credit();  // less goes than is owed, or nothing, where the pool is short
     if (counts_.credit_messages != before || !share_.rises() || credits_.withheld() == 0 ||
-        phase_ != phase::open || received_so_far() != received_when_starved_) {
+        phase_ != phase::open || credits_.charged() != charged_when_starved_) {
         asked_in_vain_ = 0;
         return;
     }
@@ -265,7 +265,7 @@ RDMACORO_COLD void connection_base::feed_now() noexcept {
     if (asked_in_vain_ != most_doublings) ++asked_in_vain_;
 }
 RDMACORO_COLD void connection_base::feed_again() noexcept {
-    if (received_so_far() == received_when_starved_) regrant(true);
+    if (credits_.charged() == charged_when_starved_) regrant(true);
     feed_now();
 }
 

@@ -20,8 +20,8 @@ RDMACORO_DECL post_result one_sided_engine::begin(bool read, const remote_region
                                                   completion& c) noexcept {
     transfer_fields job{&c, read, there, local, 0, 0, errc::ok};
     if (link_.peer.reaches(there.address, there.length)) {
-        const std::size_t most = std::max(link_.domain->copies().piece(), copy_allowance::always);
-        if (most >= there.length || link_.domain->copies().piece() != 0) step_directly(job, most);
+        const std::size_t most = link_.domain->copies().piece_of(there.length);
+        if (most != 0 || there.length == 0) step_directly(job, most);
         if (job.status == errc::ok && job.moved == there.length) return post_result::done;
     } else {  // the whole range is allowed, or no request is sent
         job.status = link_.peer.check(there, read ? access_rights::remote_read : access_rights::remote_write);
@@ -53,7 +53,7 @@ RDMACORO_DECL bool one_sided_engine::advance() noexcept {
     // A completion called here may revoke another operation, begin one, or close the link.
     turn_.splice_back(active_);
     while (transfer* job = turn_.pop_front()) {
-        const std::size_t most = link_.domain->copies().piece();
+        const std::size_t most = link_.domain->copies().piece_of(job->there.length - job->moved);
         (most == 0 && copies_next(*job) ? late_ : active_).push_back(*job);
         any |= advance_one(*job, most);
     }
@@ -123,7 +123,7 @@ RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job, std::si
                                           : link_.peer.copy(job.read, job.there.address + job.moved,
                                                             job.local + job.moved, now);
             if (outcome == errc::ok) job.moved += now;
-            link_.domain->copies().copied(now);
+            link_.domain->copies().copied_piece(now);
             return outcome;
         });
     // The kernel withdrew its permission: from here on the peer serves.
