@@ -5,7 +5,7 @@
 set -eu
 pingpong=${1:?usage: pingpong.sh PATH_OF_PINGPONG}
 # The same program, which starts at once, for what is not about libfabric.
-quick=${pingpong}_without_ofi
+quick=$(realpath "${pingpong}")_without_ofi  # one case runs it in another folder
 [ -x "$quick" ] || quick=$pingpong
 if [ "$(nproc)" -lt 2 ]; then
     echo "needs two CPUs"
