@@ -14,6 +14,8 @@
 #include <vector>
 
 #include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -238,6 +240,30 @@ void end_and_post(tcp_options options) {
     expect(idle.sink.reason == errc::peer_lost, "the other is watched no more");
 }
 
+/// The host vanishes before it has acknowledged the greeting, and is found lost before a link takes the connection.
+void vanish_before_the_link(tcp_options options) {
+    options.peer_timeout = detail::tcp_liveness::least_limit;
+    tcp_world w(options);
+    tcp_listener listener = w.listen();
+    const raw_peer peer = greeted(listener);
+    interface_is(false);
+    tcp_connection connection = w.on.run(listener.accept());
+    detail::tcp_session& session = *connection.release();
+    const auto ended = [&] {
+        tcp_info now{};
+        socklen_t bytes = sizeof now;
+        return ::getsockopt(session.fd(), IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0 ||
+               now.tcpi_state != TCP_ESTABLISHED;
+    };
+    expect(!ended(), "ended at once");
+    turn_until(w.on, ended);
+    expect(ended(), "not found lost");
+    tcp_end end;
+    end.link = std::make_unique<recorded_link>(tcp_connection(session), end.sink);
+    turn_until(w.on, [&] { return end.sink.downs != 0; });
+    expect(end.sink.reason == errc::peer_lost, "the link is not told");
+}
+
 }  // namespace
 
 TEST_CASE("a link ends with peer_lost when its host vanishes: idle, with a message under way, in a stream") {
@@ -263,6 +289,10 @@ TEST_CASE("a link ends with peer_lost, as soon, when its host vanishes after it 
 
 TEST_CASE("a link that ends as its host vanished may send on an idle link, which ends in its turn") {
     in_a_namespace(end_and_post);
+}
+
+TEST_CASE("a link is told of a host that vanished before the link took its connection") {
+    in_a_namespace(vanish_before_the_link);
 }
 
 }  // namespace test_faults_tcp_vanished_host

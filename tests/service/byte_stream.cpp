@@ -407,6 +407,97 @@ TEMPLATE_LIST_TEST_CASE("a second read or write at a time is refused, and so is 
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("a piece that is too long is refused by a read of any length", "", every_kind) {
+    using T = typename TestType::transport_type;
+    streams<TestType>([](world<T>& w) -> task<> {
+        for (const std::size_t length : {std::size_t{100}, std::size_t{5000}, std::size_t{2} << 20}) {
+            CAPTURE(length);
+            auto pair = co_await w.connected();
+            byte_stream<T> a(std::move(pair.a));
+            byte_stream<T> b(std::move(pair.b), {.gather_bytes = 8192, .piece_bytes = 8192});
+            const auto data = pattern(std::size_t{1} << 20, 1);
+            auto writing = start(as_result(a.write(data)));
+            std::vector<std::byte> into(length);
+            const auto refused = co_await as_result(b.read_some(into));
+            CHECK(refused.error() == errc::protocol_violation);
+            const auto again = co_await as_result(b.read_some(into));
+            CHECK(again.error() == errc::protocol_violation);
+            static_cast<void>(co_await writing);
+        }
+        mailbox_options short_ones;
+        short_ones.lent_bytes = 5000;
+        auto pair = co_await w.connected(short_ones, short_ones);
+        const auto whole = [&] {
+            return byte_stream<T>(std::move(pair.a), {.gather_bytes = 5000, .piece_bytes = 5000});
+        };
+        CHECK_NOTHROW(whole());
+        CHECK_THROWS_AS(
+            byte_stream<T>(std::move(pair.b), byte_stream_options{.gather_bytes = 5001, .piece_bytes = 5001}),
+            error);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("what waits for a stream that is destroyed ends with closed", "", every_kind) {
+    using T = typename TestType::transport_type;
+    streams<TestType>([](world<T>& w) -> task<> {
+        const auto data = pattern(4096, 1);
+        const auto much = pattern(std::size_t{8} << 20, 1);
+        std::vector<std::byte> into(100'000);
+        {
+            auto ends = co_await connected(w);
+            auto short_read = start(as_result(ends.b.read_some(std::span(into).first(10))));
+            auto long_read = start(as_result(ends.a.read_exactly(into)));
+            co_await yield();
+            CHECK_FALSE(short_read.done());
+            CHECK_FALSE(long_read.done());
+            ends.b = {};
+            ends.a = {};
+            const auto of_short = co_await short_read;
+            const auto of_long = co_await long_read;
+            CHECK(of_short.error() == errc::closed);
+            CHECK(of_long.error() == errc::closed);
+        }
+        {
+            auto ends = co_await connected(w);
+            auto writing = start(as_result(ends.a.write(much)));
+            co_await yield();
+            CHECK_FALSE(writing.done());
+            ends.a = {};
+            const auto wrote = co_await writing;
+            CHECK(wrote.error() == errc::closed);
+        }
+        {
+            auto ends = co_await connected(w);
+            for (;;) {
+                const auto wrote = co_await as_result(timeout(ends.a.write(data), 10ms));
+                if (!wrote) break;
+            }
+            auto writing = start(as_result(ends.a.write(data)));
+            co_await yield();
+            CHECK_FALSE(writing.done());
+            ends.a = {};
+            const auto wrote = co_await writing;
+            CHECK(wrote.error() == errc::closed);
+        }
+        {
+            auto ends = co_await connected(w);
+            for (;;) {
+                const auto wrote = co_await as_result(timeout(ends.a.write(data), 10ms));
+                if (!wrote) break;
+            }
+            auto flushing = start(as_result(ends.a.flush()));
+            auto idle = ends.a.read_some(into);
+            co_await yield();
+            CHECK_FALSE(flushing.done());
+            ends.a = {};
+            const auto flushed = co_await flushing;
+            CHECK(flushed.error() == errc::closed);
+            const auto begun_late = co_await as_result(std::move(idle));
+            CHECK(begun_late.error() == errc::closed);
+        }
+    });
+}
+
 namespace {
 
 /// How the peer of a stream that is destroyed is: it reads, it has given up, or it is gone.

@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
+#include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/stream_receive.hpp>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ struct byte_stream_options {
     /// of them, made with the first short write. At most `piece_bytes`.
     std::size_t gather_bytes = 16u << 10;
     /// Long writes go in pieces of so many bytes. A stream keeps at most one piece that came and was not read, beside what
-    /// `mailbox_options::unexpected_bytes` allows its endpoint.
+    /// `mailbox_options::unexpected_bytes` allows its endpoint. At most `mailbox_options::lent_bytes`.
     std::size_t piece_bytes = 1u << 20;
     /// How long a read that is asked to stop waits for a piece that has begun to come, so that it is not lost.
     duration grace = std::chrono::seconds(1);
@@ -74,9 +75,9 @@ private:
     throw error(code, std::string(what) + " after " + std::to_string(moved) + " bytes", facts);
 }
 
-/// The state of a stream. Does not move: its operations refer to it.
+/// The state of a stream. Does not move: its operations refer to it, and each is one of its owners.
 template <class T, class P>
-struct byte_stream_state {
+struct byte_stream_state final : counted {
     using peer_type = endpoint<T, P>;
     using connection_type = typename peer_type::connection_type;
 
@@ -86,6 +87,19 @@ struct byte_stream_state {
             chosen.gather_bytes > chosen.piece_bytes)
             throw_error(errc::invalid_argument,
                         "byte_stream_options: copy_limit <= gather_bytes <= piece_bytes, which is not 0");
+        if (chosen.piece_bytes > peer.connection().mailbox().options().lent_bytes)
+            throw_error(errc::invalid_argument,
+                        "byte_stream_options: piece_bytes <= mailbox_options::lent_bytes");
+    }
+
+    /// The stream is destroyed: operations that are under way end soon.
+    [[gnu::cold]] void leave() noexcept {
+        peer.abort();
+        write_failure = make_error_code(errc::closed);
+        read_failure = make_error_code(errc::closed);
+        gathered.clear();
+        left = {};
+        moved.set();
     }
 
     // ---- writing
@@ -149,9 +163,18 @@ struct byte_stream_state {
         if (left.empty()) lent.release();
         return some;
     }
+    [[noreturn, gnu::cold]] void too_long(std::uint64_t bytes) {
+        read_failure = make_error_code(errc::protocol_violation);
+        peer.abort();
+        throw error(read_failure, "byte_stream: the peer sent a piece of " + std::to_string(bytes) +
+                                      " bytes, and piece_bytes is " + std::to_string(options.piece_bytes) +
+                                      " here");
+    }
     /// The bytes that came, or the end.
     void came(const received& what) {
-        if (what.tag == stream_bytes_tag) return;
+        if (what.tag == stream_bytes_tag && what.bytes <= options.piece_bytes) [[likely]]
+            return;
+        if (what.tag == stream_bytes_tag) too_long(what.bytes);
         if (what.tag == stream_end_tag && what.bytes == 0) {
             ended = true;
             return;
@@ -164,13 +187,7 @@ struct byte_stream_state {
     [[gnu::cold]] void not_received(std::error_code why, const error_facts& facts, bool lost,
                                     std::size_t done) {
         if (why == errc::peer_canceled) return;
-        if (why == errc::truncated) {
-            read_failure = make_error_code(errc::protocol_violation);
-            peer.abort();
-            throw error(read_failure, "byte_stream: the peer sent a piece of " + std::to_string(facts.info) +
-                                          " bytes, and piece_bytes is " +
-                                          std::to_string(options.piece_bytes) + " here");
-        }
+        if (why == errc::truncated) too_long(facts.info);
         if (lost) read_failure = make_error_code(errc::canceled);
         throw_stream_error(why, "byte_stream: read", done);
     }
@@ -221,7 +238,16 @@ public:
     byte_stream() noexcept = default;
     /// Over an open endpoint. Throws `errc::invalid_argument` for options that contradict each other.
     explicit byte_stream(endpoint_type over, const byte_stream_options& options = {})
-        : state_(std::make_unique<state>(std::move(over), options)) {}
+        : state_(new state(std::move(over), options)) {}
+    byte_stream(byte_stream&&) noexcept = default;
+    byte_stream& operator=(byte_stream&& other) noexcept {
+        if (this != &other) {
+            leave();
+            state_ = std::move(other.state_);
+        }
+        return *this;
+    }
+    ~byte_stream() { leave(); }
 
     /// Awaitable.
     /// Takes a contiguous range of trivially copyable elements, or a part of one as a span.
@@ -238,7 +264,7 @@ public:
     template <class Range>
         requires(detail::plain_range<Range> && !detail::owning_temporary<Range>)
     [[nodiscard]] task<> write(Range&& elements) {
-        return write_bytes(state_.get(), detail::range_bytes(elements));
+        return write_bytes(state_, detail::range_bytes(elements));
     }
 
     /// Awaitable.
@@ -253,7 +279,7 @@ public:
     /// Example:
     ///     while (std::size_t n = co_await stream.read_some(buffer)) eat(std::span(buffer).first(n));
     [[nodiscard]] task<std::size_t> read_some(std::span<std::byte> into) {
-        return read_bytes(state_.get(), into, false);
+        return read_bytes(state_, into, false);
     }
 
     /// Awaitable.
@@ -269,7 +295,7 @@ public:
     template <class Range>
         requires detail::writable_range<Range>
     [[nodiscard]] task<std::size_t> read_exactly(Range&& elements) {
-        return read_bytes(state_.get(), detail::range_bytes(elements), true);
+        return read_bytes(state_, detail::range_bytes(elements), true);
     }
 
     /// Awaitable.
@@ -280,7 +306,7 @@ public:
     /// Cancellation: at any time; nothing is lost.
     /// Example:
     ///     co_await stream.flush();
-    [[nodiscard]] task<> flush() { return flush_all(state_.get(), true); }
+    [[nodiscard]] task<> flush() { return flush_all(state_, true); }
 
     /// Awaitable.
     /// The half-close: the peer reads all that was written and then the end of the stream; it may go on to write.
@@ -291,7 +317,7 @@ public:
     /// Cancellation: at any time; may be repeated.
     /// Example:
     ///     co_await stream.shutdown();
-    [[nodiscard]] task<> shutdown() { return shut_down(state_.get()); }
+    [[nodiscard]] task<> shutdown() { return shut_down(state_); }
 
     /// Awaitable.
     /// Shuts the writing side down, if that is not done, and closes the endpoint: what the peer still writes is not read.
@@ -302,14 +328,14 @@ public:
     /// Cancellation: closes at once; bytes may be lost, and the peer gets an error then and not the end of the stream.
     /// Example:
     ///     co_await timeout(stream.close(), 5s);
-    [[nodiscard]] task<> close() { return close_all(state_.get()); }
+    [[nodiscard]] task<> close() { return close_all(state_); }
 
     /// Ends the link now; everything pending ends with `errc::closed`.
     void abort() noexcept {
         if (state_) state_->peer.abort();
     }
 
-    [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+    [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(state_); }
     /// Whether the peer has ended its direction, and all of it was read.
     [[nodiscard]] bool at_end() const noexcept { return state_ && state_->ended && state_->left.empty(); }
     /// The stream's counts. Precondition: not default-constructed or moved from.
@@ -318,23 +344,28 @@ public:
     [[nodiscard]] const endpoint_type& peer() const noexcept { return state_->peer; }
 
 private:
-    [[nodiscard]] static state& there(state* self) {
-        if (self == nullptr)
+    using owner = detail::counted_ptr<state>;
+
+    [[nodiscard]] static state& there(const owner& self) {
+        if (!self)
             detail::throw_error(errc::invalid_argument, "byte_stream: default-constructed, or moved from");
         return *self;
     }
+    void leave() noexcept {
+        if (state_) state_->leave();
+    }
 
-    static task<> write_bytes(state* self, std::span<const std::byte> from);
-    static task<std::size_t> read_bytes(state* self, std::span<std::byte> into, bool all);
-    static task<> flush_all(state* self, bool takes_turn);
-    static task<> shut_down(state* self);
-    static task<> close_all(state* self);
+    static task<> write_bytes(owner self, std::span<const std::byte> from);
+    static task<std::size_t> read_bytes(owner self, std::span<std::byte> into, bool all);
+    static task<> flush_all(owner self, bool takes_turn);
+    static task<> shut_down(owner self);
+    static task<> close_all(owner self);
 
-    std::unique_ptr<state> state_;
+    owner state_;
 };
 
 template <transport T, protocol_list P>
-task<> byte_stream<T, P>::write_bytes(state* self, std::span<const std::byte> from) {
+task<> byte_stream<T, P>::write_bytes(owner self, std::span<const std::byte> from) {
     state& s = there(self);
     const detail::stream_turn turn(s.writing, "byte_stream: a write while another one is under way");
     s.check_writable();
@@ -370,7 +401,7 @@ task<> byte_stream<T, P>::write_bytes(state* self, std::span<const std::byte> fr
 }
 
 template <transport T, protocol_list P>
-task<std::size_t> byte_stream<T, P>::read_bytes(state* self, std::span<std::byte> into, bool all) {
+task<std::size_t> byte_stream<T, P>::read_bytes(owner self, std::span<std::byte> into, bool all) {
     state& s = there(self);
     const detail::stream_turn turn(s.reading, "byte_stream: a read while another one is under way");
     std::size_t done = 0;
@@ -423,7 +454,7 @@ task<std::size_t> byte_stream<T, P>::read_bytes(state* self, std::span<std::byte
 }
 
 template <transport T, protocol_list P>
-task<> byte_stream<T, P>::flush_all(state* self, bool takes_turn) {
+task<> byte_stream<T, P>::flush_all(owner self, bool takes_turn) {
     state& s = there(self);
     std::optional<detail::stream_turn> turn;
     if (takes_turn) turn.emplace(s.writing, "byte_stream: a flush while a write is under way");
@@ -436,7 +467,7 @@ task<> byte_stream<T, P>::flush_all(state* self, bool takes_turn) {
 }
 
 template <transport T, protocol_list P>
-task<> byte_stream<T, P>::shut_down(state* self) {
+task<> byte_stream<T, P>::shut_down(owner self) {
     state& s = there(self);
     const detail::stream_turn turn(s.writing, "byte_stream: a shutdown while a write is under way");
     if (s.shut) co_return;
@@ -446,7 +477,7 @@ task<> byte_stream<T, P>::shut_down(state* self) {
 }
 
 template <transport T, protocol_list P>
-task<> byte_stream<T, P>::close_all(state* self) {
+task<> byte_stream<T, P>::close_all(owner self) {
     state& s = there(self);
     try {
         co_await shut_down(self);

@@ -272,4 +272,25 @@ TEST_CASE("a thread that lends its memory waits until that is back although the 
     CHECK(loan.failed.value == static_cast<int>(errc::closed));
 }
 
+TEST_CASE("what a lane accepted before its port refused the next entry is taken") {
+    for (const unsigned accepted : {0U, 1U, 2U}) {
+        CAPTURE(accepted);
+        lane_world w(16);   // there is room for all of them
+        REQUIRE(w.put(1));  // posts: what follows is accepted without, until the lane rests
+        w.port.close();
+        gate_slot* const first = w.lane.take();
+        REQUIRE(first != nullptr);
+        CHECK(w.lane.take() == nullptr);
+        // The thread puts before and after the lane stops to look, and the scheduler has seen none of it.
+        for (unsigned n = 0; n < accepted; ++n) REQUIRE(w.put(1));
+        w.lane.stop_looking();
+        CHECK(w.lane.put(w.lane.flow(1), bytes("x"), 0) == gate_lane::put_result::closed);
+        CHECK(w.lane.rests() == (accepted == 0));
+        unsigned taken = 0;
+        while (w.lane.take() != nullptr) ++taken;
+        CHECK(taken == accepted);  // and not the one that was refused
+        CHECK(w.lane.rest());
+    }
+}
+
 }  // namespace test_service_detail_gate_lane

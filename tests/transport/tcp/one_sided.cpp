@@ -205,6 +205,39 @@ TEST_CASE("a get that the server answers slowly holds up neither its reader nor 
     CHECK(std::equal(first.begin() + 12, first.end(), memory.begin()));
 }
 
+TEST_CASE("a get or put that finds no memory for its request goes out when there is some") {
+    tcp_world w;
+    tcp_listener listener = w.listen();
+    auto made = w.connect(listener);
+    detail::tcp_session* const session = made.client.release();
+    detail::tcp_chunk_pool& pool = session->engine().chunks();
+    tcp_end a;
+    tcp_end b;
+    a.link = std::make_unique<recorded_link>(tcp_connection(*session), a.sink);
+    b.link = std::make_unique<recorded_link>(std::move(made.server), b.sink);
+    w.turns(100);
+    std::vector<std::byte> memory = pattern(1000);
+    const region open = w.server.register_memory(memory, access_rights::all);
+    std::vector<std::byte> here(memory.size());
+    recording_completion c;
+    const bool gets = GENERATE(true, false);
+    std::vector<detail::tcp_chunk*> taken;
+    while (detail::tcp_chunk* one = pool.take()) taken.push_back(one);
+    CHECK(taken.size() > 1000);
+    const post_result answer =
+        gets ? a.link->get(open.remote(), here, c) : a.link->put(here, open.remote(), c);
+    REQUIRE(answer == post_result::posted);
+    const std::uint64_t before = w.client.system_calls();
+    w.turns(100);
+    CHECK(c.calls == 0);
+    CHECK(w.client.system_calls() == before);
+    for (detail::tcp_chunk* one : taken) pool.drop(*one);
+    w.turns(1);
+    w.until([&] { return c.calls == 1; });
+    CHECK_FALSE(c.outcome);
+    CHECK(here == memory);
+}
+
 // The judgement of each frame of a peer, as a table: the frames after which the link must go down.
 TEST_CASE("a peer that breaks the rules of get and put loses its link") {
     raw_pair p;
@@ -286,6 +319,10 @@ TEST_CASE("a peer that answers a get wrongly loses its link, and the get ends") 
     SECTION("ok before all data has come") {
         p.peer.send(p, one_sided_frame(tcp_frame::get_data, detail::get_data{id}, pattern(60)));
         p.peer.send(p, one_sided_frame(tcp_frame::one_sided_status, detail::one_sided_status{id, errc::ok}));
+    }
+    SECTION("canceled, which nothing here has asked for") {
+        p.peer.send(
+            p, one_sided_frame(tcp_frame::one_sided_status, detail::one_sided_status{id, errc::canceled}));
     }
     SECTION("a status that means nothing") {
         auto bad = one_sided_frame(tcp_frame::one_sided_status, detail::one_sided_status{id, errc::ok});

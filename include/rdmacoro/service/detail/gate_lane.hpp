@@ -161,9 +161,14 @@ public:
     }
     /// There was nothing to take. False: there is now.
     [[nodiscard]] bool rest() noexcept {
-        interested_.store(false, std::memory_order_seq_cst);
+        stop_looking();
+        return rests();
+    }
+    /// The two steps of `rest`, between which the thread may put.
+    void stop_looking() noexcept { interested_.store(false, std::memory_order_seq_cst); }
+    [[nodiscard]] bool rests() noexcept {
         if (tail_.load(std::memory_order_seq_cst) == taken_) return true;
-        return interested_.exchange(true, std::memory_order_seq_cst);
+        return interested_.exchange(true, std::memory_order_seq_cst) && has_no_more();
     }
     /// The thread sees it with the next `publish_back`. `why`: the exception that it failed with, if it was one.
     void give_back(gate_slot& slot, const status& failed, const std::exception_ptr* why = nullptr) noexcept {
@@ -228,6 +233,7 @@ private:
     [[nodiscard]] gate_flow& find_flow(std::uint32_t peer);
     void drop_flows() noexcept;
     [[nodiscard]] put_result wake() noexcept;
+    [[nodiscard]] bool has_no_more() noexcept;
     void fail(const status& with, std::uint32_t peer, const std::exception_ptr* why) noexcept;
     void give_loan_back(gate_loan& loan, const status& failed, const std::exception_ptr* why) noexcept;
 

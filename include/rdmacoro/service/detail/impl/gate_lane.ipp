@@ -68,6 +68,14 @@ RDMACORO_DECL gate_lane::put_result gate_lane::wake() noexcept {
     refused_ = true;
     return put_result::closed;
 }
+/// The thread has seen that the flag was cleared. With an open port it posts the news. A closed one refuses what the thread has put last, and
+/// the thread puts nothing more: entries before that one were accepted, and are still to be taken.
+RDMACORO_COLD bool gate_lane::has_no_more() noexcept {
+    if (!port_.closed()) return true;
+    const std::uint64_t accepted = tail_.load(std::memory_order_acquire) - 1;
+    tail_.store(accepted, std::memory_order_relaxed);  // the refused one is not taken
+    return accepted == taken_;
+}
 
 template <class Met, class Over>
 bool gate_lane::sleep(std::uint64_t look_at, time_point until, Met met, Over over) noexcept {

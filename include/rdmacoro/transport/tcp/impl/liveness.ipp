@@ -56,7 +56,9 @@ RDMACORO_COLD void tcp_liveness::look() noexcept {
         const bool unanswered =
             now.tcpi_probes >= 2 || (now.tcpi_unacked != 0 && now.tcpi_last_data_sent < quiet);
         session.silent_ = quiet >= limit && (unanswered || quiet >= limit + 120'000);
-        if (was_silent && session.silent_) {
+        if (was_silent && session.silent_ && session.up_ == nullptr) {
+            ::shutdown(session.fd_, SHUT_RDWR);  // the link that takes it finds the end of the stream
+        } else if (was_silent && session.silent_) {
             session.close(make_error_code(errc::peer_lost));
         } else {
             watched_.push_back(session);

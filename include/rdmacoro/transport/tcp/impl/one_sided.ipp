@@ -70,6 +70,7 @@ RDMACORO_DECL bool tcp_operations::ended(const one_sided_status& status) noexcep
     if (!started(index) || sending_ == index || status.outcome == errc::protocol_violation) return false;
     operation& op = operations_[index];
     if (op.parts != 0) return false;
+    if (status.outcome == errc::canceled && !op.revoked) return false;  // only this side cancels it
     if (op.what == kind::get && status.outcome == errc::ok && op.remaining != 0) return false;
     --outstanding_;
     completion* owner = op.owner;

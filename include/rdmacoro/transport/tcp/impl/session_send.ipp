@@ -206,7 +206,11 @@ RDMACORO_DECL void tcp_session::submit_send() noexcept {
     }
     iovec* pieces = engine_.vectors_.data() + engine_.vectors_used_;
     const unsigned count = queue_.gather(pieces, most_pieces, sending_);
-    if (count == 0) return;
+    if (count == 0) {
+        // Memory was short for the first of them. No event says when there is some, so each poll tries again, without a system call.
+        if (server_.wants_to_send() || operations_.wants_to_send()) mark_dirty();
+        return;
+    }
     for (unsigned n = 0; n < count; ++n) engine_.sent_ += pieces[n].iov_len;
     engine_.last_sender_ = this;
     burst_epoch_ = unflushed_ > 1 ? engine_.epoch_ : 0;
