@@ -1,5 +1,6 @@
 #include <rdmacoro/rdmacoro.hpp>
 #include <rdmacoro/transport/tcp.hpp>
+#include <rdmacoro/transport/tcp/liveness.hpp>
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"

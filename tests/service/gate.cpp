@@ -968,4 +968,54 @@ TEST_CASE("a gate that is destroyed on another thread ends the process with a me
     CHECK_THAT(seen.said, Catch::Contains("a gate of") && Catch::Contains("was destroyed"));
 }
 
+namespace {
+
+/// A node of which each peer that is kept holds `held`, too.
+struct held_peers {
+    node<shm>& over;
+    std::shared_ptr<int> held = std::make_shared<int>(0);
+};
+struct held_peer {
+    node_peer<shm> to;
+    std::shared_ptr<int> held;
+    [[nodiscard]] node_id id() const noexcept { return to.id(); }
+    [[nodiscard]] auto send(const const_buffers& from, tag_type tag) { return to.send(from, tag); }
+};
+
+}  // namespace
+}  // namespace test_service_gate
+
+template <>
+struct rdmacoro::detail::gate_way<test_service_gate::held_peers> {
+    static constexpr bool by_id = true;
+    static scheduler& owner(test_service_gate::held_peers& over) noexcept { return over.over.owner(); }
+    static test_service_gate::held_peer peer(test_service_gate::held_peers& over, std::uint32_t id) {
+        return {over.over.peer(id), over.held};
+    }
+};
+
+namespace test_service_gate {
+
+TEST_CASE("a gate that has ended keeps no peer though a pass of it lives on") {
+    run_nodes([]() -> task<> {
+        node<shm> far(9);
+        node<shm> here(1);
+        const std::string url = co_await far.listen(fresh_url<shm>());
+        here.add({.id = 9, .urls = {url}});
+        auto hears = far.peer(1);
+        held_peers peers{here};
+        std::optional<gate<held_peers>> through(peers);
+        auto pass = through->pass();
+        pass.send(9, std::string_view("hello"), 7);
+        const std::string text = co_await hear(hears, 7);
+        CHECK(text == "hello");
+        CHECK(peers.held.use_count() > 1);  // it is kept for the next message
+        through.reset();
+        CHECK(pass.closed());
+        CHECK(peers.held.use_count() == 1);
+        co_await here.close();
+        co_await far.close();
+    });
+}
+
 }  // namespace test_service_gate

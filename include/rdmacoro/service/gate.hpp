@@ -394,6 +394,7 @@ public:
     ~gate() {
         detail::require_thread_of(&core_->port.owner(), "a gate of", "was destroyed");
         core_->end();
+        core_->forget_peers();
     }
 
     /// A way through for one thread. Any thread, as long as the gate lives. Throws `errc::closed` while it ends.
@@ -407,6 +408,11 @@ private:
     public:
         core(Over& over, const gate_options& options)
             : gate_core(way::owner(over), options, way::by_id), over_(over), senders_(*this) {}
+
+        /// After the end, on the scheduler's thread: passes may keep this longer, and peers count their owners on that thread alone.
+        void forget_peers() noexcept {
+            if constexpr (way::by_id) known_.fill({});
+        }
 
     private:
         using peer_type = decltype(way::peer(std::declval<Over&>(), 0));

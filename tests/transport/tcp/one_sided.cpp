@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <rdmacoro/transport/tcp/engine.hpp>
+
 #include <deque>
 
 namespace test_transport_tcp_one_sided {
