@@ -17,7 +17,6 @@ namespace {
 
 struct up {
     static constexpr method<"up.keys", std::uint64_t(stream<row>)> keys{};
-    static constexpr method<"up.texts", std::uint64_t(stream<std::vector<std::string>>)> texts{};
 };
 
 /// A message about a call.
@@ -173,54 +172,6 @@ CALLS_CASE("items that are none end the call, and no other") {
         CHECK(left == 0);
         raw.abort();
         co_await server.drain();
-    });
-}
-
-CALLS_CASE("a stream whose gathered items were dropped does not end well") {
-    run_against_raw(over, [](any_calls& client, calls_link link) -> task<> {
-        auto& raw = link.b;
-        const std::vector<std::string> much(400, std::string(900, 'x'));  // copied, and long on its way
-        constexpr tag_match any_request{call_tag(call_kind::request, 0),
-                                        detail::calls_bit | detail::request_bits};
-        const std::vector<std::string> little(1, "y");
-        bool dropped = false;
-        // A stop request comes at each moment of the first message's way.
-        for (int moment = 0; moment < 200 && !dropped; ++moment) {
-            CAPTURE(moment);
-            auto texts = co_await client.open(up::texts);
-            const auto request = co_await raw.recv_lent(any_request);
-            const std::uint64_t number = detail::call_number(request.tag());
-            const tag_type items = call_tag(call_kind::caller_item, number);
-            co_await texts.write(much);
-            co_await texts.write(little);
-            local_stop_source stop;
-            auto finishing = start(as_result(with_stop(texts.finish(), stop.get_token())));
-            co_await yield();
-            auto reading = start(raw.recv_lent(items));
-            for (int n = 0; n < moment; ++n) co_await yield();
-            stop.request_stop();
-            std::int32_t came = 0;
-            detail::answer_head one{};
-            message got = co_await reading;
-            for (;;) {
-                REQUIRE(got.size() >= sizeof one);
-                std::memcpy(&one, got.bytes().data(), sizeof one);
-                if (one.outcome != static_cast<std::uint32_t>(detail::outcome_kind::value)) break;
-                came += one.code;
-                got = co_await raw.recv_lent(items);
-            }
-            if (one.outcome == static_cast<std::uint32_t>(detail::outcome_kind::end)) {
-                REQUIRE(came == 2);
-            } else {
-                CHECK(one.outcome == static_cast<std::uint32_t>(detail::outcome_kind::call_error));
-                CHECK(came < 2);
-                if (came == 1) dropped = true;
-            }
-            const detail::answer_head answer = head(detail::outcome_kind::value);
-            co_await raw.send(bytes_of_one(answer), call_tag(call_kind::answer, number));
-            static_cast<void>(co_await finishing);
-        }
-        CHECK(dropped);
     });
 }
 

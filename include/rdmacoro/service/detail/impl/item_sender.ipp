@@ -209,11 +209,10 @@ RDMACORO_COLD void item_sender::refuse(const std::error_code& why) noexcept {
 }
 RDMACORO_COLD void item_sender::stop(const std::error_code& why) noexcept {
     if (!refused_) refused_ = why;
-    const bool drops = std::exchange(items_, 0) != 0;
+    items_ = 0;
     if (waiting_ != nullptr && (waiting_->message_ == 0 || waiting_->message_ > begun_))
         std::exchange(waiting_, nullptr)->fail(refused_, facts_);
     if (under_way_) stopping_.request_stop();
-    if (drops) broken(why);  // what is under way may still be sent
 }
 RDMACORO_COLD void item_sender::delete_later() noexcept {
     stop(make_error_code(errc::closed));
