@@ -266,32 +266,6 @@ TEST_CASE("a message is left in the network for a few turns, while coroutines wa
     }(f.at));
 }
 
-TEST_CASE(
-    "messages that nobody receives are left in the network for a few turns together and not for a few each") {
-    fixture f;
-    f.world.run([](bare& at) -> task<> {
-        task_group others;
-        others.spawn([]() -> task<> { co_return; });
-        const auto patience = [&at] {
-            int later = 0;
-            while (at.better_to_defer()) ++later;
-            return later;
-        };
-        CHECK(patience() == 8);
-        CHECK(patience() == 0);
-        CHECK(patience() == 0);
-        at.count_received(1);  // the program receives: its next receive may come soon
-        CHECK(patience() == 0);
-        CHECK(patience() == 8);
-        CHECK(patience() == 0);
-        co_await others.join();
-        CHECK(patience() == 0);  // nothing is ready
-        others.spawn([]() -> task<> { co_return; });
-        CHECK(patience() == 8);
-        co_await others.join();
-    }(f.at));
-}
-
 TEST_CASE("the end of the only peer ends what was posted for it, with the reason") {
     fixture f;
     for (const peer_id source : {7u, 8u}) REQUIRE(f.box.matching().add_source(source));

@@ -385,28 +385,6 @@ TEST_CASE("a receive that is posted before its message is sent gets it, whatever
     });
 }
 
-TEST_CASE(
-    "a message behind a row of others that nobody receives comes soon beside a coroutine that is always "
-    "ready") {
-    must_end<sim_plain>({}, [](auto& a, auto& b) -> task<> {
-        using sending = decltype(start(a.send(std::span<const std::byte>(), 1)));
-        constexpr int row = 200;
-        std::uint64_t got = 0;
-        auto wanted = start(b.recv(room_for(got), 2));
-        std::deque<sending> sends;
-        std::uint64_t number = 5;
-        for (int n = 0; n < row; ++n) sends.emplace_back(a.send(bytes_of(number), 1));
-        sends.emplace_back(a.send(bytes_of(number), 2));
-        int turns = 0;
-        for (; !wanted.done(); ++turns) co_await yield();
-        CHECK(b.counts().unexpected == row);
-        CHECK(turns < 2 * row);  // the network brings one in a turn
-        co_await wanted;
-        CHECK(got == 5);
-        for (sending& s : sends) co_await s;
-    });
-}
-
 TEST_CASE("over shared memory a message to many small pieces leaves others their turns meanwhile") {
     must_end<shm_as_it_comes, protocols<get_rendezvous<>>>({}, [](auto& a, auto& b) -> task<> {
         constexpr std::size_t pieces = 1 << 17;

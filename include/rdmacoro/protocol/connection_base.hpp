@@ -195,8 +195,7 @@ public:
     [[nodiscard]] std::uint64_t messages_seen() const noexcept { return messages_seen_; }
 
     /// Whether a message without a receive should be left in the network for the moment: while coroutines wait for their
-    /// turn one of them may post its receive, which saves a copy. A few times; then no more until a message of the link has been
-    /// received or no coroutine is ready, as a row of messages that nobody receives would take as many polls for each.
+    /// turn one of them may post its receive, which saves a copy.
     [[nodiscard]] bool better_to_defer() noexcept;
 
     /// Room for a message of `bytes`, of which up to `room` come unasked. Not in the matcher yet. nullptr: the link is down.
@@ -338,9 +337,9 @@ protected:
     bool owes_goodbye_ = false;
     bool owes_goodbye_seen_ = false;
     bool owes_starved_ = false;
-    bool starved_ = false;        // what the first of the waiting sends waits for is the peer's to give
-    bool said_starved_ = false;   // and neither credit nor a question has come since
-    std::uint8_t deferrals_ = 0;  // since a message was received, or nothing was ready
+    bool starved_ = false;       // what the first of the waiting sends waits for is the peer's to give
+    bool said_starved_ = false;  // and neither credit nor a question has come since
+    std::uint8_t deferrals_ = 0;
     std::uint32_t active_sends_ = 0;
     credit_account credits_{0};
     metrics counts_{};
@@ -402,7 +401,6 @@ private:
     budget_share share_;  // of which `credits_` are granted
     refusal_timer feeding_;
     time_point idle_since_{};                                 // as seen when memory was short
-    std::uint64_t received_when_deferred_ = 0;                // messages, when patience was renewed
     std::uint64_t received_before_ = 0;                       // messages, when memory was short last
     std::uint32_t charged_when_starved_ = ~std::uint32_t{0};  // units, when the peer said so last
     std::uint32_t asked_back_ = 0;                            // units of credit; until the peer's answer

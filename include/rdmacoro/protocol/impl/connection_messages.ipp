@@ -99,17 +99,12 @@ RDMACORO_DECL receive_request* connection_base::match_counted(tag_type tag) noex
 }
 
 RDMACORO_DECL bool connection_base::better_to_defer() noexcept {
-    if (!mailbox_->owner().has_ready()) {
+    if (!mailbox_->owner().has_ready() || deferrals_ >= most_deferrals) {
         deferrals_ = 0;
         return false;
     }
-    if (deferrals_ != most_deferrals) {
-        ++deferrals_;
-        return true;
-    }
-    if (counts_.messages_received != std::exchange(received_when_deferred_, counts_.messages_received))
-        deferrals_ = 0;  // for the next message: this one has been left there long enough
-    return false;
+    ++deferrals_;
+    return true;
 }
 
 RDMACORO_DECL unexpected_message* connection_base::keep_message(std::size_t policy, tag_type tag,
