@@ -502,24 +502,3 @@ CALLS_CASE("a slow reader of a stream stops its writer, and nothing else of the 
         while (methods.running() != 0) co_await yield();
     });
 }
-
-CALLS_CASE("items that came before the peer closed are all read, and then the end") {
-    run_pair(over, [](any_calls& client, any_calls& server, shop& there, calls_link link) -> task<> {
-        auto rows = co_await client.open(kv::scan, 100U);  // fewer than a window, and more than half of one
-        while (there.store.running() == 0) co_await yield();
-        while (there.store.running() != 0) co_await yield();
-        co_await server.drain();
-        co_await link.b.close();
-        const auto gone = co_await as_result(client.call(kv::add, 1U, 2U));
-        CHECK(gone.error());  // credit for items cannot be given any more
-        std::uint32_t read = 0;
-        std::error_code why;
-        try {
-            while (auto one = co_await rows.next()) CHECK(one->key == read++);
-        } catch (const error& failed) {
-            why = failed.code();
-        }
-        CHECK(read == 100);
-        CHECK_FALSE(why);
-    });
-}

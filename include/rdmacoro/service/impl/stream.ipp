@@ -133,9 +133,7 @@ RDMACORO_DECL task<> stream_reader_base::go_on() {
                                taken_bytes_};
         const auto sent = co_await as_result(
             over_->send(std::as_bytes(std::span(&credit, 1)), call_tag(call_kind::note, number_)));
-        // Where the peer has closed, items that came before that are still to be read; the receive says why there are no more.
-        if (!sent && (!calls_base::ends_link(sent.error()) || sent.error() == errc::canceled))
-            lost(sent.error(), sent.facts());
+        if (!sent) lost(sent.error(), sent.facts());
         granted_ += taken_;
         taken_ = 0;
         taken_bytes_ = 0;
