@@ -5,12 +5,14 @@
 #include "support/nodes.hpp"
 #include "support/virtual_nodes.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace test_service_node_faults {
@@ -413,6 +415,49 @@ TEMPLATE_LIST_TEST_CASE("a connection that the other node gives up before it tak
         const node_event left = co_await changes.next();
         CHECK(left.what == node_change::left);
         CHECK(left.born == came.born);
+    });
+}
+
+/// Connects to the node 1 there, and takes the connection. Once that one has seen this, and looks at nothing, it says a word and goodbye.
+template <class T>
+task<> say_and_leave(std::string where, std::atomic<bool>& taken, std::atomic<bool>& seen,
+                     std::atomic<bool>& left) {
+    auto brief = co_await accepted_by<T>(where);
+    co_await brief.send({}, detail::taken_tag);
+    taken = true;
+    while (!seen) co_await yield();
+    const std::byte leaves{static_cast<std::uint8_t>(detail::leave_reason::stopping)};
+    co_await brief.send(std::string_view("my word"), 1);
+    co_await brief.send(std::span<const std::byte>(&leaves, 1), detail::last_word_tag);
+    auto closed = start(brief.close());
+    co_await sleep_for(1ms);  // the goodbye is on its way, and this thread has nothing to send any more
+    left = true;
+    co_await closed;
+}
+
+TEMPLATE_LIST_TEST_CASE("a node that leaves before the one that accepts it has had its turn is heard", "",
+                        node_transports) {
+    std::atomic<bool> taken = false, seen = false, left = false;
+    std::optional<std::jthread> other;
+    run_nodes([&]() -> task<> {
+        node<TestType> one(1);
+        auto changes = one.watch();
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        auto hearing = start(hear(one.peer(7)));
+        other.emplace([&, where] {
+            scheduler there{idle::yield{}};
+            there.run(say_and_leave<TestType>(where, taken, seen, left));
+        });
+        // What follows this one in its turn is the coroutine that accepts. It comes after the next poll, as this one takes so long.
+        while (!taken || !scheduler::current()->others_follow()) co_await yield();
+        seen = true;
+        while (!left) std::this_thread::yield();
+        const std::string got = co_await hearing;
+        CHECK(got == "my word");
+        const node_event came = co_await changes.next();
+        CHECK(came.what == node_change::came);
+        const node_event gone = co_await changes.next();
+        CHECK(gone.what == node_change::left);
     });
 }
 

@@ -253,7 +253,10 @@ TEST_CASE("many short copies in a row give turns as well") {
         bool over = false;
         task_group beside;
         beside.spawn([&]() -> task<> {
-            for (; !over; co_await yield()) ++turns;
+            while (!over) {
+                ++turns;
+                co_await yield();
+            }
         });
         for (int i = 0; i < 40; ++i) co_await detail::copy_in_turns(since_turn, into, bytes);
         over = true;

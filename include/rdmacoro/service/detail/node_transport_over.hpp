@@ -160,8 +160,9 @@ private:
                     with_stop(timeout(made.recv({}, taken_tag), limit), self->leaves.get_token()));
                 taken = said.has_value();
             }
-            // Where this node closes, the other one hears of that over the connection, in case it has it by now.
-            if (!made.is_open() || !(self->stopped ? self->leaving : taken)) co_return;
+            // Where this node closes, the other one hears of that over the connection, in case it has it by now. One that was taken may be
+            // closed again already, behind messages that are here.
+            if (self->stopped ? !self->leaving || !made.is_open() : !taken) co_return;
             from->failure = {};
             from->explained = "  it has connected by itself, over " + std::string(over->name) + '\n';
             over->publish(*from, hello->from, hello->attempt, std::move(made), *in, *place);
