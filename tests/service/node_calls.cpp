@@ -432,6 +432,69 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
+/// A node that calls node 1 there, sends it a message beside that, and leaves.
+template <class T>
+task<> call_say_and_leave(std::string where, std::string what) {
+    participant<T> seven(7);
+    seven.here->add({.id = 1, .urls = {std::move(where)}});
+    const std::uint64_t sum = co_await seven.peers->call(1, kv::add, 1U, 2U);
+    CHECK(sum == 3);
+    co_await say(seven.here->peer(1), std::move(what));
+    co_await seven.here->close();
+}
+
+TEMPLATE_LIST_TEST_CASE("messages beside calls are received of a node that has left, too", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        const std::string where = co_await one.here->listen(fresh_url<TestType>());
+        {
+            // By a receive that waits for the node, and by one that comes later.
+            auto hearing = start(hear(one.here->peer(7), 1));
+            co_await call_say_and_leave<TestType>(where, "first");
+            const std::string got = co_await hearing;
+            CHECK(got == "first");
+        }
+        auto seven = one.here->peer(7);
+        co_await call_say_and_leave<TestType>(where, "second");
+        co_await until([&] { return one.here->connections() == 0; });
+        const std::string got = co_await hear(seven, 1);
+        CHECK(got == "second");
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("messages beside calls that nothing receives do not keep their node from coming back",
+                        "", node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        const std::string where = co_await one.here->listen(fresh_url<TestType>());
+        auto seven = one.here->peer(7);
+        for (unsigned life = 0; life < 6; ++life) {
+            co_await call_say_and_leave<TestType>(where, std::to_string(life));
+            co_await until([&] { return one.here->connections() == 0; });
+        }
+        // The last three are kept, and it is told that there were more.
+        std::string got;
+        for (unsigned n = 0; n < 3; ++n) got += co_await hear(seven, 1);
+        CHECK(got == "345");
+        const auto more = co_await as_result(seven.recv_lent(1));
+        CHECK(more.error() == errc::no_resources);
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE("messages beside calls of a node outside the book without a handle leave nothing", "",
+                        node_transports) {
+    run_limited([]() -> task<> {
+        participant<TestType> one(1);
+        const std::string where = co_await one.here->listen(fresh_url<TestType>());
+        for (unsigned life = 0; life < 6; ++life) {
+            co_await call_say_and_leave<TestType>(where, "nothing hears this");
+            co_await until([&] { return one.here->connections() == 0; });
+        }
+        co_await until([&] { return one.here->explain(7).find("never met") != std::string::npos; });
+    });
+}
+
 TEMPLATE_LIST_TEST_CASE(
     "once warm, calls between nodes allocate nothing, also with a deadline and many at a time", "",
     node_transports) {

@@ -74,6 +74,8 @@ public:
     }
     [[nodiscard]] bool is_down() const noexcept { return phase_ == phase::down; }
     [[nodiscard]] bool is_open() const noexcept { return phase_ == phase::open; }
+    /// Its handshake has succeeded, whatever became of it since: messages may have come.
+    [[nodiscard]] bool has_opened() const noexcept { return opened_; }
     [[nodiscard]] bool can_send() const noexcept { return phase_ == phase::open; }
     /// Whether messages may still come.
     [[nodiscard]] bool receives() const noexcept { return receives_; }
@@ -331,6 +333,7 @@ protected:
     peer_id source_;
     phase phase_ = phase::opening;
     bool receives_ = true;  // neither down nor left by the peer
+    bool opened_ = false;
     bool peer_said_goodbye_ = false;
     bool owes_hello_ = false;
     bool owes_credit_ = false;

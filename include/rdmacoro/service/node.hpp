@@ -281,7 +281,7 @@ public:
     template <class F>
         requires(... && std::is_invocable_r_v<task<>, F&, endpoint<Ts>&, node_id, generation>)
     void on_connection(F f) {
-        state_->handle(std::move(f));
+        state_->handle(std::move(f), true);
     }
 
     /// Tells of nodes that come, leave and fail, from now on. At most `most` changes, 1 to 65,536, wait to be read; of more the oldest are dropped and counted.

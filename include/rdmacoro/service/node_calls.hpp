@@ -30,6 +30,9 @@ namespace rdmacoro {
 /// best transport that both have; while calls are under way in either direction, it is not closed as idle. A call to a node that dies, or
 /// is restarted, ends with an error that names the node and its generation; the next one goes to its next life.
 ///
+/// Other messages are for `node::peer` as they are without it. Of a node that has left those of its last three connections are kept, while there
+/// is a handle of it or it is in the address book; where more are not received, the next receive hears of that by `errc::no_resources`.
+///
 /// It takes the node's `on_connection`, and its calls end with the node. Made after the node; destroyed before it, as where an exception leaves
 /// the scope of both, it stops the node first, as the node's destructor does, and waits as that does for handlers that still run. For the node's
 /// scheduler.
@@ -40,7 +43,7 @@ public:
     template <std::same_as<service>... Services>
     explicit node_calls(node<Ts...>& over, Services&... offered) : over_(over), state_(over.state_) {
         (serve(offered), ...);
-        over.on_connection(connection{this});
+        state_->handle(connection{this}, false);
         state_->work_names = this;
     }
     node_calls(const node_calls&) = delete;
@@ -277,15 +280,22 @@ public:
 private:
     /// The calls over one connection, as long as its function runs.
     struct link : detail::list_node<link> {
-        link(generation life, detail::calls_base& calls, const void* over, node_peer<Ts...> to)
-            : born(life), at(calls), end(over), peer(std::move(to)) {}
+        link(generation life, detail::calls_base& calls, const void* over,
+             detail::counted_ptr<detail::node_peer> to)
+            : born(life), at(calls), end(over), of(*to), peer(std::move(to)) {
+            ++of.handles_of_calls;
+        }
         link(const link&) = delete;
         link& operator=(const link&) = delete;
-        ~link() { this->unlink(); }
+        ~link() {
+            --of.handles_of_calls;
+            this->unlink();
+        }
 
         generation born;
         detail::calls_base& at;
-        const void* end;  // the endpoint
+        const void* end;        // the endpoint
+        detail::node_peer& of;  // as `peer`, which keeps it
         node_peer<Ts...> peer;
         event rested{};
         node_hold held{};         // while calls are under way
@@ -335,7 +345,7 @@ private:
             for (service* const one : of.services_) mine.serve(*one);
             // Its requests wait for the next life, as those over connections that were drained.
             if (of.drained_) co_await mine.base().drained();
-            link here(born, mine.base(), &end, of.over_.peer(id));
+            link here(born, mine.base(), &end, of.state_->peer(id));
             of.all_.push_back(here);
             mine.on_activity(
                 [](void* context, bool active) noexcept {
@@ -362,6 +372,8 @@ private:
             const others_go_on calls_of_this_side(of.state_->owner);
             while (here.in_use()) co_await without_stop(here.rested.wait());
             co_await without_stop(mine.base().drained());  // so that the destructor waits for nothing
+            // What is left is for receives.
+            end.discard(tag_match(detail::calls_bit, detail::calls_bit));
         }
     };
 

@@ -34,7 +34,10 @@ public:
             here.outcome_ = outcome;
             here.complete();
         };
-        if (of_.is_open() || of_.is_down()) {
+        // A peer may have said its word and goodbye before this begins.
+        if (of_.has_opened()) {
+            reached(*this, {});
+        } else if (of_.is_down()) {
             reached(*this, of_.reason());
         } else {
             of_.opener() = this;

@@ -304,6 +304,7 @@ RDMACORO_COLD void connection_base::hello_arrived(const wire_header& h,
         credits_.opened(hello->budget, hello->withheld);
         limit_unasked();
         phase_ = phase::open;
+        opened_ = true;
         notify(opener_, {});
         drain();  // sends that began before the peer's grant was known
     }

@@ -145,8 +145,9 @@ public:
     bool closed_idle = false;    // the last connection was, and there is none since
     bool plain_receives = true;  // nothing of former connections is left to be received or told
     node_record* current = nullptr;
-    std::uint32_t accepting = 0;  // connections of the peer's that wait for room
-    unsigned tries = 0;           // that failed one after another
+    std::uint32_t accepting = 0;         // connections of the peer's that wait for room
+    std::uint32_t handles_of_calls = 0;  // of the `owners`: what runs calls over its connections
+    unsigned tries = 0;                  // that failed one after another
     node_card card{};
     generation last_born{};
     /// Former connections with messages that were not received, in their order.
@@ -253,9 +254,14 @@ public:
     void drop_of_strangers() noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
-    /// Keeps it among its peer's leftovers, where it has messages that may be received; says whether it did. `by_users`: no function has the
-    /// connection.
-    bool keep_unread(node_record& ended, bool by_users);
+    /// For whom the messages of a connection are.
+    enum class receiver : std::uint8_t {
+        handles,               ///< those of its peer
+        handles_beside_calls,  ///< those, but for the messages of calls
+        function,              ///< the function of the connection
+    };
+    /// Keeps it among its peer's leftovers, where it has messages that may be received; says whether it did.
+    bool keep_unread(node_record& ended, receiver by);
     /// Awaits room for one more connection. Throws `errc::no_resources` when none of those that there are is idle for so long.
     [[nodiscard]] static task<> take_place(node_core* self, duration limit);
     void give_place() noexcept;
@@ -322,6 +328,7 @@ public:
 private:
     bool expects_cards_ = false;
     void forget_unused() noexcept;
+    void has_dropped_messages(const node_record& last) noexcept;
     /// Begins to close as many idle connections as others wait for.
     void close_idle();
 

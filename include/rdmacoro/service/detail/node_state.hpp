@@ -44,10 +44,10 @@ public:
 
     [[nodiscard]] domains in() const noexcept { return in(std::index_sequence_for<Ts...>()); }
 
-    /// `f` becomes the function for connections over each transport.
+    /// `f` becomes the function for connections over each transport. `receives`: what `node_transport_of::handler_receives` says.
     template <class F>
-    void handle(F f) {
-        handle(std::make_shared<F>(std::move(f)), std::index_sequence_for<Ts...>());
+    void handle(F f, bool receives) {
+        handle(std::make_shared<F>(std::move(f)), receives, std::index_sequence_for<Ts...>());
     }
 
 private:
@@ -56,10 +56,15 @@ private:
         return {static_cast<node_transport_of<Ts>&>(*transports_[Is]).domain...};
     }
     template <class F, std::size_t... Is>
-    void handle(const std::shared_ptr<F>& shared, std::index_sequence<Is...>) {
-        (...,
-         (static_cast<node_transport_of<Ts>&>(*transports_[Is]).handler =
-              [shared](endpoint<Ts>& end, node_id id, generation born) { return (*shared)(end, id, born); }));
+    void handle(const std::shared_ptr<F>& shared, bool receives, std::index_sequence<Is...>) {
+        (..., handle_over(static_cast<node_transport_of<Ts>&>(*transports_[Is]), shared, receives));
+    }
+    template <class T, class F>
+    static void handle_over(node_transport_of<T>& over, const std::shared_ptr<F>& shared, bool receives) {
+        over.handler = [shared](endpoint<T>& end, node_id id, generation born) {
+            return (*shared)(end, id, born);
+        };
+        over.handler_receives = receives;
     }
 };
 

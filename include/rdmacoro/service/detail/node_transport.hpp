@@ -57,8 +57,10 @@ class node_transport_of : public node_transport {
 public:
     /// nullptr: the scheduler's own.
     typename T::domain* const domain;
-    /// The user's function for connections.
+    /// The function for connections.
     std::function<task<>(endpoint<T>&, node_id, generation)> handler{};
+    /// Whether messages are that function's to receive; else those that are not of calls are for `peer()`, as without a function.
+    bool handler_receives = true;
 
 protected:
     node_transport_of(node_core& of, unsigned at, typename T::domain* in) noexcept

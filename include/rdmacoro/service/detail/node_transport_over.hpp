@@ -261,7 +261,10 @@ private:
             }
             self->retire(*record);
             // At once: a receive that waits looks either before the connection is retired or when its messages are kept.
-            wanted = self->keep_unread(*record, !over->handler);
+            const auto by = !over->handler           ? node_core::receiver::handles
+                            : over->handler_receives ? node_core::receiver::function
+                                                     : node_core::receiver::handles_beside_calls;
+            wanted = self->keep_unread(*record, by);
             static_cast<void>(co_await as_result(users.join()));
         }
         if (!wanted) {

@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/detail/connect_attempts.hpp>
 #include <rdmacoro/service/detail/call_failure.hpp>
+#include <rdmacoro/service/detail/call_wire.hpp>
 #include <rdmacoro/service/detail/node_core.hpp>
 
 #include <algorithm>
@@ -269,7 +270,7 @@ RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     if (of.open() != nullptr && of.open()->born != ended.born) why = make_error_code(errc::peer_lost);
     const bool left = ended.left == leave_reason::stopping || (why == errc::closed && !ended.left);
     if (!stopped && !ended.closed_idle() && !ended.closing) {
-        if (!ended.told) {
+        if (!ended.told && of.lost != errc::no_resources) {
             of.lost = why ? why : make_error_code(errc::closed);
             of.lost_born = ended.born;
         }
@@ -281,25 +282,44 @@ RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
     of.change();
 }
 
-RDMACORO_COLD bool node_core::keep_unread(node_record& ended, bool by_users) {
+RDMACORO_COLD bool node_core::keep_unread(node_record& ended, receiver by) {
     node_peer& of = *ended.peer;
-    // The map, this connection; more are the user's.
-    const bool wanted =
-        by_users && !stopped && ended.unread() != 0 && (of.listed || of.owners() > 2 || keeps_of_stranger());
+    std::size_t unread = 0;
+    if (by == receiver::handles) {
+        unread = ended.unread();
+    } else if (by == receiver::handles_beside_calls) {
+        ended.link->mailbox().matching().each_stored(
+            ended.link->source(),
+            [&](unexpected_message& m) noexcept { unread += (m.tag & calls_bit) == 0 ? 1 : 0; });
+    }
+    // The map, this connection, calls over it; more are the user's.
+    const bool has_handles = of.owners() > 2 + of.handles_of_calls;
+    const bool wanted = unread != 0 && !stopped && (of.listed || has_handles || keeps_of_stranger());
     if (!wanted) return false;
     try {
         of.leftovers.emplace_back(&ended);
-    } catch (const std::bad_alloc&) {  // the next receive hears that messages are lost
-        of.lost = make_error_code(errc::no_resources);
-        of.lost_born = ended.born;
-        of.see_receives();
-        of.change();
+    } catch (const std::bad_alloc&) {
+        has_dropped_messages(ended);
         return false;
     }
     ended.kept = true;
+    // Calls need the next connection, whether these are received or not.
+    if (by == receiver::handles_beside_calls && of.is_behind()) {
+        of.leftovers.erase(of.leftovers.begin());
+        has_dropped_messages(ended);
+    }
     of.see_receives();
     of.change();
     return true;
+}
+
+/// The next receive hears of that.
+RDMACORO_COLD void node_core::has_dropped_messages(const node_record& last) noexcept {
+    node_peer& of = *last.peer;
+    of.lost = make_error_code(errc::no_resources);
+    of.lost_born = last.born;
+    of.see_receives();
+    of.change();
 }
 
 RDMACORO_COLD void node_core::give_place() noexcept {
