@@ -281,6 +281,41 @@ TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a
     }(world.on));
 }
 
+TEST_CASE("a mailbox that closes while one of its peers is being closed waits for that peer, too") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        auto one = start(box.close(id));
+        auto all = start(box.close());
+        co_await sleep_for(std::chrono::seconds(1));
+        CHECK_FALSE(one.done());
+        CHECK_FALSE(all.done());
+        CHECK_FALSE(peer.reason());
+        peer.say(wire_kind::goodbye_seen);
+        co_await one;
+        co_await all;
+    }(world.on));
+}
+
+TEST_CASE("a close that is canceled ends the others of its peer") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        const peer_id id = box.attach(std::move(peer.self()));
+        auto limited = start(as_result(timeout(box.close(id), std::chrono::seconds(1))));
+        auto patient = start(box.close(id));
+        const auto ended = co_await limited;
+        CHECK(ended.error() == errc::timed_out);
+        co_await patient;
+        CHECK_FALSE(box.is_open(id));
+    }(world.on));
+}
+
 TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

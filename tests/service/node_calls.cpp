@@ -473,6 +473,12 @@ TEMPLATE_LIST_TEST_CASE("messages beside calls that nothing receives do not keep
             co_await call_say_and_leave<TestType>(where, std::to_string(life));
             co_await until([&] { return one.here->connections() == 0; });
         }
+        // A call that connects does not make it forgotten.
+        participant<TestType> back(7);
+        const std::string url = co_await back.here->listen(fresh_url<TestType>());
+        one.here->add({.id = 7, .urls = {url}});
+        const std::uint64_t sum = co_await one.peers->call(7, kv::add, 1U, 2U);
+        CHECK(sum == 3);
         // The last three are kept, and it is told that there were more.
         std::string got;
         for (unsigned n = 0; n < 3; ++n) got += co_await hear(seven, 1);

@@ -461,6 +461,28 @@ TEMPLATE_LIST_TEST_CASE("a node that leaves before the one that accepts it has h
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("words that nothing hears of a node outside the book do not keep it out, nor does "
+                        "one connection the other's",
+                        "", node_transports) {
+    run_nodes([]() -> task<> {
+        node<TestType> one(1, hasty());
+        const std::string where = co_await one.listen(fresh_url<TestType>());
+        const std::byte leaves{static_cast<std::uint8_t>(detail::leave_reason::stopping)};
+        for (std::size_t life = 0; life < 2 * detail::node_peer::most_leftovers; ++life) {
+            auto former = co_await accepted_by<TestType>(where);
+            co_await former.send({}, detail::taken_tag);
+            co_await former.send(std::string_view("unheard"), 1);
+            // The next one comes before this one has ended.
+            auto next = co_await accepted_by<TestType>(where);
+            co_await former.send(std::span<const std::byte>(&leaves, 1), detail::last_word_tag);
+            co_await former.close();
+            co_await until([&] { return one.connections() == 0; });
+            next.abort();
+        }
+        co_await until([&] { return one.explain(7).find("never met") != std::string::npos; });
+    });
+}
+
 TEMPLATE_LIST_TEST_CASE("a connection that is never taken ends, and its place is another one's", "",
                         node_transports) {
     run_nodes([]() -> task<> {

@@ -81,6 +81,7 @@ private:
         pmix_info_t infos[2];  // of the fence
         bool collect = true;
         int seconds = 1;
+        std::string key{};
     };
     struct asked {
         std::shared_ptr<answers> to;
@@ -111,6 +112,7 @@ private:
         const auto shared = std::make_shared<answers>();
         shared->come.resize(size_);
         shared->seconds = seconds_of(limit);
+        shared->key = key;
         load(shared->infos[0], PMIX_COLLECT_DATA, &shared->collect, PMIX_BOOL);
         load(shared->infos[1], PMIX_TIMEOUT, &shared->seconds, PMIX_INT);
         auto ends = std::make_unique<asked>(asked{shared});
@@ -130,7 +132,8 @@ private:
             auto one = std::make_unique<asked>(asked{shared, rank});
             ++shared->unheard;
             held.unlock();  // it may be answered at once
-            const pmix_status_t begun = PMIx_Get_nb(&of, key.c_str(), nullptr, 0, &get_ended, one.get());
+            const pmix_status_t begun =
+                PMIx_Get_nb(&of, shared->key.c_str(), nullptr, 0, &get_ended, one.get());
             held.lock();
             if (begun == PMIX_SUCCESS) {
                 one.release();

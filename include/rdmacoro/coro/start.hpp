@@ -162,7 +162,8 @@ private:
 
 /// Begins an operation or a task now; `co_await` on the returned object finishes it. This overlaps communication with
 /// computation. The object does not move (`auto pending = start(...)`) and must be awaited: destroying it before that ends
-/// the process with a message. Only when an exception unwinds its scope is the operation canceled instead, and waited for.
+/// the process with a message. Only when an exception unwinds its scope is the operation canceled instead, and waited for; what it has ended with,
+/// such as a channel's value, is dropped.
 ///
 /// Awaitable.
 /// Completes: as `op` does; at once when it has ended in the meantime.

@@ -253,7 +253,7 @@ public:
     /// Completes: when everything sent before has reached the peer's mailbox and the link is closed. From the beginning of
     ///     `close` on nothing else can be sent; the peer's receives end with `errc::closed` once its messages are used up.
     /// Buffers: none.
-    /// Concurrency: once.
+    /// Concurrency: any number: all wait for the same. One that is canceled ends the others, which do not tell.
     /// Errors: none: a link that is down already is closed.
     /// Cancellation: closes at once; sent messages may be lost. Use it with `timeout`.
     /// Example:

@@ -420,7 +420,7 @@ public:
     /// Completes: when everything sent to this peer before has reached its mailbox and the link is closed. Its messages
     ///     that wait can still be received; `remove` gives the peer's id back.
     /// Buffers: none.
-    /// Concurrency: once for each peer.
+    /// Concurrency: any number, as `endpoint::close`; also beside `close()`.
     /// Errors: none: a link that is down already is closed. The call itself throws `errc::invalid_argument` when there is no
     ///     such peer.
     /// Cancellation: closes at once; sent messages may be lost. Use it with `timeout`.
@@ -446,7 +446,8 @@ public:
     /// Completes: when there is one. Messages of that peer that have come can still be received; `remove` gives its id back.
     /// Buffers: none.
     /// Concurrency: any number; each peer is told of to one of them, the one that has waited longest.
-    /// Errors: `errc::closed` when the whole mailbox is closed and each peer was told of. A peer that is removed is not told of any more.
+    /// Errors: `errc::closed` when the whole mailbox is closed and each peer was told of. A peer that is removed is not told of any more,
+    ///     but for a `gone` that has ended and is not resumed yet: where other coroutines remove peers, too, its id may be none's by then, or another's.
     /// Cancellation: at any time; no peer is lost.
     /// Example:
     ///     for (;;) {

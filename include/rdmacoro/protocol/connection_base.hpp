@@ -30,6 +30,7 @@ class connection_description;
 struct phase_waiter {
     using function = void (*)(phase_waiter& self, std::error_code outcome) noexcept;
     function reached = nullptr;
+    phase_waiter* next = nullptr;  // that waits for the same
 };
 
 /// A protocol list as a connection needs it for its handshake.
@@ -115,7 +116,7 @@ public:
     void cancel_send(send_request& r) noexcept;
     /// Notified when the connection is open, or down before that.
     [[nodiscard]] phase_waiter*& opener() noexcept { return opener_; }
-    /// Sends a goodbye once everything else is sent; notifies `closer` when the peer has seen it, or the link is down.
+    /// Sends a goodbye once everything else is sent; notifies `closer` when the peer has seen it, or the link is down. Several wait for the same.
     void begin_close(phase_waiter& closer) noexcept;
     void close(std::error_code why) noexcept;
     /// Moves to another mailbox, with the messages stored in this one; receives posted there may match them. Precondition: no

@@ -176,7 +176,8 @@ public:
     }
 
     /// Awaitable.
-    /// Completes: when the request has been sent: as `endpoint::send`. The handler's end is not heard of.
+    /// Completes: when the request has been sent: as `endpoint::send`. The handler's end is not heard of: where this side closes soon after, a busy
+    ///     peer may not have begun with it, and drops it. `call` another method last to know.
     /// Buffers: as `call`, until then.
     /// Concurrency: as `call`.
     /// Errors: those of `endpoint::send`; `call_errc` where the peer has refused an earlier one of this method; the next

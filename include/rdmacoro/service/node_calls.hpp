@@ -283,12 +283,12 @@ private:
         link(generation life, detail::calls_base& calls, const void* over,
              detail::counted_ptr<detail::node_peer> to)
             : born(life), at(calls), end(over), of(*to), peer(std::move(to)) {
-            ++of.handles_of_calls;
+            ++of.own;
         }
         link(const link&) = delete;
         link& operator=(const link&) = delete;
         ~link() {
-            --of.handles_of_calls;
+            --of.own;
             this->unlink();
         }
 

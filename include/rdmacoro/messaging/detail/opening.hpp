@@ -112,9 +112,8 @@ public:
             if (got.error() != errc::timed_out) throw error(got.error());
             if (looks) co_return;
             if (next == nullptr || self->hosts_.next_to_drop(self->candidates_) != next) continue;
-            gave_way = true;
             self->leave(*next);
-            next->give_way();
+            gave_way = next->give_way();
         }
         self->places_.release();
     }
@@ -246,9 +245,11 @@ protected:
     /// A peer in its handshake.
     struct candidate : list_node<candidate> {
         explicit candidate(connection_base& of) noexcept : opened(of) {}
-        /// The handshake ends with `errc::canceled`, unless it has ended.
-        void give_way() noexcept {
-            if (opened.begun() && !opened.done()) opened.cancel();
+        /// The handshake ends with `errc::canceled`. False: it has ended, or has not begun.
+        bool give_way() noexcept {
+            if (!opened.begun() || opened.done()) return false;
+            opened.cancel();
+            return true;
         }
 
         time_point since{};

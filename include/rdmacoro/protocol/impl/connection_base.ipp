@@ -46,6 +46,10 @@ RDMACORO_COLD void connection_base::disown() noexcept {
 
 RDMACORO_COLD void connection_base::begin_close(phase_waiter& closer) noexcept {
     require_thread_of(&mailbox_->owner(), "a link of", "was closed");
+    if (phase_ == phase::closing) {
+        closer.next = std::exchange(closer_, &closer);
+        return;
+    }
     // Messages that the link matches may still be on their way after the goodbye: the other side sends one, too, and waits.
     if (phase_ != phase::open && !(list_.link_matches && phase_ == phase::half_closed)) {
         close(make_error_code(errc::closed));
@@ -110,7 +114,11 @@ RDMACORO_COLD void connection_base::fail_receives() noexcept {
 }
 
 RDMACORO_DECL void connection_base::notify(phase_waiter*& waiter, std::error_code outcome) noexcept {
-    if (phase_waiter* waits = std::exchange(waiter, nullptr)) waits->reached(*waits, outcome);
+    for (phase_waiter* waits = std::exchange(waiter, nullptr); waits != nullptr;) {
+        phase_waiter& one = *waits;
+        waits = std::exchange(one.next, nullptr);
+        one.reached(one, outcome);
+    }
 }
 
 // ---- control messages

@@ -111,6 +111,8 @@ public:
         changed.set();
         changed.reset();
     }
+    /// Handles of it, or operations by them.
+    [[nodiscard]] bool has_users() const noexcept { return owners() > own; }
     /// Nothing refers to it but the node that it is known to.
     [[nodiscard]] bool is_unused() const noexcept {
         return !listed && owners() == 1 && current == nullptr && !connecting;
@@ -145,9 +147,10 @@ public:
     bool closed_idle = false;    // the last connection was, and there is none since
     bool plain_receives = true;  // nothing of former connections is left to be received or told
     node_record* current = nullptr;
-    std::uint32_t accepting = 0;         // connections of the peer's that wait for room
-    std::uint32_t handles_of_calls = 0;  // of the `owners`: what runs calls over its connections
-    unsigned tries = 0;                  // that failed one after another
+    std::uint32_t accepting = 0;  // connections of the peer's that wait for room
+    // Of the `owners`: the node's map, connections, what makes and accepts them, and what runs calls over them. The others are its users.
+    std::uint32_t own = 1;
+    unsigned tries = 0;  // that failed one after another
     node_card card{};
     generation last_born{};
     /// Former connections with messages that were not received, in their order.

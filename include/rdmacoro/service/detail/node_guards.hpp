@@ -57,11 +57,13 @@ class node_accepting {
 public:
     explicit node_accepting(counted_ptr<node_peer> from) noexcept : from_(std::move(from)) {
         ++from_->accepting;
+        ++from_->own;
     }
     node_accepting(const node_accepting&) = delete;
     node_accepting& operator=(const node_accepting&) = delete;
     ~node_accepting() {
         --from_->accepting;
+        --from_->own;
         from_->change();
     }
 
@@ -122,11 +124,14 @@ private:
 /// The coroutine that makes connections to the peer, from its first attempt until it gives up or has succeeded.
 class node_connecting {
 public:
-    node_connecting(node_core& by, counted_ptr<node_peer> to) noexcept : by_(by), to_(std::move(to)) {}
+    node_connecting(node_core& by, counted_ptr<node_peer> to) noexcept : by_(by), to_(std::move(to)) {
+        ++to_->own;
+    }
     node_connecting(const node_connecting&) = delete;
     node_connecting& operator=(const node_connecting&) = delete;
     ~node_connecting() {
         to_->connecting = false;
+        --to_->own;
         to_->change();
         const node_id id = to_->id;
         to_.reset();

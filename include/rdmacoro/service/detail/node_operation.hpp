@@ -221,7 +221,8 @@ private:
         if (why == errc::closed && over->closed_idle()) co_return co_await again(self, 0);
         if (ended && Request::receives) {
             over->told = true;
-            if (self->peer_->lost && self->peer_->lost_born == over->born) {
+            const std::error_code lost = self->peer_->lost;
+            if (lost && lost != errc::no_resources && self->peer_->lost_born == over->born) {
                 self->peer_->lost = {};
                 self->peer_->see_receives();
             }

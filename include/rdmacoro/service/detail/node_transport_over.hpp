@@ -130,13 +130,14 @@ private:
                 if (id != 0) self->forget_if_unused(id);
             }
         } at_the_end{self};
-        counted_ptr<node_peer> from;
-        std::optional<node_accepting> wins;
+        node_peer* from = nullptr;
+        std::optional<node_accepting> wins;  // keeps it
         std::optional<node_place> place;
         if (verdict == welcome::accepted) {
-            from = self->peer(hello->from.id);
+            counted_ptr<node_peer> known = self->peer(hello->from.id);
+            from = known.get();
             at_the_end.id = from->id;
-            wins.emplace(from);
+            wins.emplace(std::move(known));
             if (from->attempt != nullptr) from->attempt->request_stop();
             const result<void> room_made =
                 co_await as_result(node_core::take_place(self, self->options.hello_limit / 2));

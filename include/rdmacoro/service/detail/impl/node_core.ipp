@@ -22,8 +22,13 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation life,
                                        std::uint64_t attempts) noexcept
-    : peer(&to), index(by), born(life), theirs(attempts) {}
-RDMACORO_COLD node_record::~node_record() { unlink(); }
+    : peer(&to), index(by), born(life), theirs(attempts) {
+    ++to.own;
+}
+RDMACORO_COLD node_record::~node_record() {
+    --peer->own;
+    unlink();
+}
 RDMACORO_COLD void node_record::abort() noexcept {
     link->close(make_error_code(outlived ? errc::peer_lost : errc::closed));
 }
@@ -292,9 +297,7 @@ RDMACORO_COLD bool node_core::keep_unread(node_record& ended, receiver by) {
             ended.link->source(),
             [&](unexpected_message& m) noexcept { unread += (m.tag & calls_bit) == 0 ? 1 : 0; });
     }
-    // The map, this connection, calls over it; more are the user's.
-    const bool has_handles = of.owners() > 2 + of.handles_of_calls;
-    const bool wanted = unread != 0 && !stopped && (of.listed || has_handles || keeps_of_stranger());
+    const bool wanted = unread != 0 && !stopped && (of.listed || of.has_users() || keeps_of_stranger());
     if (!wanted) return false;
     try {
         of.leftovers.emplace_back(&ended);
@@ -442,8 +445,8 @@ RDMACORO_COLD task<counted_ptr<node_record>> node_core::connected(counted_ptr<no
         }
         to->see_receives();
         if (node_record* const open = to->open()) co_return counted_ptr<node_record>(open);
-        if (!receives && to->lost) {
-            // A message sent now is for the next generation, and so are the receives that follow.
+        if (!receives && to->lost && to->lost != errc::no_resources) {
+            // A message sent now is for the next generation, and so are the receives that follow. Of messages that were dropped they hear.
             to->lost = {};
             to->see_receives();
         }
