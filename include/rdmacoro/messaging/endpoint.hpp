@@ -252,6 +252,7 @@ public:
     /// Awaitable.
     /// Completes: when everything sent before has reached the peer's mailbox and the link is closed. From the beginning of
     ///     `close` on nothing else can be sent; the peer's receives end with `errc::closed` once its messages are used up.
+    ///     Where the peer has closed before, it ends at once: what was sent since that began may be lost.
     /// Buffers: none.
     /// Concurrency: any number: all wait for the same. One that is canceled ends the others, which do not tell.
     /// Errors: none: a link that is down already is closed.

@@ -257,7 +257,7 @@ public:
     void drop_of_strangers() noexcept;
     /// Its link has ended.
     void retire(node_record& ended) noexcept;
-    /// For whom the messages of a connection are.
+    /// What receives the messages of a connection.
     enum class receiver : std::uint8_t {
         handles,               ///< those of its peer
         handles_beside_calls,  ///< those, but for the messages of calls
