@@ -294,6 +294,9 @@ TEST_CASE("a mailbox that closes while one of its peers is being closed waits fo
         CHECK_FALSE(one.done());
         CHECK_FALSE(all.done());
         CHECK_FALSE(peer.reason());
+        const auto pending = on.describe().operations();
+        CHECK(std::count_if(pending.begin(), pending.end(),
+                            [](const pending_operation& each) { return each.what == "close"; }) == 2);
         peer.say(wire_kind::goodbye_seen);
         co_await one;
         co_await all;

@@ -31,7 +31,7 @@ namespace rdmacoro {
 /// is restarted, ends with an error that names the node and its generation; the next one goes to its next life.
 ///
 /// Other messages are for `node::peer` as they are without it. Of a node that has left those of its last three connections are kept, while there
-/// is a handle of it or it is in the address book; where more are not received, the next receive hears of that by `errc::no_resources`.
+/// is a handle of it or it is in the address book; where more are not received, the receive that comes after those ends with `errc::no_resources`.
 ///
 /// It takes the node's `on_connection`, and its calls end with the node. Made after the node; destroyed before it, as where an exception leaves
 /// the scope of both, it stops the node first, as the node's destructor does, and waits as that does for handlers that still run. For the node's

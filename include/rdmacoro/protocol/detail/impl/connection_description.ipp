@@ -147,15 +147,16 @@ RDMACORO_COLD void connection_base::describe_own(connection_description& into) n
             into.send(*r, r == first ? why : "waits behind other sends", head);
         }
     }
-    if (closer_ == nullptr) return;
-    if (!queue_.empty()) {
-        into.other(closer_, "close", "waits for sends that have not begun", head);
-    } else if (active_sends_ != 0) {
-        into.other(closer_, "close", "waits for sends that are under way", next_actor::peer_receive);
-    } else if (owes_goodbye_) {
-        into.other(closer_, "close", "no room for the goodbye", into.room);
-    } else {
-        into.other(closer_, "close", "goodbye is sent, the peer has not answered", next_actor::peer_poll);
+    for (const phase_waiter* closer = closer_; closer != nullptr; closer = closer->next) {
+        if (!queue_.empty()) {
+            into.other(closer, "close", "waits for sends that have not begun", head);
+        } else if (active_sends_ != 0) {
+            into.other(closer, "close", "waits for sends that are under way", next_actor::peer_receive);
+        } else if (owes_goodbye_) {
+            into.other(closer, "close", "no room for the goodbye", into.room);
+        } else {
+            into.other(closer, "close", "goodbye is sent, the peer has not answered", next_actor::peer_poll);
+        }
     }
 }
 
