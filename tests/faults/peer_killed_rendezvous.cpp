@@ -8,6 +8,8 @@
 #include <atomic>
 #include <csignal>
 
+#include <sched.h>
+
 namespace test_faults_peer_killed_rendezvous {
 
 using namespace rdmacoro;
@@ -251,10 +253,36 @@ task<bool> outlives(typename T::domain& in, std::string where, child_process& ch
     co_return middle;
 }
 
+/// While it lives, this thread is kept to one of the processors that it may use, where those are two or more.
+class on_processor {
+public:
+    explicit on_processor(int number) {
+        ::sched_getaffinity(0, sizeof before_, &before_);
+        if (CPU_COUNT(&before_) < 2) return;
+        int at = 0;
+        for (; number >= 0; ++at) number -= CPU_ISSET(at, &before_) ? 1 : 0;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(at - 1, &one);
+        ::sched_setaffinity(0, sizeof one, &one);
+    }
+    on_processor(const on_processor&) = delete;
+    on_processor& operator=(const on_processor&) = delete;
+    ~on_processor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+private:
+    cpu_set_t before_{};
+};
+
 template <class Variant, class P, class Idle>
 bool killed_at(phase when, Idle idle) {
     using T = typename Variant::transport_type;
-    child_process child([when](const std::string& address) { peer<Variant, P>(address, when); });
+    // On one processor, which other programs leave them, the peer would have sent all before this process has its turn.
+    child_process child([when](const std::string& address) {
+        const on_processor second(1);
+        peer<Variant, P>(address, when);
+    });
+    const on_processor first(0);
     scheduler on(idle);
     const auto domain = Variant::open(on);
     const bool middle = on.run([](auto& in, child_process& of, phase moment) -> task<bool> {
@@ -270,7 +298,7 @@ bool killed_at(phase when, Idle idle) {
 /// one poll, if the peer goes on sending: to have tried twice has to do there.
 template <class Variant, class P, class Idle>
 void kill_in_every_phase(Idle idle) {
-    // On a machine that is busy the peer is often killed before or after.
+    // On a machine that is busy the peer may be killed before or after.
     constexpr int most_tries = 50;
     constexpr bool at_once = requires { Variant::may_come_at_once; };
     for (const phase when : peer_sends) {
