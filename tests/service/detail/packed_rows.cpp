@@ -85,7 +85,7 @@ TEST_CASE("a call in a row takes no memory, and one of blocks is given a row for
         co_await all.pack_in();
         co_await all.pack_out();
         for (std::size_t block = 0; block < 10; ++block) {
-            CHECK(std::equal(c.call.in + 8 * block, c.call.in + 8 * block + 8, c.given.begin() + 24 * block));
+            CHECK(std::equal(c.call.in + 8 * block, c.call.in + 8 * block + 8, c.given.data() + 24 * block));
         }
         std::copy_n(c.call.in, 80, c.call.out);
         co_await all.put_back();
