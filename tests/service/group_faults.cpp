@@ -759,6 +759,64 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("ranks that have let a group go, or have left in good order, are lost to no other group by its shrink") {
+    const bool leaves = GENERATE(false, true);
+    run_simulated({}, [leaves](sim_world& world) -> task<> {
+        constexpr unsigned size = 8;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        const members in_second{0, 1, 2, 3, 7};
+        std::map<unsigned, group> second;
+        for (const unsigned rank : in_second)
+            second[rank] = group(detail::counted_ptr<detail::group_state>(
+                new detail::group_state(detail::counted_ptr<detail::rank_links>(&all.links(rank)), in_second,
+                                        9, &default_collectives::choose)));
+        // It connects ranks at distances of powers of two. Rank 7 has connections with all of the second group, rank 3 has none with rank 0.
+        forced_algorithm = find_algorithm(collective_kind::barrier, "dissemination");
+        forced_kind = collective_kind::barrier;
+        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).choose_by(&by_force);
+        const auto barrier = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(barrier);
+        detail::group_word asks;
+        asks.kind = static_cast<std::uint8_t>(detail::word_kind::ask);
+        asks.context = 1;
+        all.links(7).send_word(2, asks);
+        co_await sleep_for(1ms);
+        REQUIRE(all.links(7).peer(2).link != nullptr);
+        REQUIRE(all.links(3).peer(0).link == nullptr);
+        for (unsigned rank = 0; rank < 3; ++rank) {
+            second.erase(rank);
+            if (leaves) co_await all.end(rank);
+        }
+        co_await sleep_for(10us);
+        // Rank 7 has asked, or lost, all of them before it tells rank 3 that it is ready.
+        std::map<unsigned, shrunk> ends;
+        const auto shrinks_second = [&](unsigned rank) -> task<> {
+            ends[rank].how = co_await failing(within(
+                [](const group& of, members& left) -> task<> { left = of_job(co_await of.shrink()); }(
+                    second[rank], ends[rank].left),
+                10s));
+        };
+        task_group parts;
+        for (const unsigned rank : {7u, 3u}) {
+            parts.spawn([&shrinks_second, rank] { return shrinks_second(rank); });
+            co_await sleep_for(1ms);
+        }
+        co_await parts.join();
+        for (const unsigned rank : {3u, 7u}) {
+            INFO(rank << ": " << ends[rank].how.text);
+            CHECK(!ends[rank].how.code);
+            CHECK(ends[rank].left == members{3, 7});
+        }
+        for (unsigned rank = 3; rank < size; ++rank) {
+            const auto& failed = all.at(rank).failure();
+            INFO(rank << ": " << (failed ? failed->describe() : std::string()));
+            CHECK(!failed);
+        }
+        if (!leaves) co_await all.each(barrier);
+    });
+}
+
 TEST_CASE("a second shrink of a group is refused while the group that the first has made lives, and does it "
           "no harm") {
     run_simulated({}, [](sim_world& world) -> task<> {

@@ -25,7 +25,9 @@ class node_calls;
 class node_discovery;
 namespace detail {
 class node_joining;
-}
+template <transport... Ts>
+class rank_links_over;
+}  // namespace detail
 
 /// Keeps the connection with a node from being closed as idle, as long as it lives. Made by `node_peer::hold`. Movable.
 class node_hold {
@@ -311,6 +313,8 @@ private:
     friend class node_calls<Ts...>;
     friend class node_discovery;
     friend class detail::node_joining;
+    template <transport... Us>
+    friend class detail::rank_links_over;
 
     [[nodiscard]] detail::counted_ptr<detail::node_connections> connecting() const noexcept {
         return detail::counted_ptr<detail::node_connections>(state_.get());

@@ -4,7 +4,10 @@
 #include "support/counting_new.hpp"
 #include "support/ranks.hpp"
 
+#include <rdmacoro/coro/start.hpp>
+
 #include <algorithm>
+#include <new>
 #include <vector>
 
 namespace test_service_detail_group_state {
@@ -148,6 +151,76 @@ TEST_CASE("a rank that stopped in good order is gone for those that shrink, and 
         CHECK(left.size() == 1);
         co_await left.barrier();
     });
+}
+
+TEST_CASE("a rank that has left is not asked which collective it has entered, and not blamed for it") {
+    run_nodes([]() -> task<> {
+        ranks<sim> all(3);
+        co_await all.open();
+        const auto connect = [](group& g) -> task<> { co_await g.barrier(); };
+        co_await all.each(connect);
+        co_await all.end(1);
+        co_await until([&] { return all.links(2).peer(1).left; });
+        const auto begun = detail::running_scheduler().now();
+        const auto absent = co_await detail::group_state::find_absent(&all.state(2), 2);
+        CHECK(absent == std::vector<unsigned>{0});
+        CHECK(detail::running_scheduler().now() - begun < 100ms);
+    });
+}
+
+TEST_CASE("a decision that memory was short for is told once there is some") {
+    if (!counts_allocations) return;
+    unsigned untold = 0;
+    for (std::size_t number = 1; number < 40; ++number) {
+        for (const bool lets_go : {false, true}) {
+            CAPTURE(number, lets_go);
+            run_nodes([&]() -> task<> {
+                ranks<sim> all(4);
+                co_await all.open();
+                for (unsigned rank = 0; rank < 4; ++rank) all.state(rank).checks = false;
+                const auto connect = [](group& g) -> task<> {
+                    std::vector<int> x(4);
+                    co_await g.alltoall(in_place, x);
+                };
+                co_await all.each(connect);
+                auto second = start(detail::group_state::agree(&all.state(2)));
+                auto third = start(detail::group_state::agree(&all.state(3)));
+                for (int turn = 0; turn < 1000; ++turn) co_await yield();
+                // Rank 1, which both have told that they are ready, hears from rank 0 what that has decided.
+                all.state(2).rank_ended(0, make_error_code(errc::closed));
+                all.state(3).rank_ended(0, make_error_code(errc::closed));
+                for (int turn = 0; turn < 1000; ++turn) co_await yield();
+                detail::group_word done;
+                done.kind = static_cast<std::uint8_t>(detail::word_kind::shrink_done);
+                done.context = 1;
+                done.number = 77;
+                done.lost = {0};
+                fail_allocation(number);
+                bool heard = true;
+                try {
+                    all.state(1).word_arrived(0, done);
+                } catch (const std::bad_alloc&) {
+                    heard = false;
+                }
+                const bool has_failed = !allocation_is_to_fail();
+                fail_allocation(0);
+                if (!heard) all.state(1).word_arrived(0, done);
+                for (int turn = 0; turn < 1000; ++turn) co_await yield();
+                if (has_failed && heard && !(second.done() && third.done())) ++untold;
+                if (lets_go) {
+                    all.leave(1);
+                } else {
+                    all.state(1).tell_again();
+                }
+                const auto at_second = co_await timeout(second, 5s);
+                const auto at_third = co_await timeout(third, 5s);
+                const std::vector<unsigned> left{1, 2, 3};
+                CHECK(at_second.left == left);
+                CHECK(at_third.left == left);
+            });
+        }
+    }
+    CHECK(untold > 0);
 }
 
 TEST_CASE("a group ends where there is no memory for the words, and the others are told once there is") {

@@ -1,11 +1,13 @@
 #include <rdmacoro/service/detail/rank_links.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/ranks.hpp"
 
 #include <rdmacoro/coro/start.hpp>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 namespace test_service_detail_rank_links {
@@ -217,6 +219,48 @@ TEST_CASE("ranks name groups differently, and a limited number of them") {
         CHECK(last == context_of(0, most_names));
         CHECK(named == most_names - 1);
         co_return;
+    });
+}
+
+TEST_CASE("a transfer to a rank that memory is too short to connect to fails, and a later one connects") {
+    if (!counts_allocations) return;
+    run_nodes([]() -> task<> {
+        constexpr unsigned size = 8;  // some coroutines find memory that others have left
+        ranks<rdmacoro::sim> all(size);
+        co_await all.open();
+        rank_links& links = all.links(0);
+        const std::array<std::byte, 4> memory{};
+        std::array<std::error_code, size> ended;
+        const auto send_to = [&](unsigned rank) -> task<> {
+            rank_send sends(links.peer(rank), running_scheduler(), memory, group_tag(1, 1, 0));
+            const result<void> sent = co_await as_result(timeout(std::move(sends), 5s));
+            ended[rank] = sent ? std::error_code() : sent.error();
+        };
+        task_group waiting;
+        for (unsigned rank = 1; rank < size; ++rank) {
+            links.peer(rank).connecting = true;
+            waiting.spawn([&send_to, rank] { return send_to(rank); });
+        }
+        co_await yield();
+        {
+            const failing_allocations none(1, ~std::size_t{0});
+            for (unsigned rank = 1; rank < size; ++rank) {
+                links.peer(rank).connecting = false;
+                links.want(links.peer(rank));
+            }
+        }
+        co_await waiting.join();
+        unsigned failed = 0;
+        for (unsigned rank = 1; rank < size; ++rank) {
+            if (!ended[rank]) continue;
+            ++failed;
+            CHECK(ended[rank] == errc::no_resources);
+            CHECK(!links.peer(rank).lost);
+            co_await send_to(rank);
+            CHECK(!ended[rank]);
+        }
+        CHECK(failed > 0);
+        for (unsigned rank = 1; rank < size; ++rank) CHECK(links.peer(rank).link != nullptr);
     });
 }
 

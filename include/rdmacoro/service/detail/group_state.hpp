@@ -84,6 +84,7 @@ public:
     void tell_connected() noexcept;
     void tell_again() noexcept {
         if (has_untold_) tell_neighbours();
+        if (decision_) tell_decision();
     }
     /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
     [[noreturn]] void refuse(const std::string& why);
@@ -136,7 +137,8 @@ private:
             tell((rank + ranks - distance) % ranks);
         }
     }
-    void send(unsigned to, word_kind kind, std::uint64_t number = 0, const std::vector<unsigned>& lost = {});
+    void send(unsigned to, word_kind kind, std::uint64_t number = 0);
+    void tell_ready(unsigned to);
     void tell_absence() noexcept;
     void refuse_decided() noexcept;
     void give_up(unsigned rank) noexcept;
@@ -148,7 +150,7 @@ private:
     }
     /// The answer to a rank that asks for the decision.
     [[nodiscard]] group_word decision_word() const;
-    void tell_decision(unsigned to) { links_->send_word(members_[to], decision_word()); }
+    void tell_decision() noexcept;
     void give_up_unreached() noexcept;
     void decide(agreement found);
     void tell_neighbours() noexcept;

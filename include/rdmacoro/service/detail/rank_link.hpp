@@ -83,6 +83,8 @@ public:
     [[gnu::always_inline]] void receive(rank_receive& r) noexcept;
     void cancel(rank_send& r) noexcept;
     void cancel(rank_receive& r) noexcept;
+    /// What waits for a connection ends.
+    void fail_waiting(std::error_code why) noexcept;
 
     rank_links* of = nullptr;
     unsigned rank = 0;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,6 +45,7 @@ public:
             born_[rank] = cards[rank].born;
             node_.add(cards[rank]);
         }
+        node_.state_->options.admits_strangers = false;  // they would take the places of ranks
         opened_.set();
     }
 
@@ -54,7 +56,7 @@ public:
 private:
     [[nodiscard]] static node_options for_all(node_options options, unsigned size) {
         options.connections = std::max<std::size_t>(options.connections, 2 * std::size_t{size});
-        // A rank may connect before this one has the cards; `attend` compares.
+        // A rank may connect before this one has the cards, in `open`; `attend` compares.
         options.admits_strangers = true;
         options.admits_other_lives = false;
         // A rank that computes answers late, and is not lost.
@@ -89,11 +91,16 @@ private:
             const result<message> word = co_await as_result(end.recv_lent(word_tag));
             if (!word) {
                 why = word.error();
-            } else if (!self->word_arrived(rank, word->bytes())) {
-                why = make_error_code(errc::protocol_violation);
+                continue;
+            }
+            try {
+                if (!self->word_arrived(rank, word->bytes()))
+                    why = make_error_code(errc::protocol_violation);
+            } catch (const std::bad_alloc&) {
+                why = make_error_code(errc::no_resources);  // the rank waits in vain for what it asked for
             }
         }
-        if (why == errc::protocol_violation) {
+        if (why == errc::protocol_violation || why == errc::no_resources) {
             self->link_ended(rank, link, why);
             throw error(why);
         }

@@ -56,7 +56,10 @@ RDMACORO_COLD group_state::group_state(counted_ptr<rank_links> links, std::vecto
 RDMACORO_COLD group_state::~group_state() {
     if (decision_) {
         if (agreeing_) refuse_decided();
-        links_->keep_decision(decision_word());
+        tell_decision();
+        try {
+            links_->keep_decision(decision_word());
+        } catch (const std::bad_alloc&) {}  // a rank that asks for it waits until it loses this one
     } else {
         tell_absence();
     }
@@ -68,14 +71,25 @@ RDMACORO_COLD unsigned group_state::rank_of(unsigned of_job) const noexcept {
     return static_cast<unsigned>(std::find(members_.begin(), members_.end(), of_job) - members_.begin());
 }
 
-RDMACORO_COLD void group_state::send(unsigned to, word_kind kind, std::uint64_t number,
-                                     const std::vector<unsigned>& lost) {
+RDMACORO_COLD void group_state::send(unsigned to, word_kind kind, std::uint64_t number) {
     group_word word;
     word.kind = static_cast<std::uint8_t>(kind);
     word.context = context_;
     word.number = number;
     word.by = rank_;
-    word.lost.assign(lost.begin(), lost.end());
+    links_->send_word(members_[to], std::move(word));
+}
+
+/// Ranks that have left in good order, or have let this group go, are named apart from the lost ones: other groups go on with those.
+RDMACORO_COLD void group_state::tell_ready(unsigned to) {
+    group_word word;
+    word.kind = static_cast<std::uint8_t>(word_kind::shrink_ready);
+    word.context = context_;
+    word.by = rank_;
+    for (const unsigned rank : gone_) {
+        const std::error_code why = peer(rank).lost;
+        (why && why != errc::closed ? word.lost : word.absent).push_back(rank);
+    }
     links_->send_word(members_[to], std::move(word));
 }
 
@@ -225,25 +239,25 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             if (from < progress_.size()) progress_[from] = {progress_[from].answers + 1, word.number};
             break;
         case word_kind::shrink_ask:
-            if (decision_) {
-                tell_decision(from);
-                break;
-            }
             asked_by_.resize(size());
             asked_by_[from] = true;
+            if (decision_) tell_decision();
             break;
         case word_kind::shrink_ready:
-            if (decision_) {
-                tell_decision(from);
-                break;
-            }
             ready_.resize(size());
             ready_[from] = true;
+            if (decision_) {
+                tell_decision();
+                break;
+            }
             lost_by_.resize(size());
             lost_by_[from] = word.lost;
             // A rank that this one has a connection with is asked, or decides, whatever the sender has lost.
             for (const std::uint32_t rank : word.lost) {
                 if (rank != rank_ && peer(rank).link == nullptr) give_up(rank);
+            }
+            for (const std::uint32_t rank : word.absent) {
+                if (rank != rank_) is_not_left(rank);
             }
             break;
         case word_kind::shrink_absent: is_not_left(from); break;
@@ -322,17 +336,26 @@ RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left)
 
 /// Sends the decision to the ranks that have asked for it and to those that this one had asked; later questions are answered as they come.
 RDMACORO_COLD void group_state::decide(agreement found) {
-    decision_ = std::move(found);
     ready_.resize(size());
     asked_by_.resize(size());
+    decision_ = std::move(found);
+    tell_decision();
+}
+
+/// To those that wait for it, each once. One that memory is short for is told by `tell_again`, or when this rank lets the group go.
+RDMACORO_COLD void group_state::tell_decision() noexcept {
     for (unsigned at = 0; at < size(); ++at) {
-        if (at != rank_ && (ready_[at] || asked_by_[at])) tell_decision(at);
+        if (at == rank_ || !(ready_[at] || asked_by_[at])) continue;
+        try {
+            links_->send_word(members_[at], decision_word());
+            ready_[at] = asked_by_[at] = false;
+        } catch (...) {}  // for want of memory, or as no scheduler runs
     }
 }
 
 RDMACORO_COLD bool group_state::has_heard_of_all(std::uint64_t answers) noexcept {
     for (unsigned at = 0; at < size(); ++at) {
-        if (at != rank_ && progress_[at].answers < answers && !peer(at).lost) return false;
+        if (at != rank_ && progress_[at].answers < answers && !peer(at).lost && !peer(at).left) return false;
     }
     return true;
 }
@@ -357,6 +380,8 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     for (unsigned at = 0; at < self->size(); ++at) {
         if (at == self->rank_) continue;
         const progress& of = self->progress_[at];
+        // A rank that has left cannot answer: what needs more of it fails by itself, and names it.
+        if (self->peer(at).left && of.answers < answers) continue;
         // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
         const bool came = of.answers != 0 &&
                           static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
@@ -393,6 +418,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     self->ready_.resize(self->size());
     self->asked_by_.resize(self->size());
     if (!self->agreeing_ && !self->decision_) self->agreeing_.emplace(self->links_);
+    if (self->decision_) self->tell_decision();  // the former call may have had no memory for it
     unsigned told = self->size();  // the rank that knows that this one is ready
     bool asked = false;
     while (!self->decision_) {
@@ -422,7 +448,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
             told = decides;
             self->told_ = decides;
             self->asked_by_[decides] = false;
-            self->send(decides, word_kind::shrink_ready, 0, self->gone_);
+            self->tell_ready(decides);
         }
         if (self->decision_) break;
         co_await self->changed_.wait();

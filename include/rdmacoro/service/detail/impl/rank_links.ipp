@@ -37,6 +37,10 @@ RDMACORO_COLD void rank_peer::cancel(rank_receive& r) noexcept {
     static_cast<list_node<receive_request>&>(r).unlink();
     r.finish(errc::canceled);
 }
+RDMACORO_COLD void rank_peer::fail_waiting(std::error_code why) noexcept {
+    while (receive_request* const r = receives.pop_front()) r->finish(why);
+    while (send_request* const r = sends.pop_front()) r->finish(why);
+}
 
 // ---- rank_links
 
@@ -86,7 +90,12 @@ RDMACORO_COLD void rank_links::stop() noexcept {
 RDMACORO_COLD void rank_links::want(rank_peer& which) noexcept {
     if (std::exchange(which.connecting, true)) return;
     if (!work_) return ended(which.rank, make_error_code(errc::closed));
-    begin_connect(which.rank);
+    try {
+        begin_connect(which.rank);
+    } catch (const std::bad_alloc&) {
+        which.connecting = false;  // the next transfer tries again
+        which.fail_waiting(make_error_code(errc::no_resources));
+    }
 }
 
 RDMACORO_COLD void rank_links::attached(unsigned rank, rank_link& link) noexcept {
@@ -100,8 +109,7 @@ RDMACORO_COLD void rank_links::ended(unsigned rank, std::error_code why) noexcep
     rank_peer& to = peers_[rank];
     to.link = nullptr;
     to.lost = why;
-    while (receive_request* const r = to.receives.pop_front()) r->finish(why);
-    while (send_request* const r = to.sends.pop_front()) r->finish(why);
+    to.fail_waiting(why);
     for (auto& [context, of] : groups_) of->rank_ended(rank, why);
 }
 
@@ -290,7 +298,6 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
         } else if (unanswered_.size() < most_early) {
             // Of a group that this process is about to enter, or left long ago: known when it has what it expects.
             word->text = {};
-            word->absent = {};
             unanswered_.push_back({from, std::move(*word)});
         }
     } else if (kind == word_kind::shrink_done) {
