@@ -6,6 +6,7 @@
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/rendezvous.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <algorithm>
@@ -241,6 +242,35 @@ TEST_CASE("a mailbox tells of each peer whose link has ended, with its name and 
     }(world.on));
 }
 
+TEST_CASE("a peer whose link ends as the mailbox takes it, in a message that a receive waits for, is told of "
+          "once") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        using peer_type = basic_scripted_peer<protocols<get_rendezvous<>, segmented<>>>;
+        mailbox<loopback, peer_type::endpoint_type::protocols_type> box;
+        peer_type peer(on);
+        co_await peer.open();
+        std::vector<std::byte> data(3000);
+        say(peer, rv::request, 3,
+            request_body(0, data.size(), {{reinterpret_cast<std::uintptr_t>(data.data()), data.size(), 1}}));
+        co_await turns(100);
+        std::vector<std::byte> into(3000);
+        auto receives = start(as_result(box.recv(into, 3)));
+        auto waiting = start(box.gone());
+        co_await yield();
+        peer.to_peer().broken = true;  // which the get finds first
+        const peer_id id = box.attach(std::move(peer.self()));
+        CHECK_FALSE(box.is_open(id));
+        REQUIRE(waiting.done());
+        const gone_peer told = co_await waiting;
+        CHECK(told.peer == id);
+        const auto again = co_await as_result(timeout(box.gone(), std::chrono::hours(1)));
+        CHECK(again.error() == errc::timed_out);
+        const auto ended = co_await receives;
+        CHECK(ended.error() == errc::peer_lost);
+    }(world.on));
+}
+
 TEST_CASE("a peer's messages that came before its end can be received after gone has told of it") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
@@ -338,6 +368,46 @@ TEST_CASE("a peer that is closed before it has finished a message ends no receiv
         CHECK(none.error() == errc::timed_out);
         const message complete = co_await box.recv_lent(4);
         CHECK(complete.size() == 8);
+    }(world.on));
+}
+
+TEST_CASE("a mailbox closes all its peers in good order although memory is short") {
+    if (!counts_allocations) return;
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        constexpr std::size_t size = 40;  // some coroutines find memory that others have left
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        for (std::size_t n = 0; n < size; ++n) {
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            box.attach(std::move(peer.self()));
+        }
+        auto receives = start(as_result(box.recv_lent(3)));
+        auto closing = box.close();
+        fail_next_allocations(1);
+        auto ended = start(as_result(std::move(closing)));
+        co_await yield();
+        fail_next_allocations(0);
+        std::size_t told_at_once = 0;
+        for (scripted_peer& peer : peers) told_at_once += peer.heard().empty() ? 0 : 1;
+        CHECK(told_at_once < size);
+        std::size_t answered = 0;
+        for (int turn = 0; turn < 10'000 && answered < size; ++turn) {
+            for (scripted_peer& peer : peers) {
+                if (peer.heard().empty()) continue;
+                CHECK(peer.heard().front().header.kind == static_cast<std::uint8_t>(wire_kind::goodbye));
+                peer.heard().clear();
+                peer.say(wire_kind::goodbye_seen);
+                ++answered;
+            }
+            co_await yield();
+        }
+        CHECK(answered == size);
+        const result<void> how = co_await ended;
+        CHECK(how);
+        const auto none = co_await receives;
+        CHECK(none.error() == errc::closed);
     }(world.on));
 }
 

@@ -759,7 +759,8 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("ranks that have let a group go, or have left in good order, are lost to no other group by its shrink") {
+TEST_CASE(
+    "ranks that have let a group go, or have left in good order, are lost to no other group by its shrink") {
     const bool leaves = GENERATE(false, true);
     run_simulated({}, [leaves](sim_world& world) -> task<> {
         constexpr unsigned size = 8;
@@ -792,10 +793,10 @@ TEST_CASE("ranks that have let a group go, or have left in good order, are lost 
         // Rank 7 has asked, or lost, all of them before it tells rank 3 that it is ready.
         std::map<unsigned, shrunk> ends;
         const auto shrinks_second = [&](unsigned rank) -> task<> {
-            ends[rank].how = co_await failing(within(
-                [](const group& of, members& left) -> task<> { left = of_job(co_await of.shrink()); }(
-                    second[rank], ends[rank].left),
-                10s));
+            ends[rank].how = co_await failing(
+                within([](const group& of, members& left) -> task<> { left = of_job(co_await of.shrink()); }(
+                                                              second[rank], ends[rank].left),
+                       10s));
         };
         task_group parts;
         for (const unsigned rank : {7u, 3u}) {

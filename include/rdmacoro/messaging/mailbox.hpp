@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <system_error>
@@ -83,10 +84,22 @@ public:
     static task<> close_all(mailbox_state_base* self) {
         self->closing_ = true;
         task_group closing;
-        for (std::uint32_t peer = 0; peer < self->peers_.size(); ++peer) {
-            closing.spawn(close_one<>, self, static_cast<peer_id>(peer));
+        peer_id next = 0;
+        try {
+            for (; next < self->peers_.size(); ++next) closing.spawn(close_one<>, self, next);
+        } catch (const std::bad_alloc&) {}
+        result<void> outcome = co_await as_result(closing.join());
+        // Those that memory was short for, one after the other.
+        for (; next < self->peers_.size(); ++next) {
+            endpoint_base* const of = self->peer(next);
+            if (of == nullptr) continue;
+            if (outcome) {
+                close_operation one(of->base());
+                outcome = co_await as_result(one);
+            } else {
+                of->base().close(make_error_code(errc::closed));
+            }
         }
-        const result<void> outcome = co_await as_result(closing.join());
         self->closed_ = true;
         self->end_receives_from_any();
         self->end_waits_for_gone();

@@ -2,7 +2,11 @@
 
 #include "support/catch.hpp"
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +36,7 @@ struct keeping final : gate_core {
     }
     std::vector<gate_slot*> kept;
     std::size_t served = 0;
+    std::uint64_t taken = 0;
 };
 const const_buffers nothing{};
 bool put_tag(gate_lane& in, std::uint32_t to, tag_type tag) {
@@ -126,6 +131,78 @@ TEST_CASE("the end of a gate takes what threads have put until then, and refuses
     CHECK(core.kept.size() == 700);
     CHECK(!put_tag(one, 1, 0));
     CHECK(one.put(one.flow(1), nothing, 0) == gate_lane::put_result::closed);
+}
+
+TEST_CASE("what a thread put whose news find the gate closed is taken, or was refused, and never both") {
+    // The thread is about to post the news of its last entry, when the lane rests, and the gate ends.
+    scheduler on;
+    keeping core(on, {.messages = 8});
+    gate_lane& lane = core.enter();
+    REQUIRE(lane.asks_to_look());
+    CHECK(put_tag(lane, 1, 5));  // accepted: the scheduler is taken to look still
+    CHECK(put_tag(lane, 1, 6));
+    REQUIRE(lane.rests());
+    core.end();
+    CHECK(lane.post_news() == gate_lane::put_result::done);
+    REQUIRE(core.kept.size() == 2);
+    CHECK(core.kept[0]->tag == 5);
+    CHECK(core.kept[1]->tag == 6);
+    CHECK(!put_tag(lane, 1, 7));
+    CHECK_THROWS_AS(static_cast<void>(core.enter()), error);
+}
+
+TEST_CASE("what was taken before the gate ended is not refused by its news, which come later") {
+    scheduler on;
+    keeping core(on, {.messages = 8});
+    gate_lane& lane = core.enter();
+    REQUIRE(lane.asks_to_look());
+    CHECK(put_tag(lane, 1, 5));
+    CHECK(core.serve(lane, 8) == 1);
+    CHECK(lane.rest());
+    core.end();
+    CHECK(lane.asks_to_look());
+    CHECK(lane.post_news() == gate_lane::put_result::done);
+    CHECK(core.kept.size() == 1);
+}
+
+TEST_CASE("of what threads put as their gate ends each is taken or refused") {
+    std::uint64_t refused_amid = 0;
+    for (int round = 0; round < 300; ++round) {
+        scheduler on;
+        keeping core(on, {.messages = 512});
+        constexpr unsigned threads = 3;
+        std::atomic<unsigned> putting{0};
+        std::array<std::uint64_t, threads> accepted{};
+        std::vector<std::jthread> all;
+        for (unsigned n = 0; n < threads; ++n) {
+            all.emplace_back([&core, &putting, &mine = accepted[n], n] {
+                gate_lane& lane = core.enter();
+                gate_flow& to = lane.flow(n);
+                ++putting;
+                for (;;) {
+                    const auto put = lane.put(to, nothing, 0);
+                    if (put == gate_lane::put_result::closed) return;
+                    if (put == gate_lane::put_result::done) ++mine;
+                    for (std::uint64_t pause = mine * 7 % 32; pause != 0; --pause) std::this_thread::yield();
+                }
+            });
+        }
+        while (putting != threads) std::this_thread::yield();
+        for (int turn = round % 7; turn != 0; --turn) {
+            on.turn();
+            for (gate_slot* const one : std::exchange(core.kept, {})) {
+                ++core.taken;
+                core.give_back(*one);
+            }
+        }
+        core.end();
+        all.clear();
+        core.taken += core.kept.size();
+        const std::uint64_t sum = accepted[0] + accepted[1] + accepted[2];
+        CHECK(core.taken == sum);
+        refused_amid += sum != 0 ? 1 : 0;
+    }
+    CHECK(refused_amid > 100);
 }
 
 }  // namespace test_service_detail_gate_core

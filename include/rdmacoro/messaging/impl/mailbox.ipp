@@ -34,9 +34,10 @@ RDMACORO_COLD peer_id mailbox_state_base::attach(endpoint_owner& made) {
     if (!peers_.reach(place + 1) || !mailbox_.matching().add_source(place)) throw std::bad_alloc();
     peers_[place] = made.release();
     ++count_;
+    const bool was_down = taken->base().is_down();
     taken->base().move_to(mailbox_, place);
     taken->drop_box();
-    if (taken->base().is_down()) link_ended(place);
+    if (was_down) link_ended(place);  // one that goes down as it moves tells of it by itself
     return place;
 }
 

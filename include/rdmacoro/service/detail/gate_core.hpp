@@ -67,6 +67,7 @@ private:
     const gate_options options_;
     const bool shared_;
     std::mutex entering_;
+    bool ends_ = false;  // under the lock, as `lanes_`
     std::vector<std::unique_ptr<gate_lane>> lanes_;
 
     intrusive_list<gate_lane> active_;   // have something, or had it a moment ago

@@ -149,12 +149,19 @@ public:
     /// Peers for which something is there, or was a while ago.
     [[nodiscard]] std::size_t flows() const noexcept { return flows_.size(); }
 
+    /// The two steps by which a thread that has put something wakes the scheduler's thread, between which the lane may rest, or the gate end. True: it
+    /// has to post the news.
+    [[nodiscard]] bool asks_to_look() noexcept {
+        return !interested_.exchange(true, std::memory_order_seq_cst);
+    }
+    [[nodiscard]] put_result post_news() noexcept;
+
     // The scheduler's thread.
 
     /// nullptr: none.
     [[nodiscard]] gate_slot* take() noexcept {
         if (taken_ == seen_tail_) {
-            seen_tail_ = tail_.load(std::memory_order_acquire);
+            seen_tail_ = ending_ ? claim_tail() : tail_.load(std::memory_order_acquire);
             if (taken_ == seen_tail_) return nullptr;
         }
         return ready_[taken_++ & mask_];
@@ -167,8 +174,17 @@ public:
     /// The two steps of `rest`, between which the thread may put.
     void stop_looking() noexcept { interested_.store(false, std::memory_order_seq_cst); }
     [[nodiscard]] bool rests() noexcept {
-        if (tail_.load(std::memory_order_seq_cst) == taken_) return true;
-        return interested_.exchange(true, std::memory_order_seq_cst) && has_no_more();
+        if (!has_some()) return true;
+        // The thread has seen that the flag was cleared: with an open port it posts the news. A closed one refuses those.
+        return interested_.exchange(true, std::memory_order_seq_cst) && !port_.closed();
+    }
+    [[nodiscard]] bool has_some() const noexcept {
+        return (tail_.load(std::memory_order_seq_cst) & ~claimed) != taken_;
+    }
+    /// Before the port is closed: what is taken from now on, and what was, has come through the gate, whatever becomes of its news.
+    void begin_end() noexcept {
+        ending_ = true;
+        seen_tail_ = claim_tail();
     }
     /// The thread sees it with the next `publish_back`. `why`: the exception that it failed with, if it was one.
     void give_back(gate_slot& slot, const status& failed, const std::exception_ptr* why = nullptr) noexcept {
@@ -233,7 +249,7 @@ private:
     [[nodiscard]] gate_flow& find_flow(std::uint32_t peer);
     void drop_flows() noexcept;
     [[nodiscard]] put_result wake() noexcept;
-    [[nodiscard]] bool has_no_more() noexcept;
+    [[nodiscard]] std::uint64_t claim_tail() noexcept;
     void fail(const status& with, std::uint32_t peer, const std::exception_ptr* why) noexcept;
     void give_loan_back(gate_loan& loan, const status& failed, const std::exception_ptr* why) noexcept;
 
@@ -278,11 +294,14 @@ private:
     intrusive_list<gate_flow> waiting_flows_;
     intrusive_list<gate_wait> flushes_;
     bool armed_ = false;  // `waits_` is or was `awaits`, and `here_` has not been called since
+    // With `claimed`: the scheduler's thread takes all up to it. Where that is not set, a thread whose news were refused takes its last entry back.
     std::atomic<std::uint64_t> tail_{0};
+    static constexpr std::uint64_t claimed = std::uint64_t{1} << 63;
 
     // The scheduler's.
     alignas(64) std::uint64_t taken_ = 0;
     std::uint64_t seen_tail_ = 0;
+    bool ending_ = false;
     std::uint64_t given_ = 0;
     bool loan_back_ = false;
     std::error_code error_;

@@ -14,11 +14,11 @@
 namespace rdmacoro::detail {
 
 enum class word_kind : std::uint8_t {
-    revoke,         ///< the group is given up; `why`, `by`, `lost`, `absent`, `text`
-    ask,            ///< which collective has this rank entered last?
-    entered,        ///< `number`: that one
-    shrink_ask,     ///< the sender decides which ranks are left: is the receiver ready?
-    shrink_ready,   ///< it is; `lost`: the ranks it has lost, `absent`: those that have left, or let the group go
+    revoke,      ///< the group is given up; `why`, `by`, `lost`, `absent`, `text`
+    ask,         ///< which collective has this rank entered last?
+    entered,     ///< `number`: that one
+    shrink_ask,  ///< the sender decides which ranks are left: is the receiver ready?
+    shrink_ready,  ///< it is; `lost`: the ranks it has lost, `absent`: those that have left, or let the group go
     shrink_done,    ///< decided; `lost`: all others are left, `number`: the new group's context
     shrink_absent,  ///< the sender has let the group go: it is not left
 };

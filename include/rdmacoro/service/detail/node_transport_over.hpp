@@ -182,6 +182,7 @@ private:
                                                    endpoint<T>& made, node_place& place) {
         node_core* const self = &over->node_;
         if (to.accepting != 0) co_return node_try{make_error_code(errc::canceled), {}};
+        const time_point begun = self->owner.now();
         const std::vector<std::byte> bytes =
             encode_hello({to.id, to.card.born, ++self->attempts, self->self});
         to.hello_sent = true;
@@ -204,6 +205,9 @@ private:
             co_return node_try{make_error_code(may_pass ? errc::connection_refused : errc::address_invalid),
                                std::string("refused: ") + text_of(answer->verdict)};
         }
+        // The other node has given it up where this process stood still, before its timer has had its turn.
+        if (self->owner.now() - begun >= self->options.attempt_limit)
+            co_return node_try{make_error_code(errc::timed_out), "the answer came too late"};
         // A connection that is not taken is not one for the other node either.
         if (!self->stopped) co_await made.send({}, taken_tag);
         if (self->stopped) co_return node_try{make_error_code(errc::canceled), {}};

@@ -94,8 +94,7 @@ private:
                 continue;
             }
             try {
-                if (!self->word_arrived(rank, word->bytes()))
-                    why = make_error_code(errc::protocol_violation);
+                if (!self->word_arrived(rank, word->bytes())) why = make_error_code(errc::protocol_violation);
             } catch (const std::bad_alloc&) {
                 why = make_error_code(errc::no_resources);  // the rank waits in vain for what it asked for
             }

@@ -11,7 +11,7 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD gate_lane& gate_core::enter() {
     const std::lock_guard locked(entering_);
-    if (port.closed()) throw_error(errc::closed, "gate::pass: the gate has ended");
+    if (ends_) throw_error(errc::closed, "gate::pass: the gate has ended");
     for (const auto& one : lanes_) {
         if (!one->taken && one->all_back()) {
             std::uint32_t peer = 0;
@@ -106,7 +106,16 @@ RDMACORO_DECL void gate_core::publish_due() noexcept {
 }
 
 RDMACORO_COLD void gate_core::end() noexcept {
+    {
+        const std::lock_guard locked(entering_);
+        ends_ = true;
+        for (const auto& one : lanes_) one->begin_end();
+    }
     port.close();
+    // Lanes may rest whose threads were about to post when it closed. No other lanes are made any more.
+    for (const auto& one : lanes_) {
+        if (!one->linked() && one->has_some()) active_.push_back(*one);
+    }
     // The entries that threads put until now.
     do {
         left_ = most_at_once;

@@ -63,18 +63,20 @@ RDMACORO_DECL gate_lane::put_result gate_lane::call(gate_flow& to, remote_base& 
 }
 
 RDMACORO_DECL gate_lane::put_result gate_lane::wake() noexcept {
-    if (interested_.exchange(true, std::memory_order_seq_cst)) return put_result::done;
+    return asks_to_look() ? post_news() : put_result::done;
+}
+RDMACORO_DECL gate_lane::put_result gate_lane::post_news() noexcept {
     if (port_.post(news)) return put_result::done;
     refused_ = true;
-    return put_result::closed;
+    std::uint64_t last = put_;
+    return tail_.compare_exchange_strong(last, put_ - 1, std::memory_order_seq_cst) ? put_result::closed
+                                                                                    : put_result::done;
 }
-/// The thread has seen that the flag was cleared. With an open port it posts the news. A closed one refuses what the thread has put last, and
-/// the thread puts nothing more: entries before that one were accepted, and are still to be taken.
-RDMACORO_COLD bool gate_lane::has_no_more() noexcept {
-    if (!port_.closed()) return true;
-    const std::uint64_t accepted = tail_.load(std::memory_order_acquire) - 1;
-    tail_.store(accepted, std::memory_order_relaxed);  // the refused one is not taken
-    return accepted == taken_;
+RDMACORO_COLD std::uint64_t gate_lane::claim_tail() noexcept {
+    std::uint64_t last = tail_.load(std::memory_order_seq_cst);
+    while ((last & claimed) == 0 &&
+           !tail_.compare_exchange_weak(last, last | claimed, std::memory_order_seq_cst)) {}
+    return last & ~claimed;
 }
 
 template <class Met, class Over>

@@ -419,7 +419,7 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
     self->asked_by_.resize(self->size());
     if (!self->agreeing_ && !self->decision_) self->agreeing_.emplace(self->links_);
     if (self->decision_) self->tell_decision();  // the former call may have had no memory for it
-    unsigned told = self->size();  // the rank that knows that this one is ready
+    unsigned told = self->size();                // the rank that knows that this one is ready
     bool asked = false;
     while (!self->decision_) {
         self->give_up_unreached();
