@@ -294,7 +294,7 @@ private:
     intrusive_list<gate_flow> waiting_flows_;
     intrusive_list<gate_wait> flushes_;
     bool armed_ = false;  // `waits_` is or was `awaits`, and `here_` has not been called since
-    // With `claimed`: the scheduler's thread takes all up to it. Where that is not set, a thread whose news were refused takes its last entry back.
+    // With `claimed`: the scheduler's thread takes all up to it. Where that is not set, the thread takes its last entry back if its news is refused.
     std::atomic<std::uint64_t> tail_{0};
     static constexpr std::uint64_t claimed = std::uint64_t{1} << 63;
 

@@ -112,7 +112,7 @@ RDMACORO_COLD void gate_core::end() noexcept {
         for (const auto& one : lanes_) one->begin_end();
     }
     port.close();
-    // Lanes may rest whose threads were about to post when it closed. No other lanes are made any more.
+    // A lane may rest though its thread was about to post when it closed. No other lanes are made any more.
     for (const auto& one : lanes_) {
         if (!one->linked() && one->has_some()) active_.push_back(*one);
     }
