@@ -169,4 +169,87 @@ TEST_CASE("a link that is closed amid a get that its peer serves ends no other l
     CHECK(child.wait() == 0);
 }
 
+namespace {
+
+/// Gets what the peer shows, several at a time, and closes amid that, at about the same time as the peer does.
+task<> get_and_close_both(over_shm::domain& domain, endpoint<over_shm> peer, std::vector<std::byte>& memory,
+                          unsigned pause, unsigned& ended_early) {
+    const region open = domain.register_memory(memory, access_rights::remote_read);
+    const remote_region own = open.remote();
+    remote_region there;
+    std::vector<std::byte> into(much);
+    {
+        task_group both;
+        both.spawn([&]() -> task<> { co_await peer.send(bytes_of(own)); });
+        both.spawn([&]() -> task<> { co_await peer.recv(bytes_of(there)); });
+        co_await both.join();
+    }
+    task_group getting;
+    constexpr std::size_t pieces = 16;
+    for (std::size_t n = 0; n < pieces; ++n) {
+        getting.spawn([&, n]() -> task<> {
+            constexpr std::size_t each = much / pieces;
+            remote_region part = there;
+            part.address += n * each;
+            part.length = each;
+            const auto got = co_await as_result(peer.rdma_get(part, std::span(into).subspan(n * each, each)));
+            if (!got) ++ended_early;
+        });
+    }
+    for (; pause != 0; --pause) co_await yield();
+    peer.abort();
+    co_await getting.join();
+}
+void close_in_turn(const std::string& address, unsigned credits) {
+    scheduler on;
+    on.run([](scheduler& mine, std::string to, unsigned granted) -> task<> {
+        ofi_options o;
+        o.credits = granted;
+        over_shm::domain domain(mine, o);
+        endpoint<over_shm> stays = co_await connect<over_shm>(domain, to, {.retry_for = 5s});
+        std::vector<std::byte> memory(much);
+        unsigned ended_early = 0;
+        std::mt19937 random(2);
+        for (unsigned round = 0; round < closings; ++round) {
+            endpoint<over_shm> peer = co_await connect<over_shm>(domain, to, {.retry_for = 5s});
+            co_await get_and_close_both(domain, std::move(peer), memory, static_cast<unsigned>(random() % 30),
+                                        ended_early);
+        }
+        if (ended_early == 0) throw std::runtime_error("no get was under way");
+        if (domain.counts().reopened != 0) throw std::runtime_error("the endpoint was closed");
+        co_await stays.send({});
+        co_await stays.close();
+    }(on, address, credits));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "links that both sides close amid gets that the other one serves end no other link of either domain") {
+    const unsigned credits = GENERATE(64U, 8U);
+    CAPTURE(credits);
+    child_process child([credits](const std::string& address) { close_in_turn(address, credits); });
+    scheduler on;
+    on.run([](scheduler& mine, child_process& by, unsigned granted) -> task<> {
+        ofi_options o;
+        o.credits = granted;
+        over_shm::domain domain(mine, o);
+        auto listening = co_await listen<over_shm>(domain, "ofi+shm://127.0.0.1:0");
+        by.tell(listening.address());
+        endpoint<over_shm> stays = co_await listening.accept();
+        std::vector<std::byte> memory(much);
+        unsigned ended_early = 0;
+        std::mt19937 random(3);
+        for (unsigned round = 0; round < closings; ++round) {
+            endpoint<over_shm> peer = co_await timeout(listening.accept(), 20s);
+            co_await get_and_close_both(domain, std::move(peer), memory, static_cast<unsigned>(random() % 30),
+                                        ended_early);
+        }
+        co_await timeout(stays.recv(mutable_buffers()), 20s);
+        CHECK(ended_early != 0);
+        CHECK(domain.counts().reopened == 0);
+    }(on, child, credits));
+    CHECK(child.wait() == 0);
+}
+
 }  // namespace test_ofi_closed_amid_gets

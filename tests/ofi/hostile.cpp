@@ -1,6 +1,9 @@
 #include "ofi/stranger.hpp"
 
+#include <chrono>
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include <rdma/fi_tagged.h>
 
@@ -230,6 +233,81 @@ TEST_CASE(
     CHECK(got.size() <= 65);
     for (std::size_t n = 0; n < got.size(); ++n) CHECK(got[n].sequence == n);
     end.link.reset();
+}
+
+TEST_CASE("frames that came before a first one which ends the link leave their slots to the others") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    for (int n = 0; n < 4; ++n) {
+        stranger bad(w.on, provider);
+        bad.meet(w.listening.address());
+        for (int turn = 0; turn < 1000; ++turn) w.on.turn();  // it knows that it is welcome
+        const auto early = [&](fabric::frame_kind kind, std::uint32_t sequence) {
+            const std::size_t rest = kind == fabric::frame_kind::message ? 12 : 0;
+            bad.frame(fabric::frame{kind, 0, sequence, bad.peer()}, pattern(rest));
+        };
+        const std::uint64_t before = w.domain.counts().received;
+        for (std::uint32_t sequence = 2; sequence < 63; ++sequence)
+            early(fabric::frame_kind::message, sequence);
+        early(fabric::frame_kind::hello, 1);
+        w.on.run_until([&] { return w.domain.counts().received >= before + 62; });
+        // Both are there in one poll: the one breaks the protocol, and behind the other all may be taken.
+        early(fabric::frame_kind::message, 2);
+        early(fabric::frame_kind::credit, 0);
+        for (int turn = 0; turn < 1000; ++turn) w.on.turn();
+        bad.hang_up();
+        w.on.run_until([&] { return w.domain.connections() == 0; });
+    }
+    // Another peer, which sends more than there are slots for one.
+    ofi_any_domain elsewhere(w.on, ofi_here(provider));
+    ofi_end near, far;
+    far.link =
+        std::make_unique<ofi_recorded_link>(w.on.run(elsewhere.connect(w.listening.address())), far.sink);
+    near.link = std::make_unique<ofi_recorded_link>(w.on.run(w.listening.accept()), near.sink);
+    recording_completion none;
+    std::uint64_t sent = 0;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (near.sink.count != 500 && std::chrono::steady_clock::now() < until) {
+        if (sent != 500 && far.link->post(header_of(sent), {}, none) == post_result::done) ++sent;
+        w.on.turn();
+    }
+    CHECK(near.sink.count == 500);
+    CHECK(near.sink.downs + far.sink.downs == 0);
+}
+
+TEST_CASE("slots that peers do not take are the links' that had them, and others have their own") {
+    besieged w("shm");
+    std::vector<std::unique_ptr<stranger>> silent;
+    recording_completion none;
+    std::uint64_t kept = 0;
+    for (int n = 0; n < 8; ++n) {
+        silent.push_back(std::make_unique<stranger>(w.on, "shm"));
+        ofi_end end;
+        w.take(*silent.back(), end);
+        silent.back()->stand_still();
+        const auto data = pattern(end.link->capabilities().max_message);
+        for (int tries = 0; tries < 1000; ++tries) {
+            if (end.link->post(header_of(1), data, none) == post_result::done) ++kept;
+            w.on.turn();
+        }
+        silent.back()->hang_up();
+        end.link.reset();
+        for (int turn = 0; turn < 1000; ++turn) w.on.turn();
+    }
+    CHECK(kept > 100);  // the provider has them still
+    stranger good(w.on, "shm");
+    ofi_end end;
+    w.take(good, end);
+    const auto data = pattern(end.link->capabilities().max_message);
+    for (std::uint64_t n = 0; n < 20; ++n) {
+        post_result how = post_result::retry;
+        for (int tries = 0; tries < 1000 && how == post_result::retry; ++tries) {
+            how = end.link->post(header_of(n), data, none);
+            w.on.turn();
+        }
+        CHECK(how == post_result::done);
+    }
 }
 
 TEST_CASE("of a peer that sends more than it may no more than its credits is taken") {

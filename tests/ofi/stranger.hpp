@@ -99,6 +99,11 @@ public:
 
     /// The whole of opening, to the first frames.
     void open(const std::string& address) {
+        meet(address);
+        frame(fabric::frame_kind::hello);
+    }
+    /// Opening without a frame.
+    void meet(const std::string& address) {
         connect(address);
         show(connect_info());
         on_.run_until([&] {
@@ -112,7 +117,6 @@ public:
                 fabric::verdict::welcome);
         const std::byte welcome{static_cast<unsigned char>(fabric::verdict::welcome)};
         say(std::span(&welcome, 1));
-        frame(fabric::frame_kind::hello);
     }
 
     /// Sends bytes by the provider.

@@ -10,10 +10,14 @@
 #include <cstdint>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include <malloc.h>
 
 namespace test_service_calls_no_memory {
 
@@ -189,6 +193,71 @@ CONFORMANCE_CASE("a call of fixed length that finds no memory to wait ends what 
         }
         const std::uint64_t sum = co_await client->call(echo::sum, numbers);
         CHECK(sum == 7);
+    });
+}
+
+namespace {
+struct later {
+    static constexpr method<"later.note", one_way()> note{};
+};
+struct texts {
+    static constexpr method<"texts.all", std::vector<std::string>(std::uint32_t)> all{};
+};
+}  // namespace
+
+TEST_CASE("a service that is offered without memory is offered, or is not") {
+    if (!counts_allocations) SKIP_TEST("the sanitizer has the heap");
+    unsigned refused = 0;
+    for (std::size_t failing = 1; failing < 40; ++failing) {
+        CAPTURE(failing);
+        run_pair(*over_sim.front(), [&](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+            service offered;
+            offered.on(later::note, [](call_context&) -> task<> { co_return; });
+            co_await client.cast(later::note);  // the server has refused it, and tells when it knows it
+            static_cast<void>(co_await as_result(client.call(kv::add, 1U, 2U)));
+            std::optional<no_spare_frames> none(std::in_place);
+            fail_allocation(failing);
+            bool thrown = false;
+            try {
+                server.serve(offered);
+            } catch (const std::bad_alloc&) {
+                thrown = true;
+            }
+            fail_allocation(0);
+            none.reset();
+            if (!thrown) co_return;
+            ++refused;
+            server.serve(offered);  // refused where it is offered already
+            co_await client.cast(later::note);
+            const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
+            CHECK(sum == 3);
+        });
+    }
+    CHECK(refused > 0);
+}
+
+TEST_CASE("the memory of a long answer is given back") {
+    if (!counts_allocations) SKIP_TEST("the sanitizer has the heap");
+    run_pair(*over_sim.front(), [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+        service many;
+        many.on(texts::all, [](call_context&, std::uint32_t n) -> task<std::vector<std::string>> {
+            co_return std::vector<std::string>(n, std::string(100, 't'));
+        });
+        server.serve(many);
+        const auto in_use = [] {
+            const auto now = ::mallinfo2();
+            return now.uordblks + now.hblkhd;
+        };
+        static_cast<void>(co_await client.call(texts::all, 10U));
+        const std::size_t before = in_use();
+        constexpr std::uint32_t count = 100'000;  // 10 MB, each text copied
+        {
+            const auto all = co_await client.call(texts::all, count);
+            CHECK(all.size() == count);
+            CHECK(in_use() > before + 10'000'000);
+        }
+        static_cast<void>(co_await client.call(texts::all, 10U));
+        CHECK(in_use() < before + 4'000'000);
     });
 }
 

@@ -502,3 +502,39 @@ CALLS_CASE("a slow reader of a stream stops its writer, and nothing else of the 
         while (methods.running() != 0) co_await yield();
     });
 }
+
+namespace {
+struct upward {
+    static constexpr method<"upward.sum", std::uint64_t(fussy, stream<std::uint64_t>)> sum{};
+};
+}  // namespace
+
+CALLS_CASE("a stream whose call cannot be encoded is opened at neither side") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link link) -> task<> {
+        service sums;
+        sums.on(upward::sum,
+                [](call_context&, fussy first, stream_reader<std::uint64_t>& in) -> task<std::uint64_t> {
+                    auto sum = static_cast<std::uint64_t>(first.number);
+                    for (auto one = co_await in.next(); one; one = co_await in.next()) sum += *one;
+                    co_return sum;
+                });
+        server.serve(sums);
+        for (int n = 0; n < 5; ++n) {
+            bool thrown = false;
+            try {
+                auto items = co_await client.open(upward::sum, fussy{-1});
+            } catch (const std::domain_error&) {
+                thrown = true;
+            }
+            CHECK(thrown);
+        }
+        auto items = co_await client.open(upward::sum, fussy{5});
+        co_await items.write(7U);
+        const std::uint64_t sum = co_await items.finish();
+        CHECK(sum == 12);
+        const std::size_t at_client = co_await left_over(link.a);
+        CHECK(at_client == 0);
+        const std::size_t at_server = co_await left_over(link.b);
+        CHECK(at_server == 0);
+    });
+}

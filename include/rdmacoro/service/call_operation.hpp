@@ -110,7 +110,13 @@ public:
             arguments_);
         return this->begin(M::facts, request_);
     }
-    value_type await_resume() { return detail::read_answer<value_type>(M::facts, this->end(M::facts)); }
+    value_type await_resume() {
+        struct over {
+            fixed_call& call;
+            ~over() { call.finish(); }
+        } at_the_end{*this};
+        return detail::read_answer<value_type>(M::facts, this->end(M::facts));
+    }
 
 private:
     kept_type arguments_;

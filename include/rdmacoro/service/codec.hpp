@@ -81,6 +81,8 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return used_ + borrowed_bytes_; }
     /// Bytes that were copied, of all that were written.
     [[nodiscard]] std::size_t copied() const noexcept { return used_; }
+    /// Bytes of memory that it has for what is copied, and keeps.
+    [[nodiscard]] std::size_t room() const noexcept { return room_; }
     /// Bytes that are written from now on can be taken back by `take_back`, as long as the message is not begun anew.
     void remember() noexcept {
         remembered_ = used_;

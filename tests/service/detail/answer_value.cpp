@@ -2,7 +2,10 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +44,35 @@ TEST_CASE("an answer with a value gives it, and others throw what they say") {
     const auto none = answered(outcome_kind::toolkit_error, static_cast<int>(errc::access_denied), {});
     CHECK(failure([&] { static_cast<void>(value_of_answer(facts, none)); }) == errc::access_denied);
     CHECK(failure([&] { static_cast<void>(value_of_answer(facts, std::span(good).first(7))); }) ==
+          call_errc::malformed_answer);
+}
+
+namespace {
+/// Ordered numbers in a row, without `resize`.
+class flat_set {
+public:
+    using value_type = std::uint16_t;
+    void insert(std::vector<std::uint16_t>::const_iterator, std::uint16_t one) {
+        all_.insert(std::lower_bound(all_.begin(), all_.end(), one), one);
+    }
+    void clear() { all_.clear(); }
+    [[nodiscard]] auto begin() const { return all_.begin(); }
+    [[nodiscard]] auto end() const { return all_.end(); }
+    [[nodiscard]] std::size_t size() const { return all_.size(); }
+
+private:
+    std::vector<std::uint16_t> all_;
+};
+static_assert(row_of_values<const flat_set&>);
+}  // namespace
+
+TEST_CASE("a row that cannot be resized is read as it was sent") {
+    const std::array<std::uint16_t, 3> row{2, 7, 9};
+    const auto bytes = std::as_bytes(std::span(row));
+    const flat_set got = read_answer<flat_set>(facts, bytes);
+    CHECK(std::ranges::equal(got, row));
+    CHECK(read_answer<flat_set>(facts, {}).size() == 0);
+    CHECK(failure([&] { static_cast<void>(read_answer<flat_set>(facts, bytes.first(5))); }) ==
           call_errc::malformed_answer);
 }
 

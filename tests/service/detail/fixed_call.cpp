@@ -63,6 +63,23 @@ CALLS_CASE("a call of fixed length may be made, moved, kept and awaited later, o
     });
 }
 
+CALLS_CASE("a call that has ended counts no more, though its operation lives") {
+    run_ends(over, [](calls_link link) -> task<> {
+        shop there;
+        const auto server = link.b.make_calls();
+        server->serve(there.store);
+        auto client = link.a.make_calls();
+        auto adding = client->call(kv::add_now, 1U, 2U);
+        const auto sum = co_await as_result(adding);
+        REQUIRE(sum);
+        CHECK(*sum == 3);
+        auto failing = client->call(kv::fail, 7);
+        const auto failed = co_await as_result(failing);
+        CHECK(!failed);
+        client.reset();  // it would end the process where calls are under way
+    });
+}
+
 CALLS_CASE("an answer of another length than its type's is malformed") {
     run_ends(over, [](calls_link link) -> task<> {
         const auto client = link.a.make_calls();

@@ -62,4 +62,42 @@ TEST_CASE("a domain whose links are idle asks the provider for completions once 
     w.until([&] { return b.sink.count == 1; });
 }
 
+TEST_CASE("links that are down, and which their owners keep, leave a domain at rest") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    ofi_world w(ofi_here(provider));
+    ofi_end a, b, idle_a, idle_b;
+    w.link(a, b);
+    w.link(idle_a, idle_b);
+    std::vector<std::byte> memory(64);
+    region kept = b.link->expose(memory, access_rights::remote_read);
+    a.link.reset();
+    w.until([&] { return b.sink.downs == 1; });
+    const auto settled = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (std::chrono::steady_clock::now() < settled) w.turns(100);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint64_t before = w.server.counts().polls;
+    const auto most = [&] {
+        const auto passed = std::chrono::steady_clock::now() - begin;
+        return 100 + static_cast<std::uint64_t>(passed / detail::poll_pace::least_rest);
+    };
+    std::uint64_t turns = 0;
+    const auto limit = begin + std::chrono::seconds(20);
+    while ((turns < 4 * most() || turns < 100'000) && std::chrono::steady_clock::now() < limit) {
+        w.turns(100);
+        turns += 100;
+    }
+    CHECK(w.server.counts().polls - before <= most());
+    // It leaves with its owner and its last region, in any order.
+    const bool region_first = GENERATE(true, false);
+    if (region_first) kept = {};
+    b.link.reset();
+    if (!region_first) {
+        w.turns(1000);
+        CHECK(w.server.connections() == 2);
+        kept = {};
+    }
+    w.until([&] { return w.server.connections() == 1; });
+}
+
 }  // namespace test_transport_ofi_domain

@@ -45,6 +45,16 @@ TEST_CASE("options out of range are refused when a domain opens, by name and wit
             CHECK(std::string(refused.what()).find(one.text) != std::string::npos);
         }
     }
+    // A side that serves reads its peer's memory into its own, wherever both are.
+    ofi_options aligned = ofi_here("gni");
+    aligned.one_sided = ofi_one_sided::served;
+    try {
+        const ofi_any_domain none(on, aligned);
+        FAIL("it opened");
+    } catch (const error& refused) {
+        CHECK(refused.code() == errc::invalid_argument);
+        CHECK(std::string(refused.what()).find("one_sided must not be served") != std::string::npos);
+    }
     ofi_options least = ofi_here("tcp");
     least.peer_timeout = ofi_options::least_peer_timeout;
     least.credits = 8;

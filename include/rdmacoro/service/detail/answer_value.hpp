@@ -34,11 +34,20 @@ template <class R>
         return value;
     } else {
         R value{};
-        if constexpr (row_of_values<const R&> && requires { value.resize(bytes.size()); }) {
-            constexpr std::size_t each = sizeof(std::ranges::range_value_t<R>);
+        if constexpr (row_of_values<const R&>) {  // as `answer::give` sends it
+            using element = std::ranges::range_value_t<R>;
+            constexpr std::size_t each = sizeof(element);
             if (bytes.size() % each != 0) throw_malformed_answer(of, "a part of an element");
-            value.resize(bytes.size() / each);
-            copy_long(reinterpret_cast<std::byte*>(std::ranges::data(value)), bytes.data(), bytes.size());
+            if constexpr (requires { value.resize(bytes.size()); }) {
+                value.resize(bytes.size() / each);
+                copy_long(reinterpret_cast<std::byte*>(std::ranges::data(value)), bytes.data(), bytes.size());
+            } else {
+                for (std::size_t at = 0; at < bytes.size(); at += each) {
+                    element one;
+                    std::memcpy(&one, bytes.data() + at, each);
+                    value.insert(value.end(), one);
+                }
+            }
         } else {
             decoder from(bytes);
             if (!from.read(value) || from.left() != 0)

@@ -180,11 +180,15 @@ public:
     /// No request is received any more; ends when all handlers have; where they were asked to stop, nothing is received any more then.
     [[nodiscard]] task<> drained();
 
-    /// An encoder of those that keep their memory between their uses; to be given back.
+    /// An encoder of those that keep their memory between their uses; to be given back. One that has had a long message does not keep it, nor do
+    /// more than a few.
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
     void give_encoder(std::unique_ptr<encoder> used) noexcept {
+        constexpr std::size_t longest_kept = std::size_t{64} << 10;
+        constexpr std::size_t most_kept = 64;
         copied_ += used->copied();
-        spare_.push_back(std::move(used));
+        if (used->room() <= longest_kept && spare_.size() < most_kept) [[likely]]
+            spare_.push_back(std::move(used));
     }
     class encoder_loan {
     public:

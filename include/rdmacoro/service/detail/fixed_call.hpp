@@ -41,6 +41,9 @@ protected:
     /// The value of the answer, still as bytes, which are here. Throws as `calls::call` says.
     [[nodiscard]] std::span<const std::byte> end(const method_facts& of);
 
+    /// The call is over, and its answer is not needed any more.
+    void finish() noexcept;
+
     [[nodiscard]] std::uint32_t time() const noexcept { return limit_; }
 
 private:

@@ -1,6 +1,7 @@
 // Slots: registered memory of a domain that messages are received into, and staged in when they are sent.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <memory>
@@ -65,7 +66,7 @@ public:
         reserved_ += count;
         return 0;
     }
-    void unreserve(std::size_t count) noexcept { reserved_ -= count; }
+    void unreserve(std::size_t count) noexcept { reserved_ -= std::min(count, reserved_); }
 
     [[nodiscard]] Slot* take() noexcept { return free_.pop_front(); }
     void give(Slot& s) noexcept { free_.push_front(s); }

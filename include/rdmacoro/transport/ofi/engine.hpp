@@ -96,14 +96,17 @@ public:
         --given_;
         ++pieces_over_;
     }
-    /// Grows with each piece of a transfer that ended, of any link.
+    /// Grows with each piece of a transfer that ended, and each transfer that a peer has ended, of any link.
     [[nodiscard]] std::uint64_t pieces_over() const noexcept { return pieces_over_; }
+    void peer_has_ended_one() noexcept { ++pieces_over_; }
+    /// `progress` for one that waits: peers may wait for answers of this side meanwhile.
+    void progress_waiting() noexcept;
     /// Polls until `still()` is false, or `with` is over. True: it is still true. Meanwhile this thread does nothing else.
     template <class Still>
     [[nodiscard]] bool wait_while(Still still, patience with = {}) noexcept {
         while (still()) {
             if (with.over(patience::clock::now(), pieces_over_)) return true;
-            progress();
+            progress_waiting();
         }
         return false;
     }
@@ -118,7 +121,7 @@ public:
                 hasty_until_ = began + std::chrono::seconds(1);
                 return;
             }
-            progress();
+            progress_waiting();
         }
     }
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
@@ -159,6 +162,7 @@ public:
     void work(session& c) noexcept { work_.push_back(c); }
     void stalled(session& c) noexcept { stalled_.push_back(c); }
     void matches(session& c) noexcept { matched_.push_back(c); }
+    void serves_for(session& c) noexcept { serving_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
     /// Whether the end of the provider's connection to a peer, which `disconnected` shows, keeps it from memory that was exposed to it.
     /// ofi_rxm is busy for other reasons, too, when it counts.
@@ -198,6 +202,8 @@ private:
     /// Closes the endpoint, or abandons it: links end. False: no other may be opened.
     [[nodiscard]] bool end_endpoint() noexcept;
     inline void slot_over(slot& s, std::size_t bytes, int error) noexcept;
+    /// A slot that was sent; its link, if there is one.
+    inline session* slot_back(slot& s) noexcept;
     void post_receives() noexcept;
     [[nodiscard]] unsigned progress_matched() noexcept;
     void pump_stalled() noexcept;
@@ -250,6 +256,7 @@ private:
     intrusive_list<session, work_tag> work_;
     intrusive_list<session, stalled_tag> stalled_;
     intrusive_list<session, matched_tag> matched_;  // sessions that leave matching to the provider
+    intrusive_list<session, serving_tag> serving_;  // sessions with gets and puts of their peers
     intrusive_list<listening, listening_tag> listening_;
     link_timer heartbeat_;
 };

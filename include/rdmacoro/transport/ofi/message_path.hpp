@@ -67,8 +67,10 @@ inline post_result session::post(const message_header& header, const const_buffe
     slot* staged = nullptr;
     if (!injects) {
         staged = engine_.slots().take();
-        if (staged == nullptr) [[unlikely]]
+        if (staged == nullptr) [[unlikely]] {
+            stall();  // no slot of this link need come back
             return no_room();
+        }
     }
     std::byte* const to = injects ? engine_.scratch() : staged->data;
     store_word(frame_kind::message, to);
@@ -87,13 +89,16 @@ inline post_result session::post(const message_header& header, const const_buffe
 
 /// A slot that was sent is unused again.
 inline void session::slot_sent(int error) noexcept {
-    --staged_;
     if (error != 0) return fail(errc::peer_lost);
     if (want_writable_) mark_work();
 }
 
 inline bool session::can_send_control() const noexcept {
     return window_.credits() > 1 && !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
+}
+/// Whether a frame that ends a get or put can be sent: also by a side that is closing, which its peer may be waiting for.
+inline bool session::can_answer() const noexcept {
+    return window_.credits() > 1 && !sent_bye_ && phase_ == phase::ready && !busy_ && peer_may_move();
 }
 
 // ---- a session receives
@@ -219,9 +224,7 @@ inline void engine::dispatch(const fi_cq_msg_entry& entry) noexcept {
 
 inline void engine::slot_over(slot& s, std::size_t bytes, int error) noexcept {
     if (s.now == slot::use::sending) {
-        --given_;
-        session* c = find(s.of);
-        slots_.give(s);
+        session* const c = slot_back(s);
         if (c != nullptr) c->slot_sent(error);
         return;
     }
@@ -234,6 +237,14 @@ inline void engine::slot_over(slot& s, std::size_t bytes, int error) noexcept {
         return c->arrived(s, f);
     if (error == 0) ++table_.closed_totals().strangers;
     recycle(s);
+}
+
+inline session* engine::slot_back(slot& s) noexcept {
+    --given_;
+    session* const c = find(s.of);
+    slots_.give(s);
+    if (c == nullptr || !c->slot_back()) slots_.unreserve(1);
+    return c;
 }
 
 inline void engine::recycle(slot& s) noexcept {

@@ -53,8 +53,9 @@ struct transfer : operation, transfer_base, list_node<transfer> {
 
     session* owner = nullptr;
     way moves = way::get;
-    bool served = false;  // the peer moves the data
-    bool out = false;     // a piece is with the provider
+    bool served = false;     // the peer moves the data
+    bool out = false;        // a piece is with the provider
+    bool withdrawn = false;  // the peer was asked to go no further
     stage at = stage::idle;
     std::uint32_t number = 0;  // of a get or put that is served
     std::uint64_t key = 0;
@@ -76,6 +77,7 @@ struct transfer : operation, transfer_base, list_node<transfer> {
 };
 
 struct work_tag;
+struct serving_tag;
 struct stalled_tag;
 struct matched_tag;
 
@@ -94,6 +96,7 @@ class session final : public list_node<connection_tag>,
                       public list_node<stalled_tag>,
                       public list_node<matched_tag>,
                       public list_node<pending_tag>,
+                      public list_node<serving_tag>,
                       private fd_handler,
                       private region_owner {
 public:
@@ -172,6 +175,11 @@ public:
     /// The provider may have room again.
     void pump() noexcept;
     inline void slot_sent(int error) noexcept;
+    /// The provider has done with a slot of this link. False: the link has given its room back already, but for such slots.
+    [[nodiscard]] bool slot_back() noexcept {
+        --staged_;
+        return !released_;
+    }
     void fail(errc why) noexcept;
     /// Frames that were injected may be lost: sends one more, with a completion.
     void doubt() noexcept;
@@ -211,6 +219,7 @@ private:
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
+    [[nodiscard]] inline bool can_answer() const noexcept;
     [[nodiscard]] bool send_control(frame_kind kind, std::span<const std::byte> rest = {}) noexcept;
     void send_owed_control() noexcept;
     void send_probe() noexcept;
@@ -235,8 +244,10 @@ private:
     void asked(const frame& f, const std::byte* request) noexcept;
     void answered(const std::byte* answer) noexcept;
     void send_answers() noexcept;
+    void answer_while_waiting() noexcept;
     void complete_all(std::error_code reason) noexcept;
-    void withdraw(const transfer& t) noexcept;
+    void withdraw(transfer& t) noexcept;
+    void withdraw_asked() noexcept;
     /// The peer gave up a get or put that this side serves.
     void withdrawn(std::uint32_t number) noexcept;
     [[nodiscard]] bool moving() const noexcept;
@@ -332,6 +343,7 @@ private:
     exchange_socket<connect_info::wire_bytes> socket_;
     bool owned_ = true;             // a link, a connection or an opener refers to it
     bool holds_resources_ = false;  // slots
+    bool released_ = false;         // which it had, and has given back
     bool accepts_ = false;          // the other side connects, and greets first
     bool pending_ = false;          // an accepted client that has not finished connecting
     time_point pending_since_{};

@@ -116,7 +116,14 @@ RDMACORO_COLD task<std::unique_ptr<upstream>> calls_base::open_writer(call_reque
     auto written = std::make_unique<upstream>(*this, what.of, next_number() | caller_writes_bit, items);
     const tag_type asked =
         request_tag(items ? call_kind::open : call_kind::request, written->number(), what.of.service);
+    struct unsent {
+        upstream* of;
+        ~unsent() {
+            if (of != nullptr) of->not_asked(false);
+        }
+    } encoding{written.get()};  // may throw anything
     const auto sent = co_await as_result(without_stop(send_request(asked, what), std::chrono::seconds(1)));
+    encoding.of = nullptr;
     if (!sent) {
         written->not_asked(sent.error() == errc::canceled);
         throw_call_failure(what.of, sent.error(), sent.facts());

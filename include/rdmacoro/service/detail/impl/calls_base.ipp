@@ -134,7 +134,11 @@ RDMACORO_COLD void calls_base::offer(service& what) {
     const auto refused = std::ranges::find(refused_here_, what.number_);
     if (refused == refused_here_.end()) return;
     refused_here_.erase(refused);
-    tell_known(what.number_);
+    try {
+        tell_known(what.number_);
+    } catch (const std::bad_alloc&) {
+        abort_link();  // it is offered, and the peer would not learn of it
+    }
 }
 RDMACORO_COLD bool calls_base::offers(std::uint16_t service) const noexcept {
     return std::ranges::any_of(offered_, [&](const auto* one) { return one->number_ == service; });
@@ -275,7 +279,12 @@ RDMACORO_COLD child calls_base::send_stopped(child_owner&, calls_base& self, tag
 RDMACORO_COLD void calls_base::tell_known(std::uint16_t service) {
     if (std::ranges::find(telling_known_, service) != telling_known_.end()) return;  // soon
     telling_known_.push_back(service);
-    begin_handler(send_known(*this, *this, service));
+    try {
+        begin_handler(send_known(*this, *this, service));
+    } catch (const std::bad_alloc&) {
+        telling_known_.pop_back();
+        throw;
+    }
 }
 RDMACORO_COLD child calls_base::send_known(child_owner&, calls_base& self, std::uint16_t service) {
     const note_head known{static_cast<std::uint32_t>(note_kind::known), service, 0};

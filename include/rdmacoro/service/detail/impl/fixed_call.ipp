@@ -13,10 +13,12 @@
 namespace rdmacoro::detail {
 
 RDMACORO_DECL fixed_call_base::~fixed_call_base() {
-    if (stage_ == stage::fresh) return;
+    if (stage_ != stage::fresh) finish();
+}
+RDMACORO_DECL void fixed_call_base::finish() noexcept {
     further_ = task<message>();  // refers to the operation
     end_operation();
-    if (counted_) over_->ended();
+    if (std::exchange(counted_, false)) over_->ended();
 }
 RDMACORO_DECL void fixed_call_base::end_operation() noexcept {
     if (stage_ == stage::sending) {

@@ -65,6 +65,8 @@ RDMACORO_DECL void engine::check_options() const {
     check(device_.longest() >= slots_.slot_bytes(), "slot_bytes is more than the provider's longest message");
     check(options_.peer_timeout >= ofi_options::least_peer_timeout,
           "peer_timeout must be 2 seconds at least");
+    check(!serves_ || device_.profile().get_alignment <= 1,
+          "one_sided must not be served: the provider's gets need aligned addresses");
 }
 
 /// False: `errno` is the reason.
@@ -140,6 +142,15 @@ RDMACORO_DECL unsigned engine::progress_matched() noexcept {
     unsigned came = 0;
     for (session* c = matched_.front(); c != nullptr; c = matched_.next(*c)) came += c->matched_->progress();
     return came;
+}
+
+RDMACORO_COLD void engine::progress_waiting() noexcept {
+    progress();
+    for (session* c = serving_.front(); c != nullptr;) {
+        session* const after = serving_.next(*c);
+        c->answer_while_waiting();
+        c = after;
+    }
 }
 
 RDMACORO_DECL void engine::pump_stalled() noexcept {
@@ -250,7 +261,7 @@ RDMACORO_DECL void engine::settle(std::uint64_t region_key) noexcept {
 /// Ends transfers of the region as soon as they are not with the provider. True: some still are.
 RDMACORO_DECL bool engine::touched(std::uint64_t region_key) noexcept {
     bool any = false;
-    for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
+    for (session* c = serving_.front(); c != nullptr; c = serving_.next(*c)) {
         c->refuse(region_key);
         any |= c->touches(region_key);
     }
@@ -323,8 +334,7 @@ RDMACORO_DECL bool engine::end_endpoint() noexcept {
             s.now = slot::use::idle;
             receives_.not_posted(s);
         } else if (s.now == slot::use::sending) {
-            --given_;
-            slots_.give(s);
+            static_cast<void>(slot_back(s));
         }
     });
     for (session* c = table_.first(); c != nullptr; c = table_.next(*c)) {
@@ -384,7 +394,9 @@ RDMACORO_DECL int engine::hold_resources(std::uint32_t credits) noexcept {
 RDMACORO_DECL void engine::release_resources(session& c) noexcept {
     if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
     receives_.remove_wanted(c.given_);
-    slots_.unreserve(c.given_ + session::most_staged);
+    // Slots that the provider is still sending are of use to others when it has done with them.
+    slots_.unreserve(c.given_ + session::most_staged - c.staged_);
+    c.released_ = true;
 }
 
 RDMACORO_COLD void engine::begin_heartbeat() noexcept {

@@ -20,7 +20,7 @@ namespace rdmacoro::detail::fabric {
 RDMACORO_DECL transfer* session::take_transfer() noexcept {
     transfer* t = transfers_.take([this](transfer& made, std::size_t) noexcept { made.owner = this; });
     if (t == nullptr) return nullptr;
-    t->served = t->partial = t->out = false;
+    t->served = t->partial = t->out = t->withdrawn = false;
     t->moved = t->piece = t->skip = 0;
     t->code = {};
     return t;
@@ -242,7 +242,7 @@ RDMACORO_DECL void session::piece_over(transfer& t, int error) noexcept {
             if (t.result != nullptr)
                 std::memcpy(t.result, t.bounce->data + 2 * sizeof *t.result, sizeof *t.result);
             t.result = nullptr;
-        } else if (t.bounce != nullptr && t.done != nullptr) {
+        } else if (t.bounce != nullptr) {
             std::memcpy(t.local + t.moved, t.bounce->data + t.skip, t.piece);
         }
         if (t.bounce != nullptr) engine_.slots().give(*std::exchange(t.bounce, nullptr));
@@ -284,13 +284,12 @@ RDMACORO_DECL void session::ask_peer() noexcept {
 
 /// The peer asks for a get or put.
 RDMACORO_DECL void session::asked(const frame& f, const std::byte* request) noexcept {
-    if (failure_) return;
     const service_request wanted = service_request::load(request);
     if (!engine_.serves() || serving_ == most_served) return fail(errc::protocol_violation);
     transfer* t = take_transfer();
     if (t == nullptr) return fail(errc::no_resources);
     const bool gets = f.kind == frame_kind::get;
-    ++serving_;
+    if (serving_++ == 0) engine_.serves_for(*this);
     ++counts_.served;
     t->moves = gets ? transfer::way::give : transfer::way::take;
     t->done = nullptr;
@@ -300,8 +299,11 @@ RDMACORO_DECL void session::asked(const frame& f, const std::byte* request) noex
     t->region_key = wanted.key;
     t->local = reinterpret_cast<std::byte*>(wanted.address);
     t->length = wanted.length;
-    t->code = engine_.regions().check(wanted.key, wanted.address, wanted.length,
-                                      gets ? access_rights::remote_read : access_rights::remote_write);
+    // A side that is closing answers, too: the peer may be closing as well, and waiting for that.
+    t->code = failure_
+                  ? status(errc::canceled)
+                  : engine_.regions().check(wanted.key, wanted.address, wanted.length,
+                                            gets ? access_rights::remote_read : access_rights::remote_write);
     t->at = transfer::stage::moving;
     transfers_.moves(*t);
     if (!t->code && !lease_local(*t)) t->code = errc::no_resources;
@@ -311,14 +313,23 @@ RDMACORO_DECL void session::asked(const frame& f, const std::byte* request) noex
 }
 
 RDMACORO_DECL void session::send_answers() noexcept {
-    while (!answers_.empty() && can_send_control()) {
+    while (!answers_.empty() && can_answer()) {
         transfer& t = *answers_.front();
         std::array<std::byte, one_sided_status::wire_bytes> bytes;  // NOLINT: stored next
         one_sided_status{t.number, static_cast<errc>(t.code.value)}.store(bytes.data());
         if (!send_control(frame_kind::status, bytes)) return;
-        --serving_;
+        if (--serving_ == 0) static_cast<list_node<serving_tag>&>(*this).unlink();
         give_back(t);
     }
+}
+
+/// What the peer may be waiting for while this side waits for it: how its gets and puts ended, and credits. Where each owes the other all but the
+/// last one, that is spent to return them.
+RDMACORO_COLD void session::answer_while_waiting() noexcept {
+    if (!answers_.empty()) send_answers();
+    const bool last = window_.credits() == 1 && window_.owed() != 0 && phase_ == phase::ready && !sent_bye_ &&
+                      !busy_ && peer_may_move();
+    if (last || (window_.return_due() && can_answer())) static_cast<void>(send_control(frame_kind::credit));
 }
 
 /// The peer reports how a get or put ended; in any order.
@@ -328,6 +339,7 @@ RDMACORO_DECL void session::answered(const std::byte* answer) noexcept {
     while (t != nullptr && t->number != ended.operation) t = asked_.next(*t);
     if (t == nullptr || ended.outcome == errc::protocol_violation) return fail(errc::protocol_violation);
     --asked_count_;
+    engine_.peer_has_ended_one();
     t->exact.reset();
     const bool by_this_side = failure_ && ended.outcome == errc::canceled;  // withdrawn by `close`
     t->code = by_this_side ? failure_.code() : status(ended.outcome);
@@ -354,12 +366,15 @@ RDMACORO_DECL void session::stop(transfer& t, errc code) noexcept {
     if (!t.out) return end_early(t, code);
     if (!t.code) t.code = code;
 }
-/// Asks the peer to go no further with `t`.
-RDMACORO_DECL void session::withdraw(const transfer& t) noexcept {
-    if (!can_send_control()) return;
+/// Asks the peer to go no further with `t`, once; where that cannot be sent now, it is to be called again.
+RDMACORO_DECL void session::withdraw(transfer& t) noexcept {
+    if (t.withdrawn || !can_answer()) return;
     std::array<std::byte, sizeof t.number> number;  // NOLINT: stored next
     store_number(number.data(), t.number);
-    static_cast<void>(send_control(frame_kind::withdraw, number));
+    t.withdrawn = send_control(frame_kind::withdraw, number);
+}
+RDMACORO_DECL void session::withdraw_asked() noexcept {
+    for (transfer* t = asked_.front(); t != nullptr; t = asked_.next(*t)) withdraw(*t);
 }
 RDMACORO_DECL void session::withdrawn(std::uint32_t number) noexcept {
     transfer* t = transfers_.moving().front();
@@ -394,6 +409,7 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
         }
     }
     asked_count_ = serving_ = 0;
+    static_cast<list_node<serving_tag>&>(*this).unlink();
     transfers_.complete_finished(*this);
 }
 
@@ -416,10 +432,12 @@ RDMACORO_DECL region session::expose(std::span<std::byte> memory, access_rights 
 RDMACORO_DECL void session::readable_regions::deregister(std::uint64_t key) noexcept {
     --count;
     of.engine_.deregister(key);
+    if (of.late_) of.engine_.leaves(of);
 }
 RDMACORO_DECL void session::deregister(std::uint64_t key) noexcept {
     --exposed_;
     engine_.deregister(key);
+    if (late_) engine_.leaves(*this);
 }
 
 /// The memory belongs to its owner again at return: no further piece is posted, and this waits for the end of the one that the provider
@@ -429,11 +447,13 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
     if (t->out) {
         t->code = errc::canceled;
         static_cast<void>(::fi_cancel(&engine_.device().endpoint()->fid, &t->scratch));
-    } else if (t->at == transfer::stage::asked) {
-        withdraw(*t);
     }
     const bool stays = engine_.wait_while([&]() noexcept {
-        if (t->at == transfer::stage::asked) engine_.watching().look();  // a peer that is gone moves nothing
+        if (t->at == transfer::stage::asked) {
+            withdraw(*t);
+            answer_while_waiting();
+            engine_.watching().look();  // a peer that is gone moves nothing
+        }
         return t->out || (t->at == transfer::stage::asked && peer_may_move());
     });
     if (stays) {

@@ -31,6 +31,7 @@ RDMACORO_DECL session::~session() {
     static_cast<list_node<stalled_tag>&>(*this).unlink();
     static_cast<list_node<matched_tag>&>(*this).unlink();
     static_cast<list_node<pending_tag>&>(*this).unlink();
+    static_cast<list_node<serving_tag>&>(*this).unlink();
 }
 
 RDMACORO_DECL std::string session::peer_name() const {
@@ -79,6 +80,11 @@ RDMACORO_DECL void session::take_early() noexcept {
             } else {
                 left.push_back(*s);
             }
+        }
+        if (phase_ == phase::draining)
+            [[unlikely]] {  // one of them has ended the link, which drops the others
+            while (slot* s = left.pop_front()) recycle(*s);
+            return;
         }
         early_ = left;
     }
@@ -260,7 +266,9 @@ RDMACORO_DECL void session::quiesce(bool gracefully) noexcept {
     if (!patience_.begun()) cancel_pieces();
     while ((gracefully ? moving() : !settled()) &&
            !patience_.over(patience::clock::now(), engine_.pieces_over())) {
-        engine_.progress();
+        engine_.progress_waiting();
+        if (gracefully) withdraw_asked();
+        answer_while_waiting();
         if (asked_count_ != 0) engine_.watching().look();
     }
     if (moving()) engine_.reopen_endpoint();
@@ -269,9 +277,7 @@ RDMACORO_DECL void session::quiesce(bool gracefully) noexcept {
 RDMACORO_DECL void session::close(std::error_code reason) noexcept {
     if (phase_ != phase::ready) return;
     const bool gracefully = !failure_;
-    if (gracefully) {
-        for (transfer* t = asked_.front(); t != nullptr; t = asked_.next(*t)) withdraw(*t);
-    }
+    if (gracefully) withdraw_asked();
     failure_.set(reason, engine_.empty_polls());  // nothing more begins
     quiesce(gracefully);
     const bool reads = gracefully && readable_.count != 0 && peer_may_move();
@@ -352,7 +358,11 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
         socket_.close();
         if (std::exchange(holds_resources_, false)) engine_.release_resources(*this);
     }
-    return late_ && !owned_ && exposed_ == 0 && readable_.count == 0;
+    if (!late_) return false;
+    const bool over = !owned_ && exposed_ == 0 && readable_.count == 0;
+    // Its owner, or the end of a region, puts it back: until then it is no work.
+    if (!over) static_cast<list_node<leaving_tag>&>(*this).unlink();
+    return over;
 }
 
 }  // namespace rdmacoro::detail::fabric
