@@ -121,6 +121,7 @@ private:
     [[gnu::cold]] static task<> send_words(rank_links* self, unsigned to);
     void tell_absence(unsigned to, std::uint64_t context) noexcept;
     void refuse_decision(unsigned from, const group_word& done);
+    [[nodiscard]] bool was_left(std::uint64_t context) const noexcept;
 
     scheduler& owner_;
     unsigned rank_;

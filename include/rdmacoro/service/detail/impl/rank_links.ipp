@@ -178,10 +178,16 @@ RDMACORO_COLD void rank_links::tell_absence(unsigned to, std::uint64_t context) 
 } catch (...) {  // for want of memory, or as no scheduler runs: it waits until it loses this rank
 }
 
+/// As far as the last of them go: contexts are not used again.
+RDMACORO_COLD bool rank_links::was_left(std::uint64_t context) const noexcept {
+    return std::ranges::find(let_go_, context, &let_go::context) != let_go_.end() ||
+           std::ranges::find(decisions_, context, &group_word::context) != decisions_.end();
+}
 RDMACORO_COLD bool rank_links::is_stale(std::uint64_t context) const noexcept {
     if (context == 0) return false;  // a word
     const auto at = groups_.find(context);
-    return at != groups_.end() ? at->second->failure().has_value() : begun_ && namings_ == 0;
+    if (at != groups_.end()) return at->second->failure().has_value();
+    return begun_ && (namings_ == 0 || was_left(context));
 }
 RDMACORO_COLD bool is_stale(const rank_links& at, tag_type tag) noexcept {
     return at.is_stale(tag >> (64 - context_bits));
@@ -292,8 +298,7 @@ RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::
         const auto done = std::ranges::find(decisions_, word->context, &group_word::context);
         if (done != decisions_.end()) {
             send_word(from, *done);
-        } else if (is_stale(word->context) ||
-                   std::ranges::find(let_go_, word->context, &let_go::context) != let_go_.end()) {
+        } else if (is_stale(word->context)) {
             tell_absence(from, word->context);
         } else if (unanswered_.size() < most_early) {
             // Of a group that this process is about to enter, or left long ago: known when it has what it expects.
