@@ -14,6 +14,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -326,6 +327,36 @@ TEST_CASE("accepting of many that connect lets the other coroutines have their t
         stop.request_stop();
         static_cast<void>(co_await other);
     }());
+}
+
+TEST_CASE("the first plain socket of a scheduler may find no descriptor: that is an error") {
+    const auto code_of = [](task<> what) -> task<std::error_code> {
+        const auto ended = co_await as_result(std::move(what));
+        co_return ended ? std::error_code() : ended.error();
+    };
+    for (unsigned free = 0; free < 3; ++free) {
+        CAPTURE(free);
+        scheduler on;  // whose sockets have no epoll instance yet
+        const int next = ::dup(STDERR_FILENO);
+        REQUIRE(next >= 0);
+        ::close(next);
+        rlimit before{};
+        REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const rlimit few{static_cast<rlim_t>(next) + free, before.rlim_max};
+        std::error_code listening;
+        std::error_code connecting;
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        on.run([](const auto& code, std::error_code& one, std::error_code& other) -> task<> {
+            one =
+                co_await code([]() -> task<> { static_cast<void>(co_await listen_plain("127.0.0.1:0")); }());
+            other =
+                co_await code([]() -> task<> { static_cast<void>(co_await connect_plain("127.0.0.1:1")); }());
+        }(code_of, listening, connecting));
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        // One for the epoll instance, and one for the socket.
+        CHECK(listening == (free < 2 ? make_error_code(errc::no_resources) : std::error_code()));
+        CHECK(connecting == make_error_code(free < 2 ? errc::no_resources : errc::connection_refused));
+    }
 }
 
 }  // namespace test_transport_plain_stream

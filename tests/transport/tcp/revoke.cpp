@@ -2,6 +2,7 @@
 #include <rdmacoro/transport/tcp.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/tcp_pair.hpp"
 
 #include <deque>
@@ -84,6 +85,71 @@ TEST_CASE("a revoked long message arrives whole though its memory is gone, whate
     for (std::size_t i = total - 3; i < total; ++i) CHECK(completions[i].calls == 0);
     REQUIRE(p.send(p.a, 77, pattern(3)));
     p.until([&] { return p.b.sink.count == total + 1; });
+}
+
+TEST_CASE("what canceled messages leave to a peer that reads nothing is bounded") {
+    tcp_pair p;
+    const auto payload = pattern(1'000'000);
+    std::deque<recording_completion> completions;
+    fill(p, completions, payload);
+    unsigned taken = 0;
+    bool refused = false;
+    for (int n = 0; n < 100; ++n) {
+        recording_completion& c = completions.emplace_back();
+        const post_result answer = p.a.link->post(header_of(completions.size() - 1), payload, c);
+        REQUIRE(answer != post_result::failed);
+        if (answer == post_result::retry) {
+            completions.pop_back();
+            refused = true;
+            break;
+        }
+        ++taken;
+        CHECK(p.a.link->revoke(c));
+        p.turns(5);
+    }
+    CHECK(refused);
+    CHECK(taken <= 3);
+    const unsigned writables = p.a.sink.writables;
+    p.turns(100);
+    CHECK(p.a.sink.writables == writables);  // nothing has changed
+    p.b.sink.refuse_all = false;
+    p.until([&] { return p.a.sink.writables != writables; });
+    p.until([&] { return p.b.sink.count == completions.size(); });
+    REQUIRE(p.send(p.a, 77, payload));
+}
+
+TEST_CASE("gets and puts that are revoked before the peer hears of them leave nothing behind") {
+    tcp_pair p;
+    std::vector<std::byte> memory(64);
+    const region open = p.server.register_memory(memory, access_rights::all);
+    std::vector<std::byte> into(8);
+    constexpr std::size_t unanswered = 1024;
+    std::deque<recording_completion> first;
+    for (std::size_t n = 0; n < unanswered; ++n)
+        REQUIRE(p.a.link->get(open.remote().part(0, 8), into, first.emplace_back()) == post_result::posted);
+    // The peer has had no turn: further ones wait here, and are canceled in any order.
+    std::size_t taken = 0;
+    for (int round = 0; round < 60; ++round) {
+        std::deque<recording_completion> more;
+        for (int n = 0; n < 50; ++n) {
+            recording_completion& c = more.emplace_back();
+            const std::size_t before = allocations();
+            const post_result answer = n % 2 == 0 ? p.a.link->get(open.remote().part(0, 8), into, c)
+                                                  : p.a.link->put(into, open.remote().part(0, 8), c);
+            if (round != 0) taken += allocations() - before;
+            REQUIRE(answer == post_result::posted);
+        }
+        for (std::size_t n = 0; n < more.size(); ++n) {
+            const std::size_t which = round % 3 == 0 ? n : round % 3 == 1 ? more.size() - 1 - n : n * 7 % 50;
+            CHECK_FALSE(p.a.link->revoke(more[which]));
+        }
+    }
+    CHECK(taken == 0);
+    recording_completion last;
+    REQUIRE(p.a.link->put(into, open.remote().part(0, 8), last) == post_result::posted);
+    p.until([&] { return last.calls == 1; });
+    CHECK_FALSE(last.outcome);
+    for (const recording_completion& c : first) CHECK(c.calls == 1);
 }
 
 TEST_CASE("a get that is revoked, before or while its data comes, writes nothing more") {

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -53,7 +54,7 @@ private:
 
 /// One connection or listener. A descriptor is in an epoll instance once, so that the writing side has its own.
 struct plain_socket {
-    plain_socket(scheduler& on, int fd) noexcept : in(on.service<plain_sockets>()), owner(on), reads(fd) {}
+    plain_socket(plain_sockets& among, scheduler& on, int fd) noexcept : in(among), owner(on), reads(fd) {}
     plain_socket(const plain_socket&) = delete;
     plain_socket& operator=(const plain_socket&) = delete;
     ~plain_socket() {
@@ -72,6 +73,16 @@ struct plain_socket {
 };
 
 RDMACORO_COLD void plain_socket_deleter::operator()(plain_socket* of) const noexcept { delete of; }
+
+/// Owns the descriptor from now on, also where it throws `std::bad_alloc`.
+RDMACORO_COLD plain_socket_owner own_plain(plain_sockets& among, scheduler& on, int fd) {
+    auto* const made = new (std::nothrow) plain_socket(among, on, fd);
+    if (made == nullptr) {
+        ::close(fd);
+        throw std::bad_alloc();
+    }
+    return plain_socket_owner(made);
+}
 
 /// Until a descriptor is ready.
 class plain_wait final : public basic_operation<plain_wait, void>, private fd_handler, private parked_wait {
@@ -173,6 +184,7 @@ RDMACORO_COLD inet_address plain_address(std::string_view address) {
 RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
+    plain_sockets& among = on.service<plain_sockets>();  // needs a descriptor itself, the first time
     inet_resolve resolve(address, 0);
     const inet_resolved found = co_await resolve;
     if (found.none()) found.throw_none("socket", address);
@@ -184,7 +196,7 @@ RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
             why = refused != 0 ? refused : errno;
             continue;
         }
-        plain_socket_owner made(new plain_socket(on, fd));
+        plain_socket_owner made = own_plain(among, on, fd);
         co_await plain_wait(*made, fd, EPOLLOUT);
         why = connect_error(fd);
         if (why != 0) continue;
@@ -197,6 +209,7 @@ RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
 RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
+    plain_sockets& among = on.service<plain_sockets>();
     inet_resolve resolve(address, AI_PASSIVE);
     const inet_resolved found = co_await resolve;
     if (found.none()) found.throw_none("socket", address);
@@ -206,8 +219,8 @@ RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
         int fd = -1;
         const char* const step = listen_for_exchange(found.endpoints.front(), queue, fd);
         const int why = errno;
-        if (plain_socket_owner made(new plain_socket(on, fd)); step == nullptr)
-            co_return plain_listener(std::move(made));
+        if (step == nullptr) co_return plain_listener(own_plain(among, on, fd));
+        if (fd >= 0) ::close(fd);
         if (!port.may_come_free(make_error_code(plain_code(why))))
             throw error(plain_code(why), address.whole + ": " + step + ": " + std::strerror(why));
         co_await port.wait();
@@ -304,7 +317,7 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
         const int fd = ::accept4(s.reads, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             detail::set_exchange_options(fd);
-            co_return plain_stream(detail::plain_socket_owner(new detail::plain_socket(s.owner, fd)));
+            co_return plain_stream(detail::own_plain(s.in, s.owner, fd));
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             throw error(errc::no_resources, std::string("plain_listener: accept: ") + std::strerror(errno));

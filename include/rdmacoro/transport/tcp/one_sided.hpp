@@ -16,7 +16,9 @@ namespace rdmacoro::detail {
 /// This side's gets and puts of one link. At most `most_outstanding` are unanswered; further ones wait here.
 class tcp_operations {
 public:
-    static constexpr std::size_t copy_limit = 4 * 1024;    // data up to this is copied behind its head
+    static constexpr std::size_t copy_limit = 4 * 1024;  // data up to this is copied behind its head
+    /// Records of operations, and of answers, that an idle link keeps: of more the memory is given back.
+    static constexpr std::size_t most_kept = 128;
     static constexpr std::size_t part_bytes = 256 * 1024;  // data of one frame: messages go between
     static constexpr std::size_t most_ahead = 2 * part_bytes;
 
@@ -71,6 +73,7 @@ private:
         kind what;
         bool started;  // the other side knows of it, or will
         bool revoked = false;
+        std::uint32_t previous = none;  // in the list of waiting operations
     };
 
     [[nodiscard]] bool started(std::uint32_t index) const noexcept;
@@ -80,10 +83,11 @@ private:
     void free(std::uint32_t index) noexcept;
 
     void start_first() noexcept;
+    void unlink_waiting(std::uint32_t index) noexcept;
 
     [[nodiscard]] bool send_put_part(tcp_send_queue& queue) noexcept;
 
-    std::vector<operation> operations_;
+    std::vector<operation> operations_;  // given back once all have ended, if it is long
     std::uint32_t first_free_ = none;
     std::uint32_t first_waiting_ = none;
     std::uint32_t last_waiting_ = none;
@@ -146,7 +150,7 @@ private:
     [[nodiscard]] bool send_data(answer& front, tcp_send_queue& queue) noexcept;
 
     const region_table& regions_;
-    std::vector<answer> answers_;
+    std::vector<answer> answers_;  // given back once all is answered, if it is long
     std::size_t first_ = 0;
     std::size_t count_ = 0;
     incoming_put put_{};

@@ -75,6 +75,8 @@ public:
     [[nodiscard]] bool empty() const noexcept { return begin_ == end_ && first_ == nullptr; }
     /// Bytes of gets and puts that lie in other memory than the chunk.
     [[nodiscard]] std::size_t one_sided_bytes() const noexcept { return one_sided_bytes_; }
+    /// The same of messages.
+    [[nodiscard]] std::size_t message_bytes() const noexcept { return message_bytes_; }
     [[nodiscard]] bool has_items() const noexcept { return first_ != nullptr; }
     [[nodiscard]] std::size_t copied_bytes() const noexcept { return end_ - begin_; }
 
@@ -104,7 +106,7 @@ public:
             bytes -= copied;
             const std::size_t direct = std::min(bytes, item.data.size() - item.sent);
             item.sent += direct;
-            if (item.from != tcp_send_item::source::message) one_sided_bytes_ -= direct;
+            (item.from == tcp_send_item::source::message ? message_bytes_ : one_sided_bytes_) -= direct;
             bytes -= direct;
             if (begin_ != item.at || item.sent != item.data.size()) return;
             first_ = item.next;
@@ -130,7 +132,7 @@ public:
             items_.give(item);
         }
         last_ = nullptr;
-        one_sided_bytes_ = 0;
+        one_sided_bytes_ = message_bytes_ = 0;
         release();
     }
 
@@ -161,6 +163,7 @@ private:
     tcp_send_item* first_ = nullptr;
     tcp_send_item* last_ = nullptr;
     std::size_t one_sided_bytes_ = 0;
+    std::size_t message_bytes_ = 0;
 };
 
 }  // namespace rdmacoro::detail

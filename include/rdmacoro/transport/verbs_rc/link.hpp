@@ -20,10 +20,7 @@ public:
         : session_link(*connection.release(), sink) {}
 
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        auto lease = session_.of().cache().acquire(memory, rights);
-        if (!lease) return {};
-        const auto opened = session_.of().regions().add(std::move(lease), rights);
-        return opened ? region(session_.of(), memory, *opened) : region();
+        return session_.expose(memory, rights);
     }
     /// Messages are never `posted`. Waits for the pieces of a get or put that are under way, 8 MiB at most; when the device completes
     /// none within 100 ms, ends the link.

@@ -128,7 +128,7 @@ inline bool session::can_send_control() const noexcept {
 inline void session::send_owed_control() noexcept {
     window_.settle(receives_->epoch());
     if (want_hello_ && can_send_control()) want_hello_ = !send_control(frame_kind::credit);
-    if (want_flushed_ && can_send_control()) want_flushed_ = !send_control(frame_kind::flushed);
+    while (want_flushed_ != 0 && can_send_control() && send_control(frame_kind::flushed)) --want_flushed_;
     if (want_flush_ && flushes_sent_ == flushes_answered_ && can_send_control() &&
         send_control(frame_kind::flush)) {
         want_flush_ = false;
@@ -234,7 +234,7 @@ inline unsigned session::serve(unsigned budget) noexcept {
         }
         if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
     }
-    if (want_hello_ || want_flushed_ || window_.return_due_soon()) mark_work();
+    if (want_hello_ || want_flushed_ != 0 || window_.return_due_soon()) mark_work();
     return moved;
 }
 
@@ -290,7 +290,7 @@ inline void engine::dispatch(const ibv_wc& wc) noexcept {
         return;
     }
     slot& s = *reinterpret_cast<slot*>(wc.wr_id);
-    s.queue->arrived(s);
+    if (!s.queue->arrived(s)) return;
     session* c = by_number_.find(wc.qp_num);
     // A write with an immediate value takes a slot, writes nothing into it, and has the length of the write.
     const bool is_frame = wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_IMM) == 0 &&

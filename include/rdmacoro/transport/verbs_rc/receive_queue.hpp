@@ -58,11 +58,14 @@ public:
     /// Whether the last recycled slot was not needed.
     [[nodiscard]] bool surplus() const noexcept { return pool_.surplus(); }
 
-    /// The device has completed a slot that was posted here.
-    void arrived(slot& s) noexcept {
-        pool_.arrived();
-        if (shared_ == nullptr) [[unlikely]]
+    /// The device has completed a slot that was posted here. False: it was taken back before, as the device is gone.
+    [[nodiscard]] bool arrived(slot& s) noexcept {
+        if (shared_ == nullptr) [[unlikely]] {
+            if (s.place >= posted_.size() || posted_[s.place] != &s) return false;
             forget(s);
+        }
+        pool_.arrived();
+        return true;
     }
     /// Its frame is consumed.
     void recycle(slot& s) noexcept {

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -94,7 +95,8 @@ class session final : public list_node<connection_tag>,
                       public list_node<work_tag>,
                       public list_node<pending_tag>,
                       public cm_party,
-                      private fd_handler {
+                      private fd_handler,
+                      private region_owner {
 public:
     enum class phase : std::uint8_t { opening, ready, draining, leaving };
 
@@ -118,6 +120,7 @@ public:
     post_result put(std::span<const std::byte> from, const remote_region& there, completion& c) noexcept;
     post_result atomic(transfer::kind what, const remote_region& there, std::uint64_t first,
                        std::uint64_t second, std::uint64_t& result, completion& c) noexcept;
+    [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept;
     void revoke(completion& c) noexcept;
     inline unsigned poll(unsigned budget) noexcept;
     lent_buffer keep() noexcept;
@@ -251,6 +254,7 @@ private:
     void quiesce() noexcept;
     void let_go(bool gracefully) noexcept;
     [[nodiscard]] bool drained() const noexcept;
+    RDMACORO_DECL void deregister(std::uint64_t key) noexcept override;
     [[nodiscard]] bool sends_over() const noexcept;
     [[nodiscard]] bool receives_over() const noexcept;
     void start_leaving() noexcept;
@@ -326,7 +330,7 @@ private:
 
     // Receiving.
     inbox<slot, frame_word_bytes> inbox_;
-    bool want_flushed_ = false;  // an answer is due
+    unsigned want_flushed_ = 0;  // answers that are due
     bool want_hello_ = false;    // the first frame is due
 
     // Gets, puts, atomics.
@@ -337,6 +341,7 @@ private:
     std::uint64_t flushes_sent_ = 0;
     std::uint64_t flushes_answered_ = 0;
     bool want_flush_ = false;
+    unsigned exposed_ = 0;  // regions that the peer may read or write
 
     // Opening and closing.
     opener* opener_ = nullptr;

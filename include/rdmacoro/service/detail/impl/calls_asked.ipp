@@ -112,16 +112,19 @@ RDMACORO_COLD task<tag_type> calls_base::open_reader(call_request what) {
     co_return asked;
 }
 
+/// Until the request of a stream is made: its peer does not know of it.
+struct asking_upstream {
+    upstream* of;
+    ~asking_upstream() {
+        if (of != nullptr) of->not_asked(false);
+    }
+};
+
 RDMACORO_COLD task<std::unique_ptr<upstream>> calls_base::open_writer(call_request what, bool items) {
     auto written = std::make_unique<upstream>(*this, what.of, next_number() | caller_writes_bit, items);
     const tag_type asked =
         request_tag(items ? call_kind::open : call_kind::request, written->number(), what.of.service);
-    struct unsent {
-        upstream* of;
-        ~unsent() {
-            if (of != nullptr) of->not_asked(false);
-        }
-    } encoding{written.get()};  // may throw anything
+    asking_upstream encoding{written.get()};  // may throw anything
     const auto sent = co_await as_result(without_stop(send_request(asked, what), std::chrono::seconds(1)));
     encoding.of = nullptr;
     if (!sent) {

@@ -47,10 +47,14 @@ RDMACORO_DECL bool tcp_operations::send_next(tcp_send_queue& queue) noexcept {
 RDMACORO_DECL bool tcp_operations::revoke(completion& c, tcp_send_queue& queue) noexcept {
     const auto index = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(c.transport_state) >> 2);
     operation& op = operations_[index];
+    if (!op.started) {  // the peer never hears of it
+        unlink_waiting(index);
+        free(index);
+        return false;
+    }
     op.owner = nullptr;
     op.local = nullptr;
     op.revoked = true;
-    if (!op.started) op.remaining = 0;
     if (op.parts != 0) {
         queue.for_each([index, &queue](tcp_send_item& item) noexcept {
             // Announced already, so it goes out. Without memory for the copy zeros do.
@@ -58,7 +62,7 @@ RDMACORO_DECL bool tcp_operations::revoke(completion& c, tcp_send_queue& queue) 
                 queue.take_over(item);
         });
     }
-    return op.what == kind::put && op.started && op.parts == 0 && sending_ != index;
+    return op.what == kind::put && op.parts == 0 && sending_ != index;
 }
 
 RDMACORO_DECL bool tcp_operations::data_begins(std::uint32_t index, std::size_t bytes) const noexcept {
@@ -77,6 +81,10 @@ RDMACORO_DECL bool tcp_operations::ended(const one_sided_status& status) noexcep
     free(index);
     if (owner != nullptr)
         owner->done(*owner, status.outcome == errc::ok ? std::error_code() : make_error_code(status.outcome));
+    if (outstanding_ == 0 && first_waiting_ == none && operations_.size() > most_kept) {
+        operations_ = {};
+        first_free_ = none;
+    }
     return true;
 }
 
@@ -106,6 +114,7 @@ RDMACORO_DECL bool tcp_operations::add(const operation& op) noexcept try {
     }
     op.owner->transport_state = reinterpret_cast<void*>((std::uintptr_t{index} << 2) |
                                                         static_cast<std::uintptr_t>(tcp_posted::operation));
+    operations_[index].previous = last_waiting_;
     (last_waiting_ != none ? operations_[last_waiting_].next : first_waiting_) = index;
     last_waiting_ = index;
     return true;
@@ -120,11 +129,15 @@ RDMACORO_DECL void tcp_operations::free(std::uint32_t index) noexcept {
 }
 
 RDMACORO_DECL void tcp_operations::start_first() noexcept {
-    operation& op = operations_[first_waiting_];
-    op.started = true;
-    first_waiting_ = op.next;
-    if (first_waiting_ == none) last_waiting_ = none;
+    operations_[first_waiting_].started = true;
+    unlink_waiting(first_waiting_);
     ++outstanding_;
+}
+
+RDMACORO_DECL void tcp_operations::unlink_waiting(std::uint32_t index) noexcept {
+    const operation& op = operations_[index];
+    (op.previous != none ? operations_[op.previous].next : first_waiting_) = op.next;
+    (op.next != none ? operations_[op.next].previous : last_waiting_) = op.previous;
 }
 
 RDMACORO_DECL bool tcp_operations::send_put_part(tcp_send_queue& queue) noexcept {
@@ -207,7 +220,10 @@ RDMACORO_DECL bool tcp_server::send_next(tcp_send_queue& queue) noexcept {
     one_sided_status{front.operation, front.outcome}.store(to + tcp_word_bytes);
     queue.commit(bytes);
     first_ = (first_ + 1) % answers_.size();
-    --count_;
+    if (--count_ == 0 && answers_.size() > tcp_operations::most_kept) {
+        answers_ = {};
+        first_ = 0;
+    }
     return true;
 }
 

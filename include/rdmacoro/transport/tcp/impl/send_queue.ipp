@@ -37,7 +37,7 @@ RDMACORO_DECL void tcp_send_queue::append(tcp_send_item& item) noexcept {
     item.filler = false;
     (last_ != nullptr ? last_->next : first_) = &item;
     last_ = &item;
-    if (item.from != tcp_send_item::source::message) one_sided_bytes_ += item.data.size();
+    (item.from == tcp_send_item::source::message ? message_bytes_ : one_sided_bytes_) += item.data.size();
 }
 
 RDMACORO_DECL unsigned tcp_send_queue::gather(iovec* pieces, unsigned limit, std::size_t& bytes) noexcept {

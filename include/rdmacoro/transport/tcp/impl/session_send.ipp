@@ -89,6 +89,9 @@ RDMACORO_DECL post_result tcp_session::gather_and_post(const message_header& hea
                                                        const const_buffers& payload, completion& c) noexcept {
     if (broken_) [[unlikely]]
         return post_result::failed;
+    // What waits here is copied if it is canceled, and stays then: behind a peer that reads nothing that is bounded.
+    constexpr std::size_t most_waiting = std::size_t{2} << 20;
+    if (full_ && queue_.message_bytes() > most_waiting) return no_room();
     const bool at_once = goes_at_once();
     std::byte* to = reserve(tcp_message_head);
     if (to == nullptr) [[unlikely]]

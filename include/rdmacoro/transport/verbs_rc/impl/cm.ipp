@@ -102,6 +102,11 @@ RDMACORO_COLD int session::modify_by_cm(ibv_qp_state to) noexcept {
         if (options.traffic_class >= 0 && wanted.ah_attr.is_global != 0)
             wanted.ah_attr.grh.traffic_class = static_cast<std::uint8_t>(options.traffic_class);
     }
+    // The connection manager has the connecting side's numbers.
+    if (accepting_ && to == IBV_QPS_RTR && (mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0)
+        wanted.max_dest_rd_atomic = std::min(wanted.max_dest_rd_atomic, responder_resources_);
+    if (accepting_ && to == IBV_QPS_RTS && (mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0)
+        wanted.max_rd_atomic = std::min(wanted.max_rd_atomic, initiator_depth_);
     if (to == IBV_QPS_RTS) {
         wanted.timeout = acknowledge_timeout(options.acknowledge_timeout, engine_.device().retries_for_ever(),
                                              wanted.timeout);

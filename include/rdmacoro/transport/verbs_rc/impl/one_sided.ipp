@@ -287,4 +287,18 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
     give_back(*t);
 }
 
+RDMACORO_DECL region session::expose(std::span<std::byte> memory, access_rights rights) noexcept {
+    auto lease = engine_.cache().acquire(memory, rights);
+    if (!lease) return {};
+    const auto opened = engine_.regions().add(std::move(lease), rights);
+    if (!opened) return {};
+    ++exposed_;
+    return region(static_cast<region_owner&>(*this), memory, *opened);
+}
+RDMACORO_COLD void session::deregister(std::uint64_t key) noexcept {
+    --exposed_;
+    engine_.deregister(key);
+    if (phase_ == phase::leaving) engine_.leaves(*this);
+}
+
 }  // namespace rdmacoro::detail::verbs

@@ -63,7 +63,7 @@ RDMACORO_DECL void receive_queue::post() noexcept {
 RDMACORO_DECL void receive_queue::withdraw() noexcept {
     while (!posted_.empty()) {
         slot& s = *posted_.back();
-        arrived(s);
+        static_cast<void>(arrived(s));
         pool_.recycle(s);
     }
     while (slot* const s = pool_.next_to_post()) {

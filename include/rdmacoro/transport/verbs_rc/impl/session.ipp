@@ -57,6 +57,7 @@ RDMACORO_DECL void session::timer_expired() noexcept {
             state.qp_state == IBV_QPS_ERR || state.qp_state == IBV_QPS_SQE)
             return fail(errc::peer_lost);
     }
+    if (want_writable_) mark_work();  // what it waits for may be memory
     const duration pause = engine_.options().keepalive;
     if (pause > duration::zero()) watch_silence();
     if (!failure_ && (want_writable_ || pause > duration::zero()))
@@ -95,7 +96,8 @@ RDMACORO_DECL void session::watch_silence() noexcept {
 
 RDMACORO_DECL void session::take_control(frame_kind kind) noexcept {
     if (kind == frame_kind::flush) {
-        if (std::exchange(want_flushed_, true)) fail(errc::protocol_violation);  // one at a time
+        // One at a time, and the one of a side that closes meanwhile.
+        if (++want_flushed_ > 2) fail(errc::protocol_violation);
     } else if (kind == frame_kind::flushed) {
         flushed();
     }
@@ -247,7 +249,8 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
     no_longer_pending();
     drop_inbound();
     static_cast<list_node<work_tag>&>(*this).unlink();
-    want_hello_ = want_flush_ = want_flushed_ = want_writable_ = false;
+    want_hello_ = want_flush_ = want_writable_ = false;
+    want_flushed_ = 0;
     engine_.leaves(*this);
     if (gracefully && completed_ != posted_ && can_send_control()) {
         phase_ = phase::draining;
@@ -266,7 +269,8 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
             } while (!drained() && std::chrono::steady_clock::now() < limit);
             if (!drained()) engine_.waited_in_vain();
         }
-        if (drained()) start_leaving();
+        // Operations of users end with the link, and the peer must not reach their memory after that.
+        if (drained() || exposed_ != 0) start_leaving();
     } else {
         start_leaving();
     }
@@ -364,7 +368,11 @@ RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
     if (id_ != nullptr && (in_a_hurry || late_ || cm_over_ || !connected_)) {
         ::rdma_destroy_id(std::exchange(id_, nullptr));
     }
-    return id_ == nullptr && !owned_;
+    if (id_ != nullptr) return false;
+    const bool over = !owned_ && exposed_ == 0;
+    // Its owner, or the end of a region, puts it back: until then it is no work.
+    if (!over) static_cast<list_node<leaving_tag>&>(*this).unlink();
+    return over;
 }
 
 }  // namespace rdmacoro::detail::verbs
