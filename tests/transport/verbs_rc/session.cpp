@@ -42,6 +42,44 @@ TEST_CASE("messages sent before a close arrive, then the peer's link goes down")
     w.until_all_gone();
 }
 
+TEST_CASE("memory that was exposed over a link is its owner's alone when the link is down") {
+    FOR_EACH_VERBS_DEVICE(way);
+    verbs_world w(way.options);
+    for (int round = 0; round < 10; ++round) {
+        verbs_end a;
+        verbs_end b;
+        w.link(a, b);
+        std::vector<std::byte> memory(4096);
+        region open = a.link->expose(memory, access_rights::all);
+        REQUIRE(open);
+        const remote_region there = open.remote();
+        const auto data = pattern(3000);
+        recording_completion none;
+        // The device has much to send when the link is closed: in some rounds more than a close waits for.
+        for (std::uint64_t n = 0; n < 60 && a.link->post(header_of(n), data, none) == post_result::done;
+             ++n) {}
+        if (round % 2 == 0) {
+            a.link->close(make_error_code(errc::closed));
+        } else {
+            a.link.reset();
+        }
+        const auto late = pattern(memory.size());
+        recording_completion put;
+        if (b.link->put(late, there, put) == post_result::posted) w.until([&] { return put.calls != 0; });
+        CHECK((put.calls == 0 || put.outcome));
+        CHECK(memory == std::vector<std::byte>(4096));
+        b.link.reset();
+        // The region's end is the last that it waits for, where the owner has gone before.
+        if (round % 4 == 1) {
+            w.until([&] { return w.server.connections() == 0; });
+            CHECK(w.client.connections() == 1);
+        }
+        open = {};
+        a.link.reset();
+        w.until_all_gone();
+    }
+}
+
 TEST_CASE("links, connections and domains close in any order, and no descriptor is left") {
     FOR_EACH_VERBS_DEVICE(way);
     for (const int order : {0, 1, 2, 3, 4, 5}) {
