@@ -67,6 +67,35 @@ TEST_CASE("a frame may be freed by a thread that never made one") {
     frame_pool::deallocate(still_works, 300);
 }
 
+TEST_CASE("a thread keeps few of the frames that others have made, and all that it has made itself") {
+    if (!rdmacoro::test::counts_allocations) SKIP_TEST("allocations are not counted in this build");
+    constexpr std::size_t bytes = 3000;
+    constexpr std::size_t many = 5000;
+    const auto kept = [] {
+        std::vector<void*> all;
+        all.reserve(2 * many);
+        std::size_t before = rdmacoro::test::allocations();
+        for (;;) {
+            all.push_back(frame_pool::allocate(bytes));
+            if (rdmacoro::test::allocations() != before) break;
+        }
+        for (void* frame : all) frame_pool::deallocate(frame, bytes);
+        return all.size() - 1;
+    };
+    std::vector<void*> frames;
+    for (std::size_t n = 0; n < many; ++n) frames.push_back(frame_pool::allocate(bytes));
+    std::size_t of_others = many;
+    std::thread([&] {
+        for (void* frame : frames) frame_pool::deallocate(frame, bytes);
+        of_others = kept();
+    }).join();
+    CHECK(of_others <= 64);
+    frames.clear();
+    for (std::size_t n = 0; n < many; ++n) frames.push_back(frame_pool::allocate(bytes));
+    for (void* frame : frames) frame_pool::deallocate(frame, bytes);
+    CHECK(kept() >= many);
+}
+
 TEST_CASE("AddressSanitizer sees each frame as an allocation of its own") {
     // A freed one is in its quarantine then: any use is reported, and no other frame has the address soon.
     if (pool_frames) SKIP_TEST("not built with AddressSanitizer");

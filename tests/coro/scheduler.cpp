@@ -849,4 +849,19 @@ TEST_CASE("a source that is polled finds the time of microseconds ago without re
     }
 }
 
+TEST_CASE("a scheduler that ends calls what was posted, and what that posts") {
+    int calls = 0;
+    {
+        scheduler on;
+        on.post([&] {
+            ++calls;
+            on.post([&] {
+                ++calls;
+                on.post([&] { ++calls; });
+            });
+        });
+    }
+    CHECK(calls == 3);
+}
+
 }  // namespace test_coro_scheduler

@@ -75,6 +75,27 @@ on_other_hosts() {
     kill -TERM $runs
     over 0 'SIGTERM to ranks on other hosts'
     [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on to other hosts"
+    begins -n 2 --hosts a,b --grace 60 $remote bash -c "$waits"
+    kill -INT $runs
+    over 0 'SIGINT to ranks on other hosts'
+    [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGINT does not end ranks on other hosts"
+    begins -n 2 --hosts a,b $remote bash -c "$waits"
+    kill -TSTP $runs
+    stopped=0
+    for ((n = 0; n < 100 && stopped < 2; n++)); do
+        sleep 0.1
+        stopped=0
+        for one in $(marked); do
+            case $(cat "${one%cmdline}stat" 2>/dev/null || true) in *"(bash) T "*) stopped=$((stopped + 1)) ;; esac
+        done
+    done
+    [ $stopped -ge 2 ] || fail "SIGTSTP does not stop ranks on other hosts"
+    kill -CONT $runs
+    kill -TERM $runs
+    over 0 'SIGTERM to ranks on other hosts that stood still'
+    echo some >"$work/input"
+    timeout -k 5 60 "$program" -n 2 --hosts a,b $remote true <"$work/input" >"$work/out" 2>"$work/err" || fail "two ranks with input: status $?"
+    says 'rank 0 is on a, and has no input'
     begins -n 2 --hosts a,b $remote bash -c "$waits"
     kill -KILL $runs
     wait $runs 2>/dev/null || true

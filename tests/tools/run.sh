@@ -115,6 +115,11 @@ says '^run: 8 ranks need .*: Too many open files'
 (ulimit -Sn 32 && exec timeout -k 5 60 "$program" -n 40 sh -c '[ "$(ulimit -Sn)" = 32 ]') >"$work/out" 2>"$work/err" </dev/null ||
     fail "40 ranks with a soft limit of 32 descriptors: $(cat "$work/err")"
 
+# A script that becomes run by exec leaves it the processes of its redirections: they are not run's to end.
+bash -c 'exec > >(sleep 1; cat >"$1/kept"); exec "$0" -n 2 echo line' "$program" "$work" </dev/null 2>"$work/err" || fail "run by exec: status $?"
+for ((n = 0; n < 100; n++)); do [ "$(grep -c line "$work/kept" 2>/dev/null)" != 2 ] || break; sleep 0.1; done
+[ "$(grep -c line "$work/kept")" -eq 2 ] || fail "run by exec: its reader has got $(cat "$work/kept")"
+
 begins -n 2 bash -c "$waits"
 kill -USR1 $runs
 for ((n = 0; n < 100; n++)); do [ "$(grep -c used "$work/out")" -eq 2 ] && break || sleep 0.1; done

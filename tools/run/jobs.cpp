@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,13 @@ std::string host_name() {
     std::array<char, 256> name{};
     if (::gethostname(name.data(), name.size() - 1) != 0) return {};
     return name.data();
+}
+
+/// Whether something may come there that its writer means for the job.
+bool is_input(int fd) noexcept {
+    struct stat there{};
+    if (::fstat(fd, &there) != 0) return false;
+    return S_ISFIFO(there.st_mode) || (S_ISREG(there.st_mode) && there.st_size != 0);
 }
 
 struct rank_process {
@@ -154,7 +162,11 @@ private:
         if (one.by_ssh) {
             std::array<char, 4096> folder{};
             if (::getcwd(folder.data(), folder.size()) == nullptr) fail("getcwd");
-            words = {asked_.ssh, one.host, remote_command(asked_, set, folder.data())};
+            words = {asked_.ssh};
+            // Ranks that share a connection would have one end only with the other.
+            if (asked_.ssh == "ssh")
+                words.insert(words.end(), {"-o", "ControlMaster=no", "-o", "ControlPath=none"});
+            words.insert(words.end(), {one.host, remote_command(asked_, set, folder.data())});
             environment = environment_with({});
         } else {
             variables with_key = set;
@@ -170,6 +182,8 @@ private:
         if (::pipe2(failed.data(), O_CLOEXEC) != 0) fail("pipe2");
         // The input of run is rank 0's. A process group that is not a terminal's own is stopped when it reads from it.
         const bool has_input = rank == 0 && !one.by_ssh && ::isatty(0) == 0;
+        if (rank == 0 && one.by_ssh && is_input(0))
+            note("run: rank 0 is on " + one.host + ", and has no input\n");
         if (!one.by_ssh && !has_input && (in[0] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
             fail("/dev/null");
         std::vector<char*> arguments, variables;
@@ -185,7 +199,8 @@ private:
             ::setpgid(0, 0);
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (::getppid() != parent) ::_exit(127);
-            std::signal(SIGPIPE, SIG_DFL);
+            // A script without job control has those that it starts in the background ignore them; here they are sent on purpose.
+            for (const int usual : {SIGPIPE, SIGINT, SIGQUIT}) std::signal(usual, SIG_DFL);
             if (has_raised_) ::setrlimit(RLIMIT_NOFILE, &ranks_limit_);
             if (in[0] >= 0) ::dup2(in[0], 0);
             if (out[1] >= 0) ::dup2(out[1], 1);
@@ -238,7 +253,7 @@ private:
     void look_after() {
         signalfd_siginfo came{};
         while (::read(signals_, &came, sizeof came) == static_cast<ssize_t>(sizeof came))
-            take_signal(static_cast<int>(came.ssi_signo));
+            take_signal(static_cast<int>(came.ssi_signo), static_cast<pid_t>(came.ssi_pid));
         if (!killed_ && clock::now() >= kill_at_) kill_all();
         if (clock::now() >= ssh_patience_) kill_ssh();
     }
@@ -258,9 +273,9 @@ private:
         while (!notes_.empty()) to_error_.write(std::exchange(notes_, {}));
     }
 
-    void take_signal(int number) {
+    void take_signal(int number, pid_t from) {
         switch (number) {
-            case SIGCHLD: return reap();
+            case SIGCHLD: return reap(from);
             case SIGTSTP:
             case SIGUSR1:
             case SIGUSR2:
@@ -273,13 +288,16 @@ private:
         end_all(number);
     }
 
-    void reap() {
+    /// The one that the signal is of comes first: of several it is that which ended first, and the others may have ended of that.
+    void reap(pid_t first) {
         int status = 0;
-        for (pid_t process; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-            const auto found = std::find_if(ranks_.begin(), ranks_.end(),
-                                            [&](const rank_process& one) { return one.process == process; });
-            if (found != ranks_.end()) ended(static_cast<std::uint32_t>(found - ranks_.begin()), status);
-        }
+        if (::waitpid(first, &status, WNOHANG) == first) reaped(first, status);
+        for (pid_t process; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) reaped(process, status);
+    }
+    void reaped(pid_t process, int status) {
+        const auto found = std::find_if(ranks_.begin(), ranks_.end(),
+                                        [&](const rank_process& one) { return one.process == process; });
+        if (found != ranks_.end()) ended(static_cast<std::uint32_t>(found - ranks_.begin()), status);
     }
 
     void ended(std::uint32_t rank, int status) {
@@ -332,7 +350,8 @@ private:
             }
         }
         // Where the other host does not answer, what is here ends all the same.
-        if (any_by_ssh_) ssh_patience_ = clock::now() + std::chrono::seconds(5);
+        if (any_by_ssh_ && ssh_patience_ == clock::time_point::max())
+            ssh_patience_ = clock::now() + std::chrono::seconds(5);
     }
     /// With what it has started, also where it has gone to another process group.
     static void kill_rank(pid_t process) noexcept {
@@ -352,10 +371,16 @@ private:
             if (one.process < 0) continue;
             if (!one.by_ssh) {
                 if (::kill(-one.process, number) != 0) ::kill(one.process, number);  // it has left its group
-            } else if (const char* const name = sigabbrev_np(number)) {
+            } else if (const char* const name = sigabbrev_np(by_ssh(number))) {
                 say(one, name);
             }
         }
+    }
+    /// A shell without job control has its programs in the background ignore SIGINT and SIGQUIT, and a session that has no terminal is not stopped by
+    /// SIGTSTP.
+    static int by_ssh(int number) noexcept {
+        if (number == SIGTSTP) return SIGSTOP;
+        return number == SIGINT || number == SIGQUIT ? SIGTERM : number;
     }
     static void say(const rank_process& to, const std::string& line) {
         if (to.words < 0) return;

@@ -11,7 +11,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -27,6 +27,26 @@ namespace {
 /// The list of this process's children in /proc, open from the beginning: where no descriptor is left, the children can be ended all the same. The main
 /// thread starts all of them, and the kernel gives it those that are left behind.
 int children = -1;
+/// Those that were there before: a shell that has become `run` by `exec` leaves it its own, such as the `tee` of a redirection.
+std::vector<pid_t> inherited;
+
+/// Calls `each(process)` for every child in the list.
+template <class Each>
+void for_children(Each each) {
+    std::array<char, 65536> room;
+    ssize_t got = 0;
+    do {
+        got = ::pread(children, room.data(), room.size(), 0);
+    } while (got < 0 && errno == EINTR);
+    const char* const end = room.data() + std::max<ssize_t>(got, 0);
+    for (const char* at = room.data(); at != end;) {
+        pid_t one = 0;
+        const auto read = std::from_chars(at, end, one);
+        if (read.ec != std::errc() || read.ptr == end) break;  // the rest of a number may follow
+        each(one);
+        at = read.ptr + 1;  // a space
+    }
+}
 
 void open_children() {
     if (children >= 0) ::close(children);  // the parent's, after fork
@@ -68,19 +88,13 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
 void end_children() noexcept {
     // None of them is waited for: one may be held by another, which traces it, and another thread may wait for them, too. What they leave
     // is in the list then.
-    std::array<char, 65536> room;
-    for (bool any = true; std::exchange(any, false);) {
-        const ssize_t got = ::pread(children, room.data(), room.size(), 0);
-        if (got < 0 && errno == EINTR) any = true;
-        const char* const end = room.data() + std::max<ssize_t>(got, 0);
-        for (const char* at = room.data(); at != end;) {
-            pid_t one = 0;
-            const auto read = std::from_chars(at, end, one);
-            if (read.ec != std::errc() || read.ptr == end) break;  // the rest of a number may follow
+    for (;;) {
+        bool any = false;
+        for_children([&any](pid_t one) noexcept {
+            if (std::find(inherited.begin(), inherited.end(), one) != inherited.end()) return;
             any = true;
             ::kill(one, SIGKILL);
-            at = read.ptr + 1;  // a space
-        }
+        });
         if (!any) break;
         bool reaped = false;
         while (::waitpid(-1, nullptr, WNOHANG) > 0) reaped = true;
@@ -101,6 +115,7 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
     if (!by_nohup) ::sigaddset(&passed_on, SIGHUP);
     ::sigprocmask(SIG_BLOCK, &passed_on, &before);
     open_children();
+    for_children([](pid_t one) { inherited.push_back(one); });
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) fail("pipe2");
     std::fflush(nullptr);
@@ -121,6 +136,7 @@ int run_kept(const std::function<int(const sigset_t& for_ranks)>& job) {
         ::sigaddset(&before, SIGTTOU);
     }
     ::close(ends[1]);
+    inherited.clear();
     open_children();
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) fail("prctl");
     std::thread(end_with, ends[0]).detach();

@@ -267,11 +267,11 @@ private:
         }
         if (limit == duration::zero()) return false;
         if (!reading_) {
-            reading_ = true;
             readable_->async_wait(asio::posix::stream_descriptor::wait_read, [this](const asio::error_code&) {
                 reading_ = false;
                 if (!posted_) turn();
             });
+            reading_ = true;  // where that has thrown, the next turn tries again
         }
         if (limit != duration::max()) turn_after(limit);
         return true;

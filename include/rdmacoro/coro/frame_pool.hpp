@@ -22,7 +22,8 @@ inline constexpr bool pool_frames = true;
 #endif
 
 /// A thread's free lists of frames, by size in steps of 64 bytes. Frames above `largest` come from the heap. A frame that
-/// is freed by another thread than the one that allocated it joins that thread's lists.
+/// is freed by another thread than the one that allocated it joins that thread's lists, which keep as many as the thread itself has taken from
+/// the heap, and a few more.
 class frame_pool {
 public:
     static constexpr std::size_t step = 64;
@@ -46,15 +47,21 @@ public:
         }
         if (!known_thread_) [[unlikely]]
             register_thread();
-        auto* frame = static_cast<free_frame*>(memory);
-        frame->next = free_[list];
-        free_[list] = frame;
+        free_frame*& head = free_[list];
+        const std::size_t depth = head != nullptr ? head->depth + 1 : 1;
+        if (depth > made_[list] + most_of_others) [[unlikely]] {
+            ::operator delete(memory);
+            return;
+        }
+        head = ::new (memory) free_frame{head, depth};
     }
 
 private:
     struct free_frame {
         free_frame* next;
+        std::size_t depth;  // of the list, from this one on
     };
+    static constexpr std::size_t most_of_others = 64;
     static constexpr std::size_t lists = largest / step + 1;
 
     struct cleaner;
@@ -65,6 +72,7 @@ private:
 
     static inline constinit thread_local bool known_thread_ = false;
     static inline constinit thread_local free_frame* free_[lists] = {};
+    static inline constinit thread_local std::size_t made_[lists] = {};  // from the heap, by this thread
 };
 
 }  // namespace rdmacoro::detail

@@ -293,4 +293,53 @@ TEST_CASE("what a lane accepted before its port refused the next entry is taken"
     }
 }
 
+namespace {
+/// Counts how often it is asked to look, and waits on until it is told not to.
+struct counting_wait final : gate_wait {
+    counting_wait() : gate_wait(&look) {}
+    static bool look(gate_wait& at) noexcept {
+        auto& self = static_cast<counting_wait&>(at);
+        ++self.looks_made;
+        return self.ends;
+    }
+    int looks_made = 0;
+    bool ends = false;
+};
+}  // namespace
+
+TEST_CASE("a coroutine that waits for room is woken although its thread has waited outside of its scheduler "
+          "meanwhile") {
+    lane_world w(8);
+    scheduler of_thread;
+    gate_flow& full = w.lane.flow(2);
+    while (w.put(2)) {}
+    counting_wait waits;
+    of_thread.run([](lane_world& in, gate_flow& to, gate_wait& one) -> task<> {
+        in.lane.enlist(to, one);
+        co_return;
+    }(w, full, waits));
+    const const_buffers memory = bytes("long");
+    gate_loan loan(memory);
+    REQUIRE(w.lane.lend(w.lane.flow(1), loan, 0) == gate_lane::put_result::done);
+    std::vector<gate_slot*> kept;
+    std::jthread gives_back([&] {
+        for (gate_slot* one = w.lane.take(); one != nullptr; one = w.lane.take()) kept.push_back(one);
+        for (gate_slot* one : kept) {
+            if (one->kind == gate_slot::content::lent) w.give_back(*one);
+        }
+    });
+    w.lane.wait_until_back(loan);  // no scheduler runs
+    gives_back.join();
+    of_thread.turn();
+    const int looked = waits.looks_made;
+    CHECK(looked > 0);
+    waits.ends = true;
+    for (gate_slot* one : kept) {
+        if (one->kind != gate_slot::content::lent) w.give_back(*one);
+    }
+    of_thread.turn();
+    CHECK(waits.looks_made > looked);
+    CHECK(!waits.linked());
+}
+
 }  // namespace test_service_detail_gate_lane

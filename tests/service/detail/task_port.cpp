@@ -2,7 +2,10 @@
 
 #include "support/catch.hpp"
 
+#include <rdmacoro/coro/task_group.hpp>
+
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -48,6 +51,32 @@ TEST_CASE("each node that a port takes is called, also where it closes meanwhile
         port.join();
         REQUIRE(port.running() == 0);
     }
+}
+
+namespace {
+task<> notes(bool& that_it_ran) {
+    that_it_ran = true;
+    co_return;
+}
+}  // namespace
+
+TEST_CASE("what was posted to the scheduler may spawn although a port's end runs it") {
+    scheduler on;
+    task_group group;
+    bool spawned = false;
+    bool ran = false;
+    {
+        task_port port(on);
+        on.post([&] {
+            group.spawn(notes, std::ref(ran));
+            spawned = true;
+        });
+        port.close();
+        port.join();
+    }
+    REQUIRE(spawned);
+    on.run([](task_group& all) -> task<> { co_await all.join(); }(group));
+    CHECK(ran);
 }
 
 }  // namespace test_service_detail_task_port

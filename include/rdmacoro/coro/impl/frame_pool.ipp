@@ -18,8 +18,9 @@ struct frame_pool::cleaner {
 
 [[gnu::noinline]] RDMACORO_DECL void* frame_pool::refill(std::size_t list) {
     if (!known_thread_) register_thread();
-    const std::size_t bytes = list * step;
-    return ::operator new(bytes);
+    void* const made = ::operator new(list * step);
+    ++made_[list];
+    return made;
 }
 
 [[gnu::noinline]] RDMACORO_COLD void frame_pool::register_thread() noexcept {

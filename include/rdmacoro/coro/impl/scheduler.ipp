@@ -136,10 +136,9 @@ struct scheduler::run_scope {
 
 RDMACORO_COLD scheduler::~scheduler() {
     detail::all_schedulers.remove(*this);
-    {
-        const run_scope current(*this, nullptr);
-        run_posted();
-    }
+    // Also what those post; one that posts itself again and again is left out in the end.
+    constexpr unsigned most_rounds = 1000;
+    for (unsigned round = 0; round < most_rounds && run_posted(); ++round) {}
     while (service_base* const last = services_) {
         services_ = last->next;
         delete last;
@@ -407,6 +406,7 @@ RDMACORO_DECL void scheduler::call_next_posted() noexcept {
 }
 
 RDMACORO_DECL bool scheduler::run_posted() noexcept {
+    const run_scope current(*this, nullptr);  // they may spawn, whatever runs them
     collect_posted();
     bool any = false;
     while (arrived_head_ != nullptr) {

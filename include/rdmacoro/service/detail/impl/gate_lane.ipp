@@ -91,7 +91,11 @@ bool gate_lane::sleep(std::uint64_t look_at, time_point until, Met met, Over ove
         wait_for_change(waits_, sleeps, until);
     }
     waits_.store(0, std::memory_order_seq_cst);
-    if (others) await_back();
+    if (others) {  // look again in their scheduler's next turn: this may be outside of it
+        armed_ = true;
+        waiter_->post(here_);
+        told_.store(true, std::memory_order_release);
+    }
     return reached;
 }
 template <class Met>
@@ -143,11 +147,13 @@ RDMACORO_DECL void gate_lane::wake_thread(bool in_any_case) noexcept {
 }
 
 RDMACORO_COLD void gate_lane::enlist(gate_flow& to, gate_wait& one) noexcept {
+    waiter_ = scheduler::current();
     to.waiting.push_back(one);
     if (!to.linked()) waiting_flows_.push_back(to);
     if (!armed_ || disarm()) await_back();
 }
 RDMACORO_COLD void gate_lane::enlist(gate_wait& one) noexcept {
+    waiter_ = scheduler::current();
     flushes_.push_back(one);
     if (!armed_ || disarm()) await_back();
 }
@@ -194,7 +200,6 @@ RDMACORO_COLD void gate_lane::await_back() noexcept {
             least = std::min(least, there - there / 2);
         }
         const std::uint64_t look_at = back + std::max<std::uint64_t>(least, 1);
-        waiter_ = scheduler::current();
         look_at_.store(look_at, std::memory_order_relaxed);
         armed_ = true;
         waits_.store(awaits, std::memory_order_seq_cst);
