@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 
+#include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/task_group.hpp>
 
 #include <atomic>
