@@ -110,6 +110,7 @@ private:
     [[nodiscard]] tagged_operation* take(tagged_completion& c) noexcept;
     void give(tagged_operation& t) noexcept;
     void give_slot(tagged_operation& t) noexcept;
+    void give_sent(slot& s) noexcept;
     post_result begin(tagged_operation* t, std::uint64_t tag, std::uint64_t ignored) noexcept;
     void over(void* context, std::uint64_t tag, std::size_t bytes, int error) noexcept;
     void complete(tagged_operation& t) noexcept;

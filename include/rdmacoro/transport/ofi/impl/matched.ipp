@@ -138,6 +138,11 @@ RDMACORO_DECL tagged_operation* matched_side::take(tagged_completion& c) noexcep
 RDMACORO_DECL void matched_side::give_slot(tagged_operation& t) noexcept {
     if (t.memory != nullptr) engine_.slots().give(*std::exchange(t.memory, nullptr));
 }
+/// One that the provider has sent, or will not send.
+RDMACORO_DECL void matched_side::give_sent(slot& s) noexcept {
+    engine_.slots().give(s);
+    if (!session_.slot_back()) engine_.slots().unreserve(1);
+}
 RDMACORO_DECL void matched_side::give(tagged_operation& t) noexcept {
     give_slot(t);
     t.at = stage::idle;
@@ -292,7 +297,7 @@ RDMACORO_DECL void matched_side::over(void* context, std::uint64_t tag, std::siz
         return session_.fail(errc::peer_lost);
     }
     if (about->what == operation::kind::slot) {
-        engine_.slots().give(static_cast<slot&>(*about));
+        give_sent(static_cast<slot&>(*about));
         return session_.slot_sent(error);
     }
     auto& t = static_cast<tagged_operation&>(*about);

@@ -84,7 +84,7 @@ RDMACORO_COLD matched_side::~matched_side() {
     for (std::size_t i = 0; i < operations_.size(); ++i) give_slot(operations_[i]);
     engine_.slots().unreserve(operations_.size());
     engine_.slots().for_each([this](slot& s) noexcept {
-        if (s.now == slot::use::tagged && s.of == session_.number()) engine_.slots().give(s);
+        if (s.now == slot::use::tagged && s.of == session_.number()) give_sent(s);
     });
 }
 
