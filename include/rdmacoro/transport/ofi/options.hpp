@@ -41,7 +41,7 @@ struct ofi_options {
     unsigned spare_slots = 64;
     /// A domain with more does not open.
     static constexpr unsigned most_spare_slots = 65536;
-    /// Which side moves the data of gets and puts, if it is to differ from the profile.
+    /// Which side moves the data of gets and puts, if it is to differ from the profile. Not `served` where the provider's gets need aligned addresses.
     std::optional<ofi_one_sided> one_sided;
     /// Whether a scheduler may sleep until the provider wakes it, where the provider can. Costs the provider a system
     /// call for some messages; not for a scheduler with an idle strategy that never parks.
