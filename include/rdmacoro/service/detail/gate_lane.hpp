@@ -264,6 +264,7 @@ private:
     }
     // Coroutines that wait: this thread's scheduler is told when so many are back.
     void serve_waits() noexcept;
+    void begin_waiting() noexcept;
     void await_back() noexcept;
     [[nodiscard]] bool disarm() noexcept;
     static void look_here(posted_node& at) noexcept;

@@ -147,15 +147,13 @@ RDMACORO_DECL void gate_lane::wake_thread(bool in_any_case) noexcept {
 }
 
 RDMACORO_COLD void gate_lane::enlist(gate_flow& to, gate_wait& one) noexcept {
-    waiter_ = scheduler::current();
     to.waiting.push_back(one);
     if (!to.linked()) waiting_flows_.push_back(to);
-    if (!armed_ || disarm()) await_back();
+    if (!armed_ || disarm()) begin_waiting();
 }
 RDMACORO_COLD void gate_lane::enlist(gate_wait& one) noexcept {
-    waiter_ = scheduler::current();
     flushes_.push_back(one);
-    if (!armed_ || disarm()) await_back();
+    if (!armed_ || disarm()) begin_waiting();
 }
 RDMACORO_COLD void gate_lane::forget(gate_wait& one, gate_flow* to) noexcept {
     one.unlink();
@@ -186,6 +184,11 @@ RDMACORO_COLD void gate_lane::serve_waits() noexcept {
     while (gate_wait* const one = flushes.pop_front()) {
         if (!one->looks()) flushes_.push_back(*one);
     }
+}
+/// For those of the scheduler that runs here. Precondition: `here_` is not on its way, and nothing on the other thread reads `waiter_`.
+RDMACORO_COLD void gate_lane::begin_waiting() noexcept {
+    waiter_ = scheduler::current();
+    await_back();
 }
 /// Until something is back that one of those that wait may be waiting for.
 RDMACORO_COLD void gate_lane::await_back() noexcept {
