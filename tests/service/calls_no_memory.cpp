@@ -258,6 +258,12 @@ TEST_CASE("the memory of a long answer is given back") {
         }
         static_cast<void>(co_await client.call(texts::all, 10U));
         CHECK(in_use() < before + 4'000'000);
+        // Also of very many, one after the other.
+        for (int n = 0; n < 3000; ++n) static_cast<void>(co_await client.call(texts::all, 1000U));
+        const std::size_t settled = in_use();
+        for (int n = 0; n < 3000; ++n) static_cast<void>(co_await client.call(texts::all, 1000U));
+        CHECK(in_use() < settled + 20'000);
+        while (many.running() != 0) co_await yield();
     });
 }
 

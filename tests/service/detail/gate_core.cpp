@@ -166,7 +166,7 @@ TEST_CASE("what was taken before the gate ended is not refused by its news, whic
 }
 
 TEST_CASE("of what threads put as their gate ends each is taken or refused") {
-    std::uint64_t refused_amid = 0;
+    std::uint64_t rounds_with_some = 0;
     for (int round = 0; round < 300; ++round) {
         scheduler on;
         keeping core(on, {.messages = 512});
@@ -200,9 +200,9 @@ TEST_CASE("of what threads put as their gate ends each is taken or refused") {
         core.taken += core.kept.size();
         const std::uint64_t sum = accepted[0] + accepted[1] + accepted[2];
         CHECK(core.taken == sum);
-        refused_amid += sum != 0 ? 1 : 0;
+        rounds_with_some += sum != 0 ? 1 : 0;
     }
-    CHECK(refused_amid > 100);
+    CHECK(rounds_with_some > 100);
 }
 
 }  // namespace test_service_detail_gate_core

@@ -185,9 +185,8 @@ public:
     [[nodiscard]] std::unique_ptr<encoder> take_encoder();
     void give_encoder(std::unique_ptr<encoder> used) noexcept {
         constexpr std::size_t longest_kept = std::size_t{64} << 10;
-        constexpr std::size_t most_kept = 64;
         copied_ += used->copied();
-        if (used->room() <= longest_kept && spare_.size() < most_kept) [[likely]]
+        if (used->room() <= longest_kept && spare_.size() < most_spare) [[likely]]
             spare_.push_back(std::move(used));
     }
     class encoder_loan {
@@ -527,6 +526,7 @@ private:
     std::vector<note_head> canceled_;          // that the peer was not told of yet
     bool telling_canceled_ = false;
     call_history history_;
+    static constexpr std::size_t most_spare = 64;
     std::vector<std::unique_ptr<encoder>> spare_;
     bucket_list running_[64];
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number

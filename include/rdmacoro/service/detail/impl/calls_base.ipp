@@ -101,7 +101,8 @@ RDMACORO_COLD bool calls_base::is_stored(tag_match wanted) {
 
 RDMACORO_DECL std::unique_ptr<encoder> calls_base::take_encoder() {
     if (spare_.empty()) {
-        spare_.reserve(spare_.capacity() + 1);  // to take it back without allocating
+        // To take it back without allocating.
+        spare_.reserve(std::min(spare_.capacity() + 1, most_spare));
         return std::make_unique<encoder>();
     }
     std::unique_ptr<encoder> taken = std::move(spare_.back());

@@ -395,7 +395,8 @@ RDMACORO_DECL void engine::release_resources(session& c) noexcept {
     if (c.to_ != FI_ADDR_UNSPEC) device_.release(c.to_);
     receives_.remove_wanted(c.given_);
     // Slots that the provider is still sending are of use to others when it has done with them.
-    slots_.unreserve(c.given_ + session::most_staged - c.staged_);
+    const std::size_t held = c.given_ + session::most_staged;
+    slots_.unreserve(held - std::min(c.staged_, held));
     c.released_ = true;
 }
 
