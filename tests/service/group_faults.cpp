@@ -715,6 +715,43 @@ TEST_CASE("of ranks that have lost each other the one that most others miss is l
 }
 
 TEST_CASE(
+    "a rank that has lost one that is ready to shrink and dies then is not left out for it, and goes where "
+    "that one lives") {
+    const bool dies = GENERATE(true, false);
+    run_simulated({}, [dies](sim_world& world) -> task<> {
+        constexpr unsigned size = 4;
+        constexpr unsigned victim = 2;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        std::vector<shrunk> ends(size);
+        task_group parts;
+        for (const unsigned rank : {0u, 1u, victim}) parts.spawn(shrinks, all.at(rank), std::ref(ends[rank]));
+        co_await sleep_for(50us);
+        // The victim is ready, and is heard no more, as by processes that find its death one after the other.
+        for (const unsigned to : {0u, 1u}) all.network_of(victim).hold_messages_to(all.network_of(to), true);
+        all.network_of(3).drop_links_to(all.network_of(victim));
+        co_await sleep_for(50us);
+        parts.spawn(shrinks, all.at(3), std::ref(ends[3]));
+        co_await sleep_for(50us);
+        CHECK(all.state(3).failure()->lost == std::vector<unsigned>{victim});
+        if (dies) {
+            co_await all.kill(victim);
+        } else {
+            for (const unsigned to : {0u, 1u})
+                all.network_of(victim).hold_messages_to(all.network_of(to), false);
+        }
+        co_await parts.join();
+        const unsigned out = dies ? victim : 3;
+        for (unsigned rank = 0; rank < size; ++rank) {
+            INFO(rank << ": " << ends[rank].how.text);
+            if (rank != out) CHECK(ends[rank].left == (dies ? members{0, 1, 3} : members{0, 1, 2}));
+            if (rank == 3 && !dies) CHECK(ends[rank].how.code == code_of(group_errc::not_member));
+        }
+    });
+}
+
+TEST_CASE(
     "a rank that is given up on another one's word, and lives, waits for nobody and keeps nobody waiting") {
     for (const duration apart : {duration(0ns), duration(3us), duration(20us), duration(1ms)}) {
         CAPTURE(apart.count());

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rdmacoro::detail {
@@ -142,9 +143,13 @@ private:
     void tell_absence() noexcept;
     void refuse_decided() noexcept;
     void give_up(unsigned rank) noexcept;
-    void leave_out_strangers(std::vector<unsigned>& left) const;
+    using rank_pair = std::pair<unsigned, unsigned>;
+    [[nodiscard]] std::vector<rank_pair> strangers(const std::vector<unsigned>& left) const;
+    static void leave_out(std::vector<unsigned>& left, std::vector<rank_pair> apart);
     void is_not_left(unsigned rank) noexcept;
-    [[nodiscard]] bool has_heard_of_all(std::uint64_t answers) noexcept;
+    void ask(unsigned to);
+    [[nodiscard]] bool has_heard_of_all() noexcept;
+    [[nodiscard]] bool are_alive(const std::vector<unsigned>& ranks);
     [[nodiscard]] bool is_gone(unsigned rank) const noexcept {
         return std::binary_search(gone_.begin(), gone_.end(), rank);
     }
@@ -172,18 +177,19 @@ private:
     std::optional<group_failure> failure_;
     std::vector<unsigned> gone_;  // ranks without a connection any more, for whatever reason; sorted
 
-    // The answers to `ask`, which come in the order of the questions: how many, and the number of the rank's last collective.
+    // The questions to a rank, `ask`, and its answers, which come in their order, with the number of its last collective.
     struct progress {
+        std::uint64_t asked = 0;
         std::uint64_t answers = 0;
         std::uint64_t entered = 0;
     };
     std::vector<progress> progress_;
-    std::uint64_t asked_ = 0;  // of each rank
     // Of `agree`.
     std::optional<rank_links::naming> agreeing_;  // a shrink that was canceled may be decided all the same
     std::vector<bool> ready_;
     std::vector<std::vector<std::uint32_t>> lost_by_;  // what those that are ready have lost
     std::vector<bool> asked_by_;
+    bool asked_alive_ = false;      // all that are left, since the last one said that it is ready
     std::optional<unsigned> told_;  // the rank that this one has told last that it is ready
     std::optional<agreement> decision_;
     event changed_;

@@ -236,7 +236,10 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
         case word_kind::revoke: revoke(failure_of(word)); break;
         case word_kind::ask: answer_entered(from); break;
         case word_kind::entered:
-            if (from < progress_.size()) progress_[from] = {progress_[from].answers + 1, word.number};
+            if (from < progress_.size()) {
+                ++progress_[from].answers;
+                progress_[from].entered = word.number;
+            }
             break;
         case word_kind::shrink_ask:
             asked_by_.resize(size());
@@ -252,6 +255,7 @@ RDMACORO_COLD void group_state::word_arrived(unsigned from, const group_word& wo
             }
             lost_by_.resize(size());
             lost_by_[from] = word.lost;
+            asked_alive_ = false;
             // A rank that this one has a connection with is asked, or decides, whatever the sender has lost.
             for (const std::uint32_t rank : word.lost) {
                 if (rank != rank_ && peer(rank).link == nullptr) give_up(rank);
@@ -305,10 +309,11 @@ RDMACORO_COLD void group_state::give_up_unreached() noexcept {
     }
 }
 
-/// Of ranks that have all said that they are ready, without those that others of them have lost: a group of ranks that cannot reach each other
-/// would fail at once. First goes the rank that most others miss, of several the highest; never this one, which has all of them.
-RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left) const {
-    std::vector<std::pair<unsigned, unsigned>> apart;
+/// Of ranks that have all said that they are ready: which of them have lost which. A group of ranks that cannot reach each other would fail at
+/// once. This rank has all of them.
+RDMACORO_COLD std::vector<group_state::rank_pair>
+group_state::strangers(const std::vector<unsigned>& left) const {
+    std::vector<rank_pair> apart;
     for (const unsigned one : left) {
         if (one == rank_ || one >= lost_by_.size()) continue;
         for (const unsigned other : lost_by_[one]) {
@@ -318,6 +323,11 @@ RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left)
     }
     std::ranges::sort(apart);
     apart.erase(std::unique(apart.begin(), apart.end()), apart.end());
+    return apart;
+}
+
+/// One of each pair. First goes the rank that most others miss, of several the highest.
+RDMACORO_COLD void group_state::leave_out(std::vector<unsigned>& left, std::vector<rank_pair> apart) {
     while (!apart.empty()) {
         std::map<unsigned, unsigned> missed;
         for (const auto& [one, other] : apart) {
@@ -332,6 +342,21 @@ RDMACORO_COLD void group_state::leave_out_strangers(std::vector<unsigned>& left)
             return pair.first == rank || pair.second == rank;
         });
     }
+}
+
+/// Asks them, once, and looks whether all have answered. Of two ranks one of which has lost the other that one may have died, after it had
+/// said that it was ready: then it must not be the living one that is left out.
+RDMACORO_COLD bool group_state::are_alive(const std::vector<unsigned>& ranks) {
+    progress_.resize(size());
+    if (!asked_alive_) {
+        for (const unsigned rank : ranks) {
+            if (rank != rank_) ask(rank);
+        }
+        asked_alive_ = true;
+    }
+    return std::ranges::all_of(ranks, [this](unsigned rank) {
+        return rank == rank_ || progress_[rank].answers >= progress_[rank].asked;
+    });
 }
 
 /// Sends the decision to the ranks that have asked for it and to those that this one had asked; later questions are answered as they come.
@@ -353,9 +378,16 @@ RDMACORO_COLD void group_state::tell_decision() noexcept {
     }
 }
 
-RDMACORO_COLD bool group_state::has_heard_of_all(std::uint64_t answers) noexcept {
+/// `progress_` has room for all ranks.
+RDMACORO_COLD void group_state::ask(unsigned to) {
+    send(to, word_kind::ask);
+    ++progress_[to].asked;
+}
+
+RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
     for (unsigned at = 0; at < size(); ++at) {
-        if (at != rank_ && progress_[at].answers < answers && !peer(at).lost && !peer(at).left) return false;
+        const progress& of = progress_[at];
+        if (at != rank_ && of.answers < of.asked && !peer(at).lost && !peer(at).left) return false;
     }
     return true;
 }
@@ -364,11 +396,10 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
     constexpr duration patience = std::chrono::milliseconds(100);
     const time_point until = self->links_->owner().now() + patience;
     self->progress_.resize(self->size());  // another search may be under way
-    const std::uint64_t answers = ++self->asked_;
     for (unsigned to = 0; to < self->size(); ++to) {
-        if (to != self->rank_) self->send(to, word_kind::ask);
+        if (to != self->rank_) self->ask(to);
     }
-    while (!self->has_heard_of_all(answers) && !self->failure_) {
+    while (!self->has_heard_of_all() && !self->failure_) {
         const duration left = until - self->links_->owner().now();
         if (left <= duration::zero()) break;
         static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
@@ -381,11 +412,12 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
         if (at == self->rank_) continue;
         const progress& of = self->progress_[at];
         // A rank that has left cannot answer: what needs more of it fails by itself, and names it.
-        if (self->peer(at).left && of.answers < answers) continue;
+        const bool has_answered = of.answers >= of.asked;
+        if (self->peer(at).left && !has_answered) continue;
         // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
         const bool came = of.answers != 0 &&
                           static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
-        if (!came && (asked_all || of.answers >= answers)) absent.push_back(at);
+        if (!came && (asked_all || has_answered)) absent.push_back(at);
     }
     co_return absent;
 }
@@ -439,7 +471,11 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
                 complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
-                self->leave_out_strangers(found.left);
+                auto apart = self->strangers(found.left);
+                complete = apart.empty() || self->are_alive(found.left);
+                if (complete) leave_out(found.left, std::move(apart));
+            }
+            if (complete) {
                 found.context = self->links_->name_context();  // 0: there is none, as all hear
                 self->decide(std::move(found));
                 break;
