@@ -59,7 +59,8 @@ namespace detail {
 
 RDMACORO_COLD void claim_only_join(const launch_environment& from) {
     static std::atomic<bool> claimed{false};
-    const bool launched = from.has("RDMACORO_JOB") || from.has("PMI_FD") || from.has("PMIX_NAMESPACE");
+    const bool launched = from.has("RDMACORO_JOB") || from.has("PMI_FD") || from.has("PMIX_NAMESPACE") ||
+                          from.has("OMPI_COMM_WORLD_SIZE");  // as `choose_launcher`
     if (launched && claimed.exchange(true))
         throw_error(errc::invalid_argument, "join_job: this process has joined its job before");
 }
