@@ -245,13 +245,14 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--transport", raw.transport, "Of a URL without one: tcp with 127.0.0.1:7471")
         ->type_name("NAME");
     app.add_option("--device", raw.device,
-                   "With verbs://: the device's name, such as mlx5_0; default: the first")
+                   "With verbs://: the device's name, such as mlx5_0; default: that of the address")
         ->type_name("NAME");
     app.add_option("--port", raw.port, "With verbs://: the device's port; default: the first active one")
         ->type_name("N");
     app.add_option(
            "--gid-index", raw.gid_index,
-           "With verbs:// and --connect-by tcp: of the port's GIDs; default: RoCE v2 over IPv4, if any")
+           "With verbs:// and --connect-by tcp: of the port's GIDs; default: that of the address that the "
+           "connection comes from")
         ->type_name("N");
     app.add_option("--connect-by", raw.connect_by,
                    "With verbs://: how queue pairs find each other, rdma_cm, tcp or automatic")

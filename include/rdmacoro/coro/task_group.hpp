@@ -137,7 +137,8 @@ public:
     };
 
     /// Awaitable.
-    /// Completes: when all children have ended, those included that are spawned meanwhile.
+    /// Completes: when all children have ended, those included that are spawned before the last one has. It does not wait for those that are
+    ///     spawned after that, before the joining task goes on.
     /// Buffers: none.
     /// Concurrency: one at a time.
     /// Errors: the first error of a child, of any type, unless `on_error` got it.

@@ -27,8 +27,9 @@ enum class access_rights : std::uint32_t {
 }
 
 /// Sent to a peer for its access to a region, or to a part of one: 32 bytes, trivially copyable, ready to travel in a message
-/// between machines of one byte order. The key is unguessable and names one region of one domain. The side that
-/// owns the memory checks each access, or the tables do that it publishes.
+/// between machines of one byte order. The key names one region of one domain. Over shm, tcp, and libfabric where the owner serves gets and
+/// puts, 48 of its bits are random, and the side that owns the memory checks each access, or the tables do that it publishes. Over verbs and
+/// other libfabric providers the key is as long as theirs, 32 bits over verbs, and may be guessed; the device or provider checks each access.
 struct remote_region {
     std::uint64_t address = 0;                   ///< of the first byte, in the owner's address space
     std::uint64_t length = 0;                    ///< in bytes
@@ -58,9 +59,9 @@ protected:
 
 /// Memory registered with a domain, until this is destroyed. When the destructor or `reset` returns no peer can access
 /// the memory any more; over shared memory they wait for that, and the scheduler with them. A later get or put ends with
-/// `errc::bad_key` at the peer. One exception: a peer over shared memory that
+/// `errc::bad_key` at the peer, or ends the link (`capabilities().ends_on_refusal`). One exception: a peer over shared memory that
 /// stands still in mid-access (SIGSTOP, a debugger) for longer than `detail::shm::mark_patience` allows loses its link, and
-/// may finish one piece, at most 256 KiB, when it goes on. `shared_memory` is given to nothing else before that; what is made
+/// may finish one piece, at most 128 KiB, when it goes on. `shared_memory` is given to nothing else before that; what is made
 /// of other memory meanwhile may still be read, or written to. Where
 /// `capabilities().revokes_at_once` is false that holds for accesses that begin later: gets and puts under way must
 /// have ended before. Must not outlive its domain.

@@ -226,8 +226,9 @@ public:
     /// Peers that connected and failed their handshake, since the beginning.
     [[nodiscard]] std::uint64_t refused() const noexcept { return state_ != nullptr ? state_->refused() : 0; }
     /// The last of them, and why: `errc::protocol_mismatch` and `errc::version_mismatch` with what both sides have,
-    /// `errc::protocol_violation`, `errc::timed_out`, `errc::peer_lost`, and `errc::no_resources` where its host held
-    /// too many places. Peers that a transport drops before, such as those of another user, are not counted.
+    /// `errc::protocol_violation`, `errc::timed_out`, `errc::peer_lost`; `errc::canceled` for one that had said nothing and gave its place to
+    /// a new one; `errc::no_resources` where its host held too many places, or there was no memory for it. Peers that a
+    /// transport drops before, such as those of another user, are not counted.
     [[nodiscard]] const listener_refusal& last_refusal() const { return there(state_.get()).last_refusal(); }
 
 private:

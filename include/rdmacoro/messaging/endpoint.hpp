@@ -151,7 +151,8 @@ public:
     /// Completes: when a message that `wanted` accepts is there.
     /// Buffers: the toolkit's, until the `message` is destroyed; holding many stops the peer.
     /// Concurrency: as `recv`, and in one order with it.
-    /// Errors: as `recv`; `errc::truncated` above `mailbox_options::lent_bytes`.
+    /// Errors: as `recv`; `errc::truncated` above `mailbox_options::lent_bytes`, unless the message has come in one piece, or was stored whole:
+    ///     one that has memory already is accepted at any size.
     /// Cancellation: as `recv`.
     /// Example:
     ///     rdmacoro::message m = co_await peer.recv_lent(7);
@@ -182,9 +183,12 @@ public:
     /// Completes: when `into` holds the peer's bytes. `there.length` equals its length in bytes.
     /// Buffers: borrowed until then. A vector, array or span of trivially copyable elements, not const; a value with `bytes_of`.
     /// Concurrency: any number at a time, in no order.
-    /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable; `errc::closed`,
-    ///     `errc::peer_lost`; `errc::invalid_argument` when the lengths differ.
-    /// Cancellation: at any time.
+    /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable. Where
+    ///     `link_capabilities().ends_on_refusal` (verbs, and libfabric's providers that refuse by themselves) they end the link, and the code may
+    ///     be `errc::peer_lost`. `errc::closed`, `errc::peer_lost`; `errc::no_resources` without memory for it; `errc::invalid_argument` when the
+    ///     lengths differ.
+    /// Cancellation: at any time where the link revokes at once (`link_capabilities().revokes_at_once`: shm, tcp). Over verbs and libfabric one
+    ///     that has begun ends with its value, or with the link, whatever is stopped.
     /// Example:
     ///     co_await peer.rdma_get(region_of_peer.part(0, 64), buffer);
     template <class Bytes = std::span<std::byte>>
@@ -200,7 +204,7 @@ public:
     /// Buffers: borrowed until then. Text, or a vector, array or span of trivially copyable elements; a value with `bytes_of`.
     /// Concurrency: any number at a time, in no order.
     /// Errors: as `rdma_get`.
-    /// Cancellation: at any time; how much was written is then unknown.
+    /// Cancellation: as `rdma_get`; how much was written is then unknown.
     /// Example:
     ///     co_await peer.rdma_put(buffer, region_of_peer);
     template <class Bytes = std::span<const std::byte>>

@@ -359,7 +359,8 @@ public:
     /// Completes: when a message that `wanted` accepts, from `source` or from any, is there.
     /// Buffers: the toolkit's, until the `message` is destroyed; holding many stops the peer.
     /// Concurrency: as `recv`, and in one order with it.
-    /// Errors: as `recv`; `errc::truncated` above `mailbox_options::lent_bytes`.
+    /// Errors: as `recv`; `errc::truncated` above `mailbox_options::lent_bytes`, unless the message has come in one piece, or was stored whole:
+    ///     one that has memory already is accepted at any size.
     /// Cancellation: as `recv`.
     /// Example:
     ///     rdmacoro::message m = co_await peers.recv_lent();
@@ -394,7 +395,7 @@ public:
     /// Buffers: as `endpoint::rdma_get`.
     /// Concurrency: any number at a time, in no order.
     /// Errors: as `endpoint::rdma_get`. The call itself throws `errc::invalid_argument` when there is no such peer.
-    /// Cancellation: at any time.
+    /// Cancellation: as `endpoint::rdma_get`: not over verbs and libfabric.
     /// Example:
     ///     co_await peers.rdma_get(worker, region_of_worker, buffer);
     template <class Bytes = std::span<std::byte>>
@@ -413,7 +414,7 @@ public:
     /// Buffers: as `endpoint::rdma_put`.
     /// Concurrency: any number at a time, in no order.
     /// Errors: as `rdma_get`.
-    /// Cancellation: at any time; how much was written is then unknown.
+    /// Cancellation: as `rdma_get`; how much was written is then unknown.
     /// Example:
     ///     co_await peers.rdma_put(worker, buffer, region_of_worker);
     template <class Bytes = std::span<const std::byte>>

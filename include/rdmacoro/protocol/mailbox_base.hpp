@@ -24,8 +24,8 @@ struct mailbox_options {
     /// For each peer, the most memory for messages that come before their receive, in bytes, with all that belongs to them; at
     /// least 256 KiB. A peer begins with a part of it.
     std::size_t unexpected_bytes = 4u << 20;
-    /// Longest message that a lent receive takes memory for, in bytes. One that has arrived in one piece lies in memory already, and is
-    /// accepted in any case.
+    /// Longest message that a lent receive takes memory for, in bytes. One that has arrived in one piece, or was stored whole before its
+    /// receive, lies in memory already, and is accepted in any case.
     std::size_t lent_bytes = 64u << 20;
     /// Receives canceled with `discard_if_canceled` that wait for their messages, to drop them, at most; 432 bytes each. Receives above
     /// that are canceled as others are. Canceled calls count among them, and are not limited: their peer limits those.

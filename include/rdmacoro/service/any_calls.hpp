@@ -136,7 +136,8 @@ public:
     ///     network from where they are.
     /// Concurrency: any number at a time; the peer begins them in the order in which they began here, and answers in any.
     /// Errors: what the handler threw, with its code and text, or `call_errc`; those of the messages, such as `errc::peer_lost`;
-    ///     `errc::message_too_long` for a request above the peer's `mailbox_options::lent_bytes`.
+    ///     `errc::message_too_long` for a request above the peer's `mailbox_options::lent_bytes`, unless it comes there in one piece or is stored
+    ///     whole.
     /// Cancellation: at any time; the handler is asked to stop, and a late answer is dropped. Other calls go on.
     /// Example:
     ///     std::string value = co_await peer.call(kv::get, "colour");

@@ -49,7 +49,7 @@ public:
     /// Buffers: borrowed until then. `there.length` equals `into.size()`.
     /// Concurrency: any number at a time.
     /// Errors: as `endpoint::rdma_get`; `errc::unsupported` where the transport has no one-sided operations.
-    /// Cancellation: at any time.
+    /// Cancellation: as `endpoint::rdma_get`: not over verbs and libfabric.
     /// Example:
     ///     co_await c.get(from, room);
     [[nodiscard]] task<> get(const remote_region& there, std::span<std::byte> into);
@@ -59,7 +59,7 @@ public:
     /// Buffers: borrowed until then. `there.length` equals `from.size()`.
     /// Concurrency: any number at a time.
     /// Errors: as `get`.
-    /// Cancellation: at any time; how much was written is then unknown.
+    /// Cancellation: as `get`; how much was written is then unknown.
     /// Example:
     ///     co_await c.put(found, into);
     [[nodiscard]] task<> put(std::span<const std::byte> from, const remote_region& there);

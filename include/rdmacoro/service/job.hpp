@@ -83,7 +83,8 @@ public:
     /// ends may take messages with it that others wait for.
     /// Buffers: none.
     /// Concurrency: once, after the last collective; no rank may begin one that this one does not take part in.
-    /// Errors: none. It takes `node_options::close_limit` twice at most.
+    /// Errors: `errc::timed_out`, as `node::close`. It takes 300 ms for the last words about groups, and then `node_options::close_limit` three
+    ///     times, at most.
     /// Cancellation: closes at once.
     /// Example:
     ///     co_await ranks.leave();
@@ -153,7 +154,7 @@ private:
     std::string silent_;
 };
 
-/// One process joins one job once.
+/// A process that a launcher has started joins its job once.
 RDMACORO_DECL void claim_only_join(const launch_environment& from);
 
 template <transport T, transport... Rest, class Node>
@@ -245,14 +246,15 @@ template <transport... Ts>
 /// Ends with the job.
 /// Completes: when every rank has joined.
 /// Buffers: what the options refer to is borrowed, and `here` lives, until then.
-/// Concurrency: once in a process. A thread of its own speaks with the launcher; the scheduler goes on.
+/// Concurrency: once in a process that a launcher has started; a job of one (`job_options::alone`) may be joined again. A thread of
+///     its own speaks with the launcher; the scheduler goes on.
 /// Errors: `errc::timed_out` after `job_options::limit`, with the ranks in the text that have not come, as far as the launcher lets one know,
 ///     else those of this host;
 ///     `errc::invalid_argument` in a process that no launcher started, without `job_options::alone`, and for two ranks with one node id;
 ///     `errc::unsupported`, `errc::version_mismatch`, `errc::protocol_violation`, `errc::peer_lost`, `errc::permission_denied` for a launcher
 ///     that does not speak as it should, or another rank that has gone, or waited to its limit; `errc::address_invalid` where nothing listens.
 ///     A process that was stopped past its limit waits for a second more at most, and joins where the others still wait for it.
-/// Cancellation: at any time. The process cannot join after that.
+/// Cancellation: at any time. A process that a launcher has started cannot join after that.
 /// Example:
 ///     rdmacoro::node<rdmacoro::shm, rdmacoro::tcp> here(rdmacoro::job_node_id());
 ///     rdmacoro::job_options options;

@@ -50,7 +50,7 @@ public:
     pool_context& operator=(const pool_context&) = delete;
     ~pool_context() = default;
 
-    /// The rest of the call's time, at least 0; nothing where the caller set no limit.
+    /// The rest of the call's time, at least 0; nothing where the caller set no limit, or one of more than 71 minutes.
     [[nodiscard]] std::optional<duration> remaining() const noexcept;
     /// Of the request, its arguments' encoding included.
     [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }

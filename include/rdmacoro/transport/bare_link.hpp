@@ -125,8 +125,9 @@ public:
     /// Completes: when `into` holds the peer's bytes. `there.length` equals `into.size()`.
     /// Buffers: borrowed until then.
     /// Concurrency: any number at a time, in no order.
-    /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable; `errc::closed`,
-    ///     `errc::peer_lost`; `errc::invalid_argument` when the lengths differ.
+    /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable. Where `capabilities().ends_on_refusal`
+    ///     (verbs, and libfabric's providers that refuse by themselves) they end the link, and the code may be `errc::peer_lost`.
+    ///     `errc::closed`, `errc::peer_lost`; `errc::no_resources` without memory for it; `errc::invalid_argument` when the lengths differ.
     /// Cancellation: at any time.
     /// Example:
     ///     co_await link.rdma_get(region_of_peer.part(0, 64), buffer);

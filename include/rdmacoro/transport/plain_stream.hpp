@@ -35,7 +35,8 @@ public:
     /// Completes: when the system has all of the elements.
     /// Buffers: borrowed until then; a temporary that owns its elements is refused.
     /// Concurrency: one `write`, `shutdown` or `close` at a time; `errc::invalid_argument` for the second.
-    /// Errors: `errc::peer_lost`; `errc::closed` after `shutdown`. `info()` is how many bytes the system had before.
+    /// Errors: `errc::peer_lost`; `errc::closed` after `shutdown`; `errc::no_resources` without a descriptor or memory to wait with.
+    ///     `info()` is how many bytes the system had before.
     /// Cancellation: at any time; `info()` of the error is how many bytes were written, exactly.
     /// Example:
     ///     co_await stream.write(std::string_view("GET / HTTP/1.0\r\n\r\n"));
@@ -50,7 +51,7 @@ public:
     /// Completes: when there are bytes, or the peer has shut its writing side down.
     /// Buffers: borrowed until then.
     /// Concurrency: one `read_some` or `read_exactly` at a time; `errc::invalid_argument` for the second.
-    /// Errors: `errc::peer_lost`.
+    /// Errors: `errc::peer_lost`; `errc::no_resources` without memory to wait with.
     /// Cancellation: at any time; loses nothing.
     /// Example:
     ///     while (std::size_t n = co_await stream.read_some(buffer)) eat(std::span(buffer).first(n));
@@ -101,7 +102,7 @@ public:
     /// Completes: when the peer has ended its direction, so that nothing that was written here is lost.
     /// Buffers: none.
     /// Concurrency: once, with nothing else under way.
-    /// Errors: `errc::peer_lost`.
+    /// Errors: as `read_some`.
     /// Cancellation: closes at once; bytes may be lost.
     /// Example:
     ///     co_await timeout(stream.close(), 5s);
@@ -129,7 +130,8 @@ private:
 /// Completes: when the peer's system has accepted; of a host's addresses each is tried in turn.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time.
-/// Errors: `errc::connection_refused`, `errc::address_invalid`, `errc::no_resources`, with the address in the text.
+/// Errors: `errc::connection_refused`, `errc::address_invalid`, `errc::no_resources`, `errc::permission_denied` (a firewall's rule of this
+///     host), with the address in the text.
 /// Cancellation: at any time.
 /// Example:
 ///     auto stream = co_await rdmacoro::connect_plain("127.0.0.1:7");
@@ -146,7 +148,7 @@ public:
     /// Completes: when a peer has connected.
     /// Buffers: none.
     /// Concurrency: one at a time.
-    /// Errors: `errc::no_resources` where no descriptor is left.
+    /// Errors: `errc::no_resources` where no descriptor is left, or no memory.
     /// Cancellation: at any time; no peer is lost.
     /// Example:
     ///     auto stream = co_await listener.accept();
@@ -166,7 +168,7 @@ private:
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time, at different addresses.
 /// Errors: `errc::address_in_use` after 200 ms, for which a port that is taken is tried again; `errc::address_invalid`,
-///     `errc::permission_denied`.
+///     `errc::permission_denied`, `errc::no_resources`.
 /// Cancellation: at any time.
 /// Example:
 ///     auto listener = co_await rdmacoro::listen_plain("127.0.0.1:0");

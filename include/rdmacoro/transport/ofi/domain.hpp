@@ -31,7 +31,8 @@ public:
     }
 
     /// Awaitable.
-    /// Completes: when the domain listens. Port 0 takes any free one; no host, or `*`, means all of this host's addresses.
+    /// Completes: when the domain listens. Port 0 takes any free one; no host, or `*`, means all of this host's addresses
+    ///     of one family alone, the first that the system names, which is IPv4 as a rule.
     /// Buffers: none; the address is copied.
     /// Concurrency: any number at a time.
     /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`.

@@ -60,7 +60,9 @@ struct ofi_options {
     duration peer_timeout = std::chrono::seconds(60);
     /// A domain with a shorter `peer_timeout` does not open.
     static constexpr duration least_peer_timeout = std::chrono::seconds(2);
-    /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
+    /// Connections of one listener that are opening or not yet returned by `accept`. One more takes the place of the oldest that has not
+    /// opened, of the host that holds the most of these: at once if that host holds more than the new one's, else if the old one has waited
+    /// for a tenth of `handshake_timeout`. Else it is refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};

@@ -60,8 +60,9 @@ struct verbs_options {
 
     /// The time, 4.096 us * 2^n, after which the device sends an unacknowledged packet again; it does so seven times before the link
     /// is lost. From 1 to 31, never less than the connection manager found for the path. 0: 18, so that a link outlives an outage of
-    /// some seconds (a port that goes down and up, a sweep of the subnet manager), and a host that vanished is noticed after 9 to 34
-    /// seconds; 14 on devices that send again for ever. No meaning over iWARP, where TCP sends again.
+    /// some seconds (a port that goes down and up, a sweep of the subnet manager), and ends 8.6 s after a host that vanished did not
+    /// acknowledge a packet, or up to 34 s, as adapters wait up to four times the value; 14 on devices that
+    /// send again for ever. No meaning over iWARP, where TCP sends again.
     unsigned acknowledge_timeout = 0;
     /// Of the packets' global header, the byte of DSCP and ECN over RoCE: 0 to 255. -1: as the system has it for rdma_cm
     /// (`default_roce_tos`), else 0. RoCE on a network with priority flow control needs the one that its switches expect.
@@ -79,7 +80,9 @@ struct verbs_options {
     /// rxe). 0: a dead peer host is noticed by sending only, over iWARP when TCP gives up.
     duration keepalive = std::chrono::seconds(2);
 
-    /// Connections of one listener that are opening or not yet returned by `accept`; more are refused.
+    /// Connections of one listener that are opening or not yet returned by `accept`. One more takes the place of the oldest that has not
+    /// opened, of the host that holds the most of these: at once if that host holds more than the new one's, else if the old one has waited
+    /// for a tenth of `handshake_timeout`. Else it is refused.
     unsigned most_waiting = 256;
     /// Of the cache that keeps users' memory registered.
     registration_cache_options cache{};
