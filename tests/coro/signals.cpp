@@ -6,6 +6,7 @@
 #include "support/death.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -96,6 +97,29 @@ TEST_CASE("a signal wakes a parked scheduler") {
     CHECK(number == SIGALRM);
     CHECK(on.parks() > 0);
     CHECK(on.parks() < 1000);  // it sleeps until then, and does not wake again and again
+}
+
+TEST_CASE("of signals that queued some are read in a turn and all in the end") {
+    scheduler on{test::impatient{}};
+    signals quit(on, {SIGRTMIN});
+    unsigned queued = 0;
+    constexpr unsigned wanted = 500;
+    while (queued < wanted && ::sigqueue(::getpid(), SIGRTMIN, {}) == 0) ++queued;
+    REQUIRE(queued > 100);  // as many as the system keeps of one user
+    on.run([](signals& from, unsigned sent) -> task<> {
+        unsigned taken = 0;
+        unsigned at_once = 0;  // that were read before they were asked for
+        unsigned most_at_once = 0;
+        for (; taken < sent; ++taken) {
+            auto pending = start(from.next());
+            at_once = pending.done() ? at_once + 1 : 0;
+            most_at_once = std::max(most_at_once, at_once);
+            const int number = co_await pending;
+            CHECK(number == SIGRTMIN);
+        }
+        CHECK(taken == sent);
+        CHECK(most_at_once < 100);
+    }(quit, queued));
 }
 
 TEST_CASE("one object stops the schedulers of several threads") {

@@ -47,6 +47,26 @@ TEST_CASE("each error of a child goes to on_error, and join ends without it") {
     }());
 }
 
+TEST_CASE("on_error may set another handler and the one that runs stays until it returns") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        std::vector<std::string> heard;
+        task_group group;
+        group.on_error([&heard, &group, text = std::string(100, 'x')](std::exception_ptr) {
+            group.on_error([&heard](std::exception_ptr) { heard.emplace_back("third"); });
+            group.on_error([&heard](std::exception_ptr) { heard.emplace_back("second"); });
+            heard.push_back(text);
+        });
+        const auto fails = []() -> task<> {
+            co_await yield();
+            throw std::runtime_error("again");
+        };
+        for (int n = 0; n < 3; ++n) group.spawn(fails);
+        co_await group.join();
+        CHECK(heard == std::vector<std::string>{std::string(100, 'x'), "second", "second"});
+    }());
+}
+
 TEST_CASE("on_error may spawn another child, and takes thousands of errors") {
     test::virtual_time world;
     world.run([]() -> task<> {

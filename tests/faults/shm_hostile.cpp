@@ -8,15 +8,22 @@
 #include "support/child_process.hpp"
 #include "support/pattern.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -711,6 +718,109 @@ TEST_CASE("another user's process is refused, on both sides") {
         CHECK(WEXITSTATUS(status) == 0);
         co_await still_serves(listening, here);
     });
+}
+
+namespace {
+
+/// A TCP connection whose close takes `linger_seconds`, as its other end, which is kept open, reads nothing.
+constexpr int linger_seconds = 2;
+inner::unique_fd lingering_socket(std::vector<inner::unique_fd>& kept) {
+    const auto must = [](bool good, const char* what) {
+        if (!good) throw std::runtime_error(what);
+    };
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    const inner::unique_fd listening(::socket(AF_INET, SOCK_STREAM, 0));
+    const int little = 4096;
+    must(::setsockopt(listening.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof little) == 0, "SO_RCVBUF");
+    must(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0, "bind");
+    must(::listen(listening.get(), 1) == 0, "listen");
+    must(::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &length) == 0, "getsockname");
+    inner::unique_fd out(::socket(AF_INET, SOCK_STREAM, 0));
+    must(::connect(out.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0, "connect");
+    kept.emplace_back(::accept(listening.get(), nullptr, nullptr));
+    must(static_cast<bool>(kept.back()), "accept");
+    const std::vector<char> bytes(65536);
+    while (::send(out.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {}
+    const linger slow{1, linger_seconds};
+    must(::setsockopt(out.get(), SOL_SOCKET, SO_LINGER, &slow, sizeof slow) == 0, "SO_LINGER");
+    return out;
+}
+
+/// Clients of a listener, each of which sends such a socket, whose last owner the message is then.
+void send_lingering_sockets(const std::string& address, unsigned count, const std::function<void()>& sent) {
+    std::vector<inner::unique_fd> kept;
+    const inner::socket_name name(address);
+    for (unsigned n = 0; n < count; ++n) {
+        const inner::unique_fd slow = lingering_socket(kept);
+        inner::unique_fd client(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        if (::connect(client.get(), name.raw(), name.length()) != 0) throw std::runtime_error("connect");
+        const int one = slow.get();
+        inner::send_hello(client.get(), {}, &one, 1);
+        kept.push_back(std::move(client));
+    }
+    sent();
+    ::sleep(2 * linger_seconds + 1);  // until all are closed
+}
+void become_another_user() {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) throw std::runtime_error("setuid");
+}
+
+}  // namespace
+
+TEST_CASE("sockets that another user sends and that take seconds to close hold nothing up") {
+    if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    child_process child([](const std::string& address) {
+        become_another_user();
+        send_lingering_sockets(address, 40, [] {});
+    });
+    on_two_domains([&child](shm::domain& here, shm::domain& there) -> task<> {
+        auto listening = co_await listen<shm>(there, fresh_name());
+        child.tell(listening.address());
+        duration longest{};
+        std::size_t most = 0;
+        int status = 0;
+        for (auto last = std::chrono::steady_clock::now(); !child.ended(status);) {
+            co_await sleep_for(2ms);
+            const auto now = std::chrono::steady_clock::now();
+            longest = std::max<duration>(longest, now - last);
+            last = now;
+            most = std::max(most, inner::closing_elsewhere());
+        }
+        CHECK(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+        CHECK(longest < 1s);
+        // They did take long, and no more threads than these wait for them.
+        CHECK(most == inner::most_closing);
+        co_await still_serves(listening, here);
+    });
+}
+
+TEST_CASE("a listener that ends before it has taken such sockets of another user ends at once") {
+    if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    int sent[2];
+    REQUIRE(::pipe(sent) == 0);
+    child_process child([&](const std::string& address) {
+        ::close(sent[0]);
+        become_another_user();
+        send_lingering_sockets(address, 3, [&] { ::close(sent[1]); });
+    });
+    ::close(sent[1]);
+    on_two_domains([&](shm::domain&, shm::domain& there) -> task<> {
+        std::optional listening(co_await listen<shm>(there, fresh_name()));
+        child.tell(listening->address());
+        char told = 0;
+        CHECK(::read(sent[0], &told, 1) == 0);  // nothing is accepted meanwhile
+        const auto began = std::chrono::steady_clock::now();
+        listening.reset();
+        CHECK(inner::closing_elsewhere() == 3);
+        CHECK(std::chrono::steady_clock::now() - began < 1s);
+        while (inner::closing_elsewhere() != 0) co_await sleep_for(2ms);
+        CHECK(std::chrono::steady_clock::now() - began > 1s);
+    });
+    ::close(sent[0]);
 }
 
 }  // namespace test_faults_shm_hostile

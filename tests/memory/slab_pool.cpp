@@ -56,6 +56,26 @@ TEST_CASE("one slab is always allowed") {
     CHECK(pool.take() == nullptr);
 }
 
+TEST_CASE("blocks of no bytes are distinct and slabs of more bytes than there are addresses give none") {
+    slab_pool empty(0, 4, 8);
+    std::set<std::byte*> taken;
+    while (std::byte* const block = empty.take()) {
+        if (!taken.insert(block).second) break;
+    }
+    CHECK(taken.size() == 8);
+    CHECK(empty.block_bytes() >= 1);
+    for (std::byte* const block : taken) empty.give(block);
+    constexpr std::size_t most = static_cast<std::size_t>(-1);
+    for (const std::size_t bytes : {most, most - 63, most / 16, std::size_t{1} << 60}) {
+        slab_pool pool(bytes, 16, 16);
+        CHECK(pool.take() == nullptr);
+    }
+    slab_pool many(64, most, most);
+    CHECK(many.take() == nullptr);
+    slab_pool none(64, 0, 16);
+    CHECK(none.take() == nullptr);
+}
+
 TEST_CASE("every block lies in a slab that can be registered") {
     slab_pool pool(192, 5, 100);
     for (int n = 0; n < 12; ++n) {

@@ -6,6 +6,10 @@
 #include <rdmacoro/coro/coro.hpp>
 
 #include <random>
+#include <string>
+#include <system_error>
+
+#include <unistd.h>
 
 namespace test_ranks_joining {
 
@@ -15,8 +19,19 @@ using namespace std::chrono_literals;
 
 namespace {
 
+/// No port that the system gives to connections and to listeners of port 0, as those of other tests that run at a time: such a one may be
+/// taken before rank 0 has it.
 std::string free_address() {
-    return detail::meeting_server(loopback_endpoint(), 1, detail::job_key(nullptr), false).address();
+    static std::minstd_rand random(static_cast<unsigned>(::getpid()));
+    for (;;) {
+        const std::string port = std::to_string(10'000 + random() % 22'000);
+        try {
+            return detail::meeting_server(loopback_endpoint(port), 1, detail::job_key(nullptr), false)
+                .address();
+        } catch (const std::system_error& taken) {
+            if (taken.code() != errc::address_in_use) throw;
+        }
+    }
 }
 
 // The steps of a rank.

@@ -85,7 +85,8 @@ public:
     [[nodiscard]] const sigset_t& mask_before() const noexcept { return before_; }
 
 private:
-    static constexpr int most = 64;  // the largest number of a signal
+    static constexpr int most = 64;               // the largest number of a signal
+    static constexpr std::size_t most_read = 32;  // at each look
     static constexpr std::uint32_t polls_between_looks = 1024;
     static constexpr duration most_between_looks = std::chrono::milliseconds(1);
 

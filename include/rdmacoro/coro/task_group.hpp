@@ -38,6 +38,9 @@ public:
     error_handler& operator=(const error_handler&) = delete;
     RDMACORO_DECL virtual ~error_handler();
     virtual void call(std::exception_ptr failure) noexcept = 0;
+
+    unsigned calls = 0;  ///< under way
+    bool replaced = false;
 };
 }  // namespace detail
 
@@ -83,8 +86,8 @@ public:
     }
 
     /// From now on each error of a child goes to `handler(std::exception_ptr)`, when the child ends, and not to `join`: for a server that
-    /// goes on after the errors of its clients. The handler may spawn and ask the group to stop; it must not throw, and not destroy the
-    /// group. An error that came before is still for `join`. Allocates once. Example:
+    /// goes on after the errors of its clients. The handler may spawn, ask the group to stop and set another handler; it must not
+    /// throw, and not destroy the group. An error that came before is still for `join`. Allocates once. Example:
     ///
     ///     clients.on_error([](std::exception_ptr failure) {
     ///         try {

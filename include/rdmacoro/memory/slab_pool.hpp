@@ -17,11 +17,10 @@ class slab_pool {
 public:
     static constexpr std::size_t alignment = 64;  ///< of each block, in bytes
 
-    /// `block_bytes` is rounded up to the alignment. `blocks_per_slab` and `most_blocks` are at least 1.
+    /// `block_bytes` is rounded up to the alignment, and is 64 at least. `blocks_per_slab` and `most_blocks` are at least 1. A pool whose
+    /// slab would have more bytes than there are addresses gives no block.
     slab_pool(std::size_t block_bytes, std::size_t blocks_per_slab, std::size_t most_blocks) noexcept
-        : block_bytes_((block_bytes + alignment - 1) / alignment * alignment),
-          blocks_per_slab_(blocks_per_slab),
-          most_blocks_(most_blocks) {}
+        : block_bytes_(rounded(block_bytes)), blocks_per_slab_(blocks_per_slab), most_blocks_(most_blocks) {}
 
     slab_pool(slab_pool&& other) noexcept;
     slab_pool& operator=(slab_pool&& other) noexcept;
@@ -66,6 +65,12 @@ private:
     struct free_block {
         free_block* next;
     };
+    [[nodiscard]] static constexpr std::size_t rounded(std::size_t bytes) noexcept {
+        if (bytes == 0) return alignment;
+        if (bytes > static_cast<std::size_t>(-1) - alignment)
+            return static_cast<std::size_t>(-1) / alignment * alignment;
+        return (bytes + alignment - 1) / alignment * alignment;
+    }
     bool grow() noexcept;
 
     std::size_t block_bytes_;

@@ -21,7 +21,12 @@ RDMACORO_COLD task_group::~task_group() {
 }
 
 RDMACORO_COLD void task_group::set_handler(detail::error_handler* made) noexcept {
-    delete std::exchange(handler_, made);
+    detail::error_handler* const former = std::exchange(handler_, made);
+    if (former != nullptr && former->calls != 0) {
+        former->replaced = true;
+    } else {
+        delete former;
+    }
 }
 
 RDMACORO_COLD void task_group::adopt(scheduler& running, detail::child made) noexcept {
@@ -36,8 +41,10 @@ RDMACORO_COLD void task_group::child_failed(std::exception_ptr failure) noexcept
         child_canceled_ = true;
         return;
     }
-    if (handler_ != nullptr) {
-        handler_->call(std::move(failure));
+    if (detail::error_handler* const called = handler_) {
+        ++called->calls;
+        called->call(std::move(failure));
+        if (--called->calls == 0 && called->replaced) delete called;
     } else if (!failure_) {
         failure_ = std::move(failure);
     }

@@ -39,7 +39,8 @@ RDMACORO_COLD void slab_pool::trim() noexcept {
 
 [[gnu::noinline]] RDMACORO_DECL bool slab_pool::grow() noexcept {
     if (capacity() + blocks_per_slab_ > most_blocks_ && capacity() > 0) return false;
-    const std::size_t bytes = block_bytes_ * blocks_per_slab_;
+    std::size_t bytes = 0;
+    if (blocks_per_slab_ == 0 || __builtin_mul_overflow(block_bytes_, blocks_per_slab_, &bytes)) return false;
     if (!slabs_.try_reserve(slabs_.size() + 1)) return false;
     auto* const memory =
         static_cast<std::byte*>(::operator new(bytes, std::align_val_t(alignment), std::nothrow));

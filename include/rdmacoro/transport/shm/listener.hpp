@@ -88,6 +88,7 @@ private:
     void resume_accepting() noexcept;
     void retry_later();
     void admit(unique_fd socket);
+    void refuse_waiting() noexcept;
     void shake_hands(half_open& open) noexcept;
     [[nodiscard]] channel_ref connected(half_open& open);
     /// Sends the reason to a client, if that is still possible.

@@ -28,6 +28,8 @@ public:
     ~unique_fd() { reset(); }
 
     void reset() noexcept;
+    /// The caller closes it.
+    void release() noexcept { fd_ = -1; }
     [[nodiscard]] int get() const noexcept { return fd_; }
     [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 

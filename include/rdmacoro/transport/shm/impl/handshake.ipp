@@ -4,16 +4,20 @@
 #include <rdmacoro/transport/detail/scheme.hpp>
 #include <rdmacoro/transport/shm/handshake.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -49,6 +53,28 @@ RDMACORO_COLD ucred peer_credentials(int socket) {
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw_errno("SO_PEERCRED");
     return peer;
 }
+
+inline std::atomic<std::size_t> sockets_closing{0};  // by threads that may outlive all domains
+
+RDMACORO_COLD void close_elsewhere(unique_fd socket) noexcept {
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ++sockets_closing;
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread takes no signal of the process
+    try {
+        std::thread([fd = socket.get()] {
+            ::close(fd);
+            --sockets_closing;
+        }).detach();
+        socket.release();
+    } catch (const std::system_error&) {
+        --sockets_closing;
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+RDMACORO_COLD std::size_t closing_elsewhere() noexcept { return sockets_closing.load(); }
 
 RDMACORO_COLD void send_hello(int socket, const hello& contents, const int* descriptors, std::size_t count) {
     iovec text{const_cast<hello*>(&contents), sizeof contents};

@@ -62,9 +62,24 @@ RDMACORO_COLD acceptor::acceptor(domain_base& domain, const socket_name& name)
 RDMACORO_COLD acceptor::~acceptor() {
     domain_.unwatch(*this);
     domain_.owner().remove_timer(pause_);
+    refuse_waiting();
     while (half_open* open = half_open_.front()) drop(*open);
     while (channel* unclaimed = accepted_.pop_front()) unclaimed->release();
     while (accept_operation* waiting = waiting_.pop_front()) waiting->fail(errc::closed);
+}
+
+/// The clients that were not taken go with the socket, but those of other users, which must not be closed by this thread.
+RDMACORO_COLD void acceptor::refuse_waiting() noexcept {
+    ::shutdown(socket_.get(), SHUT_RDWR);  // no further one can connect
+    for (;;) {
+        unique_fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket && errno != EINTR && errno != ECONNABORTED) return;
+        ucred peer{};
+        socklen_t length = sizeof peer;
+        if (socket && (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
+                       peer.uid != ::geteuid()))
+            close_elsewhere(std::move(socket));
+    }
 }
 
 RDMACORO_COLD void acceptor::accept_operation::start() noexcept {
@@ -102,6 +117,7 @@ RDMACORO_COLD void acceptor::accept_all() noexcept {
     while (accepted_count_ < most_accepted && (half_open_count_ < most_half_open || drop_silent())) {
         // Clients may come, also those of another user that are refused, as fast as they are taken.
         if (taken++ == most_at_once) return;
+        if (closing_elsewhere() >= most_closing) break;
         unique_fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) {
             if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -138,7 +154,11 @@ RDMACORO_COLD void acceptor::admit(unique_fd socket) {
     if (peer.uid != ::geteuid()) {
         hello refusal;
         refusal.status = static_cast<std::uint32_t>(errc::permission_denied);
-        send_hello(socket.get(), refusal, nullptr, 0);
+        try {
+            send_hello(socket.get(), refusal, nullptr, 0);
+        } catch (const error&) {  // it has gone
+        }
+        close_elsewhere(std::move(socket));
         return;
     }
     auto* open = new half_open;
@@ -247,6 +267,7 @@ RDMACORO_COLD bool connector::try_connect() {
     }
     const ucred peer = peer_credentials(socket_.get());
     if (peer.uid != ::geteuid()) {
+        close_elsewhere(std::move(socket_));
         char why[96];
         std::snprintf(why, sizeof why, ": the listener belongs to user %lu, this process runs as %lu",
                       static_cast<unsigned long>(peer.uid), static_cast<unsigned long>(::geteuid()));

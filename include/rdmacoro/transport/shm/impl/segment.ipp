@@ -75,14 +75,16 @@ RDMACORO_COLD void segment::map(int fd, const geometry& g) {
 }
 
 RDMACORO_COLD void segment::check_file(int fd, std::size_t bytes, const char* what) {
+    // First of all: other files have no seals, and some ask a server for the rest, which may not answer.
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0) throw_named(errc::protocol_violation, what, " is no file in memory");
     struct stat facts{};
     if (::fstat(fd, &facts) != 0) throw_errno(what);
-    const int seals = ::fcntl(fd, F_GET_SEALS);
     // A file of huge pages can be mapped without memory behind it; touching it would end the process.
     struct statfs holder{};
     if (::fstatfs(fd, &holder) != 0) throw_errno(what);
     if (holder.f_type != TMPFS_MAGIC) throw_named(errc::protocol_violation, what, " is no file in memory");
-    if (facts.st_size < static_cast<off_t>(bytes) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    if (facts.st_size < static_cast<off_t>(bytes) || (seals & F_SEAL_SHRINK) == 0) {
         throw_named(errc::protocol_violation, what, " is too short or not sealed");
     }
 }
