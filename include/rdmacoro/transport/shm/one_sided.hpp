@@ -96,7 +96,7 @@ private:
     /// `most`: as above; 0: the next piece has to wait.
     bool advance_one(transfer& job, std::size_t most) noexcept;
 
-    /// Sends requests as far as there is room; true when one was sent.
+    /// Sends requests as far as there is room, only one where other transfers wait; true when one was sent.
     bool ask(transfer& job) noexcept;
 
     /// Whether the peer may be served that.
@@ -120,8 +120,9 @@ private:
 
     channel& link_;
     intrusive_list<transfer> active_;
-    intrusive_list<transfer> turn_;  // those of `active_` that the current `advance` has yet to reach,
-    intrusive_list<transfer> late_;  // and those that wait for the next one, in which they are first
+    intrusive_list<transfer> turn_;        // those of `active_` that the current `advance` has yet to reach,
+    intrusive_list<transfer> late_;        // and those that wait for the next one, in which they are first;
+    intrusive_list<transfer> have_asked_;  // those that have sent a request in it are last
     intrusive_list<transfer> free_;
     bool waits_ = false;
     // Most links have no requests: both rings get their memory, for `most_asked`, when they are used first.

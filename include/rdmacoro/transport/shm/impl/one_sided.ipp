@@ -13,6 +13,7 @@ RDMACORO_COLD one_sided_engine::~one_sided_engine() {
     free_.splice_back(active_);
     free_.splice_back(turn_);
     free_.splice_back(late_);
+    free_.splice_back(have_asked_);
     while (transfer* unused = free_.pop_front()) delete unused;
 }
 
@@ -60,12 +61,14 @@ RDMACORO_DECL bool one_sided_engine::advance() noexcept {
     waits_ |= !late_.empty();
     late_.splice_back(active_);
     active_.splice_back(late_);
+    active_.splice_back(have_asked_);
     return any;
 }
 
 RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
     active_.splice_back(turn_);
     active_.splice_back(late_);
+    active_.splice_back(have_asked_);
     while (transfer* job = active_.front()) finish(*job, reason);
     waits_ = false;
     unsent_count_ = 0;
@@ -152,6 +155,8 @@ RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job, std::size_t most
 
 RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
     bool any = false;
+    const bool alone =
+        active_.front() == active_.back() && turn_.empty() && late_.empty() && have_asked_.empty();
     const std::size_t piece = link_.out.max_message() - sizeof(request_body);
     if (job.asked < job.moved) job.asked = job.moved;  // up to here it was copied directly
     if (!asked_.try_reserve(most_asked)) return true;  // until there is memory: polls on
@@ -173,6 +178,10 @@ RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
         asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
         job.asked = empty ? waiting_empty : job.asked + now;
         any = true;
+        if (alone) continue;
+        job.unlink();
+        have_asked_.push_back(job);
+        break;
     }
     if (any) link_.ring_doorbell();
     return any;
