@@ -6,9 +6,16 @@
 #include "support/shm_pair.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace test_transport_shm_one_sided {
 
@@ -27,6 +34,28 @@ shm_options served() {
 bool over(shm_pair& p, post_result answer, const recording_completion& c) {
     return answer == post_result::done ||
            (answer == post_result::posted && p.until([&] { return c.calls == 1; }));
+}
+
+/// The pages of private memory that `work` writes: the kernel copies each, as a child has it, too.
+template <class Work>
+long pages_written(Work work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) ::pause();
+    }
+    if (child < 0) throw std::runtime_error("fork");
+    const auto faults = [] {
+        rusage used{};
+        ::getrusage(RUSAGE_THREAD, &used);
+        return used.ru_minflt;
+    };
+    const long before = faults();
+    work();
+    const long written = faults() - before;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    return written;
 }
 
 }  // namespace
@@ -216,6 +245,67 @@ TEST_CASE("gets that the peer serves move alike") {
     CHECK(most_ahead <= 2 * piece);
     REQUIRE(
         p.until([&] { return std::ranges::all_of(ends, [](const auto& end) { return end->calls == 1; }); }));
+}
+
+TEST_CASE("a poll looks at no gets and puts that cannot go on yet") {
+    if (!counts_allocations) return;  // a sanitizer writes for each access
+    const bool directly = GENERATE(true, false);
+    const bool read = GENERATE(true, false);
+    CAPTURE(directly, read);
+    constexpr std::size_t count = 50'000;
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    std::vector<std::unique_ptr<recording_completion>> ends;
+    std::vector<std::byte> there(bytes);
+    std::vector<std::byte> here(bytes);
+    shm_pair p(directly ? shm_options{} : served());
+    if (p.to_far->capabilities().one_sided_offloaded != directly)
+        SKIP_TEST("this kernel forbids process_vm_readv");
+    const region open = p.far.register_memory(there);
+    for (std::size_t n = 0; n < count; ++n) {
+        ends.push_back(std::make_unique<recording_completion>());
+        REQUIRE((read ? p.to_far->get(open.remote(), here, *ends.back())
+                      : p.to_far->put(here, open.remote(), *ends.back())) == post_result::posted);
+    }
+    for (unsigned n = 0; n < 10; ++n) p.near.poll();
+    std::vector<std::byte> known(bytes);
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const auto pages = static_cast<long>(bytes / page);
+    if (pages_written([&] {
+            for (std::size_t at = 0; at < bytes; at += page) known[at] = std::byte{1};
+        }) < pages)
+        SKIP_TEST("this kernel does not count the pages that are copied");
+    // One that is looked at is put into another place of a list.
+    constexpr std::size_t least_of_one = 64;
+    const auto pages_of_all = static_cast<long>(count * least_of_one / page);
+    CHECK(pages_written([&] { p.near.poll(); }) < pages_of_all / 4);
+    p.to_far->close(make_error_code(errc::closed));
+    CHECK(std::ranges::all_of(ends, [](const auto& end) { return end->calls == 1; }));
+}
+
+TEST_CASE("a short get is not held up by many long ones before it") {
+    using detail::shm::copy_allowance;
+    constexpr std::size_t count = 1000;
+    constexpr std::size_t bytes = 3 * copy_allowance::in_a_poll;
+    std::vector<std::unique_ptr<recording_completion>> ends;
+    std::vector<std::unique_ptr<recording_completion>> short_ends;
+    std::vector<std::byte> there(bytes, std::byte{7});
+    std::vector<std::byte> here(bytes);
+    shm_pair p;
+    if (!p.to_far->capabilities().one_sided_offloaded) SKIP_TEST("this kernel forbids process_vm_readv");
+    const region open = p.far.register_memory(there);
+    for (std::size_t n = 0; n < count; ++n) {
+        ends.push_back(std::make_unique<recording_completion>());
+        REQUIRE(p.to_far->get(open.remote(), here, *ends.back()) == post_result::posted);
+    }
+    for (std::size_t n = 0; n < 3 * copy_allowance::most_short; ++n) {
+        short_ends.push_back(std::make_unique<recording_completion>());
+        static_cast<void>(
+            p.to_far->get(open.remote().part(0, 8), std::span(here).first(8), *short_ends.back()));
+    }
+    for (unsigned n = 0; n < 8; ++n) p.near.poll();
+    CHECK(short_ends.back()->calls == 1);
+    CHECK(ends.back()->calls == 0);
+    p.to_far->close(make_error_code(errc::closed));
 }
 
 TEST_CASE("one poll copies no more for gets and puts that the peer serves than for others, on either side, "
