@@ -554,7 +554,7 @@ TEST_CASE("no touch is missed by a domain that closes memory while peers touch i
 namespace {
 
 /// A link that hands up a message that ends a region.
-struct ending_link final : pollable {
+struct ending_link : pollable {
     region* to_end = nullptr;
     std::uint64_t mark = 0;
     bool awaits = false;
@@ -605,6 +605,37 @@ TEST_CASE("a rendezvous that ends on the way of a message waits for no peer that
     CHECK_FALSE(own);
     CHECK(std::chrono::steady_clock::now() - later >= mark_patience::most / 2);
     domain.remove_link(link);
+}
+
+namespace {
+
+/// Hands up as many messages as a poll may, or one that removes another link.
+struct removing_link final : ending_link {
+    domain_base* domain = nullptr;
+    pollable* to_remove = nullptr;
+
+    unsigned poll(unsigned) noexcept override {
+        if (to_remove == nullptr) return 0;
+        domain->remove_link(*std::exchange(to_remove, nullptr));
+        return 1000;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a poll that ends as it has handed up enough goes on although the next link was removed in it") {
+    scheduler on;
+    domain_base domain(on, {});
+    removing_link first;
+    removing_link second;
+    domain.add_link(first);
+    domain.add_link(second);
+    first.domain = &domain;
+    first.to_remove = &second;
+    CHECK(domain.poll());
+    CHECK(domain.hot_links() == 1);
+    CHECK_FALSE(domain.poll());
+    domain.remove_link(first);
 }
 
 TEST_CASE("memory of links that were quiet for a second is returned, a few links at a time") {
