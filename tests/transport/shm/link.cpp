@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <fstream>
 #include <latch>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -266,6 +269,55 @@ TEST_CASE("a link that is polled no more is seen to have a message though its ma
     p.to_near->want_notice(0);
     REQUIRE(p.to_far->post_copied(header_of(2), {}) == post_result::done);
     CHECK_FALSE(p.to_near->wants_poll());
+}
+
+namespace {
+
+/// Of this process, shared, in KiB.
+long shared_memory_held() {
+    std::ifstream status("/proc/self/status");
+    long kib = 0;
+    for (std::string word; status >> word;)
+        if (word == "RssShmem:") status >> kib;
+    return kib;
+}
+
+}  // namespace
+
+TEST_CASE("a scheduler that sleeps is not woken again and again for memory that the peer keeps") {
+    using std::chrono::milliseconds;
+    constexpr std::size_t count = 30;
+    constexpr std::size_t bytes = 32768;
+    recording_sink at_near;
+    recording_sink at_far;
+    scheduler on;
+    shm::domain near(on);
+    shm::domain far(on);
+    std::unique_ptr<shm_pair::link_type> to_far;
+    std::unique_ptr<shm_pair::link_type> to_near;
+    on.run([&](std::string name) -> task<> {
+        auto listening = co_await far.listen(name);
+        auto accepting = start(listening.accept());
+        to_far = std::make_unique<shm_pair::link_type>(co_await near.connect(name), at_near);
+        to_near = std::make_unique<shm_pair::link_type>(co_await accepting, at_far);
+    }(shm_test_name()));
+    const auto sleeps = [&](milliseconds time) {
+        on.run([](milliseconds some) -> task<> { co_await sleep_for(some); }(time));
+    };
+    at_far.keep_with = [&] { return to_near->keep(); };
+    const std::vector<std::byte> message(bytes, std::byte{1});
+    for (std::size_t n = 0; n < count; ++n)
+        REQUIRE(to_far->post_copied(header_of(n), const_buffers(std::span(message))) == post_result::done);
+    sleeps(milliseconds(2500));
+    REQUIRE(at_far.kept.size() == count);
+    const std::uint64_t before = on.parks();
+    sleeps(milliseconds(5000));
+    CHECK(on.parks() - before <= 3);
+    // What the peer gives back is returned within two seconds.
+    const long held = shared_memory_held();
+    at_far.kept.clear();
+    sleeps(milliseconds(3000));
+    CHECK(held - shared_memory_held() >= static_cast<long>(count * bytes / 1024));
 }
 
 TEST_CASE("a link that has sent nothing since it was asked last gives the memory of what was read back") {

@@ -517,16 +517,20 @@ TEST_CASE("the memory of what the consumer has given back is returned to the sys
     CHECK(ends.out.holds_memory());
 
     // Blocks with messages, and the eight cells that name them, are kept.
+    CHECK(ends.out.may_return());
     CHECK_FALSE(ends.out.return_memory());
+    CHECK_FALSE(ends.out.may_return());
     CHECK(pages(ends) >= before + 16);
     CHECK(pages(ends) < used);
     std::size_t whole = 0;
     for (record r; ends.in.peek(r) == ring_consumer::found::record;) {
         CHECK(std::equal(r.payload.begin(), r.payload.end(), long_one.begin(), long_one.end()));
+        CHECK_FALSE(ends.out.may_return());  // blocks are returned all at once
         ++whole;
         ends.in.advance(r, false);
     }
     CHECK(whole == 8);
+    CHECK(ends.out.may_return());
 
     // A consumer that still polls owes cells; those of one that wants notice come back whole.
     ends.in.want_notice(1);
@@ -564,12 +568,16 @@ TEST_CASE(
     CHECK(read_all(ends) == 18);
     CHECK_FALSE(ends.out.return_memory());  // the consumer polls, and has given nothing back yet
     CHECK(ends.out.holds_memory());
+    CHECK_FALSE(ends.out.may_return());
     ends.in.give_back();
+    CHECK(ends.out.may_return());
     CHECK(ends.out.return_memory());
     CHECK_FALSE(ends.out.holds_memory());
     CHECK(pages(ends) == before);
+    CHECK_FALSE(ends.out.may_return());
     put(1);
     CHECK(ends.out.holds_memory());
+    CHECK(ends.out.may_return());
     CHECK(read_all(ends) == 1);
 }
 

@@ -83,9 +83,9 @@ public:
                                  time_point until) noexcept = 0;
     /// Whether that is not over yet.
     [[nodiscard]] virtual bool awaits_untouched(time_point now) noexcept = 0;
-    /// Whether this side has used memory of the segment that it could return to the system.
+    /// Whether this side has used memory of the segment that it could return to the system: not what the peer was found to keep.
     [[nodiscard]] virtual bool holds_memory() noexcept = 0;
-    /// Returns that memory to the system, unless some was used since the last call. True: some is still to be returned.
+    /// Returns that memory to the system, unless some was used since the last call. True: some was, and it is to be called again.
     virtual bool return_memory() noexcept = 0;
 
     /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.
@@ -122,7 +122,8 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 ///
 /// A link that sends, gets or puts does not tell the domain, so that this costs nothing. The domain finds the memory that a link
 /// holds by that when the link becomes cold, and later when it looks at cold links. While it sleeps it does not look: it wakes up once, a second
-/// after coroutines ran, and looks at all of them. Memory is returned after a second in which nothing was sent.
+/// after coroutines ran, and looks at all of them. Memory is returned after a second in which nothing was sent. What the peer keeps then, lent messages or what it has
+/// not read, wakes no scheduler again: it is found at a later look, or when the link is polled as the peer has given something back.
 ///
 /// A peer that touches memory sets a mark in its link's segment. The domain looks at the marks of links over which memory was
 /// touched since it closed memory last; the peers of all others announce a touch on the board of touches. So the end of a

@@ -29,7 +29,7 @@ public:
     /// Forgets an operation; later answers to it are thrown away.
     void revoke(completion& c) noexcept;
 
-    [[nodiscard]] bool idle() const noexcept { return active_.empty() && unsent_count_ == 0; }
+    [[nodiscard]] bool idle() const noexcept { return open_ == 0 && unsent_count_ == 0; }
 
     /// Advances the operations of this side in turn, as far as the domain's `copy_allowance` goes; true when anything moved.
     bool advance() noexcept;
@@ -58,6 +58,14 @@ private:
         errc status = errc::ok;
     };
     struct transfer : list_node<transfer>, transfer_fields {};
+    /// The thing without which a transfer can't go on.
+    enum class need : std::uint8_t {
+        end,         // nothing: it is over
+        short_copy,  // what this side may copy, see `copy_allowance::piece_of`
+        copy,        // the same for a long one
+        request,     // an unanswered request less, room in the ring, and to copy a put to there
+        answers,     // of the peer, which was asked for all
+    };
     /// A request that the peer has yet to answer.
     struct asked {
         transfer* job = nullptr;  // nullptr: revoked
@@ -80,24 +88,31 @@ private:
     [[nodiscard]] transfer* take() noexcept;
     void give_back(transfer& job) noexcept;
 
+    void finish(transfer& job, errc outcome) noexcept;
     void finish(transfer& job, std::error_code outcome) noexcept;
     /// Answers to its open requests are dropped.
     void drop_answers_to(const transfer& job) noexcept;
 
     /// Whether the next piece is copied without the peer's help.
     [[nodiscard]] bool goes_directly(const transfer_fields& job) const noexcept;
-    /// Whether this side copies the next piece: directly, or, of a put that the peer serves, to the ring.
-    [[nodiscard]] bool copies_next(const transfer_fields& job) const noexcept;
+    [[nodiscard]] need need_of(const transfer_fields& job) const noexcept;
+    [[nodiscard]] intrusive_list<transfer>& waiting(need what) noexcept {
+        return waiting_[static_cast<unsigned>(what)];
+    }
+    /// It is the last of those that need the same.
+    void enqueue(transfer& job, need what) noexcept;
     /// Whether a copy to the ring has to wait for the next poll, which `waits` tells then.
     [[nodiscard]] bool has_to_wait(std::uint64_t bytes) noexcept;
     /// Copies the next piece, of at most so many bytes.
     void step_directly(transfer_fields& job, std::size_t most) noexcept;
 
-    /// `most`: as above; 0: the next piece has to wait.
-    bool advance_one(transfer& job, std::size_t most) noexcept;
-
-    /// Sends requests as far as there is room; true when one was sent.
-    bool ask(transfer& job) noexcept;
+    /// Copies for those in turn, until no more may be copied; true when anything moved. Those behind that are not looked at: a poll takes
+    /// no longer where a hundred thousand wait.
+    bool copy_in_turn(need which) noexcept;
+    /// Sends requests, one for each in turn, until no more can be sent.
+    bool ask_in_turn() noexcept;
+    /// Sends one request; false: it has to wait.
+    [[nodiscard]] bool ask(transfer& job) noexcept;
 
     /// Whether the peer may be served that.
     [[nodiscard]] errc may_touch(const request_body& what, access_rights wanted) const noexcept;
@@ -119,10 +134,11 @@ private:
     static constexpr std::uint64_t served_empty = 2;
 
     channel& link_;
-    intrusive_list<transfer> active_;
-    intrusive_list<transfer> turn_;  // those of `active_` that the current `advance` has yet to reach,
-    intrusive_list<transfer> late_;  // and those that wait for the next one, in which they are first
+    intrusive_list<transfer> waiting_[static_cast<unsigned>(need::answers) + 1];
+    intrusive_list<transfer> turn_;  // those that `advance` or `fail_all` is ending
     intrusive_list<transfer> free_;
+    need first_ =
+        need::short_copy;  // in the next `advance`: the one before it has used up what may be copied
     bool waits_ = false;
     // Most links have no requests: both rings get their memory, for `most_asked`, when they are used first.
     plain_vector<asked> asked_;
@@ -131,6 +147,7 @@ private:
     plain_vector<answer> unsent_;  // answers that found no room yet, in order
     std::size_t unsent_first_ = 0;
     std::size_t unsent_count_ = 0;
+    std::size_t open_ = 0;  // operations of this side
 };
 
 }  // namespace rdmacoro::detail::shm

@@ -114,6 +114,8 @@ public:
     void announce() noexcept { words_->announced.store(tail_, std::memory_order_release); }
     /// Whether something was written since all memory was returned.
     [[nodiscard]] bool holds_memory() const noexcept { return tail_ != returned_ || blocks_used_; }
+    /// Whether `return_memory` could return some: something was written since its last call, or the consumer has given back more.
+    [[nodiscard]] bool may_return() const noexcept;
     /// Returns the memory of cells and blocks to the system that the consumer has given back: they read as zeros, as if never written.
     /// Calls the system only where the consumer has given back more since the last call. False: it has yet to give back some. One that
     /// polls gives back all only when it is quiet.
@@ -193,6 +195,7 @@ private:
     bool violated_ = false;
     bool blocks_used_ = false;    // since their memory was returned
     std::uint32_t returned_ = 0;  // the memory of all cells before it was
+    std::uint32_t tried_ = 0;     // `tail_` when memory was to be returned last
     const ring_consumer* beside_ = nullptr;
     std::uint32_t read_ = 0;  // its position when this lap began
     direction_words* words_ = nullptr;

@@ -325,7 +325,8 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
 
 /// This poll has handed up as many messages as it may. Nullptr: of the last link.
 [[gnu::noinline]] RDMACORO_DECL bool domain_base::begin_next_poll_with(pollable* first) noexcept {
-    if (first == nullptr || !first->hot_) return true;
+    // A sink that was called in this poll may have removed it.
+    if (first == nullptr || !first->hot_ || !first->list_node<pollable>::linked()) return true;
     while (hot_.front() != first) hot_.push_back(*hot_.pop_front());
     return true;
 }

@@ -132,7 +132,7 @@ RDMACORO_COLD void link_base::give_up_mark(std::uint64_t key, std::span<std::byt
 }
 
 RDMACORO_DECL bool link_base::holds_memory() noexcept {
-    return !down_ && (channel_->out.holds_memory() || channel_->peer.uses_pages());
+    return !down_ && (channel_->out.may_return() || channel_->peer.uses_pages());
 }
 
 RDMACORO_COLD bool link_base::return_memory() noexcept {
@@ -140,7 +140,8 @@ RDMACORO_COLD bool link_base::return_memory() noexcept {
     const bool sent_some = std::exchange(sent_before_, sent) != sent;
     if (channel_->peer.used_lately() || sent_some) return true;
     channel_->peer.release_pages();
-    return !channel_->out.return_memory();
+    channel_->out.return_memory();
+    return false;
 }
 
 RDMACORO_COLD void link_base::hang_up() noexcept {

@@ -10,9 +10,8 @@
 namespace rdmacoro::detail::shm {
 
 RDMACORO_COLD one_sided_engine::~one_sided_engine() {
-    free_.splice_back(active_);
     free_.splice_back(turn_);
-    free_.splice_back(late_);
+    for (auto& list : waiting_) free_.splice_back(list);
     while (transfer* unused = free_.pop_front()) delete unused;
 }
 
@@ -30,7 +29,8 @@ RDMACORO_DECL post_result one_sided_engine::begin(bool read, const remote_region
     if (made == nullptr) return post_result::retry;
     static_cast<transfer_fields&>(*made) = job;
     c.transport_state = made;
-    active_.push_back(*made);
+    ++open_;
+    enqueue(*made, need_of(*made));
     return post_result::posted;
 }
 
@@ -51,22 +51,29 @@ RDMACORO_DECL bool one_sided_engine::advance() noexcept {
     waits_ = false;
     bool any = send_answers();
     // A completion called here may revoke another operation, begin one, or close the link.
-    turn_.splice_back(active_);
+    turn_.splice_back(waiting(need::end));
     while (transfer* job = turn_.pop_front()) {
-        const std::size_t most = link_.domain->copies().piece_of(job->there.length - job->moved);
-        (most == 0 && copies_next(*job) ? late_ : active_).push_back(*job);
-        any |= advance_one(*job, most);
+        finish(*job, job->status);
+        any = true;
     }
-    waits_ |= !late_.empty();
-    late_.splice_back(active_);
-    active_.splice_back(late_);
+    const copy_allowance& copies = link_.domain->copies();
+    need now = first_;
+    for (unsigned n = 0; n < 3; ++n) {
+        const need after =
+            now == need::request ? need::short_copy : static_cast<need>(static_cast<unsigned>(now) + 1);
+        if (!waiting(now).empty()) {
+            const bool some_left = !copies.used_up();
+            any |= now == need::request ? ask_in_turn() : copy_in_turn(now);
+            if (some_left && copies.used_up()) first_ = after;
+        }
+        now = after;
+    }
     return any;
 }
 
 RDMACORO_COLD void one_sided_engine::fail_all(std::error_code reason) noexcept {
-    active_.splice_back(turn_);
-    active_.splice_back(late_);
-    while (transfer* job = active_.front()) finish(*job, reason);
+    for (auto& list : waiting_) turn_.splice_back(list);
+    while (transfer* job = turn_.front()) finish(*job, reason);
     waits_ = false;
     unsent_count_ = 0;
 }
@@ -89,6 +96,11 @@ RDMACORO_DECL one_sided_engine::transfer* one_sided_engine::take() noexcept {
 RDMACORO_DECL void one_sided_engine::give_back(transfer& job) noexcept {
     job.unlink();
     free_.push_back(job);
+    --open_;
+}
+
+RDMACORO_DECL void one_sided_engine::finish(transfer& job, errc outcome) noexcept {
+    finish(job, outcome == errc::ok ? std::error_code() : make_error_code(outcome));
 }
 
 RDMACORO_DECL void one_sided_engine::finish(transfer& job, std::error_code outcome) noexcept {
@@ -103,10 +115,19 @@ RDMACORO_DECL bool one_sided_engine::goes_directly(const transfer_fields& job) c
            link_.peer.reaches(job.there.address, job.there.length);
 }
 
-RDMACORO_DECL bool one_sided_engine::copies_next(const transfer_fields& job) const noexcept {
-    if (goes_directly(job)) return true;
-    return !job.read && job.status == errc::ok && job.asked < job.there.length &&
-           job.there.length - job.asked > copy_allowance::always;
+RDMACORO_DECL one_sided_engine::need one_sided_engine::need_of(const transfer_fields& job) const noexcept {
+    const std::uint64_t length = job.there.length;
+    if (job.status != errc::ok || (job.moved == length && (length != 0 || job.asked == served_empty)))
+        return need::end;
+    if (goes_directly(job))
+        return length - job.moved <= copy_allowance::always ? need::short_copy : need::copy;
+    const bool asked_all = length == 0 ? job.asked != 0 : job.asked == length;
+    return asked_all ? need::answers : need::request;
+}
+
+RDMACORO_DECL void one_sided_engine::enqueue(transfer& job, need what) noexcept {
+    job.unlink();
+    waiting(what).push_back(job);
 }
 
 RDMACORO_DECL bool one_sided_engine::has_to_wait(std::uint64_t bytes) noexcept {
@@ -130,52 +151,55 @@ RDMACORO_DECL void one_sided_engine::step_directly(transfer_fields& job, std::si
     if (job.status == errc::unsupported) job.status = errc::ok;
 }
 
-RDMACORO_DECL bool one_sided_engine::advance_one(transfer& job, std::size_t most) noexcept {
+RDMACORO_DECL bool one_sided_engine::copy_in_turn(need which) noexcept {
     bool any = false;
-    if (goes_directly(job)) {
-        if (most == 0) return false;
-        step_directly(job, most);
+    while (transfer* job = waiting(which).front()) {
+        const std::size_t most = link_.domain->copies().piece_of(job->there.length - job->moved);
+        if (most == 0) {
+            waits_ = true;
+            break;
+        }
         any = true;
-    } else if (job.status == errc::ok) {
-        any = ask(job);
-    }
-    if (job.status != errc::ok) {
-        finish(job, make_error_code(job.status));
-        return true;
-    }
-    if (job.moved == job.there.length && (job.there.length != 0 || job.asked == served_empty)) {
-        finish(job, {});
-        return true;
+        if (goes_directly(*job)) step_directly(*job, most);  // else the peer is to serve the rest
+        if (const need next = need_of(*job); next == need::end) {
+            finish(*job, job->status);
+        } else {
+            enqueue(*job, next);
+        }
     }
     return any;
 }
 
-RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
+RDMACORO_DECL bool one_sided_engine::ask_in_turn() noexcept {
     bool any = false;
-    const std::size_t piece = link_.out.max_message() - sizeof(request_body);
-    if (job.asked < job.moved) job.asked = job.moved;  // up to here it was copied directly
-    if (!asked_.try_reserve(most_asked)) return true;  // until there is memory: polls on
-    while (asked_count_ < most_asked) {
-        const bool empty = job.there.length == 0 && job.asked == 0;
-        if (!empty && (job.there.length == 0 || job.asked == job.there.length)) break;
-        const std::uint64_t left = job.there.length - job.asked;
-        const std::uint64_t now = left < piece ? left : piece;
-        if (!job.read && has_to_wait(now)) break;
-        const request_body body{job.there.key, job.there.address + job.asked, now};
-        const auto raw = std::as_bytes(std::span(&body, 1));
-        const std::span<const std::byte> data(job.local + job.asked,
-                                              job.read ? 0 : static_cast<std::size_t>(now));
-        const std::span<const std::byte> pieces[] = {raw, data};
-        const bool sent = link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
-                                        const_buffers(std::span(pieces)));
-        if (!sent) break;
-        link_.domain->message_copied(data.size());
-        asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
-        job.asked = empty ? waiting_empty : job.asked + now;
+    while (transfer* job = waiting(need::request).front()) {
+        if (!asked_.try_reserve(most_asked)) return true;  // until there is memory: polls on
+        if (asked_count_ == most_asked || !ask(*job)) break;
         any = true;
+        enqueue(*job, need_of(*job));
     }
     if (any) link_.ring_doorbell();
     return any;
+}
+
+RDMACORO_DECL bool one_sided_engine::ask(transfer& job) noexcept {
+    const std::size_t piece = link_.out.max_message() - sizeof(request_body);
+    if (job.asked < job.moved) job.asked = job.moved;  // up to here it was copied directly
+    const std::uint64_t left = job.there.length - job.asked;
+    const std::uint64_t now = left < piece ? left : piece;
+    if (!job.read && has_to_wait(now)) return false;
+    const request_body body{job.there.key, job.there.address + job.asked, now};
+    const auto raw = std::as_bytes(std::span(&body, 1));
+    const std::span<const std::byte> data(job.local + job.asked,
+                                          job.read ? 0 : static_cast<std::size_t>(now));
+    const std::span<const std::byte> pieces[] = {raw, data};
+    if (!link_.out.put(job.read ? record_type::get_request : record_type::put_request, {},
+                       const_buffers(std::span(pieces))))
+        return false;
+    link_.domain->message_copied(data.size());
+    asked_[(asked_first_ + asked_count_++) % most_asked] = {&job, job.read, job.asked, now};
+    job.asked = job.there.length == 0 ? waiting_empty : job.asked + now;
+    return true;
 }
 
 RDMACORO_DECL errc one_sided_engine::serve_get(std::span<const std::byte> payload) noexcept {
@@ -269,6 +293,7 @@ RDMACORO_DECL errc one_sided_engine::answered(const record& r, bool read) noexce
         request.job->moved += request.bytes;
         if (request.job->there.length == 0) request.job->asked = served_empty;
     }
+    if (need_of(*request.job) == need::end) enqueue(*request.job, need::end);
     return errc::ok;
 }
 

@@ -98,9 +98,17 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
     return true;
 }
 
+RDMACORO_COLD bool ring_producer::may_return() const noexcept {
+    if (violated_ || !holds_memory()) return false;
+    if (tail_ != tried_ || words_->cells_freed.load(std::memory_order_relaxed) != returned_) return true;
+    const std::uint32_t given_back = words_->blocks_freed.load(std::memory_order_relaxed) - blocks_returned_;
+    return blocks_used_ && given_back == block_count_ - free_count_;
+}
+
 RDMACORO_COLD bool ring_producer::return_memory() noexcept {
     refresh();
     if (violated_) return true;
+    tried_ = tail_;
     if (blocks_used_ && free_count_ == block_count_) {
         ::madvise(blocks_, block_bytes_ * block_count_, MADV_REMOVE);
         blocks_used_ = false;
