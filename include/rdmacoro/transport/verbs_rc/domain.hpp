@@ -38,7 +38,8 @@ public:
     }
 
     /// Awaitable.
-    /// Completes: when the device listens. Port 0 takes any free one; no host, or `*`, means the device's own address.
+    /// Completes: when the device listens. Port 0 takes any free one; no host, or `*`, means the device's own address by
+    ///     the connection manager, and by TCP all of this host's addresses of one family: `address()` is then of no use to other hosts.
     /// Buffers: none; the address is copied.
     /// Concurrency: any number at a time.
     /// Errors: `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`, `errc::unsupported` as for `connect`.
