@@ -479,6 +479,41 @@ TEST_CASE("a message of the program's tags does not look at receives of the tool
     }
 }
 
+TEST_CASE("a visit to the receives from one source looks at none of those from any") {
+    many_sourced m(3);
+    hidden_row<receive> from_any(41);
+    const auto posted_from = [&](peer_id source) {
+        std::vector<detail::receive_request*> seen;
+        m.each_posted(source, [&](detail::receive_request& r) { seen.push_back(&r); });
+        std::sort(seen.begin(), seen.end());
+        return seen;
+    };
+    using expected = std::vector<detail::receive_request*>;
+    receive exact(7, 1);
+    receive masked(tag_match(1, 1), 1);
+    m.post(masked);  // alone, and in no list
+    CHECK(posted_from(1) == expected{&masked});
+    CHECK(posted_from(2).empty());
+    CHECK(posted_from(any_source).empty());
+    for (tag_type n = 0; n < 40; ++n) m.post(from_any.emplace_back(n, any_source));
+    m.post(from_any.emplace_back(any_tag, any_source));
+    m.post(exact);
+    expected of_one{&exact, &masked};
+    std::sort(of_one.begin(), of_one.end());
+    from_any.hide();
+    CHECK(posted_from(1) == of_one);
+    CHECK(posted_from(2).empty());
+    CHECK(posted_from(17).empty());  // not known
+    from_any.show();
+    CHECK(posted_from(any_source).size() == 41);
+    std::size_t seen = 0;
+    m.each_waiting(1, [&](detail::receive_request&) { ++seen; });
+    CHECK(seen == 43);
+    m.end_all_of(1, make_error_code(errc::closed));
+    m.end_all_of(any_source, make_error_code(errc::closed));
+    CHECK(m.posted() == 0);
+}
+
 TEST_CASE("receives of the program's tags, of the toolkit's and of both meet messages in the order posted") {
     // Each order of posting, with each message.
     const tag_match kinds[] = {tag_match(7), tag_match(0, high_bit), note_tags, tag_match(note_tags.tag | 7),

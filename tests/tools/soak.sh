@@ -1,5 +1,5 @@
 #!/bin/sh
-# soak ends well where all is well, after it has killed, stopped and restarted processes, and had rounds over every transport; it notices a wrong byte; and a wrong command
+# soak ends well where all is well, after it has killed, stopped and restarted processes, and had rounds over every transport; it notices a wrong byte, and a link that is lost without a cause; and a wrong command
 # line ends with 2.
 # Usage: soak.sh PATH_OF_SOAK
 set -eu
@@ -47,6 +47,10 @@ counted rounds 100
 
 runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --corrupt 10
 grep -q '^fault: .*wrong bytes in a message' "$work/out" || fail "a wrong byte was not noticed"
+
+# Also where other links of the two workers ended rightly, since one was killed.
+runs 1 --minutes 0.1 --workers 2 --links 4 --transports shm --kill-every 1 --stop-every 0 --drop 20
+grep -q '^fault: worker 0 lost worker 1 over shm, which was not killed' "$work/out" || fail "a link that was lost without a cause was not noticed"
 
 # ---- a summary that cannot be written
 

@@ -1,6 +1,7 @@
 // The words of a worker to the process that watches it: lines of text through a pipe.
 #pragma once
 
+#include "mishap.hpp"
 #include "transports.hpp"
 
 #include <array>
@@ -42,10 +43,10 @@ public:
     void tell_totals() { write("count " + sums.line()); }
     /// The worker listens everywhere.
     void tell_ready() { write("ready"); }
-    /// A peer was lost without a plan: right only if it was killed.
-    void tell_lost(unsigned peer, const std::string& transport, const std::string& why) {
-        ++sums.lost;
-        write("lost " + std::to_string(peer) + " " + transport + " " + why);
+    /// The overseer judges it.
+    void tell(const mishap& of) {
+        if (of.what == mishap::kind::lost) ++sums.lost;
+        write(of.line());
     }
     /// Something that must not happen.
     void tell_fault(const std::string& what) { write("fault " + what); }

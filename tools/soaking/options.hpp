@@ -23,7 +23,9 @@ struct options {
     double round_limit = 60;  ///< seconds after which a round counts as hung, stops of a worker not counted
     std::uint64_t seed = 0;   ///< 0: another one each time
     std::uint64_t corrupt =
-        0;             ///< every so many messages one is sent with a wrong byte, to see that it is noticed
+        0;  ///< every so many messages one is sent with a wrong byte, to see that it is noticed
+    std::uint64_t drop =
+        0;  ///< every so many rounds a link that should go on is dropped, to see that it is noticed
     std::string json;  ///< a file for the summary, `-` for standard output
 };
 

@@ -1,6 +1,7 @@
 #include "overseer.hpp"
 
 #include "journal.hpp"
+#include "mishap.hpp"
 #include "plan.hpp"
 #include "transports.hpp"
 #include "watch.hpp"
@@ -62,9 +63,7 @@ struct worker_state {
     bool ready = false;
     double continue_at = -1;  ///< while it stands still
     double restart_at = -1;   ///< while it is dead
-    double killed_at = -1e9;
-    double stopped_until = -1e9;
-    double progress_at = 0;  ///< of its last line with further rounds
+    double progress_at = 0;   ///< of its last line with further rounds
     totals life;
     growth held;
 };
@@ -75,6 +74,7 @@ public:
         : asked_(asked),
           own_(asked.seed ^ 0x5eed),
           workers_(asked.workers),
+          treated_(asked.workers),
           run_(std::to_string(::getpid())),
           ports_(free_ports(asked.workers * asked.transports.size())) {}
     overseer(const overseer&) = delete;
@@ -97,8 +97,7 @@ public:
         double next_stop = after(asked_.stop_every);
         double next_look = 1;
         double next_word = 10;
-        const double end = asked_.minutes * 60;
-        while (now() < end) {
+        while (!at_end()) {
             read_journals(50);
             reap();
             wake_and_restart();
@@ -128,6 +127,8 @@ private:
     [[nodiscard]] double now() const {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
     }
+    /// Workers begin to end: what they tell of their links is as it may be.
+    [[nodiscard]] bool at_end() const { return now() >= asked_.minutes * 60; }
     /// A random time, exponentially distributed with that mean, and cut at twice the mean: each kind of event comes in a short run, too.
     double after(double mean) {
         const double uniform = (static_cast<double>(own_.below(1'000'000)) + 1) / 1'000'000;
@@ -165,6 +166,7 @@ private:
         w.held = {};
         w.progress_at = now();
         w.restart_at = w.continue_at = -1;
+        treated_[number].let_go_on(now());  // the life before may have been stopped when it was dead already
         if (w.lives++ != 0) ++restarts_;
     }
 
@@ -208,30 +210,24 @@ private:
             w.life = is;
         } else if (line == "ready") {
             w.ready = true;
-        } else if (line.starts_with("lost ")) {
-            judge_loss(number, line.substr(5));
         } else if (line.starts_with("fault ")) {
             fault("worker " + std::to_string(number) + ": " + line.substr(6));
+        } else if (const auto told = mishap::parse(line); told && told->peer < workers_.size()) {
+            take_mishap(number, *told);
         } else {
             fault("a line that cannot be read: " + line);
         }
     }
 
-    /// A peer is rightly lost when it was killed not long ago. Over libfabric a death can end all links of a domain; README says so.
-    void judge_loss(unsigned number, const std::string& what) {
-        constexpr double recently = 45;
-        unsigned other = 0;
-        char transport[8] = "";
-        if (std::sscanf(what.c_str(), "%u %7s", &other, transport) != 2 || other >= workers_.size())
-            return fault("a line that cannot be read: lost " + what);
-        bool right = workers_[other].killed_at > now() - recently;
-        if (std::string_view(transport) == "ofi") {
-            for (const worker_state& w : workers_) {
-                right = right || w.killed_at > now() - recently || w.stopped_until > now() - recently;
-            }
-        }
-        if (!right && !ending_)
-            fault("worker " + std::to_string(number) + " lost worker " + what + ", which lives");
+    void take_mishap(unsigned number, const mishap& told) {
+        if (at_end()) return;
+        if (told.what == mishap::kind::cut) ++cut_;
+        if (told.what == mishap::kind::unanswered) ++unanswered_;
+        // A worker that has received a wrong byte closes the link.
+        const bool disturbed = asked_.kill_every > 0 || asked_.stop_every > 0 || asked_.corrupt != 0;
+        const double began = std::chrono::duration<double>(told.began - began_).count();
+        const std::string wrong = judge(number, told, began, treated_, disturbed, now());
+        if (!wrong.empty()) fault(wrong);
     }
 
     void reap() {
@@ -242,7 +238,7 @@ private:
             w.process = -1;
             while (w.pipe >= 0) read_journal(n);
             const bool killed =
-                WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && w.killed_at > now() - 10;
+                WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && treated_[n].killed_at() > now() - 10;
             if (WIFSIGNALED(status) && !killed) {
                 fault("worker " + std::to_string(n) + " was ended by signal " +
                       std::to_string(WTERMSIG(status)));
@@ -269,7 +265,8 @@ private:
             if (w.process > 0 && w.continue_at >= 0 && now() >= w.continue_at) {
                 ::kill(w.process, SIGCONT);
                 w.continue_at = -1;
-                w.stopped_until = w.progress_at = now();
+                w.progress_at = now();
+                treated_[n].let_go_on(now());
             }
             if (w.process <= 0 && w.restart_at >= 0 && now() >= w.restart_at) start(n);
         }
@@ -277,20 +274,22 @@ private:
 
     /// Worker 0 is never killed, so that a long life is judged.
     void kill_one() {
-        worker_state& w = workers_[1 + own_.below(workers_.size() - 1)];
+        const std::size_t n = 1 + own_.below(workers_.size() - 1);
+        worker_state& w = workers_[n];
         if (w.process <= 0) return;
         ::kill(w.process, SIGKILL);
-        w.killed_at = now();
+        treated_[n].kill(now());
         w.continue_at = -1;
         ++kills_;
     }
 
     void stop_one() {
-        worker_state& w = workers_[own_.below(workers_.size())];
+        const std::size_t n = own_.below(workers_.size());
+        worker_state& w = workers_[n];
         if (w.process <= 0 || w.continue_at >= 0) return;
         ::kill(w.process, SIGSTOP);
         w.continue_at = now() + std::min(after(asked_.longest_stop / 4), asked_.longest_stop);
-        w.stopped_until = w.continue_at;
+        treated_[n].stop(now());
         ++stops_;
     }
 
@@ -368,11 +367,12 @@ private:
     int summarize() {
         const totals all = sums();
         nlohmann::ordered_json summary{
-            {"seconds", now()},         {"seed", asked_.seed},     {"rounds", all.rounds},
-            {"messages", all.messages}, {"bytes", all.bytes},      {"gets_and_puts", all.transfers},
-            {"sessions", all.sessions}, {"most_open", most_open_}, {"withdrawn", all.withdrawn},
-            {"refused", all.refused},   {"lost", all.lost},        {"kills", kills_},
-            {"stops", stops_},          {"restarts", restarts_},   {"faults", faults_}};
+            {"seconds", now()},         {"seed", asked_.seed},       {"rounds", all.rounds},
+            {"messages", all.messages}, {"bytes", all.bytes},        {"gets_and_puts", all.transfers},
+            {"sessions", all.sessions}, {"most_open", most_open_},   {"withdrawn", all.withdrawn},
+            {"refused", all.refused},   {"unanswered", unanswered_}, {"cut", cut_},
+            {"lost", all.lost},         {"kills", kills_},           {"stops", stops_},
+            {"restarts", restarts_},    {"faults", faults_}};
         for (const std::string& name : asked_.transports)
             summary["rounds_over"][name] = all.rounds_over[transport_index(name)];
         for (const growth& g : lives_judged_) {
@@ -407,6 +407,8 @@ private:
         number("gets and puts", all.transfers);
         number("receives withdrawn, posted again", all.withdrawn);
         number("connects that found no listener", all.refused);
+        number("connects without an answer", unanswered_);
+        number("sessions cut short in a round", cut_);
         number("sessions that lost their peer", all.lost);
         number("killed", kills_);
         number("stopped", stops_);
@@ -428,6 +430,7 @@ private:
     const options& asked_;
     random own_;
     std::vector<worker_state> workers_;
+    std::vector<treatment> treated_;  // of each of them
     std::string run_;
     std::vector<std::uint16_t> ports_;
     std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
@@ -438,6 +441,8 @@ private:
     unsigned kills_ = 0;
     unsigned stops_ = 0;
     unsigned restarts_ = 0;
+    unsigned cut_ = 0;  // before the end, as the next
+    unsigned unanswered_ = 0;
     bool ending_ = false;
 };
 

@@ -41,6 +41,8 @@ round_plan next_round(random& shared, std::size_t longest) {
     if (end < 4) plan.end = ending::close;
     if (end == 4) plan.end = ending::client_drops;
     if (end == 5) plan.end = ending::server_drops;
+    // The end that drops may have nothing to wait for in this round: the other one is not to be in one before it.
+    if (end == 4 || end == 5) plan.in_step = true;
     return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "journal.hpp"
+#include "mishap.hpp"
 #include "options.hpp"
 #include "plan.hpp"
 #include "transports.hpp"
@@ -22,6 +23,7 @@ struct hello {
     std::uint64_t seed = 0;  ///< of the rounds
     std::uint32_t worker = 0;
     std::uint32_t reserved = 0;
+    std::int64_t began = 0;  ///< `session_facts::began`, as a count
 };
 
 inline constexpr rdmacoro::tag_type hello_tag = 7;
@@ -41,6 +43,8 @@ struct session_facts {
     unsigned other = 0;  ///< the worker at the other end
     bool client = false;
     std::uint64_t seed = 0;
+    mishap::time_point
+        began;  ///< before the client connected: a life of either end that had ended by then has no part in it
 };
 
 /// Thrown for wrong contents.
@@ -91,6 +95,10 @@ public:
                 if (how != rc::errc::peer_lost || !other_end_drops()) ended_early(how);
                 co_return;
             }
+            if (asked_.drop != 0 && own_.once_in(asked_.drop)) {
+                peer_.abort();
+                co_return;
+            }
             if (facts_.client && over_) break;
             if (plan_.end == ending::none) continue;
             if (plan_.end == ending::close) break;
@@ -116,9 +124,9 @@ private:
 
     void ended_early(std::error_code how) {
         using rdmacoro::errc;
-        if (how == errc::closed || how == errc::canceled) return;
-        if (how == errc::peer_lost) {
-            log_.tell_lost(facts_.other, facts_.transport, how.message());
+        if (how == errc::closed || how == errc::canceled || how == errc::peer_lost) {
+            const auto what = how == errc::peer_lost ? mishap::kind::lost : mishap::kind::cut;
+            log_.tell({what, facts_.other, facts_.transport, facts_.began, how.message()});
         } else if (how == errc::timed_out) {
             log_.tell_fault("a round did not end" + where());
         } else {

@@ -54,11 +54,16 @@ public:
 
     /// One session with that worker, if it is there. False if not.
     rc::task<bool> play(unsigned other) {
+        const auto began = std::chrono::steady_clock::now();
         auto connected = co_await rc::as_result(rc::timeout(rc::connect<T>(domain_, address(other)), 10s));
         if (!connected) {
             const std::error_code how = connected.error();
-            if (how != rc::errc::connection_refused && how != rc::errc::timed_out &&
-                how != rc::errc::peer_lost && how != rc::errc::closed && how != rc::errc::canceled) {
+            if (how == rc::errc::timed_out) {
+                all_.log.tell({mishap::kind::unanswered, other, name_, began, how.message()});
+                co_return false;
+            }
+            if (how != rc::errc::connection_refused && how != rc::errc::peer_lost &&
+                how != rc::errc::closed && how != rc::errc::canceled) {
                 all_.log.tell_fault("connecting to worker " + std::to_string(other) + " over " + name_ +
                                     ": " + how.message());
             }
@@ -66,10 +71,14 @@ public:
             co_return false;
         }
         rc::endpoint<T> peer = std::move(*connected);
-        session_facts facts{name_, other, true, all_.own.next()};
-        const hello first{facts.seed, all_.place.number, 0};
+        session_facts facts{name_, other, true, all_.own.next(), began};
+        const hello first{facts.seed, all_.place.number, 0, began.time_since_epoch().count()};
         auto sent = co_await rc::as_result(peer.send(std::as_bytes(std::span(&first, 1)), hello_tag));
-        if (!sent) co_return false;
+        if (!sent) {
+            if (sent.error() == rc::errc::peer_lost)
+                all_.log.tell({mishap::kind::lost, other, name_, began, sent.error().message()});
+            co_return false;
+        }
         co_await run(peer, facts);
         co_return true;
     }
@@ -93,7 +102,8 @@ private:
         auto got = co_await rc::as_result(
             rc::timeout(peer.recv(std::as_writable_bytes(std::span(&first, 1)), hello_tag), 30s));
         if (!got) co_return;  // it was killed, or connected and gave up
-        session_facts facts{name_, first.worker, false, first.seed};
+        session_facts facts{name_, first.worker, false, first.seed,
+                            mishap::time_point(mishap::time_point::duration(first.began))};
         co_await run(peer, facts);
     }
 

@@ -124,6 +124,14 @@ public:
             source, [](void* to, receive_request& r) noexcept { (*static_cast<Visit*>(to))(r); }, &visit);
     }
 
+    /// Calls `visit` for each posted receive from this source alone, or, for `any_source`, from any, in any order. Those from any are not
+    /// looked at for a source. Compiled once: not for the path of a message.
+    template <class Visit>
+    void each_posted(peer_id source, Visit visit) noexcept {
+        visit_posted(
+            source, [](void* to, receive_request& r) noexcept { (*static_cast<Visit*>(to))(r); }, &visit);
+    }
+
     /// Calls `visit` for each probe of this source, and perhaps of any, in any order.
     template <class Visit>
     void each_probe(peer_id source, Visit visit) noexcept {
@@ -198,6 +206,8 @@ private:
         kept_.add(m);
         if (record* of = record_of(m.source)) of->kept.add(m);
     }
+    void visit_posted(peer_id source, void (*visit)(void* to, receive_request& r) noexcept,
+                      void* to) noexcept;
     void visit_waiting(peer_id source, void (*visit)(void* to, receive_request& r) noexcept,
                        void* to) noexcept;
     [[nodiscard]] receive_request* arrived_among_many(peer_id source, tag_type tag) noexcept;

@@ -106,6 +106,15 @@ RDMACORO_DECL std::size_t matcher::footprint() noexcept {
     return bytes;
 }
 
+RDMACORO_COLD void matcher::visit_posted(peer_id source, void (*visit)(void* to, receive_request& r) noexcept,
+                                         void* to) noexcept {
+    const auto call = [=](receive_request& r) noexcept {
+        if (r.source_ == source) visit(to, r);  // the common record may hold others
+    };
+    if (sole_ != nullptr) call(*sole_);
+    if (listed_ != 0 && !is_nobody(source)) receives_of(source).each(call);
+}
+
 RDMACORO_COLD void matcher::visit_waiting(peer_id source,
                                           void (*visit)(void* to, receive_request& r) noexcept,
                                           void* to) noexcept {

@@ -85,9 +85,8 @@ RDMACORO_COLD void mailbox_base::describe(void* self, description& into) noexcep
     try {
         connection_description all(into, "any", here.owner_.now());
         all.stored = here.matcher_.unexpected();
-        here.matcher_.each_waiting(any_source, [&](receive_request& r) noexcept {
-            if (r.source_ == any_source)
-                all.receive(r, "posted, no message has met it", next_actor::peer_send);
+        here.matcher_.each_posted(any_source, [&](receive_request& r) noexcept {
+            all.receive(r, "posted, no message has met it", next_actor::peer_send);
         });
         here.matcher_.each_probe(any_source, [&](probe_request& p) noexcept {
             if (p.source_ == any_source) all.probe(p);
@@ -107,8 +106,9 @@ RDMACORO_COLD void connection_base::describe(void* self, description& into) noex
         here.describe_own(all);
         matcher& matching = here.mailbox_->matching();
         matching.each_stored(here.source_, [&](unexpected_message&) noexcept { ++all.stored; });
-        matching.each_waiting(here.source_, [&](receive_request& r) noexcept {
-            if (r.source_ == here.source_ && !r.canceling_)  // an engine lists those
+        // Those from any source are the mailbox's, which lists them once, however many connections it has.
+        matching.each_posted(here.source_, [&](receive_request& r) noexcept {
+            if (!r.canceling_)  // an engine lists those
                 all.receive(r, "posted, no message has met it", next_actor::peer_send);
         });
         matching.each_probe(here.source_, [&](probe_request& p) noexcept {
@@ -324,8 +324,8 @@ RDMACORO_COLD void speculation_receiver::describe(connection_description& into) 
     }
     // Those that are canceled and posted until announcements with their tag are taken back.
     connection_base& connection = context_.connection();
-    connection.mailbox().matching().each_waiting(connection.source(), [&](receive_request& r) noexcept {
-        if (!r.canceling_ || r.source_ != connection.source()) return;
+    connection.mailbox().matching().each_posted(connection.source(), [&](receive_request& r) noexcept {
+        if (!r.canceling_) return;
         bool said = true;
         for (std::uint32_t id = 0; id < slots_.size(); ++id) {
             if (at(id).tag == r.wanted_.tag && (at(id).owed & owes_withdraw) != 0) said = false;
