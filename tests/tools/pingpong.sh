@@ -194,6 +194,11 @@ for r in json.load(open(sys.argv[1]))["results"]:
     least = 0 if r["test"] in ("get", "put", "stream") else 3 * 60
     assert sent >= least, r
 PYTHON
+    # A sample is the time of a whole window, of the first one too: no message of 16 MiB takes less than it would at a terabyte a second.
+    succeeds --pair "$url" --test rate,bandwidth --sizes 16M --window 4 --iterations 12 --warmup 4 --json "$work/few.json"
+    python3 -c 'import json, sys
+for row in json.load(open(sys.argv[1]))["results"]:
+    assert row["samples"] == 3 and row["min_ns"] >= row["bytes"] / 1000, row' "$work/few.json"
     # How many messages take about a second is found out by itself.
     succeeds --pair "$url" --test rate --sizes 4K --json "$work/auto.json" --idle spin
     python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["results"][0]["iterations"] >= 4 * 64' "$work/auto.json"

@@ -99,16 +99,18 @@ rdmacoro::task<tick_count> send_stream(Endpoint& over, exchange& x) {
     operation_window<send_op<Endpoint>> sends(window);
     const tick_count begin = now_ticks();
     tick_count last = begin;
-    for (std::uint64_t w = 0; w < windows; ++w) {
+    for (std::uint64_t w = 0; w <= windows; ++w) {
         for (std::size_t k = 0; k < window; ++k) {
             if (w != 0) {
                 co_await sends[k];
                 sends.end(k);
             }
+            if (w == windows) continue;
             const std::span<std::byte> out = x.out.slot(k);
             if (verify) x.fill(out, w * window + k, direction::to_listening);
             sends.begin(k, over.send(out, data_tag));
         }
+        if (w == 0) continue;  // no send was awaited yet
         const tick_count now = now_ticks();
         x.samples.put(now - last);
         last = now;
@@ -117,10 +119,6 @@ rdmacoro::task<tick_count> send_stream(Endpoint& over, exchange& x) {
             co_await receive_ack(over);
             ++acks_seen;
         }
-    }
-    for (std::size_t k = 0; k < window; ++k) {
-        co_await sends[k];
-        sends.end(k);
     }
     for (; acks_seen < acks; ++acks_seen) co_await receive_ack(over);
     co_return now_ticks() - begin;
