@@ -304,6 +304,13 @@ for url in $urls; do
         ends_with 137 "$client"
     done
 
+    # A run that moves goes on: in gets and puts, of which the listening side sees nothing, and in a window that takes longer than the limit.
+    case $url in
+        tcp://*)
+            succeeds --pair "$url" --test get,put --sizes 64M --window 64 --iterations 64 --warmup 0 --timeout 2
+            ;;
+    esac
+
     starts_listening "$url"
     endless="--sizes 8 --warmup 0 --iterations 600000000000 --window 65536"
     # shellcheck disable=SC2086

@@ -145,7 +145,7 @@ private:
         if (service) services().prepare(exchange_, true);
         if (leads_) {
             crew_.begin({&row, count, counts});
-            watch::expect(doing_, plan.windows());
+            watch::expect(doing_, plan.count);
         }
         co_await send_control(peer_, plan);
         const auto ready = co_await receive_control<ready_message>(peer_);

@@ -167,7 +167,7 @@ public:
 private:
     rdmacoro::task<> serve_one(exchange_message plan) {
         exchange_.prepare(plan);
-        if (leads_) watch::expect(std::string(facts_of(plan.test).name), plan.windows());
+        if (leads_) watch::expect(std::string(facts_of(plan.test).name), plan.count);
         const bool service = is_service(plan.test);
         if (service) services().prepare(exchange_, false);
         const rdmacoro::region memory = open_memory(plan.test);
