@@ -320,6 +320,27 @@ for url in $urls; do
     grep -q 'nothing moved' "$work/client.err" || fail "the client: $(cat "$work/client.err")"
     kill -9 "$(child_of "$listener")"
     ends_with 137 "$listener"
+
+    # A client that stands still ends with its link; the next one is served.
+    starts_listening "$url" --forever
+    ended=0
+    for how in "rate --threads 1" "get --threads 1" "rate --threads 2"; do
+        # shellcheck disable=SC2086
+        starts_measuring --timeout 1 $endless --test $how "$address"
+        kill -STOP "$(child_of "$client")"
+        attempts=0
+        ended=$((ended + 1))
+        until [ "$(grep -c 'nothing moved for 1 s' "$work/listener.err")" -eq "$ended" ]; do
+            kill -0 "$listener" 2>/dev/null && [ "$attempts" -lt 300 ] || fail "a client that stood still: $(cat "$work/listener.err")"
+            attempts=$((attempts + 1))
+            sleep 0.1
+        done
+        succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 --timeout 10 "$address"
+        kill -9 "$(child_of "$client")"
+        ends_with 137 "$client"
+    done
+    kill "$(child_of "$listener")"
+    ends_with 143 "$listener"
 done
 
 # ---- what cannot be
