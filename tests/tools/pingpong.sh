@@ -414,7 +414,9 @@ timeout 60 "$quick" --listen "$shm" >/dev/full 2>"$work/err" || status=$?
 refuses 2 '--help' --no-such-option --pair "$shm"
 refuses 2 '--help' --pair
 refuses 1 "cannot write $work/no/such/file" --json "$work/no/such/file" --pair "$shm"
-refuses 1 'windows fit' --test latency --iterations 100000000000 --pair "$shm"
+refuses 1 '--iterations: at most 100000000 windows fit' --test latency --iterations 100000000000 --pair "$shm"
+(ulimit -v 67108864; refuses 1 '--warmup: at most 100000000 windows fit' --test latency --warmup 100000000000 --iterations 100 --pair "$shm")
+(ulimit -v 67108864; refuses 1 '--warmup: at most 100000000 calls fit' --test call --warmup 100000000000 --iterations 100 --pair "$shm")
 refuses 1 'has no' --pair shm://a/b
 
 succeeds --version
