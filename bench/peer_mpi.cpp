@@ -20,17 +20,19 @@ double median(std::vector<double> samples) {
     return samples[samples.size() / 2];
 }
 
-/// Half round trips in nanoseconds.
-double latency(int rank, std::vector<char>& buffer, int bytes, int iterations) {
+/// Half round trips in nanoseconds. Each side sends from one buffer and receives into another, as in pingpong: with one buffer for both
+/// each message would be copied over the one that the peer has just read.
+double latency(int rank, std::vector<char>& out, int bytes, int iterations) {
     std::vector<double> samples;
+    std::vector<char> in(static_cast<std::size_t>(bytes));
     for (int i = 0; i < iterations; ++i) {
         const double begin = MPI_Wtime();
         if (rank == 0) {
-            MPI_Send(buffer.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD);
-            MPI_Recv(buffer.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD);
+            MPI_Recv(in.data(), bytes, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
-            MPI_Recv(buffer.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(buffer.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD);
+            MPI_Recv(in.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out.data(), bytes, MPI_CHAR, 0, 7, MPI_COMM_WORLD);
         }
         if (i >= iterations / 10) samples.push_back((MPI_Wtime() - begin) / 2 * 1e9);
     }

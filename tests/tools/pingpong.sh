@@ -194,6 +194,11 @@ for r in json.load(open(sys.argv[1]))["results"]:
     least = 0 if r["test"] in ("get", "put", "stream") else 3 * 60
     assert sent >= least, r
 PYTHON
+    # A sample is the time of a whole window, of the first one too: no message of 16 MiB takes less than it would at a terabyte a second.
+    succeeds --pair "$url" --test rate,bandwidth --sizes 16M --window 4 --iterations 12 --warmup 4 --json "$work/few.json"
+    python3 -c 'import json, sys
+for row in json.load(open(sys.argv[1]))["results"]:
+    assert row["samples"] == 3 and row["min_ns"] >= row["bytes"] / 1000, row' "$work/few.json"
     # How many messages take about a second is found out by itself.
     succeeds --pair "$url" --test rate --sizes 4K --json "$work/auto.json" --idle spin
     python3 -c 'import json, sys; assert json.load(open(sys.argv[1]))["results"][0]["iterations"] >= 4 * 64' "$work/auto.json"
@@ -299,6 +304,13 @@ for url in $urls; do
         ends_with 137 "$client"
     done
 
+    # A run that moves goes on: in gets and puts, of which the listening side sees nothing, and in a window that takes longer than the limit.
+    case $url in
+        tcp://*)
+            succeeds --pair "$url" --test get,put --sizes 64M --window 64 --iterations 64 --warmup 0 --timeout 2
+            ;;
+    esac
+
     starts_listening "$url"
     endless="--sizes 8 --warmup 0 --iterations 600000000000 --window 65536"
     # shellcheck disable=SC2086
@@ -308,6 +320,27 @@ for url in $urls; do
     grep -q 'nothing moved' "$work/client.err" || fail "the client: $(cat "$work/client.err")"
     kill -9 "$(child_of "$listener")"
     ends_with 137 "$listener"
+
+    # A client that stands still ends with its link; the next one is served.
+    starts_listening "$url" --forever
+    ended=0
+    for how in "rate --threads 1" "get --threads 1" "rate --threads 2"; do
+        # shellcheck disable=SC2086
+        starts_measuring --timeout 1 $endless --test $how "$address"
+        kill -STOP "$(child_of "$client")"
+        attempts=0
+        ended=$((ended + 1))
+        until [ "$(grep -c 'nothing moved for 1 s' "$work/listener.err")" -eq "$ended" ]; do
+            kill -0 "$listener" 2>/dev/null && [ "$attempts" -lt 300 ] || fail "a client that stood still: $(cat "$work/listener.err")"
+            attempts=$((attempts + 1))
+            sleep 0.1
+        done
+        succeeds --test rate --sizes 8 --iterations 1000 --warmup 0 --timeout 10 "$address"
+        kill -9 "$(child_of "$client")"
+        ends_with 137 "$client"
+    done
+    kill "$(child_of "$listener")"
+    ends_with 143 "$listener"
 done
 
 # ---- what cannot be
@@ -381,7 +414,9 @@ timeout 60 "$quick" --listen "$shm" >/dev/full 2>"$work/err" || status=$?
 refuses 2 '--help' --no-such-option --pair "$shm"
 refuses 2 '--help' --pair
 refuses 1 "cannot write $work/no/such/file" --json "$work/no/such/file" --pair "$shm"
-refuses 1 'windows fit' --test latency --iterations 100000000000 --pair "$shm"
+refuses 1 '--iterations: at most 100000000 windows fit' --test latency --iterations 100000000000 --pair "$shm"
+(ulimit -v 67108864; refuses 1 '--warmup: at most 100000000 windows fit' --test latency --warmup 100000000000 --iterations 100 --pair "$shm")
+(ulimit -v 67108864; refuses 1 '--warmup: at most 100000000 calls fit' --test call --warmup 100000000000 --iterations 100 --pair "$shm")
 refuses 1 'has no' --pair shm://a/b
 
 succeeds --version

@@ -66,7 +66,10 @@ public:
         row.buffers = buffers_of(row);
         const std::uint64_t window = row.window;
         const auto whole = [window](std::uint64_t count) { return (count + window - 1) / window * window; };
-        if (asked_.warmup && *asked_.warmup != 0) co_await run(row, whole(*asked_.warmup), false);
+        if (asked_.warmup && *asked_.warmup != 0) {
+            check_samples(row, whole(*asked_.warmup), "--warmup");
+            co_await run(row, whole(*asked_.warmup), false);
+        }
         std::uint64_t count = asked_.iterations.value_or(0);
         if (!asked_.iterations || !asked_.warmup) {
             // Trials, each longer than the one before, until one is long enough to extrapolate from.
@@ -81,11 +84,7 @@ public:
         }
         count = whole(count);
         check_spoil(row, count);
-        const bool each = row.test == test_kind::call;  // has a time of its own
-        if (count / (each ? 1 : window) > most_samples) {
-            throw run_error("--iterations: at most " + std::to_string(most_samples) +
-                            (each ? " calls" : " windows") + " fit into the memory for their times");
-        }
+        check_samples(row, count, "--iterations");
         const double took = co_await run(row, count, true);
         co_return summarize_row(row, count, took);
     }
@@ -106,6 +105,14 @@ private:
     static constexpr double trial_seconds = 0.03;
     static constexpr std::uint64_t most_samples = 100'000'000;
     static constexpr std::uint64_t messages_between_acks = 2048;
+
+    /// The run takes this many times, whether they count or not.
+    static void check_samples(const row_request& row, std::uint64_t count, const char* option) {
+        const bool each = row.test == test_kind::call;  // has a time of its own
+        if (count / (each ? 1 : row.window) <= most_samples) return;
+        throw run_error(std::string(option) + ": at most " + std::to_string(most_samples) +
+                        (each ? " calls" : " windows") + " fit into the memory for their times");
+    }
 
     /// A message that is to be spoilt, and is not, would look like one that is found right.
     void check_spoil(const row_request& row, std::uint64_t count) const {
@@ -145,7 +152,7 @@ private:
         if (service) services().prepare(exchange_, true);
         if (leads_) {
             crew_.begin({&row, count, counts});
-            watch::expect(doing_, plan.windows());
+            watch::expect(doing_, plan.count);
         }
         co_await send_control(peer_, plan);
         const auto ready = co_await receive_control<ready_message>(peer_);

@@ -27,7 +27,7 @@
 namespace pingpong {
 
 /// Grows with every change of these messages, or of the number of messages that either side sends.
-inline constexpr std::uint64_t control_version = 3;
+inline constexpr std::uint64_t control_version = 4;
 
 inline constexpr std::uint64_t data_tag = 1;
 inline constexpr std::uint64_t ack_tag = 2;
@@ -97,11 +97,12 @@ struct ready_message {
     }
 };
 
-/// One-sided tests, when verifying: prepare window `window`, or check it. Without: the exchange is over.
+/// One-sided tests. When verifying: prepare window `number`, or check it. Now and then: `number` gets or puts are done. And: the exchange is
+/// over.
 struct step_message {
     static constexpr control_kind kind = control_kind::step;
-    enum class what : std::uint64_t { prepare, check, end } ask;
-    std::uint64_t window;
+    enum class what : std::uint64_t { prepare, check, end, progress } ask;
+    std::uint64_t number;
 };
 struct stepped_message {
     static constexpr control_kind kind = control_kind::stepped;

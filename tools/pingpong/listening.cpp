@@ -4,6 +4,7 @@
 #include "failure.hpp"
 #include "peer.hpp"
 #include "services.hpp"
+#include "stall_limit.hpp"
 #include "talk.hpp"
 #include "transports.hpp"
 #include "watch.hpp"
@@ -16,6 +17,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -142,14 +144,14 @@ void print_failure(const std::exception_ptr& failure) {
 
 class listening_side {
 public:
-    /// `leads`: it is the thread that is watched.
-    listening_side(peer& over, bool leads) : peer_(over), leads_(leads) {}
+    /// `leads`: it is the thread that is watched, unless there is a `limit`.
+    listening_side(peer& over, bool leads, stall_limit* limit) : peer_(over), leads_(leads), limit_(limit) {}
 
     /// Serves exchanges until the client sends `bye`. Throws when an exchange failed.
     rdmacoro::task<> serve() {
         std::uint64_t wrong = 0;
         for (;;) {
-            if (leads_) watch::expect("waiting for the client to go on", 0);
+            expect("waiting for the client to go on", 0);
             const control_message message = co_await peer_.receive();
             if (kind_of(message.raw, message.bytes) == control_kind::bye) {
                 const auto bye = decode<bye_message>(message.raw, message.bytes);
@@ -165,9 +167,17 @@ public:
     }
 
 private:
+    void expect(const std::string& what, std::uint64_t steps) {
+        if (limit_ != nullptr) {
+            limit_->expect(what);
+        } else if (leads_) {
+            watch::expect(what, steps);
+        }
+    }
+
     rdmacoro::task<> serve_one(exchange_message plan) {
         exchange_.prepare(plan);
-        if (leads_) watch::expect(std::string(facts_of(plan.test).name), plan.windows());
+        expect(std::string(facts_of(plan.test).name), plan.count);
         const bool service = is_service(plan.test);
         if (service) services().prepare(exchange_, false);
         const rdmacoro::region memory = open_memory(plan.test);
@@ -197,6 +207,7 @@ private:
 
     peer& peer_;
     const bool leads_;
+    stall_limit* const limit_;
     exchange exchange_;
     std::unique_ptr<service_side> services_;  // from the first such test on
 };
@@ -204,10 +215,12 @@ private:
 void listen_as_member(const options& asked, std::uint64_t index, idle_kind idle,
                       std::promise<std::string>& place);
 
-/// One client, from its plan to its goodbye. `leads`: it may ask for further threads, and is watched.
+/// One client, from its plan to its goodbye. `leads`: it may ask for further threads, and is watched. One that stands still ends the process,
+/// or, where others come after it, its link.
 rdmacoro::task<> serve_client(peer& over, const options& asked, idle_kind& idle, bool leads) {
     std::exception_ptr failed;
     listening_members members;
+    std::optional<stall_limit> limit;
     try {
         const control_message first = co_await rdmacoro::timeout(over.receive(), greeting_limit);
         if (kind_of(first.raw, first.bytes) == control_kind::bye) {
@@ -219,7 +232,11 @@ rdmacoro::task<> serve_client(peer& over, const options& asked, idle_kind& idle,
         if (!asked.idle && plan.idle < idle_names.size()) idle = static_cast<idle_kind>(plan.idle);
         const int cpu = cpu_of(asked, false, 0);
         check_plan(plan, leads);
-        if (leads) watch::begin("pingpong, listening side", plan.timeout_seconds, false);
+        if (asked.forever) {
+            limit.emplace(over).begin(plan.timeout_seconds);
+        } else if (leads) {
+            watch::begin("pingpong, listening side", plan.timeout_seconds, false);
+        }
         co_await send_control(over, answer_message{.cpu_plus_one = static_cast<std::uint64_t>(cpu + 1),
                                                    .idle = static_cast<std::uint64_t>(idle)});
         for (std::uint64_t index = 1; index < plan.threads; ++index) {
@@ -229,18 +246,20 @@ rdmacoro::task<> serve_client(peer& over, const options& asked, idle_kind& idle,
                 });
             co_await send_control(over, place_of(place));
         }
-        listening_side side(over, leads);
+        listening_side side(over, leads, limit ? &*limit : nullptr);
         co_await side.serve();
     } catch (...) {
         failed = std::current_exception();
     }
     if (leads) watch::stop();
+    if (limit) co_await limit->end();
     if (over.is_open()) co_await over.close();
     try {
         members.join();
     } catch (...) {
         if (!failed) failed = std::current_exception();
     }
+    if (limit) limit->check();
     if (failed) fail_listening(failed);
 }
 

@@ -7,6 +7,7 @@
 #include "window.hpp"
 
 #include <rdmacoro/coro/task.hpp>
+#include <rdmacoro/coro/task_group.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/protocol/requests.hpp>
 
@@ -61,7 +62,7 @@ rdmacoro::task<tick_count> ask_latency(Endpoint& over, exchange& x) {
         last = now;
         x.check_length(got);
         if (verify) x.check(in, i, direction::from_listening);
-        watch::reached(i);
+        watch::moved();
     }
     co_return total;
 }
@@ -80,7 +81,7 @@ rdmacoro::task<> answer_latency(Endpoint& over, exchange& x) {
             x.fill(out, i, direction::from_listening);
         }
         co_await over.send(out, data_tag);
-        watch::reached(i);
+        watch::moved();
     }
 }
 
@@ -99,28 +100,26 @@ rdmacoro::task<tick_count> send_stream(Endpoint& over, exchange& x) {
     operation_window<send_op<Endpoint>> sends(window);
     const tick_count begin = now_ticks();
     tick_count last = begin;
-    for (std::uint64_t w = 0; w < windows; ++w) {
+    for (std::uint64_t w = 0; w <= windows; ++w) {
         for (std::size_t k = 0; k < window; ++k) {
             if (w != 0) {
                 co_await sends[k];
                 sends.end(k);
+                watch::moved();
             }
+            if (w == windows) continue;
             const std::span<std::byte> out = x.out.slot(k);
             if (verify) x.fill(out, w * window + k, direction::to_listening);
             sends.begin(k, over.send(out, data_tag));
         }
+        if (w == 0) continue;  // no send was awaited yet
         const tick_count now = now_ticks();
         x.samples.put(now - last);
         last = now;
-        watch::reached(w);
         if ((w + 1) % ack_every == 0 && w >= ack_every) {
             co_await receive_ack(over);
             ++acks_seen;
         }
-    }
-    for (std::size_t k = 0; k < window; ++k) {
-        co_await sends[k];
-        sends.end(k);
     }
     for (; acks_seen < acks; ++acks_seen) co_await receive_ack(over);
     co_return now_ticks() - begin;
@@ -139,12 +138,12 @@ rdmacoro::task<> receive_stream(Endpoint& over, exchange& x) {
         for (std::size_t k = 0; k < window; ++k) {
             const rdmacoro::received got = co_await receives[k];
             receives.end(k);
+            watch::moved();
             x.check_length(got);
             const std::span<std::byte> in = x.in.slot(k);
             if (verify) x.check(in, w * window + k, direction::to_listening);
             if (more) receives.begin(k, over.recv(in, data_tag));
         }
-        watch::reached(w);
         if ((w + 1) % ack_every == 0 || !more) co_await send_ack(over);
     }
 }
@@ -173,6 +172,7 @@ rdmacoro::task<tick_count> exchange_both_ways(Endpoint& over, exchange& x, bool 
                 if (verify) x.check(in, (w - 1) * window + k, received);
                 co_await sends[k];
                 sends.end(k);
+                watch::moved();
             }
             if (w == windows) continue;
             receives.begin(k, over.recv(in, data_tag));
@@ -183,7 +183,6 @@ rdmacoro::task<tick_count> exchange_both_ways(Endpoint& over, exchange& x, bool 
         const tick_count now = now_ticks();
         if (measures) x.samples.put(now - last);
         last = now;
-        watch::reached(w);
     }
     if (measures) {
         co_await receive_ack(over);
@@ -201,6 +200,8 @@ rdmacoro::task<tick_count> ask_one_sided(peer& control, exchange& x, Make make) 
     const bool get = x.plan.test == test_kind::get;
     const bool verify = x.plan.verify != 0;
     const std::size_t window = static_cast<std::size_t>(x.plan.window);
+    rdmacoro::task_group beside;
+    beside.spawn([&control] { return tell_progress(control); });
     operation_window<Op> operations(window);
     tick_count total = 0;
     for (std::uint64_t w = 0; w < x.plan.windows(); ++w) {
@@ -212,23 +213,26 @@ rdmacoro::task<tick_count> ask_one_sided(peer& control, exchange& x, Make make) 
         const tick_count begin = now_ticks();
         if (window == 1) {
             co_await make(0);
+            watch::moved();
         } else {
             for (std::size_t k = 0; k < window; ++k) operations.begin(k, make(k));
             for (std::size_t k = 0; k < window; ++k) {
                 co_await operations[k];
                 operations.end(k);
+                watch::moved();
             }
         }
         const tick_count took = now_ticks() - begin;
         x.samples.put(took);
         total += took;
-        watch::reached(w);
         if (verify && !get) co_await ask_step(control, step_message::what::check, w);
         if (verify && get) {
             for (std::size_t k = 0; k < window; ++k)
                 x.check(x.in.slot(k), w * window + k, direction::from_listening);
         }
     }
+    beside.request_stop();
+    co_await beside.join();
     co_await ask_step(control, step_message::what::end, 0);
     co_return total;
 }

@@ -11,7 +11,10 @@
 namespace pingpong {
 
 /// Asks for a step, and waits until it is done, unless it is the end.
-rdmacoro::task<> ask_step(peer& of, step_message::what what, std::uint64_t window);
+rdmacoro::task<> ask_step(peer& of, step_message::what what, std::uint64_t number);
+
+/// Tells now and then how far this side is, until asked to stop: the listening side sees nothing of gets and puts.
+rdmacoro::task<> tell_progress(peer& to);
 
 /// The listening side's part: prepares and checks windows until the end is asked for.
 rdmacoro::task<> answer_steps(peer& to, exchange& x);

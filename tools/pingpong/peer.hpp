@@ -65,6 +65,8 @@ public:
     [[nodiscard]] virtual bool is_open() const = 0;
     /// In good order if that takes no longer than `close_limit`; never fails.
     [[nodiscard]] virtual rdmacoro::task<> close() = 0;
+    /// At once: everything pending ends with `errc::closed`.
+    virtual void abort() noexcept = 0;
 };
 
 /// Accepts peers.

@@ -61,6 +61,7 @@ public:
     rdmacoro::task<> close() override {
         static_cast<void>(co_await rdmacoro::as_result(rdmacoro::timeout(over_.close(), close_limit)));
     }
+    void abort() noexcept override { over_.abort(); }
 
 private:
     endpoint_type over_;

@@ -69,7 +69,7 @@ public:
                         for (std::uint64_t i = 0; i < x_->plan.count; ++i) {
                             const std::uint64_t number = number_of(value(0, i, direction::from_listening));
                             co_await out.write(number);
-                            watch::reached(i / x_->plan.window);
+                            watch::moved();
                         }
                     });
         offered_.on(
@@ -79,7 +79,7 @@ public:
                 for (std::uint64_t i = 0; i < x_->plan.count; ++i) {
                     if (x_->plan.verify != 0) x_->fill(item, i, direction::from_listening);
                     co_await out.write(item);
-                    watch::reached(i / x_->plan.window);
+                    watch::moved();
                 }
             });
         calls_.serve(offered_);
@@ -134,7 +134,7 @@ private:
         return goes_there_and_back(x_->plan.test, x_->plan.window);
     }
     std::uint64_t count_arrived() noexcept {
-        watch::reached(arrived_ / x_->plan.window);
+        watch::moved();
         return arrived_++;
     }
 
@@ -174,7 +174,7 @@ private:
                 put_sample(since);
                 take(in.first(got), index, direction::from_listening);
             }
-            watch::reached(w);
+            watch::moved();
         }
     }
 
@@ -191,11 +191,11 @@ private:
         for (std::uint64_t w = 0; w < x_->plan.windows(); ++w) {
             const std::uint64_t index = begun_++;
             co_await cast_one(k, index, direction::to_listening);
+            watch::moved();
             if (++ended_ % x_->plan.window != 0) continue;
             const tick_count now = now_ticks();
             x_->samples.put(now - last_);
             last_ = now;
-            watch::reached(w);
         }
     }
     rdmacoro::task<> cast_there_and_back() {
@@ -243,11 +243,11 @@ private:
             } else {
                 take(*item, i, direction::from_listening);
             }
+            watch::moved();
             if ((i + 1) % x_->plan.window != 0) continue;
             const tick_count now = now_ticks();
             x_->samples.put(now - last_);
             last_ = now;
-            watch::reached(i / x_->plan.window);
         }
         const std::optional<Item> more = co_await items.next();
         if (more) throw run_error("the stream has more elements than it should");

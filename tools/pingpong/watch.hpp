@@ -23,6 +23,11 @@ public:
         done_.store(step, std::memory_order_relaxed);
     }
 
+    /// One step more is done.
+    [[gnu::always_inline]] static void moved() noexcept { reached(done() + 1); }
+    /// What this thread has reached.
+    [[nodiscard]] static std::uint64_t done() noexcept { return done_.load(std::memory_order_relaxed); }
+
     /// Suspends the stall limit, for waits without a bound, such as for a client.
     static void rest() noexcept { expecting_.store(false, std::memory_order_relaxed); }
 
