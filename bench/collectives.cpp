@@ -21,11 +21,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,6 +37,7 @@
 
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace {
@@ -231,12 +236,16 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
     }
 }
 
-/// Reads or writes all of it.
-void move_all(int at, void* data, std::size_t bytes, bool write) {
+using socket_end = rc::detail::shm::unique_fd;
+
+/// Reads or writes all of it; the other end is rank `with`'s, and of it alone.
+void move_all(const socket_end& at, void* data, std::size_t bytes, bool write, unsigned with) {
     auto* byte = static_cast<char*>(data);
     while (bytes != 0) {
-        const ssize_t moved = write ? ::write(at, byte, bytes) : ::read(at, byte, bytes);
-        if (moved <= 0) throw run_error("a rank has ended too early");
+        const ssize_t moved =
+            write ? ::send(at.get(), byte, bytes, MSG_NOSIGNAL) : ::read(at.get(), byte, bytes);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved <= 0) throw run_error("rank " + std::to_string(with) + " has ended too early");
         byte += moved;
         bytes -= static_cast<std::size_t>(moved);
     }
@@ -246,10 +255,27 @@ struct packed_card {
     std::size_t length = 0;
 };
 
-/// One rank: exchanges cards over `to_hub`, and measures.
+/// The cards of all ranks, by rank. They go through rank 0, whose `ends` are to the others in turn; that of another rank is to it.
+std::vector<packed_card> exchange_cards(unsigned rank, unsigned size, std::span<const socket_end> ends,
+                                        packed_card own) {
+    std::vector<packed_card> all(size);
+    if (rank != 0) {
+        move_all(ends[0], &own, sizeof own, true, 0);
+        move_all(ends[0], all.data(), size * sizeof own, false, 0);
+        return all;
+    }
+    all[0] = own;
+    for (unsigned other = 1; other < size; ++other)
+        move_all(ends[other - 1], &all[other], sizeof own, false, other);
+    for (unsigned other = 1; other < size; ++other)
+        move_all(ends[other - 1], all.data(), size * sizeof own, true, other);
+    return all;
+}
+
+/// One rank: exchanges cards over `ends`, and measures.
 template <class T>
-rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, const plan& asked,
-                   std::map<std::string, std::vector<figure>>& found) {
+rc::task<> be_rank(unsigned rank, unsigned size, std::string url, std::span<const socket_end> ends,
+                   const plan& asked, std::map<std::string, std::vector<figure>>& found) {
     rc::detail::counted_ptr<rc::detail::rank_links_over<T>> links(
         new rc::detail::rank_links_over<T>(*rc::scheduler::current(), rank, size, {}));
     co_await links->over().listen(url);
@@ -257,9 +283,7 @@ rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, co
     packed_card own;
     own.length = encoded.size();
     std::copy(encoded.begin(), encoded.end(), own.bytes.begin());
-    move_all(to_hub, &own, sizeof own, true);
-    std::vector<packed_card> cards(size);
-    move_all(to_hub, cards.data(), size * sizeof own, false);
+    const std::vector<packed_card> cards = exchange_cards(rank, size, ends, own);
     std::vector<unsigned> members;
     std::vector<rc::node_card> known;
     for (unsigned at = 0; at < size; ++at) {
@@ -276,7 +300,13 @@ rc::task<> be_rank(unsigned rank, unsigned size, std::string url, int to_hub, co
     co_await links->over().close();
 }
 
-/// All ranks but the first are processes of their own; the cards go through this one.
+/// How a process has ended, by what `waitpid` says of it; empty: well.
+std::string how_ended(int status) {
+    if (WIFSIGNALED(status)) return "was ended by signal " + std::to_string(WTERMSIG(status));
+    return status == 0 ? "" : "has failed";
+}
+
+/// All ranks but the first are processes of their own.
 template <class T>
 std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::vector<int>& cpus, bool spins,
                                                      const plan& asked) {
@@ -287,26 +317,19 @@ std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::v
                     ? std::string("://127.0.0.1:0")
                     : "://collectives-" + std::to_string(::getpid()) + "-" + std::to_string(rank));
     };
-    const auto work = [&](unsigned rank, int to_hub) {
+    std::vector<socket_end> ends;
+    const auto work = [&](unsigned rank) {
         pingpong::pin_to(cpus[rank % cpus.size()]);
         const pingpong::idle_kind idle = spins ? pingpong::idle_kind::spin : pingpong::idle_kind::adaptive;
         rc::scheduler on{pingpong::chosen_idle(&idle)};
-        on.run(be_rank<T>(rank, size, url(rank), to_hub, asked, found));
+        on.run(be_rank<T>(rank, size, url(rank), ends, asked, found));
     };
-    std::vector<std::array<int, 2>> pipes(size);
-    for (auto& one : pipes) {
-        if (::socketpair(AF_UNIX, SOCK_STREAM, 0, one.data()) != 0) throw run_error("socketpair failed");
-    }
-    const auto hub = [&] {
-        std::vector<packed_card> cards(size);
-        for (unsigned rank = 0; rank < size; ++rank)
-            move_all(pipes[rank][0], &cards[rank], sizeof(packed_card), false);
-        for (unsigned rank = 0; rank < size; ++rank)
-            move_all(pipes[rank][0], cards.data(), size * sizeof(packed_card), true);
-    };
-    const auto as_child = [&](unsigned rank) {
+    const auto as_child = [&](unsigned rank, socket_end& own) {
         try {
-            rank == size ? hub() : work(rank, pipes[rank][1]);
+            // An end that another process holds as well would hide that this one has ended.
+            ends.clear();
+            ends.push_back(std::move(own));
+            work(rank);
         } catch (const std::exception& e) {
             std::fprintf(stderr, "collectives: rank %u: %s\n", rank, e.what());
             ::_exit(1);
@@ -314,15 +337,18 @@ std::map<std::string, std::vector<figure>> run_ranks(unsigned size, const std::v
     };
     using process = child<std::function<void()>>;
     std::vector<std::unique_ptr<process>> others;
-    for (unsigned rank = 1; rank <= size; ++rank)
-        others.push_back(std::make_unique<process>([&, rank] { as_child(rank); }));
-    work(0, pipes[0][1]);
-    for (auto& one : others) {
-        if (one->end(false) != 0) throw run_error("a rank has failed");
+    for (unsigned rank = 1; rank < size; ++rank) {
+        std::array<int, 2> pair{};
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+            throw run_error(std::string("socketpair: ") + std::strerror(errno));
+        ends.emplace_back(pair[0]);
+        socket_end theirs(pair[1]);
+        others.push_back(std::make_unique<process>([&, rank] { as_child(rank, theirs); }));
     }
-    for (auto& one : pipes) {
-        ::close(one[0]);
-        ::close(one[1]);
+    work(0);
+    for (unsigned rank = 1; rank < size; ++rank) {
+        const std::string how = how_ended(others[rank - 1]->end(false));
+        if (!how.empty()) throw run_error("rank " + std::to_string(rank) + ' ' + how);
     }
     return found;
 }

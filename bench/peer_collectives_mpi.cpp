@@ -24,6 +24,12 @@ std::vector<std::string> split_list(const std::string& list) {
     return parts;
 }
 
+/// Of sorted values; as in bench/collectives, the mean of the two in the middle where their number is even.
+double middle_of(const std::vector<double>& sorted) {
+    const std::size_t half = sorted.size() / 2;
+    return sorted.size() % 2 != 0 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
 /// The buffers of one operation, as in bench/collectives.
 struct workload {
     explicit workload(std::size_t bytes)
@@ -191,8 +197,8 @@ int main(int argc, char** argv) {
                 MPI_Gather(&took, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
                 if (rank != 0) continue;
                 std::sort(all.begin(), all.end());
-                std::printf("%s %s %.1f %.1f %.1f\n", what.c_str(), text.c_str(), all.front(),
-                            all[all.size() / 2], all.back());
+                std::printf("%s %s %.1f %.1f %.1f\n", what.c_str(), text.c_str(), all.front(), middle_of(all),
+                            all.back());
             }
         }
     }

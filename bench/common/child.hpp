@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -42,7 +41,11 @@ public:
         int status = 0;
         if (id_ == 0) return status;
         if (kill_it) ::kill(id_, SIGKILL);
-        if (::waitpid(std::exchange(id_, 0), &status, 0) < 0) status = -1;
+        pid_t ended = -1;
+        do ended = ::waitpid(id_, &status, 0);
+        while (ended < 0 && errno == EINTR);
+        id_ = 0;
+        if (ended < 0) status = -1;
         return status;
     }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # collectives measures every operation among processes over each transport, other libraries' programs take its turns with the ranks and the
-# transport that they are for, and wrong options are refused.
+# transport that they are for, wrong options are refused, and a rank that is killed ends the program.
 # Usage: collectives.sh PATH. Ends with 77 (skipped) where there are not two CPUs.
 . "$(dirname "$0")/../support/program.sh" "$@"
 needs_two_cpus
@@ -63,6 +63,34 @@ if [ "$status" -ne 1 ] || ! grep -q '^collectives: cannot write standard output:
     exit 1
 fi
 refuses 1 'does not print how many ranks it has' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=true {ranks}'
+# A rank that is killed as soon as there is one, mostly before the others know where it is: the program ends, and says which.
+python3 - "$program" <<'PYTHON'
+import os, re, signal, subprocess, sys, time
+
+def killed_at_once(program, transport):
+    ranks = subprocess.Popen([program, "--op", "barrier", "--ranks", "3", "--transport", transport, "--rounds", "9999"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    children = f"/proc/{ranks.pid}/task/{ranks.pid}/children"
+    if not os.path.exists(children):
+        return ranks.kill()  # a kernel without CONFIG_PROC_CHILDREN
+    until = time.monotonic() + 60
+    first = ""
+    while not first and time.monotonic() < until:
+        with open(children) as listed:
+            first, _, _ = listed.read().partition(" ")
+    os.kill(int(first), signal.SIGKILL)
+    try:
+        _, said = ranks.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        ranks.kill()
+        sys.exit(f"FAILED: over {transport}: rank 1 was killed, and the program goes on")
+    if ranks.returncode != 1 or not re.search(r"rank 1 has ended too early|lost ranks? [0-9, and]*\b1\b", said):
+        sys.exit(f"FAILED: over {transport}: rank 1 was killed: status {ranks.returncode}, expected 1 and a message that names it:\n{said}")
+
+for transport in ["shm"] + (["tcp"] if os.environ.get("RDMACORO_WITH_TCP") == "1" else []):
+    for turn in range(4):
+        killed_at_once(sys.argv[1], transport)
+PYTHON
 # Started without its launcher, or by a launcher that is not its own: each process is a job of one.
 refuses 1 'has 1 jobs of 1 ranks, not one of 2' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=echo ranks 1 #'
 refuses 1 'has 2 jobs of 1 ranks, not one of 2' --op barrier --transport shm --rounds 1 --seconds 0.0002 --peer 'other=printf "ranks 1\nranks 1\n" #'

@@ -23,8 +23,9 @@ END
 cat >"$build/tests/ofi/ofi_conformance" <<END
 #!/bin/sh
 case "\$*" in
-    *--list-tags*) echo '  2  [#describe]  3  [#lent]' ;;
-    *'[#lent]'*) [ -z "\${BROKEN_SUITE-}" ] || { echo "broken on purpose"; exit 1; }; exec "$RDMACORO_BUILD_ROOT/tests/ofi/ofi_conformance" "\$@" ;;
+    *--list-tags*) [ -z "\${UNLOADED_SUITE-}" ] || { echo "error while loading shared libraries"; exit 127; }; echo '  2  [#describe]  3  [#lent]' ;;
+    *'[#lent]'*) [ -z "\${SKIPPED_SUITE-}" ] || { echo "lent.cpp:7: skipped: no such memory here"; exit 77; }
+        [ -z "\${BROKEN_SUITE-}" ] || { echo "broken on purpose"; exit 1; }; exec "$RDMACORO_BUILD_ROOT/tests/ofi/ofi_conformance" "\$@" ;;
     *) exec "$RDMACORO_BUILD_ROOT/tests/ofi/ofi_conformance" "\$@" ;;
 esac
 END
@@ -59,6 +60,15 @@ reports '^| conformance | lent | FAILED, status 1 |'
 reports '^broken on purpose'
 reports '^| speed | pingpong | ok |'
 command -v fi_pingpong >/dev/null || reports '^| speed | fi_pingpong | not run: no fi_pingpong |'
+# A suite that says nothing of its tests is not one that does not know the provider.
+UNLOADED_SUITE=1 ends 1 --build "$build" --only conformance ofi+tcp://127.0.0.1:0
+reports '^| conformance | libfabric | FAILED: the suite lists no tests, status 127 |'
+reports '^error while loading shared libraries'
+# A file whose cases all left has not failed, and its reason is in the report.
+SKIPPED_SUITE=1 ends 0 --build "$build" --only conformance ofi+tcp://127.0.0.1:0
+reports '^| conformance | describe | ok |'
+reports '^| conformance | lent | skipped |'
+reports 'skipped: no such memory here'
 
 # The serving side on another host: the remote shell here is this one.
 printf '#!/bin/sh\nshift\nexec "$@"\n' >"$work/bin/remote"

@@ -11,8 +11,8 @@ cancellation, flow and killed peers. With --all, and on devices of this machine,
 
 Each file of tests is a run of its program, with a time limit of its own. In the virtual machine a file that fails runs once more,
 to tell a race or an overloaded host from an error that always shows: the file counts as failed either way, and both outcomes are
-printed. A test case that leaves by SKIP_TEST is counted as skipped, not as passed. Fails when a test failed; exits 77 when there is
-no device to run on. The counts are left in BUILD/meson-logs/verbs.json, where RDMACORO_BUILD_ROOT names BUILD.
+printed. A test case that leaves by SKIP_TEST is counted as skipped, not as passed. Fails when a test failed, when a program lists no
+tests, and when the virtual machine ends while they run; exits 77 when there is no device to run on. The counts are left in BUILD/meson-logs/verbs.json, where RDMACORO_BUILD_ROOT names BUILD.
 """
 import json
 import os
@@ -29,6 +29,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECONDS_OF_A_FILE = 300
 SECONDS_OF_ALL = 1500
 RESULT = 'verbs result: '
+BEGAN = 'devices: '  # before the first test, here or in the virtual machine
+NO_MACHINE = 125  # of soft-rdma-vm: the machine could not be made, or ended without a status
 WITHIN_CHECK = 'RDMACORO_WITHIN_HARDWARE_CHECK'  # set by hardware_check.sh, which runs this script again
 
 
@@ -58,11 +60,27 @@ ABOUT_THE_DEVICE = {
 NOT_WHERE_EMULATED = ('many_links',)
 
 
-def files_of(program, everything):
-    """The tags that Catch2 gives the cases of each file: `--filenames-as-tags` makes #name of name.cpp."""
-    done = subprocess.run([program, '--filenames-as-tags', '--list-tags'], stdout=subprocess.PIPE, text=True,
-                          timeout=60, check=False)
+class NotListed(Exception):
+    """A program that does not say which tests it has."""
+
+
+def listed_by(program):
+    """The tags that Catch2 gives the cases of each file: `--filenames-as-tags` makes #name of name.cpp. The status tells only of a
+    signal: Catch2 2 ends with the number of tags."""
+    try:
+        done = subprocess.run([program, '--filenames-as-tags', '--list-tags'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors='replace', timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotListed(str(error)) from error
     names = sorted(set(re.findall(r'\[#(\w+)\]', done.stdout)))
+    if done.returncode < 0 or not names:
+        raise NotListed(f'{end_of(done.returncode)}, and it wrote:\n{done.stdout[-6000:]}')
+    return names
+
+
+def files_of(program, everything):
+    """Those of its files that run here; none may be left. Raises NotListed."""
+    names = listed_by(program)
     if not everything:
         names = [name for name in names
                  if name in ABOUT_THE_DEVICE.get(pathlib.Path(program).name, names) and name not in NOT_WHERE_EMULATED]
@@ -211,14 +229,35 @@ def run_file(program, name, until, everything, own_queues=False):
     return good, bad, skipped
 
 
-def runs_of(programs, everything):
-    """Program, file, and whether links have receive queues of their own."""
+def runs_of(program, everything):
+    """File, and whether links have receive queues of their own. Raises NotListed."""
     shares = ('verbs_as_it_comes', 0) not in absent_transports()  # over iWARP no receive queue is shared
-    for program in programs:
-        for name in files_of(program, everything):
-            yield program, name, False
-            if shares and name in (OWN_QUEUES if everything else OWN_QUEUES_AT_LEAST).get(pathlib.Path(program).name, ()):
-                yield program, name, True
+    own = (OWN_QUEUES if everything else OWN_QUEUES_AT_LEAST).get(pathlib.Path(program).name, ())
+    for name in files_of(program, everything):
+        yield name, False
+        if shares and name in own:
+            yield name, True
+
+
+def run_program(program, until, everything):
+    """Its files; passed, failed and skipped, and the files that failed and passed at the second attempt."""
+    passed, failed, skipped, once = 0, 0, 0, []
+    title = pathlib.Path(program).name
+    try:
+        for name, own_queues in runs_of(program, everything):
+            good, bad, left_out = run_file(program, name, until, everything, own_queues)
+            passed, failed, skipped = passed + good, failed + bad, skipped + left_out
+            if bad and os.environ.get('SOFT_RDMA_VM'):
+                print('a second attempt, which does not count:', flush=True)
+                _, bad, _ = run_file(program, name, until, everything, own_queues)
+                verdict = 'failed at a second attempt, too' if bad else 'passed at a second attempt: a race?'
+                print(f'{title} {name} {verdict}', flush=True)
+                if not bad:
+                    once.append(f'{title} {name}')
+    except NotListed as error:
+        print(f'FAIL {title}: it lists no tests\n{error}', flush=True)
+        failed += 1
+    return passed, failed, skipped, once
 
 
 def run_here(programs, everything):
@@ -226,21 +265,14 @@ def run_here(programs, everything):
     if not found:
         print('no RDMA device')
         return SKIPPED
-    print(f"devices: {', '.join(found)}", flush=True)
+    print(f"{BEGAN}{', '.join(found)}", flush=True)
     everything = everything or not os.environ.get('SOFT_RDMA_VM') or WITHIN_CHECK in os.environ
     until = time.monotonic() + (2 if everything else 1) * SECONDS_OF_ALL - 30
     passed, failed, skipped = 0, 0, 0
     once = []  # failed, and passed at the second attempt
-    for program, name, own_queues in runs_of(programs, everything):
-        good, bad, left_out = run_file(program, name, until, everything, own_queues)
-        passed, failed, skipped = passed + good, failed + bad, skipped + left_out
-        if bad and os.environ.get('SOFT_RDMA_VM'):
-            print('a second attempt, which does not count:', flush=True)
-            _, bad, _ = run_file(program, name, until, everything, own_queues)
-            verdict = 'failed at a second attempt, too' if bad else 'passed at a second attempt: a race?'
-            print(f'{pathlib.Path(program).name} {name} {verdict}', flush=True)
-            if not bad:
-                once.append(f'{pathlib.Path(program).name} {name}')
+    for program in programs:
+        good, bad, left_out, again = run_program(program, until, everything)
+        passed, failed, skipped, once = passed + good, failed + bad, skipped + left_out, once + again
     build = pathlib.Path(programs[0]).parents[2]
     parts = [run_examples]
     if everything and os.environ.get('SOFT_RDMA_VM') and not os.environ.get(WITHIN_CHECK):
@@ -268,16 +300,19 @@ def in_machine(programs, everything):
 
 def run(command, result):
     print('+', ' '.join(command), flush=True)
+    began = False
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace') as running:
         for line in running.stdout:
             sys.stdout.write(line)
             sys.stdout.flush()
+            began = began or line.startswith(BEGAN)
             if line.startswith(RESULT):
                 result = json.loads(line[len(RESULT):])
         status = running.wait()
-    if status == 125:
-        print('the virtual machine could not be made')
-        status = SKIPPED
+    if status == NO_MACHINE:
+        # One that ends while tests run has met an error of a driver, or of what a test does to it.
+        print('the virtual machine ended while tests ran' if began else 'the virtual machine could not be made')
+        status = 1 if began else SKIPPED
     return status, result
 
 
