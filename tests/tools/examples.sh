@@ -112,12 +112,12 @@ tag 4: the link is closed' own_rendezvous
 timeout 60 "$examples/own_transport" | grep -q '^loopback (two ends in one scheduler), protocols: '
 
 # halo: as many processes as it is given, the same result.
-said=$(timeout 60 "$examples/halo" "shm://halo-$$" "shm://halo-$$" 0 1) || fail "halo, alone: exit status $?"
-timeout 60 "$examples/halo" "shm://halo-$$-b" "shm://halo-$$-c" 1 3 &
+said=$(timeout 60 "$examples/halo" "shm://halo-$$" "shm://halo-$$" 0 1 1000) || fail "halo, alone: exit status $?"
+timeout 60 "$examples/halo" "shm://halo-$$-b" "shm://halo-$$-c" 1 3 1000 &
 second=$!
-timeout 60 "$examples/halo" "shm://halo-$$-c" "shm://halo-$$-a" 2 3 &
+timeout 60 "$examples/halo" "shm://halo-$$-c" "shm://halo-$$-a" 2 3 1000 &
 third=$!
-says "$said" halo "shm://halo-$$-a" "shm://halo-$$-b" 0 3
+says "$said" halo "shm://halo-$$-a" "shm://halo-$$-b" 0 3 1000
 wait "$second" && wait "$third" || fail "halo: a neighbour ended with status $?"
 # A neighbour that dies ends the others with an error.
 "$examples/halo" "shm://halo-$$-b" "shm://halo-$$-a" 1 2 1000000000 &
