@@ -7,16 +7,16 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -62,13 +62,17 @@ RDMACORO_COLD void close_elsewhere(unique_fd socket) noexcept {
     ::sigfillset(&all);
     ++sockets_closing;
     ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread takes no signal of the process
-    try {
-        std::thread([fd = socket.get()] {
-            ::close(fd);
-            --sockets_closing;
-        }).detach();
+    // Not `std::thread`, which allocates and throws.
+    const auto closes = [](void* fd) -> void* {
+        ::close(static_cast<int>(reinterpret_cast<std::intptr_t>(fd)));
+        --sockets_closing;
+        return nullptr;
+    };
+    pthread_t made{};
+    if (::pthread_create(&made, nullptr, closes, reinterpret_cast<void*>(std::intptr_t{socket.get()})) == 0) {
+        ::pthread_detach(made);
         socket.release();
-    } catch (const std::system_error&) {
+    } else {
         --sockets_closing;
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
