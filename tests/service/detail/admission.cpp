@@ -1,11 +1,14 @@
 #include <rdmacoro/service/detail/admission.hpp>
 
 #include "support/catch.hpp"
-#include "support/ranks.hpp"
-#include "support/run.hpp"
+#include "support/collective_plans.hpp"
 
 #include <rdmacoro/service/group.hpp>
 
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace test_service_detail_admission {
@@ -121,81 +124,113 @@ TEST_CASE("what must not be chosen by its length has none") {
     CHECK(one.for_choice().bytes == 0);
 }
 
-TEST_CASE("collectives as any two steps give every rank what it must have") {
-    run_nodes([]() -> task<> {
-        for (const unsigned size : {2u, 3u, 4u, 5u, 8u}) {
-            ranks<sim> all(size);
-            co_await all.open();
-            const auto body = [](group& g) -> task<> {
-                const unsigned p = g.size();
-                for (const std::size_t n :
-                     {std::size_t{0}, std::size_t{1}, std::size_t{40}, std::size_t{30'000}}) {
-                    std::vector<unsigned> mine(n, g.rank() + 1), x(n), wide(n * p), everyone(n * p);
-                    for (std::size_t at = 0; at < wide.size(); ++at) wide[at] = static_cast<unsigned>(at);
-                    const unsigned sum = p * (p + 1) / 2;
-                    const auto is_sum = [&] { return x == std::vector<unsigned>(n, sum); };
-                    co_await g.allreduce(mine, x, std::plus<>{},
-                                         rc::use<rc::by_root<rc::any_length, rc::ring<>, rc::chain<>>>);
-                    CHECK(is_sum());
-                    co_await g.allreduce(
-                        mine, x, std::plus<>{},
-                        rc::use<rc::by_root<rc::any_length, rc::binomial<>, rc::scatter_allgather<>>>);
-                    CHECK(is_sum());
-                    co_await g.allreduce(
-                        mine, x, std::plus<>{},
-                        rc::use<rc::by_root<rc::any_length, rc::flat_tree<>, rc::four_ary_tree<>>>);
-                    CHECK(is_sum());
-                    co_await g.allreduce(
-                        mine, x, std::plus<>{},
-                        rc::use<rc::by_parts<rc::any_length, rc::pairwise<>, rc::double_ring<>>>);
-                    CHECK(is_sum());
-                    co_await g.allreduce(
-                        mine, x, std::plus<>{},
-                        rc::use<rc::by_parts<rc::any_length, rc::recursive_halving<>, rc::ring<>>>);
-                    CHECK(is_sum());
-                    co_await g.broadcast(x, rc::root(p - 1),
-                                         rc::use<rc::by_parts<rc::any_length, rc::flat_tree<>, rc::ring<>>>);
-                    CHECK(is_sum());
-                    co_await g.reduce(mine, x, std::plus<>{}, rc::root(p / 2),
-                                      rc::use<rc::by_parts<rc::any_length, rc::recursive_halving<>,
-                                                           rc::overlapped_flat_tree<>>>);
-                    if (g.rank() == p / 2) CHECK(is_sum());
-                    co_await g.allgather(
-                        mine, everyone,
-                        rc::use<rc::by_root<rc::any_length, rc::overlapped_flat_tree<>, rc::chain<>>>);
-                    bool right = true;
-                    for (std::size_t at = 0; at < everyone.size(); ++at)
-                        right = right && everyone[at] == at / n + 1;
-                    CHECK(right);
-                    co_await g.reduce_scatter(
-                        wide, x, std::plus<>{},
-                        rc::use<rc::by_root<rc::any_length, rc::ring<>, rc::overlapped_flat_tree<>>>);
-                    for (std::size_t at = 0; at < n; ++at)
-                        right = right && x[at] == p * static_cast<unsigned>(g.rank() * n + at);
-                    CHECK(right);
-                }
-                // Of several lengths.
-                std::vector<std::size_t> counts;
-                std::size_t total = 0;
-                for (unsigned rank = 0; rank < p; ++rank) {
-                    counts.push_back(rank % 3);
-                    total += rank % 3;
-                }
-                std::vector<unsigned> mine(counts[g.rank()], g.rank()), everyone(total), wide(total, 1),
-                    x(mine.size());
-                co_await g.allgatherv(mine, everyone, counts,
-                                      rc::use<rc::by_root<rc::any_length, rc::overlapped_flat_tree<>>>);
-                std::vector<unsigned> wanted;
-                for (unsigned rank = 0; rank < p; ++rank) wanted.insert(wanted.end(), counts[rank], rank);
-                CHECK(everyone == wanted);
-                co_await g.reduce_scatterv(
-                    wide, counts, x, std::plus<>{},
-                    rc::use<rc::by_root<rc::any_length, rc::binomial<>, rc::flat_tree<>>>);
-                CHECK(x == std::vector<unsigned>(x.size(), p));
-            };
-            co_await all.each(body);
+namespace {
+
+template <class... Ts>
+struct types {};
+
+// The steps: every algorithm that carries their kind, one that is two steps itself among them.
+using gathers = types<rc::flat_tree<>, rc::overlapped_flat_tree<>, rc::spanning_tree<>>;
+using scatters = gathers;
+using of_hosts = types<rc::hierarchical<>>;
+using broadcasts = types<rc::flat_tree<>, rc::overlapped_flat_tree<>, rc::binomial<>, rc::spanning_tree<>,
+                         rc::four_ary_tree<>, rc::chain<>, rc::hierarchical<>>;
+using broadcasts_of_parts =
+    types<rc::scatter_allgather<>, rc::by_parts<rc::any_length, rc::spanning_tree<>, rc::ring<>>,
+          rc::by_parts<rc::any_length, rc::flat_tree<>, rc::by_root<>>>;
+using allgathers = types<rc::ring<>, rc::double_ring<>, rc::recursive_doubling<>, rc::by_root<>,
+                         rc::overlapped_flat_tree<>, rc::hierarchical<>>;
+using reduces = types<rc::flat_tree<>, rc::binomial<>, rc::spanning_tree<>, rc::ring<>, rc::by_parts<>,
+                      rc::by_parts<rc::any_length, rc::by_root<>, rc::flat_tree<>>, rc::hierarchical<>>;
+using reduce_scatters =
+    types<rc::ring<>, rc::recursive_halving<>, rc::pairwise<>, rc::by_root<>, rc::hierarchical<>>;
+
+struct pair_of_steps {
+    collective_kind kind;
+    algorithm by;
+    std::string name;  // of `by`
+};
+
+class all_pairs {
+public:
+    /// The collective `K` by `Two` of each of the first steps with each of the second ones.
+    template <collective_kind K, template <class, class, class> class Two, class... First, class... Second>
+    void add(types<First...>, types<Second...>) {
+        (add_with<K, Two, First>(types<Second...>()), ...);
+    }
+    [[nodiscard]] const std::deque<pair_of_steps>& list() const { return list_; }
+
+private:
+    template <collective_kind K, template <class, class, class> class Two, class First, class... Second>
+    void add_with(types<Second...>) {
+        (add_one<K, Two<rc::any_length, First, Second>>(), ...);
+    }
+    template <collective_kind K, class Two>
+    void add_one() {
+        pair_of_steps& one = list_.emplace_back(K, Two::template of<K>(), std::string());
+        one.name = std::string(one.by.name) + " of " + std::string(one.by.steps[0]) + " and " +
+                   std::string(one.by.steps[1]);
+        one.by.name = one.name;
+    }
+
+    std::deque<pair_of_steps> list_;  // names are referred to
+};
+
+template <class Op, class T>
+task<> try_pair(ranks<sim>& all, const pair_of_steps& pair, unsigned hosts, collective_findings& found) {
+    const bool left_fold = !is_associative<Op, T>;
+    const bool in_order = left_fold || !is_commutative<Op, T>;
+    const unsigned size = all.size();
+    for (const collective_case& one : cases_of(pair.kind, {size - 1}, {0, 1, 40, 3'000}, true)) {
+        if (!pair.by.admits(one.shape(sizeof(T), size, hosts, in_order, left_fold))) continue;
+        co_await try_case<T, Op>(all, one, pair.by, nullptr, found);
+    }
+}
+
+void try_pairs(const all_pairs& pairs, unsigned size, unsigned hosts, collective_findings& found) {
+    run_simulated(unordered(size), [&](sim_world& world) -> task<> {
+        sim_options network;
+        network.world = &world;
+        std::vector<unsigned> of_ranks;
+        for (unsigned rank = 0; rank < size; ++rank) of_ranks.push_back(rank * hosts / size);
+        ranks<sim> all(size, of_ranks, ranks<sim>::usual(), network);
+        co_await open_unchecked(all);
+        for (const pair_of_steps& one : pairs.list()) {
+            co_await try_pair<std::plus<>, std::uint32_t>(all, one, hosts, found);
+            if (!is_reduction(one.kind)) continue;
+            co_await try_pair<product, matrix>(all, one, hosts, found);
+            co_await try_pair<mixing, std::uint32_t>(all, one, hosts, found);
         }
     });
+}
+
+}  // namespace
+
+TEST_CASE("collectives as any two steps give every rank what it must have") {
+    using enum collective_kind;
+    all_pairs pairs;
+    pairs.add<barrier, rc::by_root>(gathers(), broadcasts());
+    pairs.add<barrier, rc::by_root>(of_hosts(), broadcasts());
+    pairs.add<allgather, rc::by_root>(gathers(), broadcasts());
+    pairs.add<allgather, rc::by_root>(of_hosts(), broadcasts());
+    pairs.add<allgather, rc::by_root>(gathers(), broadcasts_of_parts());
+    pairs.add<allreduce, rc::by_root>(reduces(), broadcasts());
+    pairs.add<allreduce, rc::by_root>(reduces(), broadcasts_of_parts());
+    pairs.add<reduce_scatter, rc::by_root>(reduces(), scatters());
+    pairs.add<reduce_scatter, rc::by_root>(reduces(), of_hosts());
+    pairs.add<broadcast, rc::by_parts>(scatters(), allgathers());
+    pairs.add<reduce, rc::by_parts>(reduce_scatters(), gathers());
+    pairs.add<allreduce, rc::by_parts>(reduce_scatters(), allgathers());
+    collective_findings found;
+    for (const unsigned size : {2u, 3u, 5u, 8u}) try_pairs(pairs, size, 1, found);
+    for (const unsigned size : {3u, 6u}) try_pairs(pairs, size, 2, found);
+    check_right(found);
+    std::string never;
+    for (const pair_of_steps& one : pairs.list()) {
+        if (!found.seen.contains({std::string(name_of(one.kind)), one.name}))
+            never += std::string(name_of(one.kind)) + " by " + one.name + "\n";
+    }
+    CHECK(never == "");
 }
 
 }  // namespace test_service_detail_admission

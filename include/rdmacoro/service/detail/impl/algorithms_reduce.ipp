@@ -284,10 +284,20 @@ RDMACORO_DECL task<> ring_by_host_allreduce(collective& c) {
     co_await ring_allreduce(step);
 }
 
+/// To rank 0, and from there.
 RDMACORO_DECL task<> reduce_broadcast_allreduce(collective& c, step_algorithm reduce,
                                                 step_algorithm broadcast) {
-    co_await reduce(c);
-    co_await broadcast(c);
+    collective_call call = step_of(c, collective_kind::reduce);
+    call.in = c.call().in;
+    call.out = c.call().out;
+    call.bytes = c.call().bytes;
+    {
+        collective step(c, {}, call);
+        co_await reduce(step);
+    }
+    call.kind = collective_kind::broadcast;
+    collective step(c, {}, call);
+    co_await broadcast(step);
 }
 
 /// The parts are reduced around the ring, and sent to the root.
