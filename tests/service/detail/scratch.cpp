@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <list>
+#include <new>
 
 namespace test_service_detail_scratch {
 
@@ -56,6 +57,35 @@ TEST_CASE("a block as long as all that is kept gives way to the one that is used
     { const scratch next(pool, 1u << 20); }
     { const scratch next(pool, 1u << 20); }
     if (counts_allocations) CHECK(allocations() == before);
+}
+
+TEST_CASE("what fits in the limit together is kept, whatever its lengths and the order of its uses") {
+    scratch_pool pool;
+    const auto in_turns = [&pool] {
+        { const scratch lengthy(pool, std::size_t{34} << 20); }
+        { const scratch brief(pool, 1000); }
+    };
+    scratch_pool another;
+    const auto together = [&another] {
+        const scratch first(another, std::size_t{20} << 20);
+        const scratch second(another, std::size_t{20} << 20);
+        const scratch third(another, std::size_t{20} << 20);
+    };
+    for (int n = 0; n < 2; ++n) {
+        in_turns();
+        together();
+    }
+    const std::size_t before = allocations();
+    for (int n = 0; n < 10; ++n) {
+        in_turns();
+        together();
+    }
+    if (counts_allocations) CHECK(allocations() == before);
+}
+
+TEST_CASE("a length that no memory has is refused") {
+    scratch_pool pool;
+    CHECK_THROWS_AS(scratch(pool, ~std::size_t{0} - 100), std::bad_alloc);
 }
 
 TEST_CASE("many short blocks leave a place for a longer one") {

@@ -8,6 +8,14 @@
 
 namespace rdmacoro::detail {
 
+/// Few lengths, so that a block serves others that are about as long: powers of two, and eighths of one where a power of two would take much of
+/// what is kept.
+[[nodiscard]] inline std::size_t rounded_up(std::size_t bytes) noexcept {
+    if (bytes <= std::size_t{1} << 20) return std::bit_ceil(std::max(bytes, scratch_pool::alignment));
+    const std::size_t step = std::bit_floor(bytes) / 8;
+    return std::max(bytes, (bytes + step - 1) / step * step);  // nothing is as long as would overflow
+}
+
 RDMACORO_DECL scratch_pool::block scratch_pool::take(std::size_t bytes) {
     // The smallest that is long enough, unless most of it would lie idle.
     std::size_t best = kept_.size();
@@ -23,7 +31,7 @@ RDMACORO_DECL scratch_pool::block scratch_pool::take(std::size_t bytes) {
         return found;
     }
     if (kept_.capacity() < 64) kept_.reserve(64);  // giving back allocates nothing
-    const std::size_t rounded = std::bit_ceil(std::max(bytes, alignment));
+    const std::size_t rounded = rounded_up(bytes);
     return {std::unique_ptr<std::byte[], deleter>(
                 static_cast<std::byte*>(::operator new[](rounded, std::align_val_t{alignment}))),
             rounded};
