@@ -263,6 +263,23 @@ TEST_CASE("the tables of ranks on one host and on four by the costs that come wi
 )");
 }
 
+TEST_CASE("a group says what carries its collectives where ranks of its hosts are numbered in turn") {
+    run_nodes([]() -> task<> {
+        for (const bool in_turn : {false, true}) {
+            std::vector<unsigned> hosts;
+            for (unsigned rank = 0; rank < 16; ++rank) hosts.push_back(in_turn ? rank % 4 : rank / 4);
+            ranks<sim> all(16, hosts);
+            co_await all.open();
+            all.at(0).use<collectives_by_costs<usual_costs>>();
+            const std::string text = all.at(0).explain();
+            CAPTURE(text);
+            CHECK((text.find("  scan            0            hierarchical") == std::string::npos) == in_turn);
+            CHECK((text.find("  exscan          0            hierarchical") == std::string::npos) == in_turn);
+            CHECK((text.find("4 hosts, numbered in turn") != std::string::npos) == in_turn);
+        }
+    });
+}
+
 TEST_CASE("a group chooses by costs, and by the default where they say nothing") {
     run_nodes([]() -> task<> {
         ranks<sim> all(4);

@@ -71,7 +71,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->delimiter(',')
         ->check(CLI::Range(2u, 1u << 20))
         ->capture_default_str();
-    app.add_option("--hosts", asked.hosts, "on how many hosts these are")
+    app.add_option("--hosts", asked.hosts, "on how many hosts these are, numbered one host after the other")
         ->check(CLI::Range(1u, 1u << 20))
         ->capture_default_str();
     app.add_option("--sizes", sizes, "of the messages, such as 0,8,1K or 8:1M; at least three")

@@ -126,9 +126,10 @@ using default_collectives = collectives<
     scan<log_step<>, chain<>>, exscan<log_step<>, chain<>>>;
 
 /// Which algorithm carries which length, as a table: for each kind, for a group of so many ranks on so many hosts; then
-/// the same of operations that are not associative.
+/// the same of operations that are not associative. `in_turn`: ranks of one host do not follow each other.
 [[nodiscard]] std::string explain_collectives(unsigned ranks, unsigned hosts = 1,
-                                              algorithm_choice choice = &default_collectives::choose);
+                                              algorithm_choice choice = &default_collectives::choose,
+                                              bool in_turn = false);
 
 }  // namespace rdmacoro
 

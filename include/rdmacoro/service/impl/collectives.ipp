@@ -53,7 +53,8 @@ RDMACORO_COLD const algorithm* find_algorithm(collective_kind kind, std::string_
     return nullptr;
 }
 
-RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, algorithm_choice choice) {
+RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, algorithm_choice choice,
+                                              bool in_turn) {
     const auto name_at = [&](collective_kind kind, std::size_t bytes, bool left_fold) {
         collective_shape shape;
         shape.kind = kind;
@@ -61,6 +62,7 @@ RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, al
         shape.elements = bytes / 8;
         shape.ranks = ranks;
         shape.hosts = hosts;
+        shape.in_turn = in_turn;
         shape.in_order = shape.left_fold = left_fold;
         const algorithm* found = choice(shape);
         if (found == nullptr) found = default_collectives::choose(shape);
@@ -75,7 +77,8 @@ RDMACORO_COLD std::string explain_collectives(unsigned ranks, unsigned hosts, al
         return text;
     };
     std::string table = "collectives of " + std::to_string(ranks) + " ranks on " + std::to_string(hosts) +
-                        (hosts == 1 ? " host" : " hosts") + ", elements of 8 bytes\n";
+                        (hosts == 1 ? " host" : " hosts") + (in_turn ? ", numbered in turn" : "") +
+                        ", elements of 8 bytes\n";
     table += "  collective      from bytes   algorithm\n";
     constexpr std::size_t longest = std::size_t{1} << 30;
     const auto add = [&](collective_kind kind, bool left_fold) {

@@ -12,7 +12,7 @@
 namespace rdmacoro {
 
 RDMACORO_COLD std::string group::explain() const {
-    return explain_collectives(size(), state().hosts(), state().choice);
+    return explain_collectives(size(), state().hosts(), state().choice, state().hosts_in_turn());
 }
 
 namespace detail {
