@@ -369,10 +369,12 @@ RDMACORO_COLD void group_state::decide(agreement found) {
 
 /// To those that wait for it, each once. One that memory is short for is told by `tell_again`, or when this rank lets the group go.
 RDMACORO_COLD void group_state::tell_decision() noexcept {
+    std::optional<group_word> word;  // the same for all
     for (unsigned at = 0; at < size(); ++at) {
         if (at == rank_ || !(ready_[at] || asked_by_[at])) continue;
         try {
-            links_->send_word(members_[at], decision_word());
+            if (!word) word = decision_word();
+            links_->send_word(members_[at], *word);
             ready_[at] = asked_by_[at] = false;
         } catch (...) {}  // for want of memory, or as no scheduler runs
     }
@@ -465,10 +467,10 @@ RDMACORO_COLD task<group_state::agreement> group_state::agree(group_state* self)
             }
             agreement found;
             bool complete = true;
-            for (unsigned at = 0; at < self->size(); ++at) {
+            for (unsigned at = 0; at < self->size() && complete; ++at) {
                 if (self->is_gone(at)) continue;
+                complete = at == self->rank_ || self->ready_[at];
                 found.left.push_back(at);
-                complete = complete && (at == self->rank_ || self->ready_[at]);
             }
             if (complete) {
                 auto apart = self->strangers(found.left);
