@@ -15,6 +15,7 @@ namespace test_service_detail_group_state {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
+namespace rc = rdmacoro;
 
 namespace {
 
@@ -165,6 +166,33 @@ TEST_CASE("a rank that has left is not asked which collective it has entered, an
         const auto absent = co_await detail::group_state::find_absent(&all.state(2), 2);
         CHECK(absent == std::vector<unsigned>{0});
         CHECK(detail::running_scheduler().now() - begun < 100ms);
+    });
+}
+
+TEST_CASE("ranks that have no connection yet, over a network that takes its time, are not blamed") {
+    constexpr unsigned size = 8;
+    constexpr unsigned late = 7;
+    sim_world_options slow;
+    slow.costs.latency = 60ms;
+    run_simulated(slow, [](sim_world& world) -> task<> {
+        sim_options network;
+        network.world = &world;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), network);
+        co_await all.open();
+        const auto body = [](group& g) -> task<> {
+            if (g.rank() == late) co_return;
+            const duration limit = g.rank() == 0 ? 2s : 60s;
+            CHECK(!co_await as_result(timeout(g.barrier(rc::use<rc::spanning_tree<>>), limit)));
+        };
+        for (unsigned rank = 0; rank < size; ++rank) all.state(rank).checks = false;
+        co_await all.each(body);
+        for (unsigned rank = 0; rank < size; ++rank) {
+            CAPTURE(rank);
+            for (int n = 0; n < 100 && !all.at(rank).failure(); ++n) co_await sleep_for(10ms);
+            REQUIRE(all.at(rank).failure());
+            CHECK(all.at(rank).failure()->by == 0);
+            CHECK(all.at(rank).failure()->absent == std::vector<unsigned>{late});
+        }
     });
 }
 

@@ -395,12 +395,17 @@ RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
 }
 
 RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* self, std::uint32_t number) {
-    constexpr duration patience = std::chrono::milliseconds(100);
-    const time_point until = self->links_->owner().now() + patience;
     self->progress_.resize(self->size());  // another search may be under way
+    bool connected = true;
     for (unsigned to = 0; to < self->size(); ++to) {
-        if (to != self->rank_) self->ask(to);
+        if (to == self->rank_) continue;
+        const rank_peer& of = self->peer(to);
+        connected = connected && (of.link != nullptr || of.lost);
+        self->ask(to);
     }
+    // To connect takes several messages each way. Others wait for the word of this, in `find_failure`, for longer.
+    const duration patience = std::chrono::milliseconds(connected ? 100 : 600);
+    const time_point until = self->links_->owner().now() + patience;
     while (!self->has_heard_of_all() && !self->failure_) {
         const duration left = until - self->links_->owner().now();
         if (left <= duration::zero()) break;
