@@ -2,9 +2,13 @@
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
+#include "support/no_spare_frames.hpp"
 #include "support/ranks.hpp"
 
+#include <exception>
+#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +18,7 @@ namespace test_service_detail_rank_links_over {
 using namespace rdmacoro;
 using namespace rdmacoro::test;
 using namespace std::chrono_literals;
+namespace rc = rdmacoro;
 
 namespace {
 task<> within(task<> what, duration most) { co_await timeout(std::move(what), most); }
@@ -82,6 +87,77 @@ TEST_CASE("a word that memory is short for ends the connection to its rank, whic
         });
     }
     CHECK(short_of_it > 0);
+}
+
+namespace {
+struct first_barrier {
+    bool failed_one = false;  // an allocation
+    bool in_time =
+        false;  // each rank has ended it, well or not, or is connected and waits for one that is late
+};
+/// Two ranks that are not connected yet; `failing` is the number of the allocation that fails. The first `late` ones do not enter: that a
+/// connection comes about is up to the other.
+task<> try_first_barrier(sim_world& world, std::size_t failing, unsigned late, first_barrier& how) {
+    sim_options network;
+    network.world = &world;
+    // The network itself has all it needs since these have talked: it is not what runs out of memory.
+    ranks<sim> others(3, {}, ranks<sim>::usual(), network);
+    co_await others.open();
+    const auto talk = [](group& g) -> task<> {
+        for (int n = 0; n < 3; ++n) co_await g.barrier(rc::use<rc::flat_tree<>>);
+    };
+    co_await others.each(talk);
+    ranks<sim> all(2, {}, ranks<sim>::usual(), network);
+    co_await all.open();
+    event begin;
+    unsigned ended = 0;
+    const auto body = [&](group& g) -> task<> {
+        co_await begin.wait();
+        bool entered = false;
+        while (!entered) {
+            entered = true;
+            try {
+                co_await g.barrier();
+            } catch (const std::bad_alloc&) {
+                entered = g.failure()
+                              .has_value();  // else it has not begun: there was no memory for the call itself
+            } catch (const std::exception&) {}
+        }
+        ++ended;
+    };
+    task_group both;
+    for (unsigned rank = late; rank < 2; ++rank) {
+        all.state(rank).checks = false;
+        both.spawn(std::cref(body), std::ref(all.at(rank)));
+    }
+    co_await yield();
+    const no_spare_frames none;
+    const time_point most = world.time().now() + 5min;
+    fail_allocation(failing);
+    begin.set();
+    const auto is_over = [&] {
+        return ended == 2 - late || (late != 0 && all.links(1).peer(0).link != nullptr);
+    };
+    while (!is_over() && world.time().now() < most) co_await sleep_for(1ms);
+    how.in_time = is_over();
+    how.failed_one = !allocation_is_to_fail();
+    fail_allocation(0);
+}
+}  // namespace
+
+TEST_CASE("ranks wait for no connection that memory was short for, whatever it was needed for") {
+    if (!counts_allocations) return;
+    for (const unsigned late : {0u, 1u}) {
+        bool failed_one = true;
+        for (std::size_t number = 1; failed_one; ++number) {
+            CAPTURE(late, number);
+            first_barrier how;
+            run_simulated({}, [&](sim_world& world) { return try_first_barrier(world, number, late, how); });
+            CHECK(how.in_time);
+            failed_one = how.failed_one;
+            REQUIRE(number < 2000);
+        }
+    }
 }
 
 TEST_CASE("strangers take no places of ranks") {

@@ -61,6 +61,8 @@ public:
     [[nodiscard]] unsigned host_of(unsigned rank) const noexcept { return hosts_.empty() ? 0 : hosts_[rank]; }
     void set_hosts(std::vector<unsigned> hosts) { hosts_ = std::move(hosts); }
     void want(rank_peer& which) noexcept;
+    /// Memory is short for a connection: what waits for it fails, and the next transfer tries again.
+    void without_memory(unsigned rank) noexcept;
     /// There is a connection: what waits for it begins.
     void attached(unsigned rank, rank_link& link) noexcept;
     /// The connection has ended, or could not be made. Operations that wait for it fail.

@@ -50,7 +50,7 @@ public:
     }
 
     [[nodiscard]] task<> close() override { return node_.close(); }
-    void begin_connect(unsigned rank) override { connecting_.spawn(connect, this, rank); }
+    void begin_connect(unsigned rank) override { connecting_.spawn(as_it_is, connect(this, rank)); }
     [[nodiscard]] std::string explain(unsigned rank) const override { return node_.explain(rank + 1); }
 
 private:
@@ -70,10 +70,21 @@ private:
             [this](auto& end, node_id id, generation born) { return attend(this, end, id, born); });
     }
     [[gnu::cold]] static task<> connect(rank_links_over* self, unsigned rank) {
-        auto to = self->node_.peer(rank + 1);
-        const auto held = co_await as_result(to.connect());
-        // With a connection `attend` goes on.
-        if (!held && self->peer(rank).link == nullptr) self->ended(rank, held.error());
+        const rank_peer& to = self->peer(rank);
+        std::error_code why = make_error_code(errc::no_resources);
+        try {
+            const counted_ptr<node_peer> known = self->node_.state_->peer(rank + 1);
+            const auto held = co_await as_result(node_core::connected(known, false, 0));
+            // With a connection `attend` goes on; where memory is short for it the connection ends without it.
+            while (held && to.link == nullptr && !to.lost && !(*held)->retired) {
+                if (!co_await as_result(known->changed.wait())) break;
+            }
+            if (!held) why = held.error();
+        } catch (const std::bad_alloc&) {
+            if (to.link == nullptr) self->without_memory(rank);
+            co_return;
+        }
+        if (to.link == nullptr && !to.lost) self->ended(rank, why);
     }
     template <class Endpoint>
     [[gnu::cold]] static task<> attend(rank_links_over* self, Endpoint& end, node_id id, generation born) {
@@ -86,6 +97,7 @@ private:
             throw error(errc::closed, "group: the connection to this rank was lost before");
         rank_link_over<Endpoint> link(end);
         self->attached(rank, link);
+        if (const counted_ptr<node_peer> known = self->node_.state_->find(id)) known->change();
         std::error_code why;
         while (!why) {
             const result<message> word = co_await as_result(end.recv_lent(word_tag));

@@ -78,9 +78,11 @@ RDMACORO_DECL task<sim::connection> sim::domain::connect_to(domain& self, std::s
         throw error(errc::connection_refused, "sim://" + to + ": there is no listener in this world");
     detail::sim::backlog& there = *found->second;
     auto* made = new detail::sim::wire(self, *there.at);
-    there.waiting.emplace_back(*made, 1u);
+    connection here(*made, 0);
+    connection theirs(*made, 1);
+    there.waiting.push_back(std::move(theirs));  // without memory for it both ends are gone
     there.arrived.release();
-    co_return connection(*made, 0);
+    co_return here;
 }
 
 RDMACORO_DECL task<sim::listener> sim::domain::listen_on(domain& self, std::string at) {

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/sleep_for.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
+#include <rdmacoro/service/detail/node_core.hpp>
 #include <rdmacoro/service/detail/rank_links.hpp>
 
 #include <algorithm>
@@ -93,9 +94,13 @@ RDMACORO_COLD void rank_links::want(rank_peer& which) noexcept {
     try {
         begin_connect(which.rank);
     } catch (const std::bad_alloc&) {
-        which.connecting = false;  // the next transfer tries again
-        which.fail_waiting(make_error_code(errc::no_resources));
+        without_memory(which.rank);
     }
+}
+
+RDMACORO_COLD void rank_links::without_memory(unsigned rank) noexcept {
+    peers_[rank].connecting = false;
+    peers_[rank].fail_waiting(make_error_code(errc::no_resources));
 }
 
 RDMACORO_COLD void rank_links::attached(unsigned rank, rank_link& link) noexcept {
@@ -223,7 +228,7 @@ RDMACORO_COLD void rank_links::send_word(unsigned to, group_word what) {
     queue.words.push_back(std::move(what));
     if (std::exchange(queue.sending, true)) return;
     try {
-        work_->spawn(send_words, this, to);
+        work_->spawn(as_it_is, send_words(this, to));  // its frame is there already, or this throws
     } catch (...) {
         outgoing_.erase(to);
         throw;
@@ -235,18 +240,24 @@ RDMACORO_COLD task<> rank_links::send_words(rank_links* self, unsigned to) {
         std::vector<group_word> words = std::exchange(self->outgoing_[to].words, {});
         for (const group_word& word : words) {
             std::vector<std::byte> bytes;
-            while (bytes.empty()) {
+            result<void> sent = make_error_code(errc::no_resources);
+            for (;;) {
                 try {
-                    bytes = encode_word(word);
+                    if (bytes.empty()) bytes = encode_word(word);
                 } catch (const std::bad_alloc&) {
-                    bytes.clear();  // later, then
+                    bytes.clear();
                 }
-                if (!bytes.empty()) break;
+                if (!bytes.empty()) {
+                    rank_peer& peer = self->peers_[to];
+                    rank_send out(peer, self->owner_, bytes, word_tag);
+                    sent = co_await as_result(out);
+                    const bool unconnected = peer.link == nullptr && !peer.lost;
+                    if (sent || sent.error() != errc::no_resources || !unconnected) break;
+                }
+                // Memory is short for the word, or for a connection: later, then.
                 const result<void> slept = co_await as_result(sleep_for(std::chrono::milliseconds(1)));
                 if (!slept) co_return;  // the end of all
             }
-            rank_send out(self->peers_[to], self->owner_, bytes, word_tag);
-            const result<void> sent = co_await as_result(out);
             if (!sent) break;
         }
     }

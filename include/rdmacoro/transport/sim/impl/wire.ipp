@@ -13,6 +13,7 @@ namespace rdmacoro::detail::sim {
 
 RDMACORO_DECL wire::wire(node& connecting, node& listening)
     : nodes{&connecting, &listening}, world(connecting.world()) {
+    world.wires().push_back(this);
     for (unsigned side : {0u, 1u}) {
         lane& l = lanes[side];
         l.of = this;
@@ -22,7 +23,6 @@ RDMACORO_DECL wire::wire(node& connecting, node& listening)
         l.room.fire = [](event& e) noexcept { from_room(e).of->room_came(from_room(e)); };
         nodes[side]->link_made();
     }
-    world.wires().push_back(this);
 }
 
 RDMACORO_DECL void wire::release() noexcept {
