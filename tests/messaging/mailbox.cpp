@@ -349,7 +349,8 @@ TEST_CASE("a close that is canceled ends the others of its peer") {
     }(world.on));
 }
 
-TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source") {
+TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source, and one "
+          "that names it") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         scripted_mailbox box;
@@ -358,16 +359,63 @@ TEST_CASE("a peer that is closed before it has finished a message ends no receiv
         const peer_id id = box.attach(std::move(peer.self()));
         peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
         peer.say(wire_kind::eager, 4, std::vector<std::byte>(8));
+        peer.say(wire_kind::eager, 3, std::vector<std::byte>(9));
         co_await box.probe(4);
         auto closing = start(box.close(id));
         co_await yield();
         peer.say(wire_kind::goodbye_seen);
         co_await closing;
         CHECK_FALSE(box.is_open(id));
-        const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
-        CHECK(none.error() == errc::timed_out);
         const message complete = co_await box.recv_lent(4);
         CHECK(complete.size() == 8);
+        const auto none = co_await as_result(timeout(box.recv_lent(5), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        const auto unfinished = co_await as_result(box.recv_lent(3, id));
+        CHECK(unfinished.error() == errc::closed);
+        const message behind = co_await box.recv_lent(3, id);
+        CHECK(behind.size() == 9);
+        const auto used_up = co_await as_result(box.recv_lent(3, id));
+        CHECK(used_up.error() == errc::closed);
+        CHECK(box.base().matching().unexpected() == 0);
+    }(world.on));
+}
+
+TEST_CASE("a receive from any source passes a message by that a peer did not finish before it was closed, "
+          "also one of an endpoint that was attached since") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        for (const bool attached_before : {true, false}) {
+            CAPTURE(attached_before);
+            scripted_peer peer(on);
+            co_await peer.open();
+            std::optional<peer_id> id;
+            if (attached_before) id = box.attach(std::move(peer.self()));
+            peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
+            peer.say(wire_kind::eager, 3, std::vector<std::byte>(8));
+            co_await turns(100);
+            if (attached_before) {
+                static_cast<void>(co_await box.probe(3, *id));
+                auto closing = start(box.close(*id));
+                co_await yield();
+                peer.say(wire_kind::goodbye_seen);
+                co_await closing;
+            } else {
+                static_cast<void>(co_await peer.self().probe(3));
+                auto closing = start(peer.self().close());
+                co_await yield();
+                peer.say(wire_kind::goodbye_seen);
+                co_await closing;
+                id = box.attach(std::move(peer.self()));
+            }
+            const message got = co_await box.recv_lent(3);
+            CHECK(got.size() == 8);
+            const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
+            CHECK(none.error() == errc::timed_out);
+            CHECK(box.base().matching().unexpected() == 1);
+            if (attached_before) box.remove(*id);  // the other one goes with the mailbox
+        }
+        CHECK(box.base().store().live() == 1);
     }(world.on));
 }
 

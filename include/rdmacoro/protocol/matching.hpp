@@ -85,6 +85,16 @@ public:
         if (record* of = record_of(m.source)) of->kept.remove(m);
     }
 
+    /// From now on the stored message is met by receives and probes that name its source alone, in its place; others pass it by. One that
+    /// has a single source is met by all.
+    void hide_from_any(unexpected_message& m) noexcept;
+    /// Stores such a message. No receive that is posted takes it, and no probe waits for it.
+    void add_hidden(unexpected_message& m) noexcept {
+        m.number = ++stored_number_;
+        store(m);
+        hide_from_any(m);
+    }
+
     /// Puts `m` in the place of `was`; both have the same source and tag.
     void replace(unexpected_message& was, unexpected_message& m) noexcept {
         m.number = was.number;
@@ -165,6 +175,7 @@ public:
             }
         };
         kept_.forget(take_out);
+        while (unexpected_message* m = hidden_.pop_front()) take_out(*m);
         for (record* of : records_) {
             if (of != nullptr) of->kept.forget();
         }
@@ -223,6 +234,8 @@ private:
     bool many_sources_;
     posted_receives receives_;    // from any source
     kept_messages<of_all> kept_;  // of all sources
+    intrusive_list<unexpected_message, kept_by_tag<of_all>>
+        hidden_;  // counted there, and in none of its lists
     grown_array<record*> records_;
 };
 

@@ -41,6 +41,12 @@ public:
         static_cast<list_node<by_tag>&>(m).unlink();
         if (--count_ == 0) emptied();
     }
+    /// Moves one to `hidden`, where it is not found. It counts on, and is taken out as others are.
+    void hide(unexpected_message& m, intrusive_list<unexpected_message, by_tag>& hidden) noexcept {
+        static_cast<list_node<by_arrival>&>(m).unlink();
+        static_cast<list_node<by_tag>&>(m).unlink();
+        hidden.push_back(m);
+    }
     /// Puts `m`, of the same tag and number, in the place of `was`.
     void replace(unexpected_message& was, unexpected_message& m) noexcept {
         static_cast<list_node<by_arrival>&>(m).take_place_of(was);

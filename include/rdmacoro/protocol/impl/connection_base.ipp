@@ -82,6 +82,7 @@ RDMACORO_COLD void connection_base::move_to(mailbox_base& box, peer_id source) n
         if (m.from != this) return;
         before.remove(m);
         m.source = source;
+        if (hides(m)) return box.matching().add_hidden(m);
         if (receive_request* r = match(m.tag)) {  // counted when it was stored
             match(m, *r);
         } else {
