@@ -311,6 +311,51 @@ TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a
     }(world.on));
 }
 
+namespace {
+
+task<> stores_of_one_that_leaves(scheduler& owner, sim_options how) {
+    sim::domain here(owner, how);
+    sim::domain there(owner, how);
+    message_pool pool(64u << 20);
+    mailbox_options stores;
+    stores.pool = &pool;
+    using list = protocols<eager<>, segmented<>>;
+    mailbox<sim, list> box(owner, stores);
+    auto listening = co_await listen<sim, list>(there, "there");
+    auto accepting = start(listening.accept());
+    auto receiver = co_await connect<sim, list>(here, "there", stores);
+    const peer_id id = box.attach(std::move(receiver));
+    auto sender = co_await accepting;
+    const std::vector<std::byte> data(3000);
+    for (int n = 0; n < 1000; ++n) co_await sender.send(data, 1);
+    co_await sender.close();
+    const gone_peer told = co_await box.gone();
+    CHECK(told.peer == id);
+    std::size_t before = pool.granted();
+    CHECK(before > (2u << 20));
+    for (int n = 0; n < 1000; ++n) {
+        const message got = co_await box.recv_lent(1);
+        CHECK(got.size() == 3000);
+        if (n % 100 != 99 || before == 0) continue;
+        CHECK(pool.granted() < before);
+        before = pool.granted();
+    }
+    CHECK(pool.granted() == 0);
+    CHECK(box.size() == 1);
+}
+
+}  // namespace
+
+TEST_CASE("a peer that is gone holds no part of the pool once its messages are received") {
+    sim_world within;
+    scheduler on(impatient{}, within.time());
+    sim_options options;
+    options.world = &within;
+    on.run([](scheduler& owner, sim_options how) -> task<> {
+        co_await timeout(stores_of_one_that_leaves(owner, how), std::chrono::hours(1));
+    }(on, options));
+}
+
 TEST_CASE("a mailbox that closes while one of its peers is being closed waits for that peer, too") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

@@ -125,6 +125,7 @@ public:
 
     // ---- credit
 
+    /// Sends what is owed. Of a link that is down: its share of the pool shrinks by it.
     void send_credit() noexcept;
     /// A stored message is free: the peer may send others.
     void give_back(std::uint32_t cost) noexcept {
