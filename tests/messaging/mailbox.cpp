@@ -311,6 +311,37 @@ TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a
     }(world.on));
 }
 
+TEST_CASE("receives that were canceled before their endpoint was attached drop the messages that they would "
+          "have taken") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        {
+            const auto canceled = [&](tag_match wanted, int after) {
+                return start(as_result(
+                    timeout(peer.self().recv({}, wanted, discard_if_canceled), std::chrono::seconds(after))));
+            };
+            auto five = canceled(5, 1);
+            auto any = canceled(any_tag, 2);
+            auto other = canceled(100, 3);
+            auto last = canceled(101, 4);
+            for (auto* each : {&five, &any, &other, &last}) {
+                const auto ended = co_await *each;
+                CHECK(ended.error() == errc::timed_out);
+            }
+        }
+        static_cast<void>(box.attach(std::move(peer.self())));
+        peer.say(wire_kind::eager, 5, std::vector<std::byte>(8));
+        peer.say(wire_kind::eager, 7, std::vector<std::byte>(8));
+        const auto none = co_await as_result(timeout(box.probe(8), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        CHECK(box.base().matching().unexpected() == 0);
+        CHECK(box.base().discarding().posted() == 2);
+    }(world.on));
+}
+
 namespace {
 
 task<> stores_of_one_that_leaves(scheduler& owner, sim_options how) {
