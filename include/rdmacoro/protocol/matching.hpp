@@ -185,7 +185,7 @@ public:
     [[nodiscard]] std::size_t posted() const noexcept { return listed_ + (sole_ != nullptr ? 1 : 0); }
     [[nodiscard]] bool has_probes() const noexcept { return probes_ != 0; }
     [[nodiscard]] std::size_t unexpected() const noexcept { return kept_.count(); }
-    /// Memory of tables of stored messages, in bytes.
+    /// Memory of tables of receives and of stored messages, in bytes.
     [[nodiscard]] std::size_t footprint() noexcept;
 
 private:
