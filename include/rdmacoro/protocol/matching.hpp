@@ -162,6 +162,17 @@ public:
         }
     }
 
+    /// Calls `visit` for each stored message that a receive from `source` with `wanted`, which has a mask, matches, until it answers false;
+    /// it may take that message out, and no other. See `kept_messages` for the order.
+    template <class Visit>
+    void each_masked(peer_id source, tag_match wanted, Visit visit) noexcept {
+        if (record* of = record_of(source)) {
+            of->kept.each_masked(wanted, visit);
+        } else if (!is_nobody(source)) {
+            kept_.each_masked(wanted, visit);
+        }
+    }
+
     /// Takes all stored messages out, or all that are `complete`, for much less than one after the other. Calls `drop` for each, in any
     /// order, which may free it.
     template <class Drop>
