@@ -265,7 +265,9 @@ CONFORMANCE_CASE("a receive that is half filled when the peer dies ends with pee
     conform(over, half_filled);
 }
 
-task<> died_in_the_middle(two_domains& w) {
+/// `closes`: this side has begun to close before the peer dies.
+task<> dies_in_the_middle(two_domains& w, bool closes) {
+    const std::error_code why = make_error_code(closes ? errc::closed : errc::peer_lost);
     auto p = co_await w.connected();
     const auto data = pattern(std::size_t{w.is().slowness == 1 ? 6u : 2u} << 20, 1);
     const auto small = pattern(100, 2);
@@ -276,13 +278,16 @@ task<> died_in_the_middle(two_domains& w) {
     co_await p.b.probe(2);  // all have come, of the first its beginning
     if (w.is().delegates_matching)
         co_await turns(50);  // the short ones are fetched after they were announced
+    std::optional<started<any_operation<void>>> closing;
+    if (closes) closing.emplace(p.b.close());
     p.a.abort();
     const auto sent = co_await as_result(sending);
     CHECK(sent.error() == errc::closed);
+    if (closes) co_await *closing;
     const auto none = co_await as_result(p.b.recv({}, 99));
-    CHECK(none.error() == errc::peer_lost);
+    CHECK(none.error() == why);
     const auto half = co_await as_result(p.b.recv(into, 1));
-    CHECK(half.error() == errc::peer_lost);
+    CHECK(half.error() == why);
     const auto behind = co_await as_result(p.b.recv(into, 1));
     REQUIRE(behind.has_value());
     CHECK(behind->bytes == small.size());
@@ -290,14 +295,21 @@ task<> died_in_the_middle(two_domains& w) {
     const auto last = co_await as_result(p.b.recv_lent(2));
     CHECK(last.has_value());
     const auto more = co_await as_result(p.b.recv(into));
-    CHECK(more.error() == errc::peer_lost);
+    CHECK(more.error() == why);
     CHECK(p.b.connection().mailbox().store().live() <= 1);  // what was lent
 }
+task<> died_in_the_middle(two_domains& w) { return dies_in_the_middle(w, false); }
+task<> died_while_closing(two_domains& w) { return dies_in_the_middle(w, true); }
 CONFORMANCE_CASE("a receive ends with peer_lost where its message was to come from a peer that died in the "
                  "middle of it, and "
                  "none gets a later message in its stead",
                  every_transport) {
     conform(over, died_in_the_middle);
+}
+CONFORMANCE_CASE("a receive ends with closed where its message was to come from a peer that died in the "
+                 "middle of it while this side closed and none gets a later message in its stead",
+                 every_transport) {
+    conform(over, died_while_closing);
 }
 
 task<> one_sided_pending(two_domains& w) {

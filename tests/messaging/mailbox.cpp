@@ -311,6 +311,82 @@ TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a
     }(world.on));
 }
 
+TEST_CASE("receives that were canceled before their endpoint was attached drop the messages that they would "
+          "have taken") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        scripted_peer peer(on);
+        co_await peer.open();
+        {
+            const auto canceled = [&](tag_match wanted, int after) {
+                return start(as_result(
+                    timeout(peer.self().recv({}, wanted, discard_if_canceled), std::chrono::seconds(after))));
+            };
+            auto five = canceled(5, 1);
+            auto any = canceled(any_tag, 2);
+            auto other = canceled(100, 3);
+            auto last = canceled(101, 4);
+            for (auto* each : {&five, &any, &other, &last}) {
+                const auto ended = co_await *each;
+                CHECK(ended.error() == errc::timed_out);
+            }
+        }
+        static_cast<void>(box.attach(std::move(peer.self())));
+        peer.say(wire_kind::eager, 5, std::vector<std::byte>(8));
+        peer.say(wire_kind::eager, 7, std::vector<std::byte>(8));
+        const auto none = co_await as_result(timeout(box.probe(8), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        CHECK(box.base().matching().unexpected() == 0);
+        CHECK(box.base().discarding().posted() == 2);
+    }(world.on));
+}
+
+namespace {
+
+task<> stores_of_one_that_leaves(scheduler& owner, sim_options how) {
+    sim::domain here(owner, how);
+    sim::domain there(owner, how);
+    message_pool pool(64u << 20);
+    mailbox_options stores;
+    stores.pool = &pool;
+    using list = protocols<eager<>, segmented<>>;
+    mailbox<sim, list> box(owner, stores);
+    auto listening = co_await listen<sim, list>(there, "there");
+    auto accepting = start(listening.accept());
+    auto receiver = co_await connect<sim, list>(here, "there", stores);
+    const peer_id id = box.attach(std::move(receiver));
+    auto sender = co_await accepting;
+    const std::vector<std::byte> data(3000);
+    for (int n = 0; n < 1000; ++n) co_await sender.send(data, 1);
+    co_await sender.close();
+    const gone_peer told = co_await box.gone();
+    CHECK(told.peer == id);
+    std::size_t before = pool.granted();
+    CHECK(before > (2u << 20));
+    for (int n = 0; n < 1000; ++n) {
+        const message got = co_await box.recv_lent(1);
+        CHECK(got.size() == 3000);
+        if (n % 100 != 99 || before == 0) continue;
+        CHECK(pool.granted() < before);
+        before = pool.granted();
+    }
+    CHECK(pool.granted() == 0);
+    CHECK(box.size() == 1);
+}
+
+}  // namespace
+
+TEST_CASE("a peer that is gone holds no part of the pool once its messages are received") {
+    sim_world within;
+    scheduler on(impatient{}, within.time());
+    sim_options options;
+    options.world = &within;
+    on.run([](scheduler& owner, sim_options how) -> task<> {
+        co_await timeout(stores_of_one_that_leaves(owner, how), std::chrono::hours(1));
+    }(on, options));
+}
+
 TEST_CASE("a mailbox that closes while one of its peers is being closed waits for that peer, too") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
@@ -349,7 +425,8 @@ TEST_CASE("a close that is canceled ends the others of its peer") {
     }(world.on));
 }
 
-TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source") {
+TEST_CASE("a peer that is closed before it has finished a message ends no receive from any source, and one "
+          "that names it") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {
         scripted_mailbox box;
@@ -358,16 +435,63 @@ TEST_CASE("a peer that is closed before it has finished a message ends no receiv
         const peer_id id = box.attach(std::move(peer.self()));
         peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
         peer.say(wire_kind::eager, 4, std::vector<std::byte>(8));
+        peer.say(wire_kind::eager, 3, std::vector<std::byte>(9));
         co_await box.probe(4);
         auto closing = start(box.close(id));
         co_await yield();
         peer.say(wire_kind::goodbye_seen);
         co_await closing;
         CHECK_FALSE(box.is_open(id));
-        const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
-        CHECK(none.error() == errc::timed_out);
         const message complete = co_await box.recv_lent(4);
         CHECK(complete.size() == 8);
+        const auto none = co_await as_result(timeout(box.recv_lent(5), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        const auto unfinished = co_await as_result(box.recv_lent(3, id));
+        CHECK(unfinished.error() == errc::closed);
+        const message behind = co_await box.recv_lent(3, id);
+        CHECK(behind.size() == 9);
+        const auto used_up = co_await as_result(box.recv_lent(3, id));
+        CHECK(used_up.error() == errc::closed);
+        CHECK(box.base().matching().unexpected() == 0);
+    }(world.on));
+}
+
+TEST_CASE("a receive from any source passes a message by that a peer did not finish before it was closed, "
+          "also one of an endpoint that was attached since") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        for (const bool attached_before : {true, false}) {
+            CAPTURE(attached_before);
+            scripted_peer peer(on);
+            co_await peer.open();
+            std::optional<peer_id> id;
+            if (attached_before) id = box.attach(std::move(peer.self()));
+            peer.say(wire_kind::announce, 3, announcement(0, 0, 3000));
+            peer.say(wire_kind::eager, 3, std::vector<std::byte>(8));
+            co_await turns(100);
+            if (attached_before) {
+                static_cast<void>(co_await box.probe(3, *id));
+                auto closing = start(box.close(*id));
+                co_await yield();
+                peer.say(wire_kind::goodbye_seen);
+                co_await closing;
+            } else {
+                static_cast<void>(co_await peer.self().probe(3));
+                auto closing = start(peer.self().close());
+                co_await yield();
+                peer.say(wire_kind::goodbye_seen);
+                co_await closing;
+                id = box.attach(std::move(peer.self()));
+            }
+            const message got = co_await box.recv_lent(3);
+            CHECK(got.size() == 8);
+            const auto none = co_await as_result(timeout(box.recv_lent(3), std::chrono::hours(1)));
+            CHECK(none.error() == errc::timed_out);
+            CHECK(box.base().matching().unexpected() == 1);
+            if (attached_before) box.remove(*id);  // the other one goes with the mailbox
+        }
+        CHECK(box.base().store().live() == 1);
     }(world.on));
 }
 

@@ -3,6 +3,8 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <vector>
 
 namespace test_protocol_mailbox_base {
@@ -57,6 +59,30 @@ TEST_CASE("messages that are discarded are the ones that match, and they are gon
     CHECK(box.discard(any_source, 1) == 0);
     CHECK(box.discard(any_source, any_tag) == 1);
     CHECK(box.matching().unexpected() == 0);
+}
+
+TEST_CASE("half of many messages are discarded by a mask in about the time of looking at all of them") {
+    virtual_time world;
+    mailbox_base box(world.on, {}, true);
+    constexpr tag_type each = 8000;
+    for (tag_type n = 0; n < each; ++n) store(box, 2 * n);
+    for (tag_type n = 0; n < each; ++n) store(box, 2 * n + 1);
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    const tag_match none(tag_type{1} << 40, tag_type{1} << 40);
+    std::size_t found = 0;
+    const auto began = now();
+    for (int n = 0; n < 500; ++n) found += box.matching().find(any_source, none) != nullptr ? 1 : 0;
+    const auto looked = now();
+    CHECK(box.discard(any_source, tag_match(1, 1)) == each);
+    const auto took = now() - looked;
+    CHECK(found == 0);
+    CAPTURE(took.count(), (looked - began).count());
+    CHECK(took <
+          looked - began);  // from the beginning for each message, it would look at all of them 4,000 times
+    CHECK(box.matching().unexpected() == each);
+    CHECK(box.matching().find(any_source, tag_match(1, 1)) == nullptr);
+    CHECK(box.discard(any_source, any_tag) == each);
+    CHECK(box.store().live() == 0);
 }
 
 TEST_CASE("a receive that leaves is out of the matcher, or its message is dropped when it comes") {

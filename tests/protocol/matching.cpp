@@ -324,6 +324,34 @@ std::chrono::duration<double> time_to_match(std::size_t receives, std::size_t co
 
 }  // namespace
 
+TEST_CASE("tables of receives are small again once the receives are gone") {
+    constexpr std::size_t count = 100000;
+    for (const bool met : {false, true}) {
+        for (const bool named : {false, true}) {
+            CAPTURE(met, named);
+            many_sourced m;
+            std::deque<receive> receives;
+            for (std::size_t n = 0; n < count; ++n)
+                m.post(receives.emplace_back(tag_match(n * 3), named ? 0 : any_source));
+            CHECK(m.footprint() > count);
+            for (std::size_t n = 0; n < count; ++n) {
+                if (met) {
+                    REQUIRE(m.arrived(0, n * 3) == &receives[n]);
+                } else {
+                    m.withdraw(receives[n]);
+                }
+            }
+            CHECK(m.posted() == 0);
+            CHECK(m.footprint() <= 16384);
+            receive one(7, 0), other(8, 0);
+            m.post(one);
+            m.post(other);
+            CHECK(m.arrived(0, 8) == &other);
+            CHECK(m.arrived(0, 7) == &one);
+        }
+    }
+}
+
 TEST_CASE("a message to one of ten thousand receives with one mask costs about what it costs with ten") {
     // Where masks are tried one after the other, this is hundreds of times as long.
     constexpr std::size_t count = 20000;

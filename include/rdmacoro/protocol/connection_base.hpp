@@ -125,6 +125,7 @@ public:
 
     // ---- credit
 
+    /// Sends what is owed. Of a link that is down: its share of the pool shrinks by it.
     void send_credit() noexcept;
     /// A stored message is free: the peer may send others.
     void give_back(std::uint32_t cost) noexcept {
@@ -218,7 +219,8 @@ public:
         free(m);
     }
     /// The link is down, and the rest of a stored message will not come. It keeps its place: the receive that meets it ends with the
-    /// link's reason, and none gets a later message in its stead. Drops it where the link was closed.
+    /// link's reason, and none gets a later message in its stead. Receives from any source pass it by where the link was closed: that
+    /// this side closed one peer ends none of them.
     void lose(unexpected_message& m) noexcept;
 
     /// The one place where a receive ends that has matched a message. A message that its receive could not take, as it was
@@ -380,6 +382,9 @@ private:
         return counts_.messages_received + counts_.unexpected;
     }
     void maybe_goodbye() noexcept;
+    [[nodiscard]] bool hides(const unexpected_message& m) const noexcept {
+        return m.lost && reason_ == errc::closed;
+    }
     void refuse(errc why, std::uint32_t version, std::span<const std::byte> list) noexcept;
     /// The peer sends nothing more: ends the receives that only it could serve.
     void fail_receives() noexcept;

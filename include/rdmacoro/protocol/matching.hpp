@@ -85,6 +85,16 @@ public:
         if (record* of = record_of(m.source)) of->kept.remove(m);
     }
 
+    /// From now on the stored message is met by receives and probes that name its source alone, in its place; others pass it by. One that
+    /// has a single source is met by all.
+    void hide_from_any(unexpected_message& m) noexcept;
+    /// Stores such a message. No receive that is posted takes it, and no probe waits for it.
+    void add_hidden(unexpected_message& m) noexcept {
+        m.number = ++stored_number_;
+        store(m);
+        hide_from_any(m);
+    }
+
     /// Puts `m` in the place of `was`; both have the same source and tag.
     void replace(unexpected_message& was, unexpected_message& m) noexcept {
         m.number = was.number;
@@ -152,6 +162,17 @@ public:
         }
     }
 
+    /// Calls `visit` for each stored message that a receive from `source` with `wanted`, which has a mask, matches, until it answers false;
+    /// it may take that message out, and no other. See `kept_messages` for the order.
+    template <class Visit>
+    void each_masked(peer_id source, tag_match wanted, Visit visit) noexcept {
+        if (record* of = record_of(source)) {
+            of->kept.each_masked(wanted, visit);
+        } else if (!is_nobody(source)) {
+            kept_.each_masked(wanted, visit);
+        }
+    }
+
     /// Takes all stored messages out, or all that are `complete`, for much less than one after the other. Calls `drop` for each, in any
     /// order, which may free it.
     template <class Drop>
@@ -165,6 +186,7 @@ public:
             }
         };
         kept_.forget(take_out);
+        while (unexpected_message* m = hidden_.pop_front()) take_out(*m);
         for (record* of : records_) {
             if (of != nullptr) of->kept.forget();
         }
@@ -174,7 +196,7 @@ public:
     [[nodiscard]] std::size_t posted() const noexcept { return listed_ + (sole_ != nullptr ? 1 : 0); }
     [[nodiscard]] bool has_probes() const noexcept { return probes_ != 0; }
     [[nodiscard]] std::size_t unexpected() const noexcept { return kept_.count(); }
-    /// Memory of tables of stored messages, in bytes.
+    /// Memory of tables of receives and of stored messages, in bytes.
     [[nodiscard]] std::size_t footprint() noexcept;
 
 private:
@@ -223,6 +245,8 @@ private:
     bool many_sources_;
     posted_receives receives_;    // from any source
     kept_messages<of_all> kept_;  // of all sources
+    intrusive_list<unexpected_message, kept_by_tag<of_all>>
+        hidden_;  // counted there, and in none of its lists
     grown_array<record*> records_;
 };
 

@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+#include <cstddef>
+#include <memory>
 #include <vector>
 
 namespace test_protocol_detail_discarding_receives {
@@ -77,6 +79,41 @@ TEST_CASE("one takes the place of a receive, and all move with their source") {
     first->finish({});
     others.end_all(other);
     CHECK(other.posted() == 0);
+}
+
+TEST_CASE("those that move meet messages in the order in which their receives were posted") {
+    scheduler on;
+    matcher matching(false);
+    matcher other(true);
+    REQUIRE(other.add_source(3));
+    discarding_receives some;
+    discarding_receives others;
+    std::vector<std::unique_ptr<discarding_receive>> receives;  // that are canceled, in another order
+    constexpr std::size_t count = 1000;
+    for (std::size_t n = 0; n < count; ++n) {
+        receives.push_back(
+            std::make_unique<discarding_receive>(on, n % 2 == 0 ? tag_match(5) : any_tag, any_source));
+        matching.post(*receives.back());
+    }
+    std::vector<discarding_receive*> in_order(count);
+    for (std::size_t n = 0; n < count; ++n) {
+        const std::size_t which = n * 7 % count;
+        discarding_receive* const instead = some.make(on, receives[which]->wanted_, any_source, count);
+        REQUIRE(instead != nullptr);
+        matching.replace(*receives[which], *instead);
+        in_order[which] = instead;
+    }
+    some.move_to(others, matching, other, 3);
+    CHECK(others.posted() == count);
+    std::size_t met = 0;
+    for (discarding_receive* expected : in_order) {
+        detail::receive_request* const r = other.arrived(3, 5);
+        REQUIRE(r != nullptr);
+        met += r == expected ? 1 : 0;
+        r->finish({});
+    }
+    CHECK(met == count);
+    others.end_all(other);
 }
 
 }  // namespace test_protocol_detail_discarding_receives

@@ -97,4 +97,30 @@ TEST_CASE("messages keep their order among classes of tags, which come when ther
     all.remove(last);
 }
 
+TEST_CASE(
+    "the messages that a mask accepts are visited once, with classes or without, and may be taken out") {
+    for (const std::size_t count : {std::size_t{20}, std::size_t{3000}}) {
+        CAPTURE(count);
+        detail::kept_messages<detail::of_all> all;
+        std::deque<message> messages;
+        for (std::size_t n = 0; n < count; ++n)
+            all.add(messages.emplace_back((tag_type{n % 5} << 60) | (n % 2), n + 1));
+        const tag_match odd_of_three((tag_type{3} << 60) | 1, (tag_type{15} << 60) | 1);
+        std::size_t visits = 0;
+        all.each_masked(odd_of_three, [&](unexpected_message& m) {
+            CHECK(odd_of_three.accepts(m.tag));
+            all.remove(m);
+            return ++visits != 2;
+        });
+        CHECK(visits == 2);
+        all.each_masked(any_tag, [&](unexpected_message& m) {
+            all.remove(m);
+            return ++visits != 0;
+        });
+        CHECK(visits == count);
+        CHECK(all.count() == 0);
+        CHECK(all.footprint() <= 8192);
+    }
+}
+
 }  // namespace test_protocol_detail_kept_messages

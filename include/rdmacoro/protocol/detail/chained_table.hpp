@@ -38,7 +38,8 @@ public:
 
     /// Gives a large table's memory back. Precondition: it is empty.
     void emptied() noexcept {
-        if (size_ <= most_idle) return;
+        if (size_ <= most_idle) [[likely]]
+            return;
         drop(std::exchange(lists_, &first_));
         size_ = 1;
         shift_ = 63;

@@ -37,7 +37,7 @@ public:
     void end_all(matcher& matching) noexcept;
     /// How many are posted.
     [[nodiscard]] std::size_t posted() noexcept;
-    /// Moves all to the mailbox `to`, where `to_matching` posts what `matching` had, and the source has the name `source`.
+    /// Moves all to the mailbox `to`, where `to_matching` posts what `matching` had, in the same order, and the source has the name `source`.
     void move_to(discarding_receives& to, matcher& matching, matcher& to_matching, peer_id source) noexcept;
 
     /// Memory held, in bytes.
@@ -48,6 +48,8 @@ private:
         4;  // for each that is made: what ends is found faster than others are made
 
     void free(discarding_receive& ended) noexcept;
+    /// Puts a list of so many that are posted in the order of their posting.
+    static void sort(intrusive_list<discarding_receive>& all, std::size_t count) noexcept;
 
     intrusive_list<discarding_receive> all_;
     std::size_t count_ = 0;

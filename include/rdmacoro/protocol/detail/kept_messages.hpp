@@ -41,6 +41,12 @@ public:
         static_cast<list_node<by_tag>&>(m).unlink();
         if (--count_ == 0) emptied();
     }
+    /// Moves one to `hidden`, where it is not found. It counts on, and is taken out as others are.
+    void hide(unexpected_message& m, intrusive_list<unexpected_message, by_tag>& hidden) noexcept {
+        static_cast<list_node<by_arrival>&>(m).unlink();
+        static_cast<list_node<by_tag>&>(m).unlink();
+        hidden.push_back(m);
+    }
     /// Puts `m`, of the same tag and number, in the place of `was`.
     void replace(unexpected_message& was, unexpected_message& m) noexcept {
         static_cast<list_node<by_arrival>&>(m).take_place_of(was);
@@ -72,6 +78,21 @@ public:
             if (m == nullptr) return;
             at[first] = nth(first).next(*m);
             visit(*m);
+        }
+    }
+
+    /// Calls `visit` for each message that `wanted`, which has a mask, accepts, until it answers false. It may take that message out. In order of
+    /// arrival among those of a class.
+    template <class Visit>
+    void each_masked(tag_match wanted, Visit visit) noexcept {
+        for (std::size_t n = 0; n < class_count_ + 1; ++n) {
+            if (n != 0 && !may_accept(wanted, classes_[n - 1])) continue;
+            list& those = nth(n);
+            for (unexpected_message* m = those.front(); m != nullptr;) {
+                unexpected_message* const after = those.next(*m);
+                if (wanted.accepts(m->tag) && !visit(*m)) return;
+                m = after;
+            }
         }
     }
 
@@ -112,6 +133,9 @@ private:
     static constexpr std::size_t most_classes = 64;
     static constexpr std::size_t each_class_for = 8;  // messages at least, which pay for its memory
 
+    [[nodiscard]] static bool may_accept(tag_match wanted, const tag_class& one) noexcept {
+        return ((one.key ^ wanted.tag) & wanted.mask & key_bits) == 0;
+    }
     [[nodiscard]] list& nth(std::size_t n) noexcept { return n == 0 ? others_ : classes_[n - 1].messages; }
 
     [[nodiscard]] list& list_of(const unexpected_message& m) noexcept {
@@ -164,8 +188,7 @@ private:
     [[gnu::noinline]] unexpected_message* find_masked(tag_match wanted) noexcept {
         unexpected_message* first = first_in(others_, wanted, nullptr);
         for (std::size_t n = 0; n < class_count_; ++n) {
-            if (((classes_[n].key ^ wanted.tag) & wanted.mask & key_bits) == 0)
-                first = first_in(classes_[n].messages, wanted, first);
+            if (may_accept(wanted, classes_[n])) first = first_in(classes_[n].messages, wanted, first);
         }
         return first;
     }

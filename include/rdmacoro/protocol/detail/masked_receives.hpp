@@ -46,6 +46,8 @@ public:
     }
 
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+    /// Memory of tables, in bytes.
+    [[nodiscard]] std::size_t footprint() const noexcept;
 
     /// Calls `visit` for each list of receives, which may take elements out of that list.
     template <class Visit>

@@ -28,7 +28,7 @@ public:
     void remove(receive_request& r) noexcept {
         if (r.wanted_.exact()) {
             r.list_node<receive_request>::unlink();
-            --exact_count_;
+            if (--exact_count_ == 0) exact_.emptied();
         } else {
             masked_of(r).remove(r);
         }
@@ -52,6 +52,10 @@ public:
         visit_each([](void* to, receive_request& r) noexcept { (*static_cast<Visit*>(to))(r); }, &visit);
     }
 
+    /// Memory of tables, in bytes.
+    [[nodiscard]] std::size_t footprint() const noexcept {
+        return exact_.footprint() + masked_.footprint() + high_.footprint();
+    }
     [[nodiscard]] intrusive_list<probe_request>& probes() noexcept { return probes_; }
     [[nodiscard]] bool empty() const noexcept {
         return exact_count_ == 0 && masked_.empty() && high_.empty();

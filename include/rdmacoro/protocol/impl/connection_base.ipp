@@ -82,6 +82,7 @@ RDMACORO_COLD void connection_base::move_to(mailbox_base& box, peer_id source) n
         if (m.from != this) return;
         before.remove(m);
         m.source = source;
+        if (hides(m)) return box.matching().add_hidden(m);
         if (receive_request* r = match(m.tag)) {  // counted when it was stored
             match(m, *r);
         } else {
@@ -96,6 +97,8 @@ RDMACORO_COLD void connection_base::link_down(std::error_code why) noexcept {
     const bool in_good_order = ends_in_order();
     phase_ = phase::down;
     feeding_.stop();
+    credits_.hurry(
+        1);  // each stored message that is received gives its part of the pool back: see send_credit
     share_.leave(credits_.stored());
     receives_ = false;
     reason_ = in_good_order && why == errc::peer_lost ? make_error_code(errc::closed) : why;
@@ -189,6 +192,7 @@ RDMACORO_COLD bool connection_base::send_hello() noexcept {
 }
 
 RDMACORO_DECL void connection_base::send_credit() noexcept {
+    if (phase_ == phase::down) return share_.leave(credits_.stored());
     regrant(false);
     owes_credit_ = true;
     if (phase_ != phase::opening) send_owed();

@@ -168,9 +168,9 @@ RDMACORO_DECL bool connection_base::complete(unexpected_message& m,
 }
 
 RDMACORO_COLD void connection_base::lose(unexpected_message& m) noexcept {
-    if (reason_ == errc::closed) return withdraw(m);
     m.lost = m.stored != m.bytes;
     m.complete = true;
+    if (hides(m)) mailbox_->matching().hide_from_any(m);
 }
 
 RDMACORO_DECL void connection_base::hand_over(unexpected_message& m, receive_request& r) noexcept {

@@ -77,9 +77,22 @@ RDMACORO_COLD bool mailbox_base::discard(unexpected_message& m) noexcept {
 RDMACORO_COLD std::size_t mailbox_base::discard(peer_id source, tag_match wanted) {
     require_thread_of(&owner_, "messages for", "were discarded");
     std::size_t count = 0;
-    for (; unexpected_message* const m = matcher_.find(source, wanted); ++count) {
-        if (!discard(*m)) throw std::bad_alloc();
+    bool short_of_memory = false;
+    // False: it is to be asked again, as memory is short or other messages went with this one.
+    const auto drop = [&](unexpected_message& m) noexcept {
+        const std::size_t others = matcher_.unexpected() - 1;
+        short_of_memory = !discard(m);
+        count += short_of_memory ? 0 : 1;
+        return matcher_.unexpected() == others;
+    };
+    while (unexpected_message* const m = short_of_memory ? nullptr : matcher_.find(source, wanted)) {
+        if (wanted.exact()) {
+            drop(*m);
+        } else {
+            matcher_.each_masked(source, wanted, drop);
+        }
     }
+    if (short_of_memory) throw std::bad_alloc();
     return count;
 }
 

@@ -100,9 +100,13 @@ RDMACORO_DECL void matcher::add(unexpected_message& m) noexcept {
     end_wanting(receives_.probes());
 }
 
-RDMACORO_DECL std::size_t matcher::footprint() noexcept {
-    std::size_t bytes = kept_.footprint();
-    for (record* of : records_) bytes += of != nullptr ? of->kept.footprint() : 0;
+RDMACORO_COLD void matcher::hide_from_any(unexpected_message& m) noexcept {
+    if (record_of(m.source) != nullptr) kept_.hide(m, hidden_);
+}
+
+RDMACORO_COLD std::size_t matcher::footprint() noexcept {
+    std::size_t bytes = kept_.footprint() + receives_.footprint();
+    for (record* of : records_) bytes += of != nullptr ? of->kept.footprint() + of->receives.footprint() : 0;
     return bytes;
 }
 

@@ -4,6 +4,7 @@
 #include <rdmacoro/protocol/detail/discarding_receives.hpp>
 
 #include <new>
+#include <utility>
 
 namespace rdmacoro::detail {
 
@@ -46,15 +47,35 @@ RDMACORO_COLD std::size_t discarding_receives::posted() noexcept {
 
 RDMACORO_COLD void discarding_receives::move_to(discarding_receives& to, matcher& matching,
                                                 matcher& to_matching, peer_id source) noexcept {
-    for (discarding_receive* r = all_.front(); r != nullptr; r = all_.next(*r)) {
-        const bool posted = r->is_posted();
-        if (posted) matching.withdraw(*r);
+    to.count_ += std::exchange(count_, 0);
+    intrusive_list<discarding_receive> posted;
+    std::size_t count = 0;
+    while (discarding_receive* const r = all_.pop_front()) {
+        const bool moves = r->is_posted();
+        count += moves ? 1 : 0;
+        (moves ? posted : to.all_).push_back(*r);
+        if (moves) matching.withdraw(*r);
         r->source_ = source;
-        if (posted) to_matching.post(*r);
     }
-    to.all_.splice_back(all_);
-    to.count_ += count_;
-    count_ = 0;
+    sort(posted, count);
+    for (discarding_receive* r = posted.front(); r != nullptr; r = posted.next(*r)) to_matching.post(*r);
+    to.all_.splice_back(posted);
+}
+
+// They were made as receives were canceled, and take turns in the list; their places among the receives are older.
+RDMACORO_COLD void discarding_receives::sort(intrusive_list<discarding_receive>& all,
+                                             std::size_t count) noexcept {
+    if (count < 2) return;
+    intrusive_list<discarding_receive> first;
+    for (std::size_t n = 0; n < count / 2; ++n) first.push_back(*all.pop_front());
+    sort(first, count / 2);
+    sort(all, count - count / 2);
+    intrusive_list<discarding_receive> merged;
+    while (!first.empty() && !all.empty())
+        merged.push_back(*(first.front()->sequence_ < all.front()->sequence_ ? first : all).pop_front());
+    merged.splice_back(first);
+    merged.splice_back(all);
+    all.splice_back(merged);
 }
 
 }  // namespace rdmacoro::detail

@@ -9,6 +9,13 @@ namespace rdmacoro::detail {
 
 RDMACORO_DECL masked_receives::~masked_receives() { delete tables_; }
 
+RDMACORO_COLD std::size_t masked_receives::footprint() const noexcept {
+    if (tables_ == nullptr) return 0;
+    std::size_t bytes = sizeof(tables);
+    for (const table& each : tables_->of) bytes += each.by_tag.footprint();
+    return bytes;
+}
+
 [[gnu::noinline]] RDMACORO_DECL receive_request*
 masked_receives::older_in_tables(tag_type tag, receive_request* other) noexcept {
     for (table& each : tables_->of) {
