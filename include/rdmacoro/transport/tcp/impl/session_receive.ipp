@@ -285,11 +285,11 @@ RDMACORO_DECL void tcp_session::start_accept() noexcept {
 RDMACORO_DECL void tcp_session::start_greeting(const tcp_greeting& own) noexcept {
     phase_ = phase::greeting;
     const tcp_greeting::bytes bytes = own.store();
-    if (std::byte* to = queue_.reserve(bytes.size()); to != nullptr) {
-        std::memcpy(to, bytes.data(), bytes.size());
-        queue_.commit(bytes.size());
-    }
-    mark_dirty();
+    // Not by the queue, which may find no chunk. A new socket has room for so few bytes; one that does not take them is ended, as the next
+    // receive finds.
+    if (::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(bytes.size()))
+        ::shutdown(fd_, SHUT_RDWR);
     try_soon();
 }
 
