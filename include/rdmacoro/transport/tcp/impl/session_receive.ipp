@@ -222,8 +222,9 @@ RDMACORO_DECL void tcp_session::arm_receive() noexcept {
     receiver_.release_if_empty();
     ++in_kernel_;
     // Long data goes straight to its destination, and a greeting ends before the link's first frame: the kernel must
-    // not read ahead in either.
-    if (engine_.ring_.may_multishot() && phase_ == phase::ready && !receiver_.in_long_data()) {
+    // not read ahead in either. While stalled links hold all of the domain's buffers a multishot receive ends as it begins.
+    if (engine_.ring_.may_multishot() && phase_ == phase::ready && !receiver_.in_long_data() &&
+        !std::exchange(found_no_buffer_, false)) {
         armed_ = armed::multishot;
         io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_many);
         io_uring_prep_recv_multishot(&sqe, fd_, nullptr, 0, 0);
