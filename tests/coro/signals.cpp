@@ -85,6 +85,45 @@ TEST_CASE("a program that is stopped by a signal finishes what it exempts from t
     CHECK(on.run(serve_until_stopped(finished), quit.token()) == 1);
 }
 
+TEST_CASE("the signal that stops a token is no second one for what the stopped program still does") {
+    scheduler on{test::impatient{}};
+    signals quit(on, {SIGTERM});
+    const bool comes_before_the_token = GENERATE(false, true);
+    if (comes_before_the_token) {
+        send_self(SIGTERM);
+        on.run([]() -> task<> { co_await sleep_for(3ms); }());
+    }
+    const std::size_t ended = on.run(
+        [](signals& from, bool has_come) -> task<std::size_t> {
+            if (!has_come) send_self(SIGTERM);
+            const auto serving = co_await as_result(sleep_for(10s));
+            if (serving.error() != errc::canceled) co_return 100;
+            const auto first = co_await without_stop(when_any(sleep_for(3ms), from.next()));
+            if (first.index != 0) co_return 200;
+            send_self(SIGTERM);
+            const auto second = co_await without_stop(when_any(sleep_for(10s), from.next()));
+            co_return second.index;
+        }(quit, comes_before_the_token),
+        quit.token());
+    CHECK(ended == 1);
+}
+
+TEST_CASE("a coroutine that waits for a signal gets the one that stops the token") {
+    scheduler on{test::impatient{}};
+    signals quit(on, {SIGTERM});
+    const std::stop_token stopped = quit.token();
+    on.run([](signals& from) -> task<> {
+        auto pending = start(from.next());
+        co_await yield();
+        send_self(SIGTERM);
+        const int came = co_await pending;
+        CHECK(came == SIGTERM);
+        const auto none = co_await as_result(timeout(from.next(), 1ms));
+        CHECK(none.error() == errc::timed_out);
+    }(quit));
+    CHECK(stopped.stop_requested());
+}
+
 TEST_CASE("a signal wakes a parked scheduler") {
     scheduler on{idle::adaptive(0ms, 0ms)};
     signals alarms(on, {SIGALRM});

@@ -141,6 +141,53 @@ TEST_CASE("pushing to a full channel on the receiver's own thread is refused ins
     }(values));
 }
 
+TEST_CASE("pushing to a full channel between the polls of another event loop is refused instead of waiting "
+          "for itself") {
+    const test::death seen = test::dies([] {  // it may wait for ever
+        scheduler on;
+        thread_channel<int> values(on, 2);
+        auto receives = on.start([](thread_channel<int>& from) -> task<int> {
+            co_await sleep_for(1ms);
+            co_return co_await from.receive();
+        }(values));
+        on.poll();
+        if (!values.push(1) || !values.push(2)) ::_exit(10);
+        try {
+            static_cast<void>(values.push(3));
+            ::_exit(11);
+        } catch (const error& refused) {
+            if (refused.code() != errc::invalid_argument) ::_exit(12);
+        }
+        while (!receives.done()) on.poll();
+        if (receives.get() != 1 || !values.push(3)) ::_exit(13);  // there is room
+    });
+    CHECK(WIFEXITED(seen.status));
+    CHECK(WEXITSTATUS(seen.status) == 0);
+}
+
+TEST_CASE("a thread that does not run the receiver waits for room between its polls") {
+    scheduler on;
+    thread_channel<int> values(on, 2);
+    REQUIRE(values.try_push(1));
+    REQUIRE(values.try_push(2));
+    on.poll();
+    std::atomic<bool> pushed{false};
+    std::thread pusher([&] { pushed = values.push(3); });
+    int last = 0;
+    const time_point limit = std::chrono::steady_clock::now() + 30s;
+    for (int got = 0; got < 3;) {
+        if (std::chrono::steady_clock::now() > limit) std::abort();  // the pusher could not be joined
+        on.poll();
+        if (const auto value = values.try_receive()) {
+            last = *value;
+            ++got;
+        }
+    }
+    pusher.join();
+    CHECK(pushed.load());
+    CHECK(last == 3);
+}
+
 TEST_CASE("closing wakes the receiver and the threads that wait for room") {
     for (int round = 0; round < 200; ++round) {
         scheduler on(idle::adaptive(0ns, 0ns));

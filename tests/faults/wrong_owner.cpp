@@ -355,6 +355,7 @@ TEST_CASE("a scheduler that is run on two threads at a time ends the process wit
 TEST_CASE("a scheduler may run on one thread after the other, and in itself") {
     scheduler one;
     CHECK(one.running_thread() == 0);
+    CHECK_FALSE(one.belongs_here());
     CHECK(one.run([](scheduler& self) -> task<int> {
         CHECK(self.running_thread() == detail::this_thread());
         CHECK(self.run([]() -> task<int> { co_return 1; }()) == 1);
@@ -362,8 +363,10 @@ TEST_CASE("a scheduler may run on one thread after the other, and in itself") {
         co_return 2;
     }(one)) == 2);
     CHECK(one.running_thread() == 0);
+    CHECK(one.belongs_here());  // as it ran here last
     int got = 0;
     std::thread([&] { got = one.run([]() -> task<int> { co_return 3; }()); }).join();
+    CHECK_FALSE(one.belongs_here());
     CHECK(got == 3);
 }
 

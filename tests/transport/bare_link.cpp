@@ -447,6 +447,74 @@ TEMPLATE_LIST_TEST_CASE("a bare link that goes ends what is pending, one that mo
     conform<TestType>(gone<typename TestType::transport_type>);
 }
 
+// ---- a message without a receive, and gets and puts
+
+#if RDMACORO_WITH_TCP
+template <bool peer_ends>
+task<> held_up(world<tcp>& w) {
+    auto p = co_await bare(w);
+    const auto memory = pattern(100, 5);
+    std::vector<std::byte> memory_a = memory;
+    std::vector<std::byte> memory_b = memory;
+    const region at_a = w.here().register_memory(memory_a, access_rights::all);
+    const region at_b = w.there().register_memory(memory_b, access_rights::all);
+    const auto text = pattern(8, 1);
+    co_await p.a.send(text);
+    std::vector<std::byte> into(100);
+    auto there = start(as_result(p.a.rdma_get(at_b.remote(), into)));
+    auto back = start(as_result(p.b.rdma_put(text, at_a.remote().part(0, 8))));
+    co_await turns(1000);
+    CHECK_FALSE(there.done());
+    CHECK_FALSE(back.done());
+    if (peer_ends) {
+        p.a.close();
+        co_await turns(1000);
+        CHECK_FALSE(back.done());
+        CHECK_FALSE(p.b.reason());
+    }
+    std::vector<std::byte> received(8);
+    const std::size_t got = co_await p.b.recv(received);
+    CHECK(got == 8);
+    CHECK(received == text);
+    const auto got_there = co_await there;
+    const auto put_back = co_await back;
+    if (peer_ends) {
+        CHECK(got_there.error() == errc::closed);
+        while (!p.b.reason()) co_await yield();
+        CHECK(p.b.reason() == errc::peer_lost);
+        // The answer to the put may have come before the end.
+        CHECK((put_back || put_back.error() == errc::peer_lost));
+    } else {
+        CHECK(got_there);
+        CHECK(into == memory);
+        CHECK(put_back);
+        CHECK(std::equal(text.begin(), text.end(), memory_a.begin()));
+    }
+}
+TEST_CASE("over tcp a bare message without a receive holds up gets and puts of its link and the peer's end") {
+    conform<tcp_as_it_comes>(held_up<false>);
+    conform<tcp_as_it_comes>(held_up<true>);
+}
+#endif
+
+TEST_CASE("over shm gets and puts of a bare link go on while a message waits for its receive") {
+    conform<shm_as_it_comes>([](world<shm>& w) -> task<> {
+        auto p = co_await bare(w);
+        std::vector<std::byte> memory = pattern(100, 5);
+        const region at_a = w.here().register_memory(memory, access_rights::all);
+        const region at_b = w.there().register_memory(memory, access_rights::all);
+        const auto text = pattern(8, 1);
+        co_await p.a.send(text);
+        std::vector<std::byte> into(100);
+        co_await p.a.rdma_get(at_b.remote(), into);
+        CHECK(into == memory);
+        co_await p.b.rdma_put(text, at_a.remote().part(0, 8));
+        CHECK(is_pattern(std::span(memory).first(8), 1));
+        const std::size_t got = co_await p.b.recv(into);
+        CHECK(got == 8);
+    });
+}
+
 // ---- what the other transports do only at times
 
 TEST_CASE("a bare send that is under way when it is canceled counts as sent") {

@@ -138,6 +138,12 @@ public:
     /// The number of the thread that runs it (its `run`, `turn` or destructor is on that thread's stack), or 0. Any thread may ask.
     [[nodiscard]] int running_thread() const noexcept { return thread_.load(std::memory_order_relaxed); }
 
+    /// Whether this thread runs it, or ran it last and no other runs it now, as between the polls of another event loop. Any thread may ask.
+    [[nodiscard]] bool belongs_here() const noexcept {
+        const int now = running_thread();
+        return (now != 0 ? now : last_thread_.load(std::memory_order_relaxed)) == detail::this_thread();
+    }
+
     /// How many exceptions were under way, uncaught, when it began to run.
     [[nodiscard]] int exceptions_below() const noexcept { return exceptions_below_; }
 
@@ -499,7 +505,8 @@ private:
     // Written by other threads; on a line of their own.
     alignas(64) std::atomic<detail::posted_node*> posted_{nullptr};
     std::atomic<bool> parked_{false};
-    std::atomic<int> thread_{0};  // rarely written
+    std::atomic<int> thread_{0};       // rarely written
+    std::atomic<int> last_thread_{0};  // that runs it, or ran it last
 };
 
 namespace detail {

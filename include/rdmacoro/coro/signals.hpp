@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/progress_source.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <initializer_list>
 #include <stop_token>
@@ -66,7 +67,8 @@ public:
     };
 
     /// Awaitable.
-    /// Ends with the number of a signal that came and was not taken yet, also one that came before.
+    /// Ends with the number of a signal that came and was not taken yet, also one that came before. The first signal counts as taken where a
+    /// `token()` was asked for, which it has stopped, and no coroutine waited here when it came.
     /// Completes: when there is one.
     /// Buffers: none.
     /// Concurrency: any number may wait; each signal is for one of them, in the order of their waits. The kernel counts several `SIGTERM`
@@ -79,7 +81,10 @@ public:
     [[nodiscard]] next_operation next() noexcept { return next_operation(*this); }
 
     /// Is stopped when the first signal comes. For any thread, and for `scheduler::run` of any scheduler.
-    [[nodiscard]] std::stop_token token() const noexcept { return stop_.get_token(); }
+    [[nodiscard]] std::stop_token token() const noexcept {
+        token_asked_for_.store(true, std::memory_order_release);
+        return stop_.get_token();
+    }
 
     /// The signals that this thread had blocked before.
     [[nodiscard]] const sigset_t& mask_before() const noexcept { return before_; }
@@ -102,6 +107,9 @@ private:
     sigset_t before_{};
     sigset_t blocked_{};  // by this object
     std::stop_source stop_;
+    mutable std::atomic<bool> token_asked_for_{false};
+    std::uint32_t stopper_ =
+        0;  // the number of the first signal, counted in `came_`, where nothing waited for it
     std::array<std::uint32_t, most + 1> came_{};  // by number; not taken yet
     detail::intrusive_list<next_operation, signals> waiting_;
     std::uint32_t polls_ = 0;  // since the last look

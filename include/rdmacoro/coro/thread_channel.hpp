@@ -57,13 +57,14 @@ public:
     [[nodiscard]] bool try_push(T&& value) noexcept { return put(value) == put_result::done; }
 
     /// Sends, and blocks the calling thread while it is full. False when it is closed. Any thread but the scheduler's own,
-    /// which would wait for itself: there it throws `errc::invalid_argument` instead of blocking.
+    /// which would wait for itself: the one that runs it, or while it does not run, as between the polls of another event loop, the one
+    /// that ran it last. There it throws `errc::invalid_argument` instead of blocking. Before the scheduler first runs no thread is its own.
     bool push(T value) {
         for (;;) {
             const std::uint32_t seen = room_.load(std::memory_order_seq_cst);
             put_result tried = put(value);
             if (tried == put_result::full) {
-                if (scheduler::current() == owner_)
+                if (owner_->belongs_here())
                     detail::throw_error(errc::invalid_argument,
                                         "thread_channel::push: full, on the receiver's own thread");
                 // Count this thread as waiting, try once more, wait: the receiver makes room and then looks at the count.

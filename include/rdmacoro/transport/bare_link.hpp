@@ -80,6 +80,10 @@ private:
 /// Without a receive a message stays in the network; when that is full the peer's sends wait. The end of a closed or
 /// dead peer is reported after its messages are received. A program that sends for long without receiving gives its
 /// sends a `timeout`.
+///
+/// Over tcp all that a peer sends comes in one stream: while a message waits for a receive, nothing behind it is read. So it holds up the gets
+/// and puts of its link, those of both ends, and the news that the peer is gone, until it is received or the link closed. A program that
+/// cannot have a receive pending gives its gets and puts a `timeout`, too. Over shm they go on.
 template <transport T>
 class bare_link {
     using session = detail::bare_session<T>;
@@ -122,7 +126,8 @@ public:
     }
 
     /// Awaitable.
-    /// Completes: when `into` holds the peer's bytes. `there.length` equals `into.size()`.
+    /// Completes: when `into` holds the peer's bytes. `there.length` equals `into.size()`. Over tcp not while a message waits for its receive, at
+    ///     either end.
     /// Buffers: borrowed until then.
     /// Concurrency: any number at a time, in no order.
     /// Errors: `errc::bad_key`, `errc::out_of_bounds`, `errc::access_denied` leave the link usable. Where `capabilities().ends_on_refusal`
@@ -139,7 +144,7 @@ public:
     }
 
     /// Awaitable.
-    /// Completes: when the bytes are in the peer's memory, visible to it. `there.length` equals `from.size()`.
+    /// Completes: when the bytes are in the peer's memory, visible to it. `there.length` equals `from.size()`. Over tcp as `rdma_get`.
     /// Buffers: borrowed until then.
     /// Concurrency: any number at a time, in no order.
     /// Errors: as `rdma_get`.

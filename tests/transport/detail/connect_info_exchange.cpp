@@ -171,6 +171,20 @@ TEST_CASE("without a listener the connection is refused, at once or at the first
     CHECK(here.failure().system == ECONNREFUSED);
 }
 
+TEST_CASE("a socket that is connected to itself was refused") {
+    // As the system does by itself where the port is the local one that it chooses.
+    detail::inet_endpoint own = on_loopback();
+    const descriptor one(detail::open_exchange_socket(own));
+    REQUIRE(::bind(one.fd, own.get(), own.bytes) == 0);
+    own = detail::inet_endpoint::local(one.fd);
+    const int begun = ::connect(one.fd, own.get(), own.bytes);
+    REQUIRE((begun == 0 || errno == EINPROGRESS));
+    pollfd wanted{one.fd, POLLOUT, 0};
+    REQUIRE(::poll(&wanted, 1, 2000) == 1);
+    REQUIRE(detail::inet_endpoint::peer(one.fd) == own);
+    CHECK(detail::connect_error(one.fd) == ECONNREFUSED);
+}
+
 TEST_CASE("a port in use fails the step that binds") {
     descriptor first(-1);
     REQUIRE(detail::listen_for_exchange(on_loopback(), 4, first.fd) == nullptr);

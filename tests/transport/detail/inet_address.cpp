@@ -82,6 +82,7 @@ TEST_CASE("a socket has an address of its own, and one of its peer once it is co
     const int connected = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     REQUIRE(::connect(connected, at.get(), at.bytes) == 0);
     CHECK(inet_endpoint::peer(connected).text() == at.text());
+    CHECK_FALSE(inet_endpoint::connected_to_itself(connected));
     ::close(connected);
     ::close(listening);
 }

@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
 
@@ -97,6 +98,68 @@ TEST_CASE("a hot link that nothing is taken from gives its place to others, and 
     p.b.sink.refuse_all = false;
     REQUIRE(p.a.link->post_copied(header_of(2), pattern(8)) == post_result::done);
     p.until([&] { return p.b.sink.count == before + 2; });
+}
+
+TEST_CASE(
+    "an idle link costs no system call while links that nothing is taken from hold the domain's buffers") {
+    tcp_world w;
+    tcp_listener listener = w.listen();
+    struct refused {
+        raw_peer peer;
+        tcp_end end;
+        std::size_t sent = 0;
+    };
+    std::deque<refused> refusing;
+    detail::tcp_greeting greeting;
+    greeting.nonce = 4711;
+    for (unsigned n = 0; n < 30; ++n) {
+        refused& one = refusing.emplace_back(refused{raw_peer::to(listener.address()), {}});
+        one.peer.send(w, greeting.store());
+        one.end.link = std::make_unique<recorded_link>(w.on.run(listener.accept()), one.end.sink);
+        static_cast<void>(one.peer.receive(w, detail::tcp_greeting::wire_bytes));
+    }
+    // After a long message a link takes less than a buffer at a time out of these.
+    const auto first = message_frame(0, pattern(300'000));
+    for (refused& one : refusing) {
+        one.peer.send(w, first);
+        w.until([&] { return one.end.sink.count == 1; });
+        one.end.sink.refuse_all = true;
+    }
+    w.turns(2 * detail::tcp_engine::cold_after);  // all wait in the kernel
+    std::vector<std::byte> bytes;
+    constexpr std::uint64_t messages = 3;
+    for (std::uint64_t n = 1; n < messages; ++n) {
+        const auto one = message_frame(n, pattern(300'000));
+        bytes.insert(bytes.end(), one.begin(), one.end());
+    }
+    for (refused& one : refusing) {
+        while (one.sent != bytes.size() && one.peer.try_send(bytes, one.sent)) {}
+    }
+    w.until([&] {
+        return std::all_of(refusing.begin(), refusing.end(),
+                           [](const refused& one) { return one.end.sink.offers != 0; });
+    });
+
+    auto made = w.connect(listener);
+    tcp_end from;
+    tcp_end idle;
+    from.link = std::make_unique<recorded_link>(std::move(made.client), from.sink);
+    idle.link = std::make_unique<recorded_link>(std::move(made.server), idle.sink);
+    for (std::uint64_t n = 1; n < 4; ++n) {
+        REQUIRE(from.link->post_copied(header_of(n), pattern(8)) == post_result::done);
+        w.until([&] { return idle.sink.count == n; });
+        w.turns(2 * detail::tcp_engine::cold_after);
+        const std::uint64_t before = w.server.system_calls();
+        w.turns(10'000);
+        CHECK(w.server.system_calls() == before);
+    }
+
+    for (refused& one : refusing) {
+        one.end.sink.refuse_all = false;
+        one.peer.send(w, std::span(bytes).subspan(one.sent));
+        w.until([&] { return one.end.sink.count == messages; });
+        CHECK(one.end.sink.messages.back().payload == pattern(300'000));
+    }
 }
 
 }  // namespace test_transport_tcp_at_rest

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,6 +57,24 @@ TEST_CASE("an engine owns its sockets until they are abandoned and the kernel ha
     for (int n = 0; n < 1000 && engine.sockets() != 0; ++n) engine.poll();
     CHECK(engine.sockets() == 0);
     CHECK(::write(fds[0], "", 1) < 0);  // closed
+}
+
+TEST_CASE(
+    "a socket with a request in the kernel counts until that has ended, and its descriptor is open as long") {
+    scheduler on;
+    tcp_engine engine(on, {});
+    engine.enable();
+    const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(::listen(listening, 1) == 0);
+    tcp_session& one = engine.add_socket(listening);
+    one.start_accept();
+    engine.poll();  // with the kernel
+    CHECK(one.awaits_outcome());
+    one.abandon();
+    CHECK(engine.sockets() == 1);
+    for (int n = 0; n < 1000 && engine.sockets() != 0; ++n) engine.poll();
+    CHECK(engine.sockets() == 0);
+    CHECK(::fcntl(listening, F_GETFD) < 0);  // closed
 }
 
 TEST_CASE("the table of regions is the engine's own, and an idle poll moves nothing") {

@@ -246,6 +246,38 @@ TEST_CASE("a client whose greeting comes byte by byte is accepted, and its first
     b.link.reset();
 }
 
+TEST_CASE("a domain that has no chunk left greets all the same") {
+    tcp_world world;
+    tcp_listener listener = world.listen();
+    auto made = world.connect(listener);
+    detail::tcp_session* const session = made.server.release();
+    const tcp_connection other(*session);
+    detail::tcp_chunk_pool& pool = session->engine().chunks();
+    std::vector<detail::tcp_chunk*> taken;
+    while (detail::tcp_chunk* one = pool.take()) taken.push_back(one);
+    CHECK(taken.size() > 1000);
+
+    raw_peer peer = raw_peer::to(listener.address());
+    peer.send(world, greeting_bytes(1, 1 << 20));
+    tcp_end b;
+    b.link = std::make_unique<recorded_link>(world.on.run(listener.accept()), b.sink);
+    recording_completion c;
+    CHECK(b.link->post(header_of(1), pattern(8), c) == post_result::retry);
+    for (detail::tcp_chunk* one : taken) pool.drop(*one);
+    REQUIRE(b.link->post_copied(header_of(1), pattern(8)) != post_result::failed);
+
+    std::vector<std::byte> came(detail::tcp_greeting::wire_bytes);
+    for (std::size_t have = 0; auto& one : came) {  // so that one that is too short is seen
+        const auto next = peer.receive(world, 1);
+        if (next.empty()) break;
+        one = next[0];
+        if (++have == detail::tcp_word_bytes)
+            REQUIRE(std::memcmp(came.data(), "rdma", detail::tcp_word_bytes) == 0);
+    }
+    const auto frame = message_frame(1, pattern(8));
+    CHECK(peer.receive(world, frame.size()) == frame);
+}
+
 TEST_CASE("a connection without a link keeps the bytes its peer sent") {
     tcp_world world;
     tcp_listener listener = world.listen();

@@ -123,6 +123,7 @@ struct scheduler::run_scope {
         const int here = detail::this_thread();
         if (!of.thread_.compare_exchange_strong(ran_on, here, std::memory_order_relaxed) && ran_on != here)
             detail::run_twice(of);
+        of.last_thread_.store(here, std::memory_order_relaxed);
         return ran_on;
     }
 

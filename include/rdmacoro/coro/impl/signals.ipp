@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -67,12 +68,15 @@ RDMACORO_DECL bool signals::look() noexcept {
     for (const signalfd_siginfo& one : std::span(batch, came)) {
         if (one.ssi_signo <= most) ++came_[one.ssi_signo];
     }
+    if (waiting_.empty() && !stop_.stop_requested()) stopper_ = batch[0].ssi_signo;
     hand_out();
     stop_.request_stop();
     return true;
 }
 
 RDMACORO_DECL void signals::hand_out() noexcept {
+    if (stopper_ != 0 && token_asked_for_.load(std::memory_order_acquire))
+        --came_[std::exchange(stopper_, 0)];
     for (int number = 1; number <= most && !waiting_.empty();) {
         std::uint32_t& left = came_[static_cast<std::size_t>(number)];
         if (left == 0) {
@@ -80,6 +84,7 @@ RDMACORO_DECL void signals::hand_out() noexcept {
             continue;
         }
         --left;
+        if (static_cast<std::uint32_t>(number) == stopper_) stopper_ = 0;
         next_operation* const first = waiting_.pop_front();
         first->number_ = number;
         first->complete();

@@ -52,7 +52,7 @@ struct exchange_failure {
     const char* step = "";
 };
 
-/// The outcome of connecting a socket, from getsockopt: 0, or the error's number.
+/// The outcome of connecting a socket, from getsockopt: 0, or the error's number. `ECONNREFUSED` where it was connected to itself.
 [[nodiscard]] int connect_error(int socket) noexcept;
 
 /// One side of an exchange. Its owner calls `go_on` when the socket has one of the events `wanted`, and acts on the

@@ -35,6 +35,9 @@ struct inet_endpoint {
     /// "tcp://127.0.0.1:7471", for the scheme "tcp".
     [[nodiscard]] std::string url(std::string_view scheme) const;
 
+    /// Whether a socket is connected to itself: so the system may connect to a port from which it takes local ones, where no listener is.
+    [[nodiscard]] static bool connected_to_itself(int fd) noexcept;
+
     /// Both are addresses of one host, or this one can only be reached from its own.
     [[nodiscard]] bool same_host(const inet_endpoint& other) const noexcept;
     /// The same address and port.

@@ -202,6 +202,7 @@ private:
     bool stalled_ = false;   // received frames are left that the sink deferred or the budget did not cover
     bool ended_ = false;     // no more data arrives
     bool received_ = false;  // `receive_outcome_` is to be looked at
+    bool found_no_buffer_ = false;  // its last multishot receive, for which it is polled the next time
     armed armed_ = armed::no;
     int receive_outcome_ = 0;
     std::uint16_t held_first_ = no_buffer;  // the domain's buffers with bytes for this link, in order

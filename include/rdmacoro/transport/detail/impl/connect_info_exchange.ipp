@@ -42,7 +42,8 @@ RDMACORO_COLD void set_exchange_options(int fd) noexcept {
 RDMACORO_COLD int connect_error(int socket) noexcept {
     int why = 0;
     socklen_t bytes = sizeof why;
-    return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &bytes) != 0 ? errno : why;
+    if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &why, &bytes) != 0) return errno;
+    return why == 0 && inet_endpoint::connected_to_itself(socket) ? ECONNREFUSED : why;
 }
 
 }  // namespace rdmacoro::detail

@@ -53,6 +53,12 @@ RDMACORO_COLD bool inet_endpoint::operator==(const inet_endpoint& other) const n
     return std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0 && a.sin6_port == b.sin6_port;
 }
 
+RDMACORO_COLD bool inet_endpoint::connected_to_itself(int fd) noexcept {
+    const inet_endpoint peer = inet_endpoint::peer(fd);
+    const bool of_internet = peer.address.ss_family == AF_INET || peer.address.ss_family == AF_INET6;
+    return of_internet && local(fd) == peer;
+}
+
 RDMACORO_COLD bool inet_endpoint::same_host(const inet_endpoint& other) const noexcept {
     if (address.ss_family != other.address.ss_family) return false;
     if (address.ss_family == AF_INET) {

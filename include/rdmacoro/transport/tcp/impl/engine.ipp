@@ -226,6 +226,7 @@ RDMACORO_DECL void tcp_engine::completed(std::uint64_t user_data, int outcome, u
                 }
             }
             if (outcome == -EINVAL) ring_.give_up_multishot();
+            if (outcome == -ENOBUFS) session.found_no_buffer_ = true;
             if ((flags & IORING_CQE_F_MORE) == 0) {
                 session.armed_ = tcp_session::armed::no;
                 --session.in_kernel_;

@@ -91,8 +91,8 @@ RDMACORO_COLD void tcp_handshake::judge(tcp_session& session) noexcept {
     }
     if (peer.most_message < own_.most_message) return fail(errc::protocol_violation, 0);
     if (peer.nonce == own_.nonce) {
-        // The system has connected the socket to itself where no listener was; or the listener sends back what it gets.
-        const bool to_itself = inet_endpoint::local(session.fd()) == inet_endpoint::peer(session.fd());
+        // Or the listener sends back what it gets.
+        const bool to_itself = inet_endpoint::connected_to_itself(session.fd());
         return fail(to_itself ? errc::connection_refused : errc::protocol_violation, 0);
     }
     session.engine().owner().remove_timer(*this);

@@ -222,8 +222,9 @@ RDMACORO_DECL void tcp_session::arm_receive() noexcept {
     receiver_.release_if_empty();
     ++in_kernel_;
     // Long data goes straight to its destination, and a greeting ends before the link's first frame: the kernel must
-    // not read ahead in either.
-    if (engine_.ring_.may_multishot() && phase_ == phase::ready && !receiver_.in_long_data()) {
+    // not read ahead in either. While stalled links hold all of the domain's buffers a multishot receive ends as it begins.
+    if (engine_.ring_.may_multishot() && phase_ == phase::ready && !receiver_.in_long_data() &&
+        !std::exchange(found_no_buffer_, false)) {
         armed_ = armed::multishot;
         io_uring_sqe& sqe = engine_.request(*this, tcp_request::receive_many);
         io_uring_prep_recv_multishot(&sqe, fd_, nullptr, 0, 0);
@@ -285,11 +286,11 @@ RDMACORO_DECL void tcp_session::start_accept() noexcept {
 RDMACORO_DECL void tcp_session::start_greeting(const tcp_greeting& own) noexcept {
     phase_ = phase::greeting;
     const tcp_greeting::bytes bytes = own.store();
-    if (std::byte* to = queue_.reserve(bytes.size()); to != nullptr) {
-        std::memcpy(to, bytes.data(), bytes.size());
-        queue_.commit(bytes.size());
-    }
-    mark_dirty();
+    // Not by the queue, which may find no chunk. A new socket has room for so few bytes; one that does not take them is ended, as the next
+    // receive finds.
+    if (::send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(bytes.size()))
+        ::shutdown(fd_, SHUT_RDWR);
     try_soon();
 }
 
