@@ -35,6 +35,10 @@ struct inet_endpoint {
     /// "tcp://127.0.0.1:7471", for the scheme "tcp".
     [[nodiscard]] std::string url(std::string_view scheme) const;
 
+    /// It can only be reached from its own host.
+    [[nodiscard]] bool is_loopback() const noexcept;
+    /// Every address of the host, in the same family and at the same port.
+    [[nodiscard]] inet_endpoint every_address() const noexcept;
     /// Both are addresses of one host, or this one can only be reached from its own.
     [[nodiscard]] bool same_host(const inet_endpoint& other) const noexcept;
     /// The same address and port.
