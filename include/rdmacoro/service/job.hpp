@@ -21,7 +21,8 @@
 
 namespace rdmacoro {
 
-/// How a process joins its job. An object with a name: g++ 12 destroys one that is written in braces after `co_await` twice.
+/// How a process joins its job. May be written in braces after `co_await`, as long as none of its members there is made from a temporary with a
+/// destructor, such as `.address = std::string(...)`: g++ 12 destroys that twice. Give such an object a name before.
 struct job_options {
     /// How long it waits for the launcher and for the other ranks.
     duration limit = std::chrono::seconds(30);
