@@ -3,6 +3,7 @@
 #include <rdmacoro/service/gate.hpp>
 
 #include <atomic>
+#include <exception>
 #include <iostream>
 #include <string_view>
 #include <thread>
@@ -27,7 +28,7 @@ std::uint32_t count_primes(std::uint32_t limit) {
     return found;
 }
 
-/// What each thread does: it has a pass, and no scheduler.
+/// What each thread does: it has a pass, and no scheduler. Where the node is lost it throws.
 void work(rc::gate_pass<rc::node_calls<rc::shm>> pass, std::uint32_t number,
           std::atomic<std::uint64_t>& sum) {
     for (std::uint32_t n = 0; n < messages_each; ++n) pass.send(2, rc::bytes_of(number), progress_tag);
@@ -58,25 +59,39 @@ rc::task<> run() {
     serving.spawn(serve, std::ref(there), std::ref(heard));
 
     std::atomic<std::uint64_t> sum = 0;
+    std::exception_ptr failure;  // of the last thread that had one
     {
         rc::gate gate(peers);  // ends before the node does
         rc::scheduler& mine = *rc::scheduler::current();
-        std::uint32_t running = threads;
+        std::uint32_t running = 0;
         rc::event ended;
         std::vector<std::jthread> workers;
-        for (std::uint32_t number = 1; number <= threads; ++number) {
-            workers.emplace_back([&, number, pass = gate.pass()]() mutable {
-                work(std::move(pass), number, sum);
-                mine.post([&] {
-                    if (--running == 0) ended.set();
+        try {
+            for (std::uint32_t number = 1; number <= threads; ++number) {
+                workers.emplace_back([&, number, pass = gate.pass()]() mutable {
+                    std::exception_ptr why;
+                    try {
+                        work(std::move(pass), number, sum);
+                    } catch (...) {
+                        why = std::current_exception();
+                    }
+                    mine.post([&, why] {
+                        if (why) failure = why;
+                        if (--running == 0) ended.set();
+                    });
                 });
-            });
+                ++running;
+            }
+        } catch (...) {
+            failure = std::current_exception();  // there is no thread, or memory, left for one more
         }
-        co_await ended.wait();  // this thread is the network's: it never blocks
+        // This thread is the network's and never blocks: the answers that they wait for come by it, so that it may join them only now.
+        if (running != 0) co_await ended.wait();
     }
     co_await here.close();
     co_await serving.join();
     co_await there.close();
+    if (failure) std::rethrow_exception(failure);
     std::cout << threads << " threads heard of " << sum << " primes and sent " << heard << " messages\n";
 }
 

@@ -682,6 +682,41 @@ TEST_CASE("strangers that come and go leave no memory of themselves") {
     });
 }
 
+TEST_CASE("unread messages of a node outside the book that has left end with the last handle of it") {
+    run_nodes([]() -> task<> {
+        node<shm> one(1, hasty());
+        const std::string where = co_await one.listen(fresh_url<shm>());
+        auto changes = one.watch();
+        for (const bool by_book : {false, true}) {
+            for (node_id id = 100; id < 110; ++id) {
+                std::optional<node_peer<shm>> handle;
+                if (by_book) {
+                    one.add({.id = id, .urls = {fresh_url<shm>()}});
+                } else {
+                    handle.emplace(one.peer(id));
+                }
+                node<shm> stranger(id);
+                stranger.add(one.card());
+                co_await say(stranger.peer(1), "the first", 1);
+                co_await say(stranger.peer(1), "the second", 2);
+                co_await stranger.close();
+                for (bool left = false; !left;) {
+                    const node_event change = co_await changes.next();
+                    left = change.what == node_change::left && change.id == id;
+                }
+                for (int turn = 0; turn < 20; ++turn) co_await yield();
+                const std::string got = co_await hear(one.peer(id), 2);
+                CHECK(got == "the second");
+                CHECK(one.explain(id).find("never met") == std::string::npos);
+                if (by_book) CHECK(one.remove(id));
+                handle.reset();
+                CHECK_THAT(one.explain(id), contains("never met"));
+            }
+        }
+        CHECK(one.connections() == 0);
+    });
+}
+
 TEMPLATE_LIST_TEST_CASE("strangers that go before they are answered leave no memory of themselves", "",
                         node_transports) {
     run_nodes([]() -> task<> {

@@ -21,7 +21,7 @@ namespace rdmacoro {
 
 /// How `connect_best` tries.
 struct best_stream_options {
-    /// How long each attempt may take.
+    /// How long each attempt may take. The addresses of a name are tried one after the other within it.
     duration each = std::chrono::seconds(10);
     /// Of the stream.
     byte_stream_options stream{};

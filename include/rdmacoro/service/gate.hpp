@@ -365,11 +365,19 @@ private:
 /// Made and destroyed on the scheduler of `over`, before `over` is; passes may outlive it. Destroying it ends what has not been sent, all
 /// calls and all that wait, with `errc::closed`: let the threads `flush` first.
 ///
+/// The gate's thread does not join one that waits for an answer, which would come by it: it awaits its end first, as here, also where
+/// something throws meanwhile. examples/worker_pool.cpp has many threads, and what goes wrong in them.
+///
 ///     rc::gate gate(peers);
-///     std::jthread worker([pass = gate.pass()]() mutable {
-///         pass.send(9, std::string_view("hello"), 7);
-///         std::string colour = pass.call(9, kv::get, "colour").get();
+///     rc::event ended;
+///     std::jthread worker([&ended, &mine = *rc::scheduler::current(), pass = gate.pass()]() mutable {
+///         try {
+///             pass.send(9, std::string_view("hello"), 7);
+///             std::string colour = pass.call(9, kv::get, "colour").get();
+///         } catch (const std::exception&) {}  // such as: node 9 is lost
+///         mine.post([&ended] { ended.set(); });
 ///     });
+///     co_await ended.wait();
 template <class Over>
 class gate {
     using way = detail::gate_way<Over>;

@@ -21,7 +21,8 @@
 
 namespace rdmacoro {
 
-/// How a process joins its job. An object with a name: g++ 12 destroys one that is written in braces after `co_await` twice.
+/// How a process joins its job. May be written in braces after `co_await`, as long as none of its members there is made from a temporary with a
+/// destructor, such as `.address = std::string(...)`: g++ 12 destroys that twice. Give such an object a name before.
 struct job_options {
     /// How long it waits for the launcher and for the other ranks.
     duration limit = std::chrono::seconds(30);
@@ -30,7 +31,8 @@ struct job_options {
     /// Where the node is to listen, as for `node::listen`. Empty: at an address of each of its transports; see `join_job`.
     std::span<const std::string> urls{};
     /// The address of this host, a name or numbers, at which the node listens. Empty: the variable RDMACORO_ADDRESS, and without it
-    /// 127.0.0.1 where all ranks are on this host, else the address towards the launcher, or that of the first network interface.
+    /// 127.0.0.1 where all ranks are on this host, else the address towards the launcher, or that of the first network interface; that one, too,
+    /// where the launcher's host has a name that leads to 127.x here.
     std::string_view address{};
     /// Whether `job::world` is wanted: collectives have connections of their own, for which the process listens once more. The same at all
     /// ranks.

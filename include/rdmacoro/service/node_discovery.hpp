@@ -53,7 +53,8 @@ public:
 
     /// "127.0.0.1:7470": the address where it listens.
     [[nodiscard]] std::string address() const;
-    /// Asks this host, too: "alpha:7470". May name this node itself. A host that is in the list already is asked again. Throws
+    /// Asks this host, too: "alpha:7470". May name this node itself. Of a name each address is asked in turn, and the name is looked up again
+    /// while none answers. A host that is in the list already is asked again. Throws
     /// `errc::address_invalid` for what is no host and port.
     void add_host(std::string_view where);
     /// Takes it out of the list; a card that it has given stays in the book. False: it was not there.

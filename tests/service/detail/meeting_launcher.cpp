@@ -2,11 +2,13 @@
 
 #include "support/catch.hpp"
 #include "support/meeting.hpp"
+#include "support/scripted_names.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -96,6 +98,46 @@ TEST_CASE("ranks meet at rank 0, whichever comes first, and exchange twice") {
         REQUIRE(all.size() == 4);
         for (std::uint32_t rank = 0; rank < 4; ++rank)
             CHECK(all[rank] == std::vector<std::byte>(5000 * rank + 1, static_cast<std::byte>(rank)));
+    }
+}
+
+TEST_CASE("a name that leads to its own host alone there is reached from others all the same") {
+    scripted_names hosts;
+    hosts.set("alpha", {"127.0.1.1"});  // as in /etc/hosts of Debian
+    hosts.set("beta", {"127.0.0.1"});
+    for (const std::string host : {"alpha", "beta", "localhost", "127.0.1.1"}) {
+        INFO(host);
+        const bool is_name = host == "alpha" || host == "beta";
+        const std::string url = free_url();
+        const std::string port = url.substr(url.rfind(':') + 1);
+        std::vector<std::string> failures(2), addresses(2);
+        std::vector<std::thread> ranks;
+        bool by_other_address = false;
+        for (const std::uint32_t rank : {0u, 1u}) {
+            ranks.emplace_back([&, rank] {
+                failures[rank] = error_of([&] {
+                                     meeting_launcher one{
+                                         launch_environment(of_rank("tcp://" + host + ':' + port, rank, 2))};
+                                     one.open(patience_of(10s));
+                                     addresses[rank] = one.address();
+                                     if (rank == 1) {
+                                         // An address as that of a network, at which others would come.
+                                         detail::inet_endpoint to = loopback_endpoint(port);
+                                         reinterpret_cast<sockaddr_in&>(to.address).sin_addr.s_addr =
+                                             ::inet_addr("127.0.0.9");
+                                         const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+                                         by_other_address = ::connect(fd, to.get(), to.bytes) == 0;
+                                         ::close(fd);
+                                     }
+                                     static_cast<void>(one.exchange({std::byte{1}}, patience_of(10s)));
+                                     one.leave(patience_of(10s));
+                                 }).second;
+            });
+        }
+        for (std::thread& one : ranks) one.join();
+        CHECK(failures == std::vector<std::string>(2));
+        CHECK(by_other_address == is_name);
+        for (const std::string& address : addresses) CHECK(address.empty() == is_name);
     }
 }
 

@@ -31,11 +31,11 @@ using fixture = bare_node;
 
 TEST_CASE("between two hellos at once the one of the lower id is heard") {
     fixture f;
-    f.core->peer(3)->hello_sent = true;
-    f.core->peer(7)->hello_sent = true;
+    const counted_ptr<node_peer> three = f.core->peer(3), seven = f.core->peer(7);
+    three->hello_sent = seven->hello_sent = true;
     CHECK(f.core->judge(hello_of(3)) == welcome::accepted);
     CHECK(f.core->judge(hello_of(7)) == welcome::other_attempt);
-    f.core->peer(7)->hello_sent = false;
+    seven->hello_sent = false;
     CHECK(f.core->judge(hello_of(7)) == welcome::accepted);
 }
 
@@ -65,10 +65,8 @@ TEST_CASE("the book gives up what neither it nor a handle needs") {
     CHECK(f.core->peers.empty());
     {
         const counted_ptr<node_peer> handle = f.core->peer(4);
-        f.core->forget_if_unused(4);
         CHECK(f.core->peers.size() == 1);
     }
-    f.core->forget_if_unused(4);
     CHECK(f.core->peers.empty());
 }
 

@@ -139,16 +139,16 @@ TEST_CASE("an attempt that has ended has said no hello any more") {
 
 TEST_CASE("when connecting has ended, a peer that nothing needs is forgotten") {
     bare_node f;
-    f.core->peer(3)->connecting = true;
     {
-        const node_connecting one(*f.core, f.core->find(3));
+        const node_connecting one(f.core->peer(3));
+        f.core->find(3)->connecting = true;
         CHECK(&one.to() == f.core->find(3).get());
         CHECK(one.to().connecting);
     }
     CHECK(f.core->find(3).get() == nullptr);
     const counted_ptr<node_peer> kept = f.core->peer(4);
     kept->connecting = true;
-    { const node_connecting one(*f.core, kept); }
+    { const node_connecting one(kept); }
     CHECK_FALSE(kept->connecting);
     CHECK(f.core->find(4).get() == kept.get());
 }

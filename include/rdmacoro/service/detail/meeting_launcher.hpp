@@ -31,6 +31,10 @@ public:
 
 private:
     [[nodiscard]] std::vector<inet_endpoint> resolve(int flags) const;
+    /// The host is a name, and not an address in numbers.
+    [[nodiscard]] bool is_name() const noexcept;
+    /// An address that the host's name has within that host, as 127.0.1.1 in /etc/hosts of Debian: on other hosts it has another one.
+    [[nodiscard]] bool is_of_this_host_alone(const inet_endpoint& at) const noexcept;
     void serve();
     /// `again`: something has listened there.
     void connect(const patience& limit, bool again);

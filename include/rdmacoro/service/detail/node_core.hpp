@@ -63,8 +63,11 @@ public:
         return closing == leave_reason::idle || left == leave_reason::idle;
     }
 
+    /// Its peer keeps it from now on, among its leftovers, and no longer the other way round.
+    void leave_to_peer() noexcept;
+
     connection_base* link = nullptr;
-    counted_ptr<node_peer> peer;
+    node_peer* peer;           // in one that is retired it may be gone
     unsigned index;            // of the transport
     std::uint32_t uses = 0;    // operations that wait, and holds
     std::uint64_t number = 0;  // in the order in which connections were made
@@ -83,6 +86,9 @@ public:
     std::optional<leave_reason> left{};     // the other side has said so
     local_stop_source ends;                 // asked to stop: it is to end now
     event closed;                           // what `closing` began has ended
+
+private:
+    counted_ptr<node_peer> keeps_peer_;
 };
 
 /// An operation that waits for a connection has its place among the others while this lives.
@@ -100,7 +106,7 @@ private:
     list& among_;
 };
 
-/// Another node, as this one knows it.
+/// Another node, as this one knows it: while it is in the book, has a connection, or a handle or an operation refers to it.
 class node_peer : public counted {
 public:
     node_peer(node_id which, node_core* by) noexcept : id(which), core(by) {}
@@ -113,9 +119,17 @@ public:
     }
     /// Handles of it, or operations by them.
     [[nodiscard]] bool has_users() const noexcept { return owners() > own; }
-    /// Nothing refers to it but the node that it is known to.
-    [[nodiscard]] bool is_unused() const noexcept {
-        return !listed && owners() == 1 && current == nullptr && !connecting;
+    /// The node keeps it, whatever else refers to it.
+    void keep() noexcept {
+        if (kept_) return;
+        kept_ = counted_ptr<node_peer>(this);
+        ++own;
+    }
+    /// It ends with the last that refers to it; that may be now.
+    void let_go() noexcept {
+        if (!kept_) return;
+        --own;
+        kept_.reset();
     }
     [[nodiscard]] node_record* open() const noexcept {
         return current != nullptr && current->link->is_open() ? current : nullptr;
@@ -148,8 +162,8 @@ public:
     bool plain_receives = true;  // nothing of former connections is left to be received or told
     node_record* current = nullptr;
     std::uint32_t accepting = 0;  // connections of the peer's that wait for room
-    // Of the `owners`: the node's map, connections, what makes and accepts them, and what runs calls over them. The others are its users.
-    std::uint32_t own = 1;
+    // Of the `owners`: itself by `keep`, connections, what makes and accepts them, and what runs calls over them. The others are its users.
+    std::uint32_t own = 0;
     unsigned tries = 0;  // that failed one after another
     node_card card{};
     generation last_born{};
@@ -167,6 +181,9 @@ public:
     // That wait for a connection, in the order in which they began; what begins later goes behind them.
     node_turn::list sends;
     node_turn::list receives;
+
+private:
+    counted_ptr<node_peer> kept_;
 };
 
 /// The queue of a `node_watch`.
@@ -230,8 +247,6 @@ public:
     [[nodiscard]] counted_ptr<node_peer> find(node_id id) const noexcept;
     /// Found, or made. Throws `errc::invalid_argument` for 0 and for this node.
     [[nodiscard]] counted_ptr<node_peer> peer(node_id id);
-    /// Forgets it, where neither the book, nor a connection, nor a handle needs it.
-    void forget_if_unused(node_id id) noexcept;
     [[nodiscard]] std::string explain(node_id id) const;
     /// Its card is the user's, or none, from now on.
     void was_not_learned(node_peer& of) noexcept {
@@ -324,20 +339,18 @@ public:
     event attended_less;  // set when one has ended
     node_work* work_names = nullptr;
     std::string deaf;  // why it accepts no more connections at some of its URLs, a line each
-    std::unordered_map<node_id, counted_ptr<node_peer>> peers;
-    std::size_t learned_cards = 0;   // in the book
-    std::optional<task_group> work;  // all its coroutines; none after it has stopped
+    std::unordered_map<node_id, node_peer*> peers;  // all that there are: each leaves it as it ends
+    std::size_t learned_cards = 0;                  // in the book
+    std::optional<task_group> work;                 // all its coroutines; none after it has stopped
 
 private:
     bool expects_cards_ = false;
-    void forget_unused() noexcept;
     void has_dropped_messages(const node_record& last) noexcept;
     /// Begins to close as many idle connections as others wait for.
     void close_idle();
 
     std::uint64_t random_;
-    time_point next_idle_close_{};      // while others are closing
-    std::size_t look_for_unused_ = 64;  // when so many are known
+    time_point next_idle_close_{};  // while others are closing
 };
 
 /// While a node waits for the functions of its connections to end: says on stderr, once, which take longer than `close_limit`.

@@ -124,23 +124,17 @@ private:
 /// The coroutine that makes connections to the peer, from its first attempt until it gives up or has succeeded.
 class node_connecting {
 public:
-    node_connecting(node_core& by, counted_ptr<node_peer> to) noexcept : by_(by), to_(std::move(to)) {
-        ++to_->own;
-    }
+    explicit node_connecting(counted_ptr<node_peer> to) noexcept : to_(std::move(to)) { ++to_->own; }
     node_connecting(const node_connecting&) = delete;
     node_connecting& operator=(const node_connecting&) = delete;
     ~node_connecting() {
         to_->connecting = false;
         --to_->own;
         to_->change();
-        const node_id id = to_->id;
-        to_.reset();
-        by_.forget_if_unused(id);
     }
     [[nodiscard]] node_peer& to() const noexcept { return *to_; }
 
 private:
-    node_core& by_;
     counted_ptr<node_peer> to_;
 };
 

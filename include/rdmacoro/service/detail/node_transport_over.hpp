@@ -123,20 +123,12 @@ private:
         // Another version gets an answer, too, which says this side's.
         welcome verdict = hello ? self->judge(*hello) : welcome::other_node;
         if (!hello && hello.error() != errc::version_mismatch) co_return;
-        struct forgetting {
-            node_core* self;
-            node_id id = 0;
-            ~forgetting() {
-                if (id != 0) self->forget_if_unused(id);
-            }
-        } at_the_end{self};
         node_peer* from = nullptr;
         std::optional<node_accepting> wins;  // keeps it
         std::optional<node_place> place;
         if (verdict == welcome::accepted) {
             counted_ptr<node_peer> known = self->peer(hello->from.id);
             from = known.get();
-            at_the_end.id = from->id;
             wins.emplace(std::move(known));
             if (from->attempt != nullptr) from->attempt->request_stop();
             const result<void> room_made =
@@ -229,14 +221,14 @@ private:
     /// Lives as long as the connection and what the user does with it.
     [[gnu::cold]] static task<> attend(node_transport_over* over, counted_ptr<node_record_over<T>> record) {
         node_core* const self = &over->node_;
-        const node_id id = record->peer->id;
         bool wanted = false;
         {
             const node_attendance attended(*self, *record);
             task_group users;
             try {
                 users.on_error([of = record.get()](std::exception_ptr) { of->abort(); });
-                if (over->handler) users.spawn(over->handler, std::ref(record->end), id, record->born);
+                if (over->handler)
+                    users.spawn(over->handler, std::ref(record->end), record->peer->id, record->born);
             } catch (const std::bad_alloc&) {
                 record->abort();
             }
@@ -272,12 +264,12 @@ private:
             wanted = self->keep_unread(*record, by);
             static_cast<void>(co_await as_result(users.join()));
         }
-        if (!wanted) {
+        if (wanted) {
+            record->leave_to_peer();  // the last handle of it may have gone
+        } else {
             record->link = nullptr;
             record->end = endpoint<T>();
         }
-        record.reset();
-        self->forget_if_unused(id);
     }
 };
 

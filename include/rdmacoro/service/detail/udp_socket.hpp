@@ -38,8 +38,8 @@ public:
     [[nodiscard]] static std::optional<inet_endpoint> in_numbers(const inet_address& address);
     /// "127.0.0.1:7470".
     [[nodiscard]] std::string address() const { return inet_endpoint::local(fd_).text(); }
-    /// Without waiting: where there is no room, the datagram is lost.
-    void send(std::span<const std::byte> bytes, const inet_endpoint& to) noexcept;
+    /// Without waiting. False: the datagram is lost at once, as there is no room, or no way to this address from this socket.
+    bool send(std::span<const std::byte> bytes, const inet_endpoint& to) noexcept;
 
 private:
     static constexpr std::uint32_t polls_between_looks = 1024;

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace rdmacoro::detail {
 
@@ -41,20 +42,22 @@ struct discovery_message {
 };
 /// An answer is at most so many times as long as its question.
 inline constexpr std::size_t answer_to_question = 2;
-/// Lengths of a question in bytes: the first one, and those after it was not answered.
-inline constexpr std::size_t first_question = 512;
-inline constexpr std::size_t further_question = udp_socket::most_bytes - 16;
+/// In bytes. The answer to it may be as long as one with the longest card; neither is cut in pieces on its way.
+inline constexpr std::size_t shortest_question = 544;
+/// So many questions to the addresses of a name, one to each at least: then the name is looked up again.
+inline constexpr std::size_t questions_to_addresses = 8;
 
 class discovery_state {
 public:
     struct host {
         std::string where;
         inet_address address;
-        bool was_asked = false;             // and has not answered
-        bool by_name = false;               // and not in numbers
-        std::optional<inet_endpoint> to{};  // resolved
-        bool looked_up = false;             // at the moment
-        std::uint64_t token = 0;            // of its questions; an answer has to know it
+        bool by_name = false;             // and not in numbers
+        std::vector<inet_endpoint> at{};  // resolved; asked in turn
+        std::size_t turn = 0;             // of them
+        std::size_t unanswered = 0;       // questions since it was looked up
+        bool looked_up = false;           // at the moment
+        std::uint64_t token = 0;          // of its questions; an answer has to know it
         node_id found = 0;
     };
     using host_list = std::list<host>;
@@ -83,7 +86,7 @@ public:
         made.where = where;
         made.address = std::move(address);
         made.by_name = !numbers;
-        made.to = numbers;
+        if (numbers) made.at.push_back(*numbers);
         made.token = static_cast<std::uint64_t>(new_generation());
         by_token.emplace(made.token, one.begin());
         try {
@@ -124,14 +127,15 @@ public:
     void has_answered(host_list::iterator one, node_id id) {
         by_node.emplace(id, one);
         one->found = id;
-        one->was_asked = false;
         pass(one);
         found.splice(found.end(), missing, one);
     }
     void is_lost(host_list::iterator one) noexcept {
         forget_node(one);
         one->found = 0;
-        if (one->by_name) one->to.reset();  // it may lead elsewhere now
+        // Its name may lead elsewhere now.
+        one->unanswered = std::max(one->at.size(), questions_to_addresses);
+        one->looked_up = false;
         // Late answers to former questions are of the life that is over.
         auto known = by_token.extract(one->token);
         one->token = one->token * 6364136223846793005u + 1442695040888963407u;
@@ -156,16 +160,22 @@ public:
             co_await yield();
         }
     }
-    /// Asks it, or for its address first.
+    /// Asks it at the next of its addresses; of a name also for those, again and again while none answers.
     void question(host& one) noexcept {
+        const bool stale =
+            one.at.empty() || one.unanswered >= std::max(one.at.size(), questions_to_addresses);
         try {
-            if (one.to) {
-                send_question(one.token, *one.to, one.was_asked ? further_question : first_question);
-                one.was_asked = true;
-            } else if (!one.looked_up) {
+            if (one.by_name && stale && !one.looked_up) {
                 begin(look_up(this, one.token, one.address));
                 one.looked_up = true;
             }
+            if (one.at.empty()) return;
+            const std::vector<std::byte> bytes = question_of(one.token);
+            // A host that this socket cannot reach at one of them, as of another family, is asked at the next.
+            for (std::size_t tries = 0; tries < one.at.size(); ++tries) {
+                if (socket.send(bytes, one.at[one.turn++ % one.at.size()])) break;
+            }
+            ++one.unanswered;
         } catch (const std::exception&) {}  // no memory: in the next round
     }
     /// Beside the questions: the system may take many seconds for a name.
@@ -181,8 +191,9 @@ public:
         host& one = *at->second;
         one.looked_up = false;
         if (!answer || !*answer || (*answer)->endpoints.empty()) co_return;  // in the next round, perhaps
-        one.to = (*answer)->endpoints.front();
-        self->question(one);
+        one.at = std::move((*answer)->endpoints);
+        one.turn = one.unanswered = 0;
+        if (one.found == 0) self->question(one);
     }
     static task<> watch(discovery_state* self) {
         for (;;) {
@@ -228,11 +239,11 @@ public:
         out.from = core->self;
         return out;
     }
-    void send_question(std::uint64_t token, const inet_endpoint& to, std::size_t bytes) {
+    [[nodiscard]] std::vector<std::byte> question_of(std::uint64_t token) const {
         discovery_message out = message_of(token);
         const std::size_t without = encode(out).size();
-        if (without < bytes) out.room.resize(bytes - without);
-        socket.send(encode(out), to);
+        if (without < shortest_question) out.room.resize(shortest_question - without);
+        return encode(out);
     }
     void send_answer(std::uint64_t token, const inet_endpoint& to, std::size_t question) {
         if (core->self.urls.empty()) return;

@@ -38,6 +38,10 @@ struct inet_endpoint {
     /// Whether a socket is connected to itself: so the system may connect to a port from which it takes local ones, where no listener is.
     [[nodiscard]] static bool connected_to_itself(int fd) noexcept;
 
+    /// It can only be reached from its own host.
+    [[nodiscard]] bool is_loopback() const noexcept;
+    /// Every address of the host, in the same family and at the same port.
+    [[nodiscard]] inet_endpoint every_address() const noexcept;
     /// Both are addresses of one host, or this one can only be reached from its own.
     [[nodiscard]] bool same_host(const inet_endpoint& other) const noexcept;
     /// The same address and port.

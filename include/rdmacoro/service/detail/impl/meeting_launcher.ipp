@@ -51,11 +51,14 @@ RDMACORO_COLD meeting_launcher::~meeting_launcher() {
 RDMACORO_COLD std::string meeting_launcher::name() const { return url_; }
 RDMACORO_COLD bool meeting_launcher::may_hang() const noexcept {
     // A name is looked up by the system, which takes its time; not for one that has its connection.
-    return fd_ < 0 && !server_ &&
-           std::any_of(
-               at_.host.begin(), at_.host.end(),
-               [](char c) { return (c < '0' || c > '9') && c != '.' && c != ':'; }) &&
+    return fd_ < 0 && !server_ && is_name();
+}
+RDMACORO_COLD bool meeting_launcher::is_name() const noexcept {
+    return at_.host.find_first_not_of("0123456789.") != std::string::npos &&
            at_.host.find(':') == std::string::npos;
+}
+RDMACORO_COLD bool meeting_launcher::is_of_this_host_alone(const inet_endpoint& at) const noexcept {
+    return is_name() && at_.host != "localhost" && at.is_loopback();
 }
 
 RDMACORO_COLD void meeting_launcher::fail(errc code, const std::string& why) const {
@@ -121,8 +124,9 @@ RDMACORO_COLD void meeting_launcher::open(const patience& limit) {
 }
 
 RDMACORO_COLD void meeting_launcher::serve() {
-    const std::vector<inet_endpoint> at = resolve(AI_PASSIVE);
-    server_ = std::make_unique<meeting_server>(at.front(), size_, key_, true);
+    inet_endpoint at = resolve(AI_PASSIVE).front();
+    if (is_of_this_host_alone(at)) at = at.every_address();
+    server_ = std::make_unique<meeting_server>(at, size_, key_, true);
     const std::string where = server_->address();
     if (!where.starts_with("0.0.0.0:") && !where.starts_with("[::]:"))
         address_ = where.substr(0, where.rfind(':'));
@@ -135,8 +139,9 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit, bool again) 
         for (;;) {
             for (const inet_endpoint& to : resolve(0)) {
                 if (!try_connect(to, limit)) continue;
-                const std::string here = inet_endpoint::local(fd_).text();
-                address_ = here.substr(0, here.rfind(':'));
+                const inet_endpoint here = inet_endpoint::local(fd_);
+                const std::string text = here.text();
+                if (!is_of_this_host_alone(here)) address_ = text.substr(0, text.rfind(':'));
                 return;
             }
             if (again) fail_gone();

@@ -36,7 +36,7 @@ RDMACORO_COLD void node_connections::stop() noexcept {
     end_waits();
     const node_patience told_late(*this);
     work.reset();
-    for (auto& [id, of] : peers) of->leftovers.clear();  // which refer to their peer
+    for (auto& [id, of] : peers) of->leftovers.clear();  // connections end before the node does
 }
 
 RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self) {
@@ -84,7 +84,7 @@ RDMACORO_COLD void node_connections::begin_close(node_record& which, leave_reaso
 }
 
 RDMACORO_COLD task<> node_connections::connect_peer(node_connections* self, counted_ptr<node_peer> to) {
-    const node_connecting now(*self, std::move(to));
+    const node_connecting now(std::move(to));
     node_peer& peer = now.to();
     const time_point until = deadline_after(self->owner.now(), self->options.connect_limit);
     // Where no other life may come, one that does not listen any more has ended: when it has refused all attempts for so long.

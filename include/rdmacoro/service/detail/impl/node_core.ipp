@@ -22,23 +22,30 @@ namespace rdmacoro::detail {
 
 RDMACORO_COLD node_record::node_record(node_peer& to, unsigned by, generation life,
                                        std::uint64_t attempts) noexcept
-    : peer(&to), index(by), born(life), theirs(attempts) {
+    : peer(&to), index(by), born(life), theirs(attempts), keeps_peer_(&to) {
     ++to.own;
 }
 RDMACORO_COLD node_record::~node_record() {
-    --peer->own;
+    if (keeps_peer_) --peer->own;
     unlink();
+}
+RDMACORO_COLD void node_record::leave_to_peer() noexcept {
+    --peer->own;
+    keeps_peer_.reset();
 }
 RDMACORO_COLD void node_record::abort() noexcept {
     link->close(make_error_code(outlived ? errc::peer_lost : errc::closed));
 }
 RDMACORO_DECL void node_record::touch() noexcept {
+    if (retired) return;
     node_core* const core = peer->core;
-    if (core == nullptr || retired) return;
+    if (core == nullptr) return;
     stamp = ++core->uses;
     static_cast<void>(used_directly());
 }
-RDMACORO_COLD node_peer::~node_peer() = default;
+RDMACORO_COLD node_peer::~node_peer() {
+    if (core != nullptr) core->peers.erase(id);
+}
 
 RDMACORO_COLD node_attendance::node_attendance(node_core& in, const node_record& of) noexcept
     : at(in), record(of) {
@@ -102,7 +109,10 @@ RDMACORO_COLD node_core::node_core(scheduler& on, node_id id, const node_options
     work->on_error([](std::exception_ptr) {});
 }
 RDMACORO_COLD node_core::~node_core() {
-    for (auto& [id, of] : peers) of->core = nullptr;  // handles may outlive it
+    for (auto& [id, of] : peers) {
+        of->core = nullptr;  // handles may outlive it
+        of->let_go();
+    }
 }
 
 RDMACORO_COLD void node_core::check_thread(const char* what) const { require_current(owner, what); }
@@ -117,6 +127,7 @@ RDMACORO_COLD void node_core::add(const node_card& card) {
     const counted_ptr<node_peer> of = peer(card.id);
     of->card = std::move(copy);
     of->listed = true;
+    of->keep();
     was_not_learned(*of);
     of->tries = 0;
     of->next_try = {};
@@ -124,20 +135,19 @@ RDMACORO_COLD void node_core::add(const node_card& card) {
 }
 
 RDMACORO_COLD bool node_core::remove(node_id id) {
-    counted_ptr<node_peer> of = find(id);
+    const counted_ptr<node_peer> of = find(id);
     if (!of || !of->listed) return false;
     of->listed = false;
     was_not_learned(*of);
     of->card = {};
     of->change();
-    of.reset();
-    forget_if_unused(id);
+    of->let_go();
     return true;
 }
 
 RDMACORO_COLD counted_ptr<node_peer> node_core::find(node_id id) const noexcept {
     const auto found = peers.find(id);
-    return found != peers.end() ? found->second : counted_ptr<node_peer>();
+    return counted_ptr<node_peer>(found != peers.end() ? found->second : nullptr);
 }
 
 RDMACORO_COLD counted_ptr<node_peer> node_core::peer(node_id id) {
@@ -145,25 +155,9 @@ RDMACORO_COLD counted_ptr<node_peer> node_core::peer(node_id id) {
     if (id == self.id)
         throw error(errc::invalid_argument, "node: " + std::to_string(id) + " is this node itself");
     if (counted_ptr<node_peer> known = find(id)) return known;
-    if (peers.size() >= look_for_unused_) forget_unused();
     counted_ptr<node_peer> made(new node_peer(id, this));
-    peers.emplace(id, made);
+    peers.emplace(id, made.get());
     return made;
-}
-
-/// Handles and calls name nodes that no book has, and end without a word to this.
-RDMACORO_COLD void node_core::forget_unused() noexcept {
-    for (auto at = peers.begin(); at != peers.end();) {
-        const node_peer& of = *at->second;
-        at = of.is_unused() ? peers.erase(at) : std::next(at);
-    }
-    look_for_unused_ = 2 * peers.size() + 64;
-}
-
-RDMACORO_COLD void node_core::forget_if_unused(node_id id) noexcept {
-    const auto found = peers.find(id);
-    if (found == peers.end()) return;
-    if (found->second->is_unused()) peers.erase(found);
 }
 
 RDMACORO_COLD std::string node_core::explain(node_id id) const {
@@ -235,7 +229,7 @@ RDMACORO_COLD void node_core::publish(node_record& made, node_card theirs) noexc
 
 RDMACORO_COLD bool node_core::is_closing(const node_peer& of) noexcept {
     for (node_record* at = records.front(); at != nullptr; at = records.next(*at)) {
-        if (at->peer.get() == &of && at != of.open()) return true;
+        if (at->peer == &of && at != of.open()) return true;
     }
     return false;
 }
@@ -249,14 +243,15 @@ RDMACORO_COLD bool node_core::keeps_of_stranger() const noexcept {
 
 RDMACORO_COLD void node_core::drop_of_strangers() noexcept {
     expects_cards_ = false;
-    std::vector<node_id> unlisted;
-    for (const auto& [id, of] : peers) {
-        if (of->listed || of->leftovers.empty()) continue;
-        of->leftovers.clear();
-        of->see_receives();
-        unlisted.push_back(id);
+    for (auto at = peers.begin(); at != peers.end();) {
+        node_peer& of = *(at++)->second;
+        if (of.listed) continue;
+        if (!of.has_users()) {
+            of.leftovers.clear();
+            of.see_receives();
+        }
+        of.let_go();
     }
-    for (const node_id id : unlisted) forget_if_unused(id);
 }
 
 RDMACORO_COLD void node_core::retire(node_record& ended) noexcept {
@@ -297,8 +292,9 @@ RDMACORO_COLD bool node_core::keep_unread(node_record& ended, receiver by) {
             ended.link->source(),
             [&](unexpected_message& m) noexcept { unread += (m.tag & calls_bit) == 0 ? 1 : 0; });
     }
-    const bool wanted = unread != 0 && !stopped && (of.listed || of.has_users() || keeps_of_stranger());
-    if (!wanted) return false;
+    if (unread == 0 || stopped) return false;
+    const bool may_be_listed = !of.listed && keeps_of_stranger();
+    if (!of.listed && !of.has_users() && !may_be_listed) return false;
     try {
         of.leftovers.emplace_back(&ended);
     } catch (const std::bad_alloc&) {
@@ -306,6 +302,7 @@ RDMACORO_COLD bool node_core::keep_unread(node_record& ended, receiver by) {
         return false;
     }
     ended.kept = true;
+    if (may_be_listed) of.keep();
     // Calls need the next connection, whether these are received or not.
     if (by == receiver::handles_beside_calls && of.is_behind()) {
         of.leftovers.erase(of.leftovers.begin());

@@ -38,9 +38,8 @@ RDMACORO_COLD udp_socket::~udp_socket() {
     ::close(fd_);
 }
 
-RDMACORO_COLD void udp_socket::send(std::span<const std::byte> bytes, const inet_endpoint& to) noexcept {
-    static_cast<void>(
-        ::sendto(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.bytes));
+RDMACORO_COLD bool udp_socket::send(std::span<const std::byte> bytes, const inet_endpoint& to) noexcept {
+    return ::sendto(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.bytes) >= 0;
 }
 
 RDMACORO_DECL bool udp_socket::poll() noexcept {

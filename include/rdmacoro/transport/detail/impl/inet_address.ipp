@@ -53,22 +53,43 @@ RDMACORO_COLD bool inet_endpoint::operator==(const inet_endpoint& other) const n
     return std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0 && a.sin6_port == b.sin6_port;
 }
 
+<<<<<<< HEAD
 RDMACORO_COLD bool inet_endpoint::connected_to_itself(int fd) noexcept {
     const inet_endpoint peer = inet_endpoint::peer(fd);
     const bool of_internet = peer.address.ss_family == AF_INET || peer.address.ss_family == AF_INET6;
     return of_internet && local(fd) == peer;
+=======
+RDMACORO_COLD bool inet_endpoint::is_loopback() const noexcept {
+    if (address.ss_family == AF_INET) {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+        return (ntohl(v4.sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    }
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+}
+
+RDMACORO_COLD inet_endpoint inet_endpoint::every_address() const noexcept {
+    inet_endpoint all = *this;
+    if (address.ss_family == AF_INET) {
+        reinterpret_cast<sockaddr_in&>(all.address).sin_addr.s_addr = htonl(INADDR_ANY);
+    } else {
+        reinterpret_cast<sockaddr_in6&>(all.address).sin6_addr = in6addr_any;
+    }
+    return all;
+>>>>>>> mend-node
 }
 
 RDMACORO_COLD bool inet_endpoint::same_host(const inet_endpoint& other) const noexcept {
     if (address.ss_family != other.address.ss_family) return false;
+    if (is_loopback()) return true;
     if (address.ss_family == AF_INET) {
         const auto& a = reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr;
         const auto& b = reinterpret_cast<const sockaddr_in&>(other.address).sin_addr.s_addr;
-        return a == b || (ntohl(a) >> 24) == IN_LOOPBACKNET;
+        return a == b;
     }
     const auto& a = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
     const auto& b = reinterpret_cast<const sockaddr_in6&>(other.address).sin6_addr;
-    return std::memcmp(&a, &b, sizeof a) == 0 || IN6_IS_ADDR_LOOPBACK(&a) != 0;
+    return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
 RDMACORO_COLD inet_endpoint inet_endpoint::ask(int fd, int (*question)(int, sockaddr*,
