@@ -199,6 +199,42 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("a consumer has written each line that it gives back except of blocks that were written past the "
+          "caches") {
+    both_ends ends;
+    const auto first_word = [](const std::byte* line) {
+        std::uint32_t word = 0;
+        std::memcpy(&word, line, sizeof word);
+        return word;
+    };
+    const std::vector<std::byte> payload(3000, std::byte{0x5a});
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{900}, payload.size()}) {
+        const std::byte* const cell = ends.of_consumer.ring(0) + ends.in.position() * cell_bytes;
+        REQUIRE(ends.out.put(record_type::message, numbered(bytes),
+                             const_buffers(std::span<const std::byte>(payload.data(), bytes))));
+        REQUIRE(first_word(cell) != 0);
+        std::uint32_t cells = 1;
+        if (ring_consumer::small m; ends.in.small_message(m)) {
+            ends.in.advance_small();
+        } else {
+            record r;
+            REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
+            cells = r.cells;
+            if (r.block >= 0) {
+                CHECK(r.bytes_to_take() == bytes);
+                ends.in.take_block(static_cast<std::uint32_t>(r.block), r.bytes_to_take());
+                for (std::size_t at = 0; at < bytes; at += cell_bytes)
+                    CHECK(first_word(r.payload.data() + at) == 0);
+                r.in_caches = false;
+                CHECK(r.bytes_to_take() == 0);
+            }
+            ends.in.advance(r, false);
+        }
+        for (std::uint32_t n = 0; n < cells; ++n) CHECK(first_word(cell + std::size_t{n} * cell_bytes) == 0);
+    }
+    CHECK_FALSE(ends.out.violated());
+}
+
 TEST_CASE("lines are taken further ahead once a lap was written and little read") {
     both_ends ends;
     ring_producer out;

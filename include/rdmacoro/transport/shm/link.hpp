@@ -138,6 +138,8 @@ private:
     void shut(std::error_code reason) noexcept;
     /// The sink's answer. A record that it defers stays at the head of the ring.
     delivery hand_up(const record& r) noexcept;
+    /// `began`: when reading began, by `ticks`; 0: it is not timed.
+    void advance(const record& r, bool keep_block, std::uint64_t began) noexcept;
     unsigned when_empty(bool delivered) noexcept;
     post_result under_way(post_result begun) noexcept;
     unsigned do_other_work(bool delivered) noexcept;

@@ -71,13 +71,16 @@ RDMACORO_DECL lent_buffer link_base::keep() noexcept {
     ++channel_->users;
     return lent_buffer(
         current_->payload,
-        [](void* owner, std::uint64_t block) noexcept {
+        [](void* owner, std::uint64_t read) noexcept {
+            const auto block = static_cast<std::uint32_t>(read);
             auto* ch = static_cast<channel*>(owner);
-            ch->in.free_block(static_cast<std::uint32_t>(block));
+            ch->in.take_block(block, read >> 32);
+            ch->in.free_block(block);
             ch->ring_doorbell();
             ch->release();
         },
-        channel_.get(), static_cast<std::uint64_t>(current_->block));
+        channel_.get(),
+        static_cast<std::uint64_t>(current_->block) | std::uint64_t{current_->bytes_to_take()} << 32);
 }
 
 RDMACORO_DECL bool link_base::touched(std::uint64_t key) noexcept {
@@ -280,17 +283,23 @@ RDMACORO_DECL delivery link_base::hand_up(const record& r) noexcept {
         answer = deliver(*r.header, r.payload);
         current_ = nullptr;
         if (answer == delivery::defer) return answer;
-        const bool read = timed && !kept_;  // one that is lent is read later, if at all
-        channel_->in.advance(
-            r, kept_, read ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0});
+        advance(r, kept_, timed && !kept_ ? began : 0);  // one that is lent is read later, if at all
         return answer;
     }
     if (const errc served = one_sided_.serve(r); served == errc::ok) [[likely]] {
-        channel_->in.advance(r, false);
+        advance(r, false, 0);
     } else {
         close(make_error_code(served));
     }
     return answer;
+}
+
+RDMACORO_DECL void link_base::advance(const record& r, bool keep_block, std::uint64_t began) noexcept {
+    if (r.block >= 0 && !keep_block)
+        channel_->in.take_block(static_cast<std::uint32_t>(r.block), r.bytes_to_take());
+    const std::uint8_t cost =
+        began != 0 ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0};
+    channel_->in.advance(r, keep_block, cost);
 }
 
 RDMACORO_DECL unsigned link_base::when_empty(bool delivered) noexcept {

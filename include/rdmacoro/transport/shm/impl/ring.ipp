@@ -91,9 +91,10 @@ RDMACORO_DECL void ring_producer::refresh() noexcept {
     timed_[block] = how != block_write::untimed;
     past_caches_[block] = how == block_write::past_caches;
     std::byte* cell = next_cell();
-    const std::uint32_t named = block | static_cast<std::uint32_t>(type) << 16;
+    const std::uint32_t named[2] = {block | static_cast<std::uint32_t>(type) << 16,
+                                    static_cast<std::uint32_t>(how == block_write::past_caches)};
     std::memcpy(cell + 4, header.data(), message_header_bytes);
-    std::memcpy(cell + record_prefix, &named, sizeof named);
+    std::memcpy(cell + record_prefix, named, sizeof named);
     publish(cell, record_type::block, bytes, 1);
     return true;
 }
@@ -166,12 +167,18 @@ RDMACORO_DECL void ring_consumer::attach(segment& shared, unsigned direction) {
 
 RDMACORO_DECL void ring_consumer::advance(const record& consumed, bool keep_block,
                                           std::uint8_t cost) noexcept {
+    for (std::uint32_t n = 0; n < consumed.cells; ++n) take_line(head_cell() + std::size_t{n} * cell_bytes);
     step(consumed.cells);
     if (consumed.block >= 0) {
         held_[static_cast<std::size_t>(consumed.block)] = true;
         ++held_count_;
         if (!keep_block) free_block(static_cast<std::uint32_t>(consumed.block), cost);
     }
+}
+
+RDMACORO_DECL void ring_consumer::take_block(std::uint32_t block, std::size_t bytes) noexcept {
+    std::byte* const at = blocks_ + std::size_t{block} * block_bytes_;
+    for (std::size_t line = 0; line < bytes; line += cell_bytes) take_line(at + line);
 }
 
 RDMACORO_DECL void ring_consumer::free_block(std::uint32_t block, std::uint8_t cost) noexcept {
@@ -202,13 +209,14 @@ RDMACORO_DECL ring_consumer::found ring_consumer::describe(record& out, std::byt
     out.type = type;
     out.block = -1;
     if (type == record_type::block) {
-        std::uint32_t named = 0;
-        std::memcpy(&named, cell + record_prefix, sizeof named);
-        const std::uint32_t block = named & 0xffffu;
-        out.type = static_cast<record_type>(named >> 16);
+        std::uint32_t named[2];
+        std::memcpy(named, cell + record_prefix, sizeof named);
+        const std::uint32_t block = named[0] & 0xffffu;
+        out.type = static_cast<record_type>(named[0] >> 16);
         if (block >= block_count_ || held_[block] || bytes > block_bytes_) return found::violation;
         if (out.type == record_type::block || out.type > record_type::put_reply) return found::violation;
         out.block = static_cast<std::int32_t>(block);
+        out.in_caches = named[1] == 0;
         out.payload = {blocks_ + std::size_t{block} * block_bytes_, bytes};
         out.cells = 1;
         return found::record;
