@@ -53,12 +53,12 @@ RDMACORO_COLD bool inet_endpoint::operator==(const inet_endpoint& other) const n
     return std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0 && a.sin6_port == b.sin6_port;
 }
 
-<<<<<<< HEAD
 RDMACORO_COLD bool inet_endpoint::connected_to_itself(int fd) noexcept {
     const inet_endpoint peer = inet_endpoint::peer(fd);
     const bool of_internet = peer.address.ss_family == AF_INET || peer.address.ss_family == AF_INET6;
     return of_internet && local(fd) == peer;
-=======
+}
+
 RDMACORO_COLD bool inet_endpoint::is_loopback() const noexcept {
     if (address.ss_family == AF_INET) {
         const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
@@ -76,7 +76,6 @@ RDMACORO_COLD inet_endpoint inet_endpoint::every_address() const noexcept {
         reinterpret_cast<sockaddr_in6&>(all.address).sin6_addr = in6addr_any;
     }
     return all;
->>>>>>> mend-node
 }
 
 RDMACORO_COLD bool inet_endpoint::same_host(const inet_endpoint& other) const noexcept {
