@@ -272,7 +272,7 @@ TEST_CASE("an answer is at most twice as long as its question and neither is cut
             const std::string told = "shm://" + std::string(bytes, 'x');
             if (co_await as_result(answers.listen(fresh_url<shm>(), told))) break;
         }
-        CHECK(detail::encoded_bytes(answers.card()) == node_card::most_bytes);
+        CHECK(encode_card(answers.card()).size() == node_card::most_bytes);
         stranger.send(asked_for[0], endpoint_of(at_answers.address()));
         const std::size_t before = said.came.size();
         co_await until([&] { return said.came.size() == before + 1; });

@@ -3,6 +3,7 @@
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/messaging/connect.hpp>
 #include <rdmacoro/transport/tcp.hpp>
+#include <rdmacoro/transport/tcp/engine.hpp>
 
 #include "support/catch.hpp"
 #include "support/tcp_pair.hpp"
