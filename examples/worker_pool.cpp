@@ -28,12 +28,15 @@ std::uint32_t count_primes(std::uint32_t limit) {
     return found;
 }
 
-/// What each thread does: it has a pass, and no scheduler. Where the node is lost it throws.
-void work(rc::gate_pass<rc::node_calls<rc::shm>> pass, std::uint32_t number,
-          std::atomic<std::uint64_t>& sum) {
+/// What each thread does: it has a pass, and no scheduler. Returns what ended it, such as a lost node.
+std::exception_ptr work(rc::gate_pass<rc::node_calls<rc::shm>> pass, std::uint32_t number,
+                        std::atomic<std::uint64_t>& sum) try {
     for (std::uint32_t n = 0; n < messages_each; ++n) pass.send(2, rc::bytes_of(number), progress_tag);
     for (std::uint32_t n = 0; n < calls_each; ++n) sum += pass.call(2, primes::below, number * 100 + n).get();
     pass.flush();
+    return nullptr;
+} catch (...) {
+    return std::current_exception();
 }
 
 /// Usually another process: it counts primes on two threads, and its own stays free for the network.
@@ -44,7 +47,7 @@ rc::task<> serve(rc::node<rc::shm>& here, std::uint64_t& heard) {
     while (co_await rc::as_result(peer.recv(rc::bytes_of(from), progress_tag))) ++heard;
 }
 
-rc::task<> run() {
+rc::task<> run(rc::scheduler& mine) {
     rc::scheduler_pool pool(2);
     rc::service counting;
     counting.on(primes::below, pool, [](rc::pool_context&, std::uint32_t limit) -> rc::task<std::uint32_t> {
@@ -57,25 +60,17 @@ rc::task<> run() {
     std::uint64_t heard = 0;
     rc::task_group serving;
     serving.spawn(serve, std::ref(there), std::ref(heard));
-
     std::atomic<std::uint64_t> sum = 0;
     std::exception_ptr failure;  // of the last thread that had one
     {
         rc::gate gate(peers);  // ends before the node does
-        rc::scheduler& mine = *rc::scheduler::current();
         std::uint32_t running = 0;
         rc::event ended;
         std::vector<std::jthread> workers;
         try {
             for (std::uint32_t number = 1; number <= threads; ++number) {
                 workers.emplace_back([&, number, pass = gate.pass()]() mutable {
-                    std::exception_ptr why;
-                    try {
-                        work(std::move(pass), number, sum);
-                    } catch (...) {
-                        why = std::current_exception();
-                    }
-                    mine.post([&, why] {
+                    mine.post([&, why = work(std::move(pass), number, sum)] {
                         if (why) failure = why;
                         if (--running == 0) ended.set();
                     });
@@ -95,12 +90,10 @@ rc::task<> run() {
     std::cout << threads << " threads heard of " << sum << " primes and sent " << heard << " messages\n";
 }
 
-int main() {
-    try {
-        rc::scheduler scheduler;
-        scheduler.run(run());
-    } catch (const std::exception& failed) {
-        std::cerr << "worker_pool: " << failed.what() << '\n';
-        return 1;
-    }
+int main() try {
+    rc::scheduler scheduler;
+    scheduler.run(run(scheduler));
+} catch (const std::exception& failed) {
+    std::cerr << "worker_pool: " << failed.what() << '\n';
+    return 1;
 }
