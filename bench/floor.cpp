@@ -341,7 +341,8 @@ double core_handover(double seconds) {
 }
 
 /// A bare single-producer single-consumer ring: each cell is one cache line and carries its own turn number, so
-/// the consumer never reads an index of the producer; it publishes how far it is once in a quarter of the ring.
+/// the consumer never reads an index of the producer; it publishes how far it is once in a quarter of the ring. As in a link's
+/// ring the consumer writes what it has read, so that the producer can take it early.
 class ring {
 public:
     /// False: full.
@@ -367,6 +368,7 @@ public:
         cell& c = cells_[head % size];
         if (c.turn.load(std::memory_order_acquire) != head + 1) return false;
         payload = c.payload[0];
+        c.turn.store(0, std::memory_order_relaxed);
         if (++head % (size / 4) == 0) head_.store(head, std::memory_order_release);
         return true;
     }

@@ -41,6 +41,7 @@ public:
                 }
                 case 4:
                     if (!kept_.empty()) {
+                        in_.unshare_block(kept_.back(), shape.block_bytes);
                         in_.free_block(kept_.back());
                         kept_.pop_back();
                     }
@@ -90,6 +91,8 @@ private:
         }
         read(r.payload);
         const bool keep = r.block >= 0 && in_.may_keep() && input_.byte() % 2 == 0;
+        if (r.block >= 0 && !keep)
+            in_.unshare_block(static_cast<std::uint32_t>(r.block), r.bytes_to_unshare());
         in_.advance(r, keep);
         if (keep) kept_.push_back(static_cast<std::uint32_t>(r.block));
         return true;

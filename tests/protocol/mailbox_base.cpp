@@ -77,8 +77,8 @@ TEST_CASE("half of many messages are discarded by a mask in about the time of lo
     const auto took = now() - looked;
     CHECK(found == 0);
     CAPTURE(took.count(), (looked - began).count());
-    CHECK(took <
-          looked - began);  // from the beginning for each message, it would look at all of them 4,000 times
+    // From the beginning for each message, it would look at all of them 4,000 times.
+    CHECK(took < looked - began);
     CHECK(box.matching().unexpected() == each);
     CHECK(box.matching().find(any_source, tag_match(1, 1)) == nullptr);
     CHECK(box.discard(any_source, any_tag) == each);

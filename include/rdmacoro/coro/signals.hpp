@@ -108,8 +108,8 @@ private:
     sigset_t blocked_{};  // by this object
     std::stop_source stop_;
     mutable std::atomic<bool> token_asked_for_{false};
-    std::uint32_t stopper_ =
-        0;  // the number of the first signal, counted in `came_`, where nothing waited for it
+    // The number of the first signal, which `came_` counts, where no coroutine waited for it; 0: none.
+    std::uint32_t stopper_ = 0;
     std::array<std::uint32_t, most + 1> came_{};  // by number; not taken yet
     detail::intrusive_list<next_operation, signals> waiting_;
     std::uint32_t polls_ = 0;  // since the last look

@@ -243,10 +243,9 @@ private:
     std::uint64_t stored_number_ = 0;
     std::size_t probes_ = 0;
     bool many_sources_;
-    posted_receives receives_;    // from any source
-    kept_messages<of_all> kept_;  // of all sources
-    intrusive_list<unexpected_message, kept_by_tag<of_all>>
-        hidden_;  // counted there, and in none of its lists
+    posted_receives receives_;                                        // from any source
+    kept_messages<of_all> kept_;                                      // of all sources
+    intrusive_list<unexpected_message, kept_by_tag<of_all>> hidden_;  // `kept_` counts them, and lists none
     grown_array<record*> records_;
 };
 

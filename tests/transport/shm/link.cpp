@@ -393,6 +393,40 @@ TEST_CASE("a payload in a block can be lent, one in a cell can't") {
     CHECK(std::vector<std::byte>(lent.begin(), lent.end()) == long_one);
 }
 
+TEST_CASE("the lines of a block are unshared as its message is taken, or as what was lent is given back") {
+    shm_pair p;
+    const std::vector<std::byte> long_one = pattern(3000);
+    const auto post = [&] {
+        REQUIRE(p.to_far->post_copied(header_of(1), const_buffers(std::span<const std::byte>(long_one))) ==
+                post_result::done);
+        const std::uint64_t before = p.at_far.count;
+        REQUIRE(p.until([&] { return p.at_far.count == before + 1; }));
+    };
+    p.at_far.keep_with = [&] { return p.to_near->keep(); };
+    post();
+    REQUIRE(p.at_far.kept.size() == 1);
+    const std::span<const std::byte> block = p.at_far.kept[0].bytes();
+    const auto unshared = [&] {
+        std::size_t lines = 0;
+        for (std::size_t at = 0; at < block.size(); at += 64) {
+            constexpr std::array<std::byte, 4> word{};
+            lines +=
+                std::equal(word.begin(), word.end(), block.begin() + static_cast<std::ptrdiff_t>(at)) ? 1 : 0;
+        }
+        return lines;
+    };
+    CHECK(unshared() == 0);
+    p.at_far.kept.clear();
+    CHECK(unshared() == 47);
+    // The block that was given back last is the next one to be written.
+    p.at_far.keep_with = nullptr;
+    post();
+    CHECK(unshared() == 47);
+    CHECK(p.at_far.messages.back().payload == long_one);
+    CHECK(
+        std::equal(block.begin() + 4, block.begin() + 64, long_one.begin() + 4));  // this one was in it, too
+}
+
 TEST_CASE("closing ends what was begun, notifies this sink at once and the other when it has read all") {
     shm_pair p;
     const std::vector<std::byte> data = pattern(8);

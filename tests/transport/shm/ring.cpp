@@ -181,6 +181,8 @@ TEST_CASE(
                         REQUIRE(
                             std::equal(r.payload.begin(), r.payload.end(), payload.begin(), payload.end()));
                         const bool keep = r.block >= 0 && ends.in.may_keep() && random() % 2 == 0;
+                        if (r.block >= 0 && !keep)
+                            ends.in.unshare_block(static_cast<std::uint32_t>(r.block), r.bytes_to_unshare());
                         ends.in.advance(r, keep);
                         if (keep) kept.push_back(static_cast<std::uint32_t>(r.block));
                         model.pop_front();
@@ -221,12 +223,12 @@ TEST_CASE("a consumer has written each line that it gives back except of blocks 
             REQUIRE(ends.in.peek(r) == ring_consumer::found::record);
             cells = r.cells;
             if (r.block >= 0) {
-                CHECK(r.bytes_to_take() == bytes);
-                ends.in.take_block(static_cast<std::uint32_t>(r.block), r.bytes_to_take());
+                CHECK(r.bytes_to_unshare() == bytes);
+                ends.in.unshare_block(static_cast<std::uint32_t>(r.block), r.bytes_to_unshare());
                 for (std::size_t at = 0; at < bytes; at += cell_bytes)
                     CHECK(first_word(r.payload.data() + at) == 0);
                 r.in_caches = false;
-                CHECK(r.bytes_to_take() == 0);
+                CHECK(r.bytes_to_unshare() == 0);
             }
             ends.in.advance(r, false);
         }
@@ -381,6 +383,8 @@ TEST_CASE("a consumer that reads random words never leaves the segment") {
             REQUIRE(r.cells >= 1);
             REQUIRE(r.cells <= 16);
             const bool keep = r.block >= 0 && ends.in.may_keep();
+            if (r.block >= 0 && !keep)
+                ends.in.unshare_block(static_cast<std::uint32_t>(r.block), r.bytes_to_unshare());
             ends.in.advance(r, keep);
             if (keep) kept.push_back(static_cast<std::uint32_t>(r.block));
         }

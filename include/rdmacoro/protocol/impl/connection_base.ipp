@@ -98,7 +98,7 @@ RDMACORO_COLD void connection_base::link_down(std::error_code why) noexcept {
     phase_ = phase::down;
     feeding_.stop();
     credits_.hurry(
-        1);  // each stored message that is received gives its part of the pool back: see send_credit
+        1);  // see `send_credit`: each stored message that is received gives back its part of the pool
     share_.leave(credits_.stored());
     receives_ = false;
     reason_ = in_good_order && why == errc::peer_lost ? make_error_code(errc::closed) : why;

@@ -8,9 +8,8 @@
 // A cell in the middle of a longer record holds payload that could look like a frame word a lap later: the producer
 // remembers such cells and clears each before it publishes the record in front of it.
 //
-// The consumer writes a word of each line that it has read, before it gives the line back. Then that line is in no cache but its own,
-// and the producer can take it early (`prefetchw`), many at a time. Of a line that both caches share a processor ignores the prefetch,
-// and the store waits for the other core. See docs/architecture.md.
+// The consumer unshares each line that it has read: it writes a word of it before it gives it back. Then the line is in no cache but its
+// own, and the producer can take it early (`prefetchw`), many at a time. See docs/architecture.md.
 #pragma once
 
 #include <rdmacoro/coro/detail/config.hpp>
@@ -127,8 +126,9 @@ public:
 
 private:
     // For `cells_ahead`. Where messages go both ways the consumer reads right behind the producer, and its hardware
-    // prefetcher takes lines back that are not written soon. One way, and between cores that are far from each other, a line takes
-    // as long as ten messages.
+    // prefetcher takes lines back that are not written soon: on one processor 16 ahead cost bench/calls a quarter of its rate. One way,
+    // and between cores that are far from each other, a line takes as long as ten messages there: fewer are late, more gain nothing.
+    // On others 1 to 16 are alike. See bench/README.md.
     static constexpr std::uint32_t ahead_both_ways = 3;
     static constexpr std::uint32_t ahead_one_way = 16;
 
@@ -226,8 +226,8 @@ struct record {
     std::int32_t block = -1;  ///< the block the payload lies in, or -1
     bool in_caches = false;   ///< the producer says that it wrote the block by ordinary stores
 
-    /// The bytes for `take_block`, if the record lies in a block.
-    [[nodiscard]] std::size_t bytes_to_take() const noexcept { return in_caches ? payload.size() : 0; }
+    /// The bytes for `unshare_block`, if the record lies in a block.
+    [[nodiscard]] std::size_t bytes_to_unshare() const noexcept { return in_caches ? payload.size() : 0; }
 };
 
 /// The reading end. Checks every value that it reads from shared memory.
@@ -268,21 +268,21 @@ public:
     found peek(record& out) noexcept;
 
     /// The record at the head is consumed. With `keep_block` its block stays the reader's until `free_block`. `cost`: of reading the
-    /// block and `take_block`, by `store_cost`; 0: not known.
+    /// block and `unshare_block`, by `store_cost`; 0: not known.
     void advance(const record& consumed, bool keep_block, std::uint8_t cost = 0) noexcept;
 
     /// The message of one cell at the head, which `small_message` gave, is consumed.
     [[gnu::always_inline]] void advance_small() noexcept {
-        take_line(head_cell());
+        unshare_line(head_cell());
         step(1);
     }
 
     /// Whether another block may be lent: at most half of them, so that the rest keep messages moving.
     [[nodiscard]] bool may_keep() const noexcept { return held_count_ < block_count_ / 2; }
 
-    /// Before `advance`, or `free_block`, once its first `bytes` were read: writes a word of each line. Of a block that was written past
-    /// the caches none: that would only bring its lines into this one.
-    void take_block(std::uint32_t block, std::size_t bytes) noexcept;
+    /// Before `advance`, or `free_block`, once its first `bytes` were read. Not of a block that was written past the caches: that would only
+    /// bring its lines into this one.
+    void unshare_block(std::uint32_t block, std::size_t bytes) noexcept;
 
     void free_block(std::uint32_t block, std::uint8_t cost = 0) noexcept;
 
@@ -329,8 +329,8 @@ private:
             .load(std::memory_order_acquire);
     }
 
-    /// Writes a word of a line that was read: see the head of this file.
-    [[gnu::always_inline]] static void take_line(std::byte* line) noexcept {
+    /// See the head of this file.
+    [[gnu::always_inline]] static void unshare_line(std::byte* line) noexcept {
         std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(line))
             .store(0, std::memory_order_relaxed);
     }

@@ -74,13 +74,13 @@ RDMACORO_DECL lent_buffer link_base::keep() noexcept {
         [](void* owner, std::uint64_t read) noexcept {
             const auto block = static_cast<std::uint32_t>(read);
             auto* ch = static_cast<channel*>(owner);
-            ch->in.take_block(block, read >> 32);
+            ch->in.unshare_block(block, read >> 32);
             ch->in.free_block(block);
             ch->ring_doorbell();
             ch->release();
         },
         channel_.get(),
-        static_cast<std::uint64_t>(current_->block) | std::uint64_t{current_->bytes_to_take()} << 32);
+        static_cast<std::uint64_t>(current_->block) | std::uint64_t{current_->bytes_to_unshare()} << 32);
 }
 
 RDMACORO_DECL bool link_base::touched(std::uint64_t key) noexcept {
@@ -296,7 +296,7 @@ RDMACORO_DECL delivery link_base::hand_up(const record& r) noexcept {
 
 RDMACORO_DECL void link_base::advance(const record& r, bool keep_block, std::uint64_t began) noexcept {
     if (r.block >= 0 && !keep_block)
-        channel_->in.take_block(static_cast<std::uint32_t>(r.block), r.bytes_to_take());
+        channel_->in.unshare_block(static_cast<std::uint32_t>(r.block), r.bytes_to_unshare());
     const std::uint8_t cost =
         began != 0 ? store_cost(block_cost(ticks() - began, r.payload.size())) : std::uint8_t{0};
     channel_->in.advance(r, keep_block, cost);

@@ -167,7 +167,8 @@ RDMACORO_DECL void ring_consumer::attach(segment& shared, unsigned direction) {
 
 RDMACORO_DECL void ring_consumer::advance(const record& consumed, bool keep_block,
                                           std::uint8_t cost) noexcept {
-    for (std::uint32_t n = 0; n < consumed.cells; ++n) take_line(head_cell() + std::size_t{n} * cell_bytes);
+    for (std::uint32_t n = 0; n < consumed.cells; ++n)
+        unshare_line(head_cell() + std::size_t{n} * cell_bytes);
     step(consumed.cells);
     if (consumed.block >= 0) {
         held_[static_cast<std::size_t>(consumed.block)] = true;
@@ -176,9 +177,9 @@ RDMACORO_DECL void ring_consumer::advance(const record& consumed, bool keep_bloc
     }
 }
 
-RDMACORO_DECL void ring_consumer::take_block(std::uint32_t block, std::size_t bytes) noexcept {
+RDMACORO_DECL void ring_consumer::unshare_block(std::uint32_t block, std::size_t bytes) noexcept {
     std::byte* const at = blocks_ + std::size_t{block} * block_bytes_;
-    for (std::size_t line = 0; line < bytes; line += cell_bytes) take_line(at + line);
+    for (std::size_t line = 0; line < bytes; line += cell_bytes) unshare_line(at + line);
 }
 
 RDMACORO_DECL void ring_consumer::free_block(std::uint32_t block, std::uint8_t cost) noexcept {
