@@ -6,10 +6,12 @@
 
 #include "common/child.hpp"
 #include "common/report.hpp"
+#include "common/settings.hpp"
 #include "common/statistics.hpp"
 
 #include "../tools/pingpong/cpus.hpp"
 #include "../tools/pingpong/idle_choice.hpp"
+#include "../tools/pingpong/sizes.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/service/detail/rank_links_over.hpp>
@@ -54,6 +56,7 @@ struct plan {
     std::size_t rounds = 9;
     double seconds = 0.02;  // of a loop, about
     bool fresh = false;     // what a rank gives was written just before
+    bool shared = false;    // what a rank gives and gets lies in memory that its peers map
 };
 
 /// The middle one of several ranks' figures, in nanoseconds, and the extremes.
@@ -63,26 +66,49 @@ struct figure {
     double most = 0;
 };
 
+/// Zeros of this process, or in memory that its peers over shm map.
+class doubles {
+public:
+    doubles(std::size_t count, bool shared) {
+        if (shared) {
+            shared_ =
+                rc::scheduler::current()->service<rc::shm::domain>().allocate_shared(count * sizeof(double));
+            all_ = {reinterpret_cast<double*>(shared_.bytes().data()), count};
+            std::fill(all_.begin(), all_.end(), 0.0);  // has its pages from here on
+        } else {
+            own_.resize(count);
+            all_ = own_;
+        }
+    }
+    [[nodiscard]] std::span<double> all() const { return all_; }
+
+private:
+    rc::shared_memory shared_;
+    std::vector<double> own_;
+    std::span<double> all_;
+};
+
 /// One operation in a loop.
 class workload {
 public:
-    workload(rc::group& g, std::size_t bytes, bool fresh)
-        : g_(g), fresh_(fresh), in_(std::max<std::size_t>(1, bytes / 8)), out_(in_.size()) {
-        for (std::size_t at = 0; at < in_.size(); ++at) in_[at] = static_cast<double>(at);
-        const std::size_t block = std::max<std::size_t>(1, in_.size() / g.size());
-        wide_.resize(block * g.size());
-        wider_.resize(block * g.size());
-        block_ = block;
+    workload(rc::group& g, std::size_t bytes, bool fresh, bool shared)
+        : g_(g), fresh_(fresh), block_(std::max<std::size_t>(1, bytes / 8 / g.size())) {
         // Of one length and half of it more or less, in turn.
         for (unsigned rank = 0; rank < g.size(); ++rank) {
             counts_.push_back(uneven(rank));
             between_.push_back(uneven(g.rank() + rank));
         }
         total_ = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
-        const std::size_t most = std::accumulate(between_.begin(), between_.end(), total_);
-        if (wide_.size() < most) wide_.resize(most);
-        if (wider_.size() < most) wider_.resize(most);
-        if (out_.size() < uneven(0)) out_.resize(uneven(0));
+        const std::size_t most =
+            std::max(std::accumulate(between_.begin(), between_.end(), total_), block_ * g.size());
+        const std::size_t own = std::max<std::size_t>(1, bytes / 8);
+        for (const std::size_t count : {own, std::max(own, uneven(0)), most, most})
+            memory_.push_back(std::make_unique<doubles>(count, shared));
+        in_ = memory_[0]->all();
+        out_ = memory_[1]->all();
+        wide_ = memory_[2]->all();
+        wider_ = memory_[3]->all();
+        std::iota(in_.begin(), in_.end(), 0.0);
     }
 
     /// Throws for a name that is none.
@@ -95,10 +121,10 @@ public:
         const std::span<double> out(out_.data(), in_.size());
         if (what == "barrier") return g_.barrier();
         if (what == "broadcast") return g_.broadcast(out, rc::root{0});
-        if (what == "allreduce") return g_.allreduce(in_, out, std::plus<>{});
-        if (what == "reduce") return g_.reduce(in_, out, std::plus<>{}, rc::root{0});
-        if (what == "scan") return g_.scan(in_, out, std::plus<>{});
-        if (what == "exscan") return g_.exscan(in_, out, std::plus<>{});
+        if (what == "allreduce") return g_.allreduce(std::span<const double>(in_), out, std::plus<>{});
+        if (what == "reduce") return g_.reduce(std::span<const double>(in_), out, std::plus<>{}, rc::root{0});
+        if (what == "scan") return g_.scan(std::span<const double>(in_), out, std::plus<>{});
+        if (what == "exscan") return g_.exscan(std::span<const double>(in_), out, std::plus<>{});
         if (what == "scatter") return g_.scatter(all, part, rc::root{0});
         if (what == "scatterv") return g_.scatterv(all_uneven, counts_, own, rc::root{0});
         if (what == "gather") return g_.gather(std::span<const double>(part), all, rc::root{0});
@@ -108,17 +134,15 @@ public:
         if (what == "allgatherv") return g_.allgatherv(std::span<const double>(own), all_uneven, counts_);
         if (what == "reduce_scatter") return g_.reduce_scatter(all, part, std::plus<>{});
         if (what == "reduce_scatterv") return g_.reduce_scatterv(all_uneven, counts_, own, std::plus<>{});
-        if (what == "alltoall") return g_.alltoall(all, std::span(wider_).first(all.size()));
+        if (what == "alltoall") return g_.alltoall(all, wider_.first(all.size()));
         if (what == "alltoallv")
             return g_.alltoallv(std::span<const double>(wide_).first(crossing), between_,
-                                std::span(wider_).first(crossing), between_);
+                                wider_.first(crossing), between_);
         throw usage_error("no operation is called " + what);
     }
     /// Of as many bytes as the operations have.
-    [[nodiscard]] std::span<const std::byte> given() const { return std::as_bytes(std::span(in_)); }
-    [[nodiscard]] std::span<std::byte> taken() {
-        return std::as_writable_bytes(std::span(out_).first(in_.size()));
-    }
+    [[nodiscard]] std::span<const std::byte> given() const { return std::as_bytes(in_); }
+    [[nodiscard]] std::span<std::byte> taken() { return std::as_writable_bytes(out_.first(in_.size())); }
     /// Writes a word of each cache line of what this rank gives: no other core has a copy of it.
     void write_anew(const std::string& what) {
         if (!fresh_) return;
@@ -126,7 +150,7 @@ public:
             what == "broadcast" || what.starts_with("gather") || what.starts_with("allgather");
         const bool of_wide =
             what.starts_with("scatter") || what.starts_with("reduce_scatter") || what.starts_with("alltoall");
-        std::vector<double>& given = of_out ? out_ : of_wide ? wide_ : in_;
+        const std::span<double> given = of_out ? out_ : of_wide ? wide_ : in_;
         for (std::size_t at = 0; at < given.size(); at += 8) given[at] += 1;
     }
     rc::task<> loop(const std::string& what, std::size_t count) {
@@ -134,7 +158,7 @@ public:
             const std::span<double> out(out_.data(), in_.size());
             for (std::size_t n = 0; n < count; ++n) {
                 write_anew(what);
-                auto sum = rc::start(g_.allreduce(in_, out, std::plus<>{}));
+                auto sum = rc::start(g_.allreduce(std::span<const double>(in_), out, std::plus<>{}));
                 co_await sum;
             }
         } else {
@@ -155,11 +179,12 @@ private:
     std::vector<std::size_t> counts_;
     std::vector<std::size_t> between_;  // this rank and each other one
     std::size_t total_ = 0;
-    std::vector<double> in_;
-    std::vector<double> out_;
-    std::vector<double> wide_;
-    std::vector<double> wider_;
-    std::size_t block_ = 1;
+    std::size_t block_;
+    std::vector<std::unique_ptr<doubles>> memory_;
+    std::span<double> in_;
+    std::span<double> out_;
+    std::span<double> wide_;
+    std::span<double> wider_;
 };
 
 /// The bound for two ranks of a group: each sends the other a message, and receives one.
@@ -204,7 +229,7 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
             if (what == "exchange" && g.size() != 2) continue;
             for (const std::size_t bytes : asked.sizes) {
                 if (!has_sizes(what) && bytes != asked.sizes.front()) continue;
-                workload work(g, bytes, asked.fresh);
+                workload work(g, bytes, asked.fresh, asked.shared);
                 std::size_t& count = counts[key_of(what, bytes)];
                 if (round == 0) {
                     // How many fit into the time, as rank 0 sees it.
@@ -401,16 +426,6 @@ std::map<std::string, std::vector<figure>> run_peer(std::string command, const p
     return found;
 }
 
-std::size_t parse_size(const std::string& text) {
-    std::size_t used = 0;
-    const std::size_t number = std::stoul(text, &used);
-    const std::string unit = text.substr(used);
-    if (unit.empty()) return number;
-    if (unit == "K" || unit == "k") return number << 10;
-    if (unit == "M" || unit == "m") return number << 20;
-    throw usage_error("no size: " + text);
-}
-
 std::vector<std::string> split_list(const std::string& list) {
     std::vector<std::string> parts;
     std::istringstream from(list);
@@ -438,7 +453,8 @@ void run(int argc, char** argv) {
             "gather, allgather, reduce_scatter, alltoall, scan, which is the default; scatter, exscan, "
             "scatterv, gatherv, allgatherv, reduce_scatterv, alltoallv; turns: each rank of a CPU yields "
             "it once");
-    app.add("--sizes", sizes, "bytes of the whole, of each rank: 8,64K,1M; by default 8,1K,64K,1M");
+    app.add("--sizes", sizes,
+            "bytes of the whole, of each rank, of doubles: 8,64K,1M; by default 8,1K,64K,1M");
     app.add("--ranks", ranks, "how many: 2,4").show_default();
     app.add("--transport", transports, "shm, tcp").show_default();
     app.add("--rounds", todo.rounds, "of each figure").between(1, 10000).show_default();
@@ -450,19 +466,36 @@ void run(int argc, char** argv) {
             "peer_collectives\"");
     app.add_flag("--fresh", todo.fresh,
                  "each rank writes to what it gives before each operation: no other core has its lines");
+    app.add_flag("--shared", todo.shared,
+                 "what a rank gives and gets lies in memory that its peers map (shm; the other libraries' is "
+                 "ordinary)");
     app.add_flag("--spin", spins, "spin when nothing moves, also with more ranks than CPUs");
     app.add("--json", asked.json, "a file for the results; - for standard output");
     if (!app.parse(argc, argv)) return;
     asked.cpus = cpus.empty() ? pingpong::usable_cpus() : pingpong::parse_cpus(cpus);
     if (!operations.empty()) todo.operations = split_list(operations);
     if (!sizes.empty()) {
-        todo.sizes.clear();
-        for (const std::string& one : split_list(sizes)) todo.sizes.push_back(parse_size(one));
+        todo.sizes = pingpong::parse_sizes(sizes);
+        for (const std::size_t bytes : todo.sizes) {
+            if (bytes == 0 || bytes % sizeof(double) != 0)
+                throw usage_error("--sizes: " + std::to_string(bytes) +
+                                  " bytes are no whole number of doubles");
+        }
+    }
+    std::vector<unsigned> jobs;
+    for (const std::string& count : split_list(ranks))
+        jobs.push_back(static_cast<unsigned>(parse_number("--ranks", count, 1, 1024)));
+    for (const std::string& over : split_list(transports)) {
+        if (over == "tcp" && todo.shared) throw usage_error("--shared is for shm: --transport shm");
+#if RDMACORO_WITH_TCP
+        if (over == "tcp") continue;
+#endif
+        if (over != "shm") throw usage_error("no transport here is called " + over);
     }
     // Figures of other ranks or another way would stand beside these.
     for (const std::string& peer : peers) {
         if (peer.find('=') == std::string::npos) throw usage_error("--peer is LIBRARY=COMMAND");
-        if (split_list(ranks).size() > 1 && peer.find("{ranks}") == std::string::npos)
+        if (jobs.size() > 1 && peer.find("{ranks}") == std::string::npos)
             throw usage_error("--ranks has several numbers: --peer needs {ranks} where its command has them");
         if (split_list(transports).size() > 1 && peer.find("{transport}") == std::string::npos)
             throw usage_error("--transport has several: --peer needs {transport} where its command has them");
@@ -475,24 +508,17 @@ void run(int argc, char** argv) {
                        {"max", 12},
                        {"of ours", 8}});
     for (const std::string& over : split_list(transports)) {
-        for (const std::string& count : split_list(ranks)) {
-            const auto size = static_cast<unsigned>(std::stoul(count));
-            if (size < 1 || size > 1024) throw usage_error("from 1 to 1024 ranks");
-            out.section(count + " ranks over " + over);
+        for (const unsigned size : jobs) {
+            out.section(std::to_string(size) + " ranks over " + over);
             const bool busy = spins || size <= asked.cpus.size();
             std::map<std::string, std::map<std::string, std::vector<figure>>> all;
             const std::size_t turns = peers.empty() ? 1 : 3;
             for (std::size_t turn = 0; turn < turns; ++turn) {
                 std::map<std::string, std::vector<figure>> ours;
-                if (over == "shm") {
-                    ours = run_ranks<rc::shm>(size, asked.cpus, busy, todo);
+                if (over == "shm") ours = run_ranks<rc::shm>(size, asked.cpus, busy, todo);
 #if RDMACORO_WITH_TCP
-                } else if (over == "tcp") {
-                    ours = run_ranks<rc::tcp>(size, asked.cpus, busy, todo);
+                if (over == "tcp") ours = run_ranks<rc::tcp>(size, asked.cpus, busy, todo);
 #endif
-                } else {
-                    throw usage_error("no transport here is called " + over);
-                }
                 for (auto& [key, figures] : ours)
                     all[key]["rdmacoro"].insert(all[key]["rdmacoro"].end(), figures.begin(), figures.end());
                 for (const std::string& peer : peers) {

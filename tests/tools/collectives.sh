@@ -44,7 +44,7 @@ assert {(r["ranks"], r["transport"], r["median_ns"]) for r in rows} == {(2, "shm
 PYTHON
 
 succeeds --help
-for option in op sizes ranks transport rounds seconds cpus peer spin json; do
+for option in op sizes ranks transport rounds seconds cpus peer fresh shared spin json; do
     grep -q -e "--$option" "$work/out"
 done
 refuses 2 '--help' --no-such-option
@@ -52,8 +52,29 @@ refuses 2 'needs {ranks}' --ranks 2,3 --transport shm --peer 'other=true'
 refuses 2 'needs {transport}' --transport shm,tcp --peer 'other=true {ranks}'
 refuses 2 'LIBRARY=COMMAND' --transport shm --peer 'other'
 refuses 2 'no transport here is called' --transport carrier-pigeon
-refuses 2 'from 1 to 1024 ranks' --ranks 0
-refuses 2 'no size' --sizes 8q
+for ranks in 0 abc 2x 2,0 4294967298 1025; do
+    refuses 2 '--ranks' --transport shm --ranks "$ranks"
+done
+for sizes in 8q -8 abc; do
+    refuses 2 '--sizes' --transport shm --sizes "$sizes"
+done
+for sizes in 0 4 12 8,12; do
+    refuses 2 'no whole number of doubles' --transport shm --sizes "$sizes"
+done
+refuses 2 '--shared is for shm' --transport shm,tcp --shared
+# Before anything is measured.
+refuses 2 'no transport here is called tpc' --transport shm,tpc
+if grep -q 'ranks over' "$work/out"; then
+    echo "FAILED: measured before it refused --transport shm,tpc"
+    exit 1
+fi
+# In memory that peers map, by the ring and by gets.
+for limit in 1G 16K; do
+    RDMACORO_RENDEZVOUS_LIMIT=$limit
+    export RDMACORO_RENDEZVOUS_LIMIT
+    succeeds --shared --fresh --transport shm --op "exchange,$moved" --sizes 8,32K --ranks 2 --rounds 1 --seconds 0.0002
+    unset RDMACORO_RENDEZVOUS_LIMIT
+done
 refuses 2 '--seconds: ' --transport shm --rounds 1 --seconds nan
 status=0
 timeout 60 "$program" --op barrier --transport shm --rounds 1 --seconds 0.0002 >/dev/full 2>"$work/err" || status=$?
