@@ -187,9 +187,7 @@ TEST_CASE("the table of two ranks differs where a short way to the other rank is
                   4104         overlapped_flat_tree
   allgather       0            recursive_doubling
                   32776        ring
-  alltoall        0            bruck
-                  72           overlapped_flat_tree
-                  8200         pairwise
+  alltoall        0            pairwise
   reduce          0            spanning_tree
                   131072       ring
   allreduce       0            recursive_doubling

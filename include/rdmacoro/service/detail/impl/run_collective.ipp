@@ -91,7 +91,53 @@ struct placed_first {
     std::size_t bytes = 0;
 };
 
-/// Memory that the algorithm needs beside the caller's; answers what is to be copied before it runs, nothing where it takes all `from_input`.
+/// What of this rank's contribution is to be copied before the algorithm runs, nothing where it takes all `from_input`. An algorithm of `gather`
+/// finds what this rank gives in `out`.
+[[nodiscard]] inline placed_first place(collective_call& call, unsigned rank, bool from_input) noexcept {
+    switch (call.kind) {
+        case collective_kind::barrier:
+        case collective_kind::broadcast: break;
+        case collective_kind::scatter:
+            if (rank == call.root) return {call.out, call.in + call.in_blocks.offset(rank), call.bytes};
+            break;
+        case collective_kind::gather:
+            if (rank == call.root) return {call.out + call.out_blocks.offset(rank), call.in, call.bytes};
+            call.out = const_cast<std::byte*>(call.in);  // only read
+            break;
+        case collective_kind::allgather:
+            if (call.in != nullptr) return {call.out + call.out_blocks.offset(rank), call.in, call.bytes};
+            break;
+        case collective_kind::alltoall:
+            if (!from_input && !call.own_placed)
+                return {call.out + call.out_blocks.offset(rank), call.in + call.in_blocks.offset(rank),
+                        call.in_blocks.bytes(rank)};
+            break;
+        case collective_kind::reduce_scatter:
+            if (!from_input) return {call.out, call.in + call.in_blocks.offset(rank), call.bytes};
+            break;
+        case collective_kind::reduce:
+        case collective_kind::allreduce:
+        case collective_kind::scan:
+        case collective_kind::exscan:
+            if (call.in != nullptr && !from_input) return {call.out, call.in, call.bytes};
+            break;
+    }
+    return {};
+}
+
+/// Whether a call needs memory beside the caller's. A rank that is not the root of a reduction has no memory for what it sums up.
+[[nodiscard]] inline bool takes_all_of_out(const collective_call& call) noexcept {
+    return call.kind == collective_kind::alltoall && call.in == nullptr;
+}
+[[nodiscard]] inline bool has_no_out(const collective_call& call, unsigned rank) noexcept {
+    return call.kind == collective_kind::reduce && rank != call.root;
+}
+[[nodiscard]] inline bool needs_memory(const collective_call& call, unsigned rank) noexcept {
+    return !call.in_counts.empty() || !call.out_counts.empty() || takes_all_of_out(call) ||
+           has_no_out(call, rank);
+}
+
+/// As `place`, with the memory that the call needs.
 [[nodiscard]] inline placed_first prepare(collective_call& call, unsigned rank, unsigned size,
                                           bool from_input, scratch_pool& pool,
                                           std::optional<scratch>& offsets, std::optional<scratch>& work) {
@@ -102,58 +148,19 @@ struct placed_first {
         if (!call.out_counts.empty())
             call.out_blocks = layout_of(call.out_counts, call.element, room + size + 1);
     }
-    placed_first first;
-    const auto into = [&](std::byte* to, const std::byte* from, std::size_t bytes) {
-        first = {to, from, bytes};
-    };
-    switch (call.kind) {
-        case collective_kind::barrier:
-        case collective_kind::broadcast: break;
-        case collective_kind::scatter:
-            if (rank == call.root) into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
-            break;
-        case collective_kind::gather:
-            if (rank == call.root) {
-                into(call.out + call.out_blocks.offset(rank), call.in, call.bytes);
-            } else {
-                call.out = const_cast<std::byte*>(call.in);  // only read
-            }
-            break;
-        case collective_kind::allgather:
-            if (call.in != nullptr) into(call.out + call.out_blocks.offset(rank), call.in, call.bytes);
-            break;
-        case collective_kind::alltoall:
-            if (call.in == nullptr) {
-                // All of it goes: what comes takes its place.
-                const std::size_t whole = call.out_blocks.offset(size - 1) + call.out_blocks.bytes(size - 1);
-                work.emplace(pool, whole);
-                into(work->data(), call.out, whole);
-                call.in = work->data();
-                call.own_placed = true;
-            } else if (!from_input) {
-                into(call.out + call.out_blocks.offset(rank), call.in + call.in_blocks.offset(rank),
-                     call.in_blocks.bytes(rank));
-            }
-            break;
-        case collective_kind::reduce:
-            if (rank != call.root) {
-                work.emplace(pool, call.bytes);
-                if (!from_input) into(work->data(), call.in, call.bytes);
-                call.out = work->data();
-            } else if (call.in != nullptr && !from_input) {
-                into(call.out, call.in, call.bytes);
-            }
-            break;
-        case collective_kind::reduce_scatter:
-            if (!from_input) into(call.out, call.in + call.in_blocks.offset(rank), call.bytes);
-            break;
-        case collective_kind::allreduce:
-        case collective_kind::scan:
-        case collective_kind::exscan:
-            if (call.in != nullptr && !from_input) into(call.out, call.in, call.bytes);
-            break;
+    if (takes_all_of_out(call)) {
+        // What comes takes its place.
+        const std::size_t whole = call.out_blocks.offset(size - 1) + call.out_blocks.bytes(size - 1);
+        work.emplace(pool, whole);
+        call.in = work->data();
+        call.own_placed = true;
+        return {work->data(), call.out, whole};
     }
-    return first;
+    if (has_no_out(call, rank)) {
+        work.emplace(pool, call.bytes);
+        call.out = work->data();
+    }
+    return place(call, rank, from_input);
 }
 
 [[nodiscard]] inline collective_shape shape_of(const collective_call& call, const group_state& of) noexcept {
@@ -490,12 +497,13 @@ RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call ca
     const algorithm* const how = choose_algorithm(call, *of);
     const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     call.bind_operation();
+    const placed_first first = place(call, of->rank(), how->from_input);
     collective c(*of, call, co_await own_token{}, number, 0);
     std::exception_ptr failed;
     try {
         c.check();
-        if (!how->from_input && call.in != nullptr) {
-            co_await c.copying({call.out, call.bytes}, {call.in, call.bytes});
+        if (first.bytes != 0) {
+            co_await c.copying({first.to, first.bytes}, {first.from, first.bytes});
             c.check();
         }
         co_await how->run(c);
@@ -507,11 +515,8 @@ RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call ca
 }
 
 RDMACORO_DECL task<> run_collective(const counted_ptr<group_state>& of, const collective_call& call) {
-    const bool plain = call.kind == collective_kind::barrier || call.kind == collective_kind::broadcast ||
-                       call.kind == collective_kind::allreduce || call.kind == collective_kind::scan ||
-                       call.kind == collective_kind::exscan;
-    if (plain && of && !of->checks && of->size() > 1 && call.root < of->size() && !call.unknown_algorithm)
-        [[likely]]
+    if (of && !of->checks && of->size() > 1 && call.root < of->size() && !call.unknown_algorithm &&
+        !needs_memory(call, of->rank())) [[likely]]
         return run_plainly(of, call);
     return run_carefully(of, call, {});
 }
