@@ -112,8 +112,8 @@ private:
 };
 
 /// An id for the node of this process, which needs one before it joins: its rank + 1, as the launcher's variables say it (RDMACORO_RANK,
-/// PMI_RANK, PMIX_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID), and a random one in a process that no launcher started, so that two that
-/// were started by hand differ. Throws `errc::invalid_argument` for a variable that is no rank.
+/// PMI_RANK, PMIX_RANK, OMPI_COMM_WORLD_RANK, and SLURM_PROCID in a step of more than one task), and a random one in a process that no launcher
+/// started, so that two that were started by hand differ. Throws `errc::invalid_argument` for a variable that is no rank.
 [[nodiscard]] RDMACORO_DECL node_id job_node_id();
 
 namespace detail {

@@ -50,9 +50,7 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
                         " says that a launcher started this process, but RDMACORO_JOB, the "
                         "address of its rendezvous, is not set");
     }
-    // Without a step of its own it is a batch script's, which srun did not start.
-    if (from.has("SLURM_STEP_ID") && from.has("SLURM_PROCID") &&
-        from.number("SLURM_STEP_NUM_TASKS", launcher::most_ranks).value_or(1) > 1)
+    if (is_one_of_step(from))
         throw error(errc::unsupported,
                     "join_job: srun started this process without PMI: give srun --mpi=pmi2 or --mpi=pmix");
     if (alone) return std::make_unique<no_launcher>();
