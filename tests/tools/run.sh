@@ -89,6 +89,16 @@ prints '^begun 0$'
 ends 143 -n 300 sh -c "trap 'exit 0' TERM; echo begun \$RDMACORO_RANK; [ \$RDMACORO_RANK = 0 ] && kill -TERM \$PPID; sleep $mark & wait"
 prints '^begun 0$'
 ! grep -q '^begun 2..$' "$work/out" || fail "ranks are started after SIGTERM: $(tail -n 1 "$work/out")"
+# The same where a later rank cannot be started: those that run are told, and what they say is read.
+cp "$(command -v bash)" "$work/shell"
+ends 1 -n 300 --tag-output "$work/shell" -c "trap 'echo told; exit 0' TERM; echo begun; [ \$RDMACORO_RANK = 0 ] && rm '$work/shell'; sleep $mark & wait"
+says '^run: .*/shell: No such file or directory: ending the others$'
+prints '^\[0\] told$'
+! grep -q '^\[2..\] begun$' "$work/out" || fail "ranks are started after one could not be: $(tail -n 1 "$work/out")"
+# A rank that was not begun is no other.
+says_only() { [ "$(cat "$work/err")" = "$1" ] || fail "it does not say only \"$1\""; }
+ends 1 -n 2 ./no-such-program
+says_only 'run: ./no-such-program: No such file or directory'
 
 # A rank that ends well and never joins is named to those that wait for it.
 ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exit 0 ;; esac; exec "$0"' "$ring"
