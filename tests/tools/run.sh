@@ -13,6 +13,7 @@ refuses 2 'which program' -n 2
 refuses 2 'no such option' -n 2 --no-such-option true
 refuses 2 'not in range' -n 0 true
 refuses 2 'no host' --hosts 'a b' true
+refuses 2 'no host' --hosts '' true
 refuses 2 'no host' --hosts=-oProxyCommand=x true
 refuses 2 'a number of ranks' --hosts a:0 true
 refuses 2 'NAME' --env 1=2 true
