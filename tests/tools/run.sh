@@ -280,3 +280,14 @@ exec sh -c "$*"
 END
 chmod +x "$work/ssh"
 on_other_hosts
+# The program of that name has options, lest it asks for something: a process group in the background of a terminal is stopped there.
+mkdir "$work/path"
+cat >"$work/path/ssh" <<'END'
+#!/bin/sh
+echo "$*" >>"$(dirname "$0")/commands"
+while [ "$1" = -o ]; do shift 2; done
+exec "$(dirname "$0")/../ssh" "$@"
+END
+chmod +x "$work/path/ssh"
+(export PATH="$work/path:$PATH" && ends 0 -n 1 --hosts a --address 127.0.0.1 true)
+grep -q -e '-o BatchMode=yes' "$work/path/commands" || fail "ssh may ask for something: $(head -n 1 "$work/path/commands")"

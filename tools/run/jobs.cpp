@@ -173,9 +173,11 @@ private:
             std::array<char, 4096> folder{};
             if (::getcwd(folder.data(), folder.size()) == nullptr) fail("getcwd");
             words = {asked_.ssh};
-            // Ranks that share a connection would have one end only with the other.
+            // A question would stop it without a word: its process group is in the background of the terminal. Ranks that share a connection would have
+            // one end only with the other.
             if (asked_.ssh == "ssh")
-                words.insert(words.end(), {"-o", "ControlMaster=no", "-o", "ControlPath=none"});
+                words.insert(words.end(),
+                             {"-o", "BatchMode=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"});
             words.insert(words.end(), {one.host, remote_command(asked_, set, folder.data())});
             environment = environment_with({});
         } else {
