@@ -67,6 +67,15 @@ echo 'a word' | PMI_RANK=7 timeout 60 "$program" -n 2 --tag-output --env GIVEN=1
     'read -r word; echo "$word, $GIVEN, ${PMI_RANK-none}, $RDMACORO_RANK of $RDMACORO_SIZE"' >"$work/out"
 prints '^\[0\] a word, 1, none, 0 of 2$'
 prints '^\[1\] , 1, none, 1 of 2$'
+# Settings of other launchers go to the ranks, except where that launcher has started run: then they may be of its own job.
+settings='OMPI_MCA_btl=self OMPI_ALLOW_RUN_AS_ROOT=1 PMIX_MCA_gds=hash'
+shows='echo "${OMPI_MCA_btl-none} ${OMPI_ALLOW_RUN_AS_ROOT-none} ${PMIX_MCA_gds-none} ${PMIX_RANK-none} ${OMPI_COMM_WORLD_RANK-none}"'
+env $settings PMIX_RANK=7 OMPI_COMM_WORLD_RANK=7 timeout 60 "$program" sh -c "$shows" >"$work/out"
+prints '^self 1 hash none none$'
+for launched in PMIX_NAMESPACE=a OMPI_COMM_WORLD_SIZE=2; do
+    env $settings $launched timeout 60 "$program" sh -c "$shows" >"$work/out"
+    prints '^none none none none none$'
+done
 
 # One fails: the others are told, then killed; the status is its own.
 ends 3 -n 4 sh -c "[ \$RDMACORO_RANK = 2 ] && exit 3; exec sleep $mark"

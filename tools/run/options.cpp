@@ -76,7 +76,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option(
            "--env", asked.environment,
            "NAME or NAME=VALUE, a variable for the ranks; may be repeated. Ranks on this machine have all of "
-           "this environment, others those that begin with RDMACORO_")
+           "this environment but what another launcher says of its job, others those that begin with "
+           "RDMACORO_")
         ->allow_extra_args(false);
     app.prefix_command();
     try {
