@@ -51,6 +51,8 @@ std::optional<options> parse_options(int argc, char** argv) {
                    "send every so many messages one with a wrong byte, to see that it is noticed");
     app.add_option("--drop", asked.drop,
                    "drop a link that should go on after every so many rounds, to see that it is noticed");
+    app.add_option("--deafen", asked.deafen,
+                   "drop a listener after so many sessions, to see that it is noticed");
     app.add_option("--json", asked.json, "a file for the summary; - for standard output");
     try {
         app.parse(argc, argv);

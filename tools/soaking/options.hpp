@@ -26,6 +26,8 @@ struct options {
         0;  ///< every so many messages one is sent with a wrong byte, to see that it is noticed
     std::uint64_t drop =
         0;  ///< every so many rounds a link that should go on is dropped, to see that it is noticed
+    std::uint64_t deafen =
+        0;  ///< after so many sessions a worker drops a listener, to see that it is noticed; 0: never
     std::string json;  ///< a file for the summary, `-` for standard output
 };
 

@@ -143,7 +143,7 @@ private:
         if (got) {
             log_.tell_fault("a message after the last" + where());
         } else if (got.error() == rc::errc::timed_out) {
-            log_.tell_fault("a dropped link was not noticed in 30 s" + where());
+            log_.tell_fault("a dropped link was not noticed" + where());
         }
     }
 
