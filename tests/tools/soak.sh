@@ -81,6 +81,9 @@ grep -q '^soak: --transports: this build has shm' "$work/err" || fail "the messa
 runs 2 --workers 1
 grep -q '^soak: --workers: ' "$work/err" || fail "the message does not begin with the program's name"
 runs 2 --links 0
+# Rounds that only stood still would be told as hung.
+runs 2 --minutes 0.02 --workers 2 --longest-stop 16
+grep -q '^soak: --longest-stop: longer than a quarter of --round-limit' "$work/err" || fail "a stop as long as a round's limit: no message"
 for option in minutes kill-every stop-every longest-stop round-limit; do
     for number in nan -nan inf; do
         runs 2 "--$option=$number"
