@@ -233,7 +233,7 @@ template <transport... Ts>
 
 }  // namespace detail
 
-/// Joins the job that this process was started in, by `tools/run`, `mpiexec`, `mpirun`, `srun`, or by any program that sets RDMACORO_JOB,
+/// Joins the job that this process was started in, by `rdmacoro-run`, `mpiexec`, `mpirun`, `srun`, or by any program that sets RDMACORO_JOB,
 /// RDMACORO_RANK and RDMACORO_SIZE. The ranks tell each other their nodes' cards through the launcher; `here` gets those of all others into
 /// its address book, and connects to them when the first message is sent.
 ///
