@@ -1,4 +1,4 @@
-// A job broadcasts by an algorithm of its own, and compares with the toolkit's: tools/run -n 8 bine_tree
+// A job broadcasts by an algorithm of its own, and compares with the toolkit's: rdmacoro-run -n 8 bine_tree
 #include "bine_tree.hpp"
 
 #include <rdmacoro/coro/coro.hpp>

@@ -1,4 +1,4 @@
-// The dot product of two vectors of which each rank of a job has a part: tools/run -n 4 dot_product
+// The dot product of two vectors of which each rank of a job has a part: rdmacoro-run -n 4 dot_product
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/shm.hpp>

@@ -1,5 +1,5 @@
 // Heat spreads over a plate that is cut into strips, one for each rank of a job; a picture of the end goes into a file.
-// tools/run -n 4 heat [FILE [POINTS]], or with mpiexec, mpirun, srun. Without a launcher: one rank.
+// rdmacoro-run -n 4 heat [FILE [POINTS]], or with mpiexec, mpirun, srun. Without a launcher: one rank.
 #include <rdmacoro/coro/coro.hpp>
 #include <rdmacoro/service/job.hpp>
 #include <rdmacoro/transport/shm.hpp>

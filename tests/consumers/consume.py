@@ -61,6 +61,9 @@ def install(root):
         moved = re.sub('^prefix=.*$', f'prefix={prefix}', text, flags=re.MULTILINE)
         assert moved != text and f'={prefix}' in moved, text
         package_file.write_text(moved, encoding='utf-8')
+    for name in ('info', 'pingpong', 'run', 'tune'):
+        if pathlib.Path(os.environ['RDMACORO_BUILD_ROOT'], 'tools', name, name).exists():
+            run(prefix / 'bin' / f'rdmacoro-{name}', '--help')
     return prefix, packages[0].parent
 
 

@@ -67,6 +67,7 @@ def sources_of(program):
     name = program.removeprefix('./')
     if name == '$pingpong':
         name = 'tools/pingpong/pingpong'
+    name = re.sub(r'^rdmacoro-(info|pingpong|run|tune)$', r'tools/\1/\1', name)
     name = re.sub(r'^(\$build|build/\w+)/', '', name)
     if not re.match(r'(bench|tools|examples|\.ci)/[\w-]+(/\w+)?$', name):
         return None

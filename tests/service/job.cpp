@@ -7,7 +7,9 @@
 
 #include <rdmacoro/coro/coro.hpp>
 
+#include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -454,6 +456,12 @@ TEST_CASE("without a launcher a process has a random id, and joins only where it
     ::setenv("RDMACORO_RANK", "41", 1);
     CHECK(job_node_id() == 42);
     ::unsetenv("RDMACORO_RANK");
+    // In a step of one task of Slurm, such as an interactive one, programs are started by hand.
+    const std::map<const char*, const char*> step = {
+        {"SLURM_STEP_ID", "4294967290"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}};
+    for (const auto& [name, value] : step) ::setenv(name, value, 1);
+    CHECK(job_node_id() > detail::launcher::most_ranks);
+    for (const auto& [name, value] : step) ::unsetenv(name);
     run_nodes([]() -> task<> {
         job_node here(job_node_id());
         const auto failed =

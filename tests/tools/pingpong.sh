@@ -409,6 +409,17 @@ done
 status=0
 timeout 60 "$quick" --listen "$shm" >/dev/full 2>"$work/err" || status=$?
 [ "$status" -eq 1 ] && grep -q '^pingpong: cannot write standard output: No space left' "$work/err" || fail "the address of a listener is lost"
+# Nor is most of what the machine has left taken: it says here that this is little.
+if [ "$(id -u)" -eq 0 ] && unshare -m true 2>/dev/null; then
+    printf 'MemTotal: 8000000 kB\nMemAvailable: 20000 kB\n' >"$work/meminfo"
+    cat >"$work/little_memory" <<END
+#!/bin/sh
+exec unshare -m --propagation private sh -c 'mount --bind "$work/meminfo" /proc/meminfo && exec "\$0" "\$@"' "$quick" "\$@"
+END
+    chmod +x "$work/little_memory"
+    (quick=$work/little_memory; refuses 1 'no memory for 1 buffer of 16M' --test latency --sizes 16M --iterations 4 --pair "$shm")
+    (quick=$work/little_memory; succeeds --test latency --sizes 8M --iterations 4 --pair "$shm")
+fi
 # The limit is what makes it too much: a machine may promise memory that it has not.
 (ulimit -v 67108864; refuses 1 'no memory for 1 buffer of 100G' --test latency --sizes 100G --iterations 4 --pair "$shm")
 refuses 2 '--help' --no-such-option --pair "$shm"

@@ -13,6 +13,7 @@ refuses 2 'which program' -n 2
 refuses 2 'no such option' -n 2 --no-such-option true
 refuses 2 'not in range' -n 0 true
 refuses 2 'no host' --hosts 'a b' true
+refuses 2 'no host' --hosts '' true
 refuses 2 'no host' --hosts=-oProxyCommand=x true
 refuses 2 'a number of ranks' --hosts a:0 true
 refuses 2 'NAME' --env 1=2 true
@@ -66,6 +67,15 @@ echo 'a word' | PMI_RANK=7 timeout 60 "$program" -n 2 --tag-output --env GIVEN=1
     'read -r word; echo "$word, $GIVEN, ${PMI_RANK-none}, $RDMACORO_RANK of $RDMACORO_SIZE"' >"$work/out"
 prints '^\[0\] a word, 1, none, 0 of 2$'
 prints '^\[1\] , 1, none, 1 of 2$'
+# Settings of other launchers go to the ranks, except where that launcher has started run: then they may be of its own job.
+settings='OMPI_MCA_btl=self OMPI_ALLOW_RUN_AS_ROOT=1 PMIX_MCA_gds=hash'
+shows='echo "${OMPI_MCA_btl-none} ${OMPI_ALLOW_RUN_AS_ROOT-none} ${PMIX_MCA_gds-none} ${PMIX_RANK-none} ${OMPI_COMM_WORLD_RANK-none}"'
+env $settings PMIX_RANK=7 OMPI_COMM_WORLD_RANK=7 timeout 60 "$program" sh -c "$shows" >"$work/out"
+prints '^self 1 hash none none$'
+for launched in PMIX_NAMESPACE=a OMPI_COMM_WORLD_SIZE=2; do
+    env $settings $launched timeout 60 "$program" sh -c "$shows" >"$work/out"
+    prints '^none none none none none$'
+done
 
 # One fails: the others are told, then killed; the status is its own.
 ends 3 -n 4 sh -c "[ \$RDMACORO_RANK = 2 ] && exit 3; exec sleep $mark"
@@ -89,6 +99,16 @@ prints '^begun 0$'
 ends 143 -n 300 sh -c "trap 'exit 0' TERM; echo begun \$RDMACORO_RANK; [ \$RDMACORO_RANK = 0 ] && kill -TERM \$PPID; sleep $mark & wait"
 prints '^begun 0$'
 ! grep -q '^begun 2..$' "$work/out" || fail "ranks are started after SIGTERM: $(tail -n 1 "$work/out")"
+# The same where a later rank cannot be started: those that run are told, and what they say is read.
+cp "$(command -v bash)" "$work/shell"
+ends 1 -n 300 --tag-output "$work/shell" -c "trap 'echo told; exit 0' TERM; echo begun; [ \$RDMACORO_RANK = 0 ] && rm '$work/shell'; sleep $mark & wait"
+says '^run: .*/shell: No such file or directory: ending the others$'
+prints '^\[0\] told$'
+! grep -q '^\[2..\] begun$' "$work/out" || fail "ranks are started after one could not be: $(tail -n 1 "$work/out")"
+# A rank that was not begun is no other.
+says_only() { [ "$(cat "$work/err")" = "$1" ] || fail "it does not say only \"$1\""; }
+ends 1 -n 2 ./no-such-program
+says_only 'run: ./no-such-program: No such file or directory'
 
 # A rank that ends well and never joins is named to those that wait for it.
 ends 1 -n 3 sh -c 'case $RDMACORO_RANK in 1) exit 0 ;; esac; exec "$0"' "$ring"
@@ -269,3 +289,14 @@ exec sh -c "$*"
 END
 chmod +x "$work/ssh"
 on_other_hosts
+# The program of that name has options, lest it asks for something: a process group in the background of a terminal is stopped there.
+mkdir "$work/path"
+cat >"$work/path/ssh" <<'END'
+#!/bin/sh
+echo "$*" >>"$(dirname "$0")/commands"
+while [ "$1" = -o ]; do shift 2; done
+exec "$(dirname "$0")/../ssh" "$@"
+END
+chmod +x "$work/path/ssh"
+(export PATH="$work/path:$PATH" && ends 0 -n 1 --hosts a --address 127.0.0.1 true)
+grep -q -e '-o BatchMode=yes' "$work/path/commands" || fail "ssh may ask for something: $(head -n 1 "$work/path/commands")"

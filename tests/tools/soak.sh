@@ -1,5 +1,5 @@
 #!/bin/sh
-# soak ends well where all is well, after it has killed, stopped and restarted processes, and had rounds over every transport; it notices a wrong byte, and a link that is lost without a cause; and a wrong command
+# soak ends well where all is well, after it has killed, stopped and restarted processes, and had rounds over every transport; it notices a wrong byte, a link that is lost without a cause, and a listener that is gone; and a wrong command
 # line ends with 2.
 # Usage: soak.sh PATH_OF_SOAK
 set -eu
@@ -52,6 +52,9 @@ grep -q '^fault: .*wrong bytes in a message' "$work/out" || fail "a wrong byte w
 runs 1 --minutes 0.1 --workers 2 --links 4 --transports shm --kill-every 1 --stop-every 0 --drop 20
 grep -q '^fault: worker 0 lost worker 1 over shm, which was not killed' "$work/out" || fail "a link that was lost without a cause was not noticed"
 
+runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --deafen 5
+grep -q '^fault: worker [01]: accepts no more over shm: ' "$work/out" || fail "a listener that is gone was not noticed"
+
 # ---- a summary that cannot be written
 
 few="--minutes 0.03 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0"
@@ -78,6 +81,9 @@ grep -q '^soak: --transports: this build has shm' "$work/err" || fail "the messa
 runs 2 --workers 1
 grep -q '^soak: --workers: ' "$work/err" || fail "the message does not begin with the program's name"
 runs 2 --links 0
+# Rounds that only stood still would be told as hung.
+runs 2 --minutes 0.02 --workers 2 --longest-stop 16
+grep -q '^soak: --longest-stop: longer than a quarter of --round-limit' "$work/err" || fail "a stop as long as a round's limit: no message"
 for option in minutes kill-every stop-every longest-stop round-limit; do
     for number in nan -nan inf; do
         runs 2 "--$option=$number"

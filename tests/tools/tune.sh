@@ -64,6 +64,33 @@ for kind in ("message", "exchange", "next"):
 PYTHON
 done
 
+# The other process is killed as soon as it is there, mostly before the two know of each other: that is said, and is a failure.
+for transport in $transports; do
+    python3 - "$tune" "$transport" <<'PYTHON' || fail "over $transport: the other process was killed"
+import os, signal, subprocess, sys, time
+for turn in range(8):
+    first = subprocess.Popen([sys.argv[1], "--transport", sys.argv[2], "--rounds", "1000"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    children = f"/proc/{first.pid}/task/{first.pid}/children"
+    if not os.path.exists(children):
+        first.kill()
+        sys.exit(print("skipped: a kernel without CONFIG_PROC_CHILDREN does not say which process is the other"))
+    until = time.monotonic() + 60
+    other = ""
+    while not other and time.monotonic() < until:
+        with open(children) as listed:
+            other, _, _ = listed.read().partition(" ")
+    os.kill(int(other), signal.SIGKILL)
+    try:
+        said = first.communicate(timeout=30)[1].splitlines()
+    except subprocess.TimeoutExpired:
+        first.kill()
+        sys.exit("it goes on")
+    if first.returncode != 1 or not said or not said[-1].startswith("tune: "):
+        sys.exit(f"status {first.returncode}, expected 1 and a message: {said}")
+PYTHON
+done
+
 # ---- known costs instead of measurements: what is fitted, chosen and written is known too
 
 python3 - "$work/known.json" <<'PYTHON'

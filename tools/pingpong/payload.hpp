@@ -13,6 +13,9 @@
 
 namespace pingpong {
 
+/// Bytes that the system could give to programs now without taking them from others, as it says; else no limit.
+[[nodiscard]] std::size_t available_memory();
+
 /// The buffers of a window's messages. One buffer for all of them, as other benchmarks have it, stays in the processor's cache;
 /// with several, message number k has buffer k modulo their number. Page-aligned, and touched before use.
 class payload {
@@ -58,9 +61,11 @@ private:
         return bytes == 0 ? line : (bytes + line - 1) / line * line;
     }
 
-    /// Throws `run_error`.
+    /// Throws `run_error`; also for most of the memory that is left, which the system promises, and then ends some process when it is touched. A
+    /// client may ask a listener for any length.
     [[nodiscard]] static std::byte* allocate(std::size_t bytes, std::size_t slots) {
         try {
+            if (stride_of(bytes) * slots > available_memory() / 4 * 3) throw std::bad_alloc();
             return static_cast<std::byte*>(::operator new(stride_of(bytes) * slots, std::align_val_t{page}));
         } catch (const std::bad_alloc&) {
             throw run_error("there is no memory for " + std::to_string(slots) +

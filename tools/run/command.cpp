@@ -54,10 +54,14 @@ variables variables_of(const options& asked, const std::string& url, std::uint32
 }
 
 bool is_of_other_launcher(const std::string& name) {
-    static constexpr std::array<std::string_view, 5> prefixes = {"PMI_", "PMIX_", "OMPI_", "MPI_LOCAL",
-                                                                 "HYDI_"};
-    return std::any_of(prefixes.begin(), prefixes.end(),
-                       [&](std::string_view prefix) { return name.starts_with(prefix); });
+    const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    static constexpr std::array<std::string_view, 7> of_jobs = {
+        "PMI_", "HYDI_", "MPI_LOCAL", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER_", "OMPI_COMM_WORLD_"};
+    if (std::any_of(of_jobs.begin(), of_jobs.end(), begins)) return true;
+    // Where one of these started this process, their settings (OMPI_MCA_*, PMIX_MCA_*) are partly of that job; else they are the user's own.
+    const bool launched =
+        std::getenv("PMIX_NAMESPACE") != nullptr || std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+    return launched && (begins("PMIX_") || begins("OMPI_"));
 }
 
 std::vector<std::string> environment_with(const variables& set) {

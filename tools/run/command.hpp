@@ -15,7 +15,7 @@ using variables = std::map<std::string, std::string>;
 /// The variables that a rank's environment has beside those of `run`. The key of the job is a secret, and not among them.
 variables variables_of(const options& asked, const std::string& url, std::uint32_t rank,
                        const std::vector<std::string>& places);
-/// Variables of other launchers, which mean nothing to the ranks.
+/// Variables by which another launcher tells its processes of their job, which is not that of the ranks.
 bool is_of_other_launcher(const std::string& name);
 /// For the environment of a rank on this machine, as `execvpe` takes it.
 std::vector<std::string> environment_with(const variables& set);

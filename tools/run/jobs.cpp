@@ -87,7 +87,7 @@ public:
         // Many ranks take a while to start; one may fail meanwhile, or a signal come.
         std::uint32_t begun = 0;
         while (begun < asked_.ranks && !ending_) {
-            start(begun++);
+            begin(begun++);
             look_after();
         }
         // That all which began end well is not enough then.
@@ -154,6 +154,16 @@ private:
         throw std::system_error(why, std::system_category(), what);
     }
 
+    /// One that cannot be started is a failure, as one that ends badly.
+    void begin(std::uint32_t rank) {
+        try {
+            start(rank);
+        } catch (const std::exception& failed) {
+            note(std::string("run: ") + failed.what() + (rank != 0 ? ": ending the others\n" : "\n"));
+            if (status_ == 0) status_ = status_failure;
+            end_all(SIGTERM);
+        }
+    }
     void start(std::uint32_t rank) {
         rank_process& one = ranks_[rank];
         const variables set = variables_of(asked_, meeting_->url(), rank, places_);
@@ -163,9 +173,11 @@ private:
             std::array<char, 4096> folder{};
             if (::getcwd(folder.data(), folder.size()) == nullptr) fail("getcwd");
             words = {asked_.ssh};
-            // Ranks that share a connection would have one end only with the other.
+            // A question would stop it without a word: its process group is in the background of the terminal. Ranks that share a connection would have
+            // one end only with the other.
             if (asked_.ssh == "ssh")
-                words.insert(words.end(), {"-o", "ControlMaster=no", "-o", "ControlPath=none"});
+                words.insert(words.end(),
+                             {"-o", "BatchMode=yes", "-o", "ControlMaster=no", "-o", "ControlPath=none"});
             words.insert(words.end(), {one.host, remote_command(asked_, set, folder.data())});
             environment = environment_with({});
         } else {

@@ -57,7 +57,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("-n,--ranks", asked.ranks, "how many")
         ->check(CLI::Range(1u, 65536u))
         ->capture_default_str();
-    app.add_option("--hosts", hosts, "where: alpha,beta or alpha:4,beta:2; this machine where not given");
+    const CLI::Option* const given =
+        app.add_option("--hosts", hosts, "where: alpha,beta or alpha:4,beta:2; this machine where not given");
     app.add_flag("--tag-output", asked.tag_output,
                  "forwards output line by line, with the rank in front: [3] text. A line of more than 64 KiB "
                  "may come in pieces");
@@ -75,7 +76,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option(
            "--env", asked.environment,
            "NAME or NAME=VALUE, a variable for the ranks; may be repeated. Ranks on this machine have all of "
-           "this environment, others those that begin with RDMACORO_")
+           "this environment but what another launcher says of its job, others those that begin with "
+           "RDMACORO_")
         ->allow_extra_args(false);
     app.prefix_command();
     try {
@@ -86,7 +88,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         if (asked.command.empty()) throw CLI::ValidationError("PROGRAM", "which program?");
         if (asked.command.front().starts_with('-'))
             throw CLI::ValidationError(asked.command.front(), "no such option; run --help lists them");
-        for (std::size_t at = 0; at < hosts.size() + (hosts.empty() ? 0 : 1);) {
+        for (std::size_t at = 0; given->count() != 0 && at <= hosts.size();) {
             const std::size_t end = std::min(hosts.find(',', at), hosts.size());
             asked.hosts.push_back(parse_host(hosts.substr(at, end - at)));
             at = end + 1;

@@ -35,14 +35,17 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--stop-every", asked.stop_every, "mean seconds between two stops (SIGSTOP); 0: none")
         ->check(pingpong::number_between(0, 1e9))
         ->capture_default_str();
-    app.add_option("--longest-stop", asked.longest_stop, "seconds that a process stands still at most")
+    app.add_option("--longest-stop", asked.longest_stop,
+                   "seconds that a process stands still at most; up to a quarter of --round-limit")
         ->check(pingpong::number_between(0.01, 600.0))
         ->capture_default_str();
     app.add_option("--longest", asked.longest, "bytes of the longest message, such as 4M")
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
-    app.add_option("--round-limit", asked.round_limit, "seconds after which a round counts as hung")
+    app.add_option("--round-limit", asked.round_limit,
+                   "seconds after which a round counts as hung, or a dropped link as not noticed; stops are "
+                   "part of them")
         ->check(pingpong::number_between(1.0, 3600.0))
         ->capture_default_str();
     app.add_option("--seed", asked.seed, "of the random numbers; 0: another one each time")
@@ -51,6 +54,8 @@ std::optional<options> parse_options(int argc, char** argv) {
                    "send every so many messages one with a wrong byte, to see that it is noticed");
     app.add_option("--drop", asked.drop,
                    "drop a link that should go on after every so many rounds, to see that it is noticed");
+    app.add_option("--deafen", asked.deafen,
+                   "drop a listener after so many sessions, to see that it is noticed");
     app.add_option("--json", asked.json, "a file for the summary; - for standard output");
     try {
         app.parse(argc, argv);
@@ -65,6 +70,10 @@ std::optional<options> parse_options(int argc, char** argv) {
             throw pingpong::usage_error("--transports: this build has " + transport_names() + ", not " +
                                         name);
     }
+    // Both ends may stand still one after the other, and more than once.
+    if (asked.stop_every > 0 && asked.longest_stop > asked.round_limit / 4)
+        throw pingpong::usage_error("--longest-stop: longer than a quarter of --round-limit, so that rounds "
+                                    "which only stood still would count as hung");
     if (asked.transports.empty()) asked.transports = all_transports();
     if (asked.seed == 0) asked.seed = std::random_device{}() | std::uint64_t{1} << 32;
     return asked;

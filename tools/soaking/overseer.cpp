@@ -288,7 +288,7 @@ private:
         worker_state& w = workers_[n];
         if (w.process <= 0 || w.continue_at >= 0) return;
         ::kill(w.process, SIGSTOP);
-        w.continue_at = now() + std::min(after(asked_.longest_stop / 4), asked_.longest_stop);
+        w.continue_at = now() + after(asked_.longest_stop / 2);
         treated_[n].stop(now());
         ++stops_;
     }

@@ -72,12 +72,10 @@ public:
         namespace rc = rdmacoro;
         for (;;) {
             plan_ = next_round(shared_, asked_.longest);
-            const auto limit =
-                std::chrono::duration_cast<rc::duration>(std::chrono::duration<double>(asked_.round_limit));
             std::string wrong;
             std::error_code how{};
             try {
-                co_await rc::timeout(round(), limit);
+                co_await rc::timeout(round(), round_limit());
                 ++log_.sums.rounds;
                 ++log_.sums.rounds_over[transport_index(facts_.transport)];
                 if (plan_.pause_ms != 0) co_await rc::sleep_for(std::chrono::milliseconds(plan_.pause_ms));
@@ -118,6 +116,10 @@ private:
                (facts_.client ? " as client" : " as server");
     }
 
+    [[nodiscard]] rdmacoro::duration round_limit() const {
+        return std::chrono::duration_cast<rdmacoro::duration>(
+            std::chrono::duration<double>(asked_.round_limit));
+    }
     [[nodiscard]] bool other_end_drops() const noexcept {
         return plan_.end == (facts_.client ? ending::server_drops : ending::client_drops);
     }
@@ -139,11 +141,11 @@ private:
         namespace rc = rdmacoro;
         std::byte nothing[1];
         const auto got = co_await rc::as_result(
-            rc::timeout(peer_.recv(std::span<std::byte>(nothing), aside | 99), std::chrono::seconds(30)));
+            rc::timeout(peer_.recv(std::span<std::byte>(nothing), aside | 99), round_limit()));
         if (got) {
             log_.tell_fault("a message after the last" + where());
         } else if (got.error() == rc::errc::timed_out) {
-            log_.tell_fault("a dropped link was not noticed in 30 s" + where());
+            log_.tell_fault("a dropped link was not noticed" + where());
         }
     }
 

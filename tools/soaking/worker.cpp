@@ -15,6 +15,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 namespace soak {
@@ -40,16 +41,11 @@ public:
     over_transport(shared_state& all, std::size_t index)
         : all_(all), index_(index), name_(all.asked.transports[index]) {}
 
-    /// Listens and serves until it is stopped.
+    /// Listens and serves until it is stopped. An end of another kind is a fault: connects to it would be refused, as by a worker that is dead.
     rc::task<> serve() {
-        auto listener = co_await rc::listen<T>(domain_, address(all_.place.number));
-        ready_ = true;
-        for (;;) {
-            auto accepted = co_await rc::as_result(listener.accept());
-            if (!accepted) co_return;
-            clients_.spawn([this](rc::endpoint<T> peer) { return serve_one(std::move(peer)); },
-                           std::move(*accepted));
-        }
+        const auto ended = co_await rc::as_result(accept_all());
+        if (!ended && ended.error() != rc::errc::canceled)
+            all_.log.tell_fault("accepts no more over " + name_ + ": " + ended.error().message());
     }
 
     /// One session with that worker, if it is there. False if not.
@@ -92,6 +88,27 @@ public:
     }
 
 private:
+    rc::task<> accept_all() {
+        rc::listener<T> listener = co_await listen();
+        ready_ = true;
+        for (;;) {
+            rc::endpoint<T> accepted = co_await listener.accept();
+            clients_.spawn([this](rc::endpoint<T> peer) { return serve_one(std::move(peer)); },
+                           std::move(accepted));
+            if (++accepted_ == all_.asked.deafen) rc::listener<T>(std::move(listener));
+        }
+    }
+    /// The port of a worker that was dead may be that of another one's connection meanwhile.
+    rc::task<rc::listener<T>> listen() {
+        const auto until = std::chrono::steady_clock::now() + 30s;
+        for (;;) {
+            auto made = co_await rc::as_result(rc::listen<T>(domain_, address(all_.place.number)));
+            if (made) co_return std::move(*made);
+            if (made.error() != rc::errc::address_in_use || std::chrono::steady_clock::now() > until)
+                throw std::system_error(made.error());
+            co_await rc::sleep_for(100ms);
+        }
+    }
     [[nodiscard]] std::string address(unsigned worker) const {
         return address_of(name_, all_.place.run,
                           all_.place.ports[worker * all_.asked.transports.size() + index_]);
@@ -120,6 +137,7 @@ private:
     std::string name_;
     typename T::domain domain_{*rc::scheduler::current()};
     rc::task_group clients_;
+    std::uint64_t accepted_ = 0;
     bool ready_ = false;
 };
 

@@ -229,7 +229,7 @@ rc::task<> measure(rc::group& g, const plan& how, link_samples& found,
 void move_all(int at, void* data, std::size_t bytes, bool write) {
     auto* byte = static_cast<char*>(data);
     while (bytes != 0) {
-        const ssize_t moved = write ? ::write(at, byte, bytes) : ::read(at, byte, bytes);
+        const ssize_t moved = write ? ::send(at, byte, bytes, MSG_NOSIGNAL) : ::read(at, byte, bytes);
         if (moved < 0 && errno == EINTR) continue;
         if (moved <= 0) throw run_error("the other process has ended too early");
         byte += moved;

@@ -112,8 +112,8 @@ private:
 };
 
 /// An id for the node of this process, which needs one before it joins: its rank + 1, as the launcher's variables say it (RDMACORO_RANK,
-/// PMI_RANK, PMIX_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID), and a random one in a process that no launcher started, so that two that
-/// were started by hand differ. Throws `errc::invalid_argument` for a variable that is no rank.
+/// PMI_RANK, PMIX_RANK, OMPI_COMM_WORLD_RANK, and SLURM_PROCID in a step of more than one task), and a random one in a process that no launcher
+/// started, so that two that were started by hand differ. Throws `errc::invalid_argument` for a variable that is no rank.
 [[nodiscard]] RDMACORO_DECL node_id job_node_id();
 
 namespace detail {
@@ -233,7 +233,7 @@ template <transport... Ts>
 
 }  // namespace detail
 
-/// Joins the job that this process was started in, by `tools/run`, `mpiexec`, `mpirun`, `srun`, or by any program that sets RDMACORO_JOB,
+/// Joins the job that this process was started in, by `rdmacoro-run`, `mpiexec`, `mpirun`, `srun`, or by any program that sets RDMACORO_JOB,
 /// RDMACORO_RANK and RDMACORO_SIZE. The ranks tell each other their nodes' cards through the launcher; `here` gets those of all others into
 /// its address book, and connects to them when the first message is sent.
 ///

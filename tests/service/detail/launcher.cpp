@@ -29,8 +29,14 @@ TEST_CASE("the rank is read from the variable of whichever launcher there is") {
         {{{"PMI_RANK", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}}, 1},
         {{{"PMIX_RANK", "7"}}, 7},
         {{{"OMPI_COMM_WORLD_RANK", "2"}}, 2},
-        {{{"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}}, 5},
+        {{{"SLURM_PROCID", "5"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "6"}}, 5},
     };
+    // In a step of one task, such as an interactive one, programs are started by hand.
+    const variables interactive = {
+        {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}};
+    CHECK_FALSE(detail::launched_rank(launch_environment(interactive)));
+    CHECK_FALSE(
+        detail::launched_rank(launch_environment(variables{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}})));
     for (const auto& [values, rank] : all) CHECK(detail::launched_rank(launch_environment(values)) == rank);
     for (const char* const wrong : {"-1", "x", "1x", "4294967296", "1048576", " 1"}) {
         const launch_environment from(variables{{"PMI_RANK", wrong}});

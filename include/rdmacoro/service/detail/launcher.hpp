@@ -113,6 +113,10 @@ private:
 /// Of a launcher that the core does not know, such as that of adapters/pmix.hpp.
 using launcher_maker = std::unique_ptr<launcher> (*)(const launch_environment& from);
 
+/// Whether srun started this process as one of several. The variables of a step of one task are not: they are in a batch script and in an
+/// interactive step, where programs are started by hand.
+[[nodiscard]] RDMACORO_DECL bool is_one_of_step(const launch_environment& from);
+
 /// The rank of this process, where a launcher has said it.
 [[nodiscard]] RDMACORO_DECL std::optional<std::uint32_t> launched_rank(const launch_environment& from);
 

@@ -77,11 +77,16 @@ RDMACORO_COLD std::string launcher::absent_text() {
            list_of_ranks(unseen, unseen.size()) + (unseen.size() == 1 ? " was" : " were") + " not seen";
 }
 
+RDMACORO_COLD bool is_one_of_step(const launch_environment& from) {
+    return from.has("SLURM_STEP_ID") && from.has("SLURM_PROCID") &&
+           from.number("SLURM_STEP_NUM_TASKS", launcher::most_ranks).value_or(1) > 1;
+}
+
 RDMACORO_COLD std::optional<std::uint32_t> launched_rank(const launch_environment& from) {
     for (const char* const name : {"RDMACORO_RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"}) {
         if (const auto rank = from.number(name, launcher::most_ranks - 1)) return rank;
     }
-    if (from.has("SLURM_STEP_ID")) return from.number("SLURM_PROCID", launcher::most_ranks - 1);
+    if (is_one_of_step(from)) return from.number("SLURM_PROCID", launcher::most_ranks - 1);
     return {};
 }
 

@@ -29,7 +29,7 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
         throw error(errc::unsupported,
                     "join_job: this process was started by a launcher that speaks PMIx, and the program does "
                     "not: give job_options::pmix = rdmacoro::pmix_launcher of adapters/pmix.hpp, or start it "
-                    "with mpiexec of MPICH, srun --mpi=pmi2 or tools/run");
+                    "with mpiexec of MPICH, srun --mpi=pmi2 or rdmacoro-run");
     }
     if (from.has("PMI_PORT"))
         throw error(errc::unsupported, "join_job: the launcher offers PMI at a port, PMI_PORT=" +
@@ -40,7 +40,7 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
         throw error(errc::unsupported,
                     std::string("join_job: ") + name +
                         " says that a launcher started this process, but there is neither "
-                        "PMI_FD nor PMIX_NAMESPACE to speak with it: start it with tools/run, "
+                        "PMI_FD nor PMIX_NAMESPACE to speak with it: start it with rdmacoro-run, "
                         "or give RDMACORO_JOB, RDMACORO_RANK and RDMACORO_SIZE");
     }
     for (const char* const name : {"RDMACORO_RANK", "RDMACORO_SIZE"}) {
@@ -50,15 +50,13 @@ RDMACORO_COLD std::unique_ptr<launcher> choose_launcher(const launch_environment
                         " says that a launcher started this process, but RDMACORO_JOB, the "
                         "address of its rendezvous, is not set");
     }
-    // Without a step of its own it is a batch script's, which srun did not start.
-    if (from.has("SLURM_STEP_ID") && from.has("SLURM_PROCID") &&
-        from.number("SLURM_STEP_NUM_TASKS", launcher::most_ranks).value_or(1) > 1)
+    if (is_one_of_step(from))
         throw error(errc::unsupported,
                     "join_job: srun started this process without PMI: give srun --mpi=pmi2 or --mpi=pmix");
     if (alone) return std::make_unique<no_launcher>();
     throw error(
         errc::invalid_argument,
-        "join_job: no launcher started this process: start it with tools/run, mpiexec or srun, or ask "
+        "join_job: no launcher started this process: start it with rdmacoro-run, mpiexec or srun, or ask "
         "for a job of one with job_options::alone");
 }
 
