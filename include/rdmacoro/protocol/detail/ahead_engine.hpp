@@ -66,6 +66,10 @@ public:
     void left_queue(const send_request& r) noexcept {
         if (offered_ == &r) offered_ = nullptr;
     }
+    /// Sends more of a message of which a part was sent.
+    void go_on() noexcept {
+        if (sending_ != nullptr && !sending_->in_flight_) pump();
+    }
     void transmitted(send_request& r, std::error_code outcome) noexcept;
     void cancel(send_request& r) noexcept;
 

@@ -19,6 +19,7 @@ RDMACORO_COLD connection_base::connection_base(mailbox_base& box, peer_id source
           box.pool(), box.budget(), list.overtakes,
           [](void* self) noexcept { static_cast<connection_base*>(self)->short_of_memory(); }, this),
       feeding_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->feed_again(); }),
+      rest_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->go_on(); }),
       list_(list) {
     credits_ = credit_account(share_.budget(), share_.budget() - share_.grant());
     box.owner().described().push_back(described_);
@@ -97,6 +98,7 @@ RDMACORO_COLD void connection_base::link_down(std::error_code why) noexcept {
     const bool in_good_order = ends_in_order();
     phase_ = phase::down;
     feeding_.stop();
+    rest_.stop();
     credits_.hurry(
         1);  // see `send_credit`: each stored message that is received gives back its part of the pool
     share_.leave(credits_.stored());
