@@ -315,7 +315,7 @@ protected:
     /// The connection ends. To be called by the destructor of the derived class.
     void disown() noexcept;
     void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
-    void control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
+    delivery control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
     /// Queues a send that must wait for earlier sends or the handshake, or fails it when it cannot be sent any more.
     void send_later(send_request& r) noexcept;
     void wait(send_request& r, start_result why) noexcept;

@@ -346,10 +346,11 @@ RDMACORO_COLD void connection_base::refuse(errc why, std::uint32_t version,
     close(make_error_code(why));
 }
 
-RDMACORO_DECL void connection_base::control_arrived(const wire_header& h,
-                                                    std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL delivery connection_base::control_arrived(const wire_header& h,
+                                                        std::span<const std::byte> payload) noexcept {
+    delivery answer = delivery::taken;
     if (h.kind == static_cast<std::uint8_t>(control_kind::ahead) && list_.overtakes) {
-        ahead_.arrived(h, payload);
+        answer = ahead_.arrived(h, payload);
     } else if (!payload.empty()) {
         violation();
     } else if (list_.link_matches && h.kind != static_cast<std::uint8_t>(control_kind::credit) &&
@@ -358,6 +359,7 @@ RDMACORO_DECL void connection_base::control_arrived(const wire_header& h,
     } else {
         obey(h);
     }
+    return ahead_.walked_far() ? delivery::pause : answer;
 }
 
 RDMACORO_COLD void connection_base::obey(const wire_header& h) noexcept {
