@@ -56,6 +56,9 @@ public:
     /// `half_closed`: the peer has sent its goodbye; its earlier messages can still be received.
     enum class phase : std::uint8_t { opening, open, half_closed, closing, down };
 
+    /// A piece of so many bytes takes microseconds to copy: the next one waits until everything else has had its turn.
+    static constexpr std::size_t long_piece = 16 * 1024;
+
     [[nodiscard]] mailbox_base& mailbox() noexcept { return *mailbox_; }
     [[nodiscard]] peer_id source() const noexcept { return source_; }
     [[nodiscard]] const metrics& counts() const noexcept { return counts_; }

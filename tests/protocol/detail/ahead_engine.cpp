@@ -307,6 +307,65 @@ TEST_CASE("words that find no room are said when there is some") {
 
 // ---- much that waits
 
+TEST_CASE(
+    "a long message ahead of its turn goes 64 KiB at a time, and as far as it has come it can be canceled") {
+    scheduler on{idle::yield{}};  // a clock that moves on
+    on.run([](scheduler& own) -> task<> {
+        scripted_peer peer(own, little());
+        co_await peer.open();
+        const auto data = filled(1000, 1);
+        const auto longer = filled(1_MiB, 2);
+        std::deque<sending> sends;
+        co_await use_up(peer, sends, data);
+        peer.wire().offered.segment_bytes = 16_KiB;
+        for (const bool canceled : {false, true}) {
+            local_stop_source stop;
+            auto ahead = start(as_result(with_stop(peer.self().send(longer, 5000), stop.get_token())));
+            say(peer, word::want, 0, numbers({5000, exact}));
+            heard_message m = co_await peer.hear();
+            while (is(m, wire_kind::starved)) m = co_await peer.hear();
+            CHECK(is(m, word::offer));
+            say(peer, word::accept);
+            std::size_t most = 0;
+            std::size_t came = 0;
+            for (int more = 0; more < 1'000'000 && came < longer.size(); ++more) {
+                std::size_t now = 0;
+                for (; !peer.heard().empty(); peer.heard().pop_front()) now += peer.heard()[0].payload.size();
+                most = std::max(most, now);
+                came += now;
+                if (canceled && came != 0) break;
+                co_await yield();
+            }
+            CHECK(most <= 128_KiB);  // a call of the timer, and one of the link
+            if (canceled) stop.request_stop();
+            const auto ended = co_await ahead;
+            CHECK(ended.has_value() == !canceled);
+            if (!canceled) continue;
+            m = co_await peer.hear();
+            while (!is(m, word::withdrawn)) m = co_await peer.hear();
+            co_await turns(5);
+            for (const heard_message& later : peer.heard()) CHECK_FALSE(is(later, word::piece));
+        }
+        peer.self().abort();
+        for (sending& s : sends) static_cast<void>(co_await as_result(s));
+    }(on));
+}
+
+TEST_CASE("a long piece of a message ahead of its turn is the last one of its turn") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::vector<std::byte> into(100_KiB);
+        auto receiving = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::starved);
+        co_await expect(peer, word::want);
+        say(peer, word::offer, 1, numbers({0, 16_KiB + 100}));
+        co_await expect(peer, word::accept);
+        say(peer, word::piece, 0, filled(16_KiB, 1));
+        say(peer, word::piece, 0, filled(100, 1));
+        co_await receiving;
+        CHECK(peer.from_peer().paused == 1);
+    });
+}
+
 TEST_CASE("a question to a sender of which thousands of sends wait is the last one of its turn") {
     with_peer([](scripted_peer& peer) -> task<> {
         std::deque<sending> sends;

@@ -171,7 +171,7 @@ RDMACORO_COLD delivery ahead_engine::piece(std::span<const std::byte> payload) n
     if (filled_ != nullptr) context_.fill(*filled_, arrived_, payload);
     arrived_ += payload.size();
     piece_ended();
-    return delivery::taken;
+    return payload.size() >= connection_base::long_piece ? delivery::pause : delivery::taken;
 }
 
 RDMACORO_COLD void ahead_engine::piece_ended() noexcept {
@@ -289,7 +289,9 @@ RDMACORO_COLD void ahead_engine::begin_accepted() noexcept {
 RDMACORO_COLD void ahead_engine::pump() noexcept {
     send_request& r = *sending_;
     const std::size_t total = r.from_.size();
+    const std::size_t before = r.sent_;
     do {
+        if (r.sent_ - before >= most_at_once) return context_.go_on_later();
         const std::size_t longest = context_.capabilities_in_force().segment_bytes;
         const std::size_t left = total - r.sent_;
         const const_buffers part = r.from_.slice(r.sent_, left < longest ? left : longest, r.from_.pieces());
@@ -355,7 +357,7 @@ RDMACORO_COLD delivery ahead_engine::arrived(const wire_header& h,
 RDMACORO_COLD void ahead_engine::writable() noexcept {
     send_in();
     send_out();
-    if (sending_ != nullptr && !sending_->in_flight_) pump();
+    go_on();
 }
 
 RDMACORO_COLD void ahead_engine::fail(std::error_code reason) noexcept {
