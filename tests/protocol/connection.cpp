@@ -6,6 +6,8 @@
 #include "support/catch.hpp"
 #include "support/scripted_peer.hpp"
 
+#include <algorithm>
+#include <deque>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -79,6 +81,47 @@ TEST_CASE("a message is left in the network while coroutines wait for their turn
             co_await others.join();
         }
     });
+}
+
+// ---- sends that wait
+
+TEST_CASE("thousands of sends that wait for credit begin in order, a few in each turn, and a goodbye waits "
+          "for them") {
+    scheduler on{idle::yield{}};  // a clock that moves on
+    on.run([](scheduler& own) -> task<> {
+        scripted_peer peer(own, little());
+        co_await peer.open();
+        using sending = decltype(start(peer.self().send(const_buffers{}, 1)));
+        std::deque<sending> sends;
+        const auto send = [&] { sends.emplace_back(peer.self().send(const_buffers{}, sends.size())); };
+        while (peer.self().counts().credit_waits == 0) send();
+        const std::size_t all = sends.size() + 1000;
+        while (sends.size() < all) send();
+        co_await yield();
+        const auto sent = [&] { return peer.self().counts().messages_sent; };
+        peer.say(wire_kind::credit, 0, {}, detail::least_budget / 2);
+        peer.say(wire_kind::credit, 0, {}, detail::least_budget / 2);
+        auto closing = start(peer.self().close());
+        std::uint64_t most = 0;
+        for (int turns = 0; turns < 1000 && sent() < all; ++turns) {
+            const std::uint64_t before = sent();
+            co_await yield();
+            most = std::max(most, sent() - before);
+        }
+        CHECK(sent() == all);
+        CHECK(most <= 200);
+        tag_type next = 0;
+        bool in_order = true;
+        heard_message m = co_await peer.hear();
+        for (; !is(m, wire_kind::goodbye); m = co_await peer.hear()) {
+            if (is(m, wire_kind::eager)) in_order = m.header.tag == next++ && in_order;
+        }
+        CHECK(in_order);
+        CHECK(next == all);
+        peer.say(wire_kind::goodbye_seen);
+        co_await closing;
+        for (sending& s : sends) co_await s;
+    }(on));
 }
 
 // ---- moving to another mailbox

@@ -11,6 +11,7 @@
 #include "support/run.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -559,6 +560,35 @@ TEST_CASE("more synchronous sends are canceled at once than may be asked back at
         co_await last;
         nothing_left(e);
     });
+}
+
+TEST_CASE(
+    "thousands of synchronous sends that are canceled at once end in a time that grows as their number") {
+    mailbox_options options;
+    options.unexpected_bytes = 8 << 20;
+    with_ends(
+        [](ends& e) -> task<> {
+            constexpr std::size_t count = 5000;
+            std::byte one{1};
+            local_stop_source stop;
+            std::deque<started<decltype(as_result(with_stop(e.a.ssend({}), stop.get_token())))>> sends;
+            for (std::size_t n = 0; n < count; ++n)
+                sends.emplace_back(as_result(with_stop(e.a.ssend(std::span(&one, 1), n), stop.get_token())));
+            co_await e.b.probe(count - 1);  // all have come, and none waits for credit
+            CHECK(e.sent().credit_waits == 0);
+            const auto begun = std::chrono::steady_clock::now();
+            stop.request_stop();
+            std::size_t canceled = 0;
+            for (auto& s : sends) {
+                const auto ended = co_await s;
+                if (ended.error() == errc::canceled) ++canceled;
+            }
+            CHECK(canceled == count);
+            CHECK(std::chrono::steady_clock::now() - begun < std::chrono::seconds(4));
+            co_await turns(5);
+            nothing_left(e);
+        },
+        options);
 }
 
 TEST_CASE("a send that is asked back when it was matched already ends with its value") {

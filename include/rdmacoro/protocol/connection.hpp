@@ -168,8 +168,9 @@ public:
 
     /// Opens memory to the peer, or answers an empty region.
     [[nodiscard]] region expose(std::span<std::byte> memory, access_rights rights) noexcept {
-        ++counts_.regions_exposed;
-        return link_.expose(memory, rights);
+        region open = link_.expose(memory, rights);
+        if (open) ++counts_.regions_exposed;
+        return open;
     }
 
     template <class Policy>

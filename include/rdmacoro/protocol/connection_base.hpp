@@ -56,6 +56,9 @@ public:
     /// `half_closed`: the peer has sent its goodbye; its earlier messages can still be received.
     enum class phase : std::uint8_t { opening, open, half_closed, closing, down };
 
+    /// A piece of so many bytes takes microseconds to copy: the next one waits until everything else has had its turn.
+    static constexpr std::size_t long_piece = 16 * 1024;
+
     [[nodiscard]] mailbox_base& mailbox() noexcept { return *mailbox_; }
     [[nodiscard]] peer_id source() const noexcept { return source_; }
     [[nodiscard]] const metrics& counts() const noexcept { return counts_; }
@@ -315,12 +318,14 @@ protected:
     /// The connection ends. To be called by the destructor of the derived class.
     void disown() noexcept;
     void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
-    void control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
+    delivery control_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
     /// Queues a send that must wait for earlier sends or the handshake, or fails it when it cannot be sent any more.
     void send_later(send_request& r) noexcept;
     void wait(send_request& r, start_result why) noexcept;
-    /// Begins the waiting sends, in order, until one must wait again.
+    /// Begins the waiting sends, in order, until one must wait again. What is more than a few is done in the turns that follow.
     void drain() noexcept;
+    void go_on_later() noexcept;
+    void go_on() noexcept;
     /// The peer gave credit back while sends wait.
     void credit_came() noexcept;
     [[gnu::always_inline]] void header_taken(const wire_header& h) noexcept {
@@ -397,6 +402,8 @@ private:
     void describe_own(connection_description& into) noexcept;
 
     static constexpr std::uint8_t most_deferrals = 8;
+    /// Waiting sends that one call begins.
+    static constexpr unsigned most_begun = 64;
     /// How long credit that a waiting peer is owed may be gathered.
     static constexpr duration gathering = std::chrono::milliseconds(1);
 
@@ -409,6 +416,7 @@ private:
 
     budget_share share_;  // of which `credits_` are granted
     refusal_timer feeding_;
+    refusal_timer rest_;                                      // of what would take too long in one turn
     time_point idle_since_{};                                 // as seen when memory was short
     std::uint64_t received_before_ = 0;                       // messages, when memory was short last
     std::uint32_t charged_when_starved_ = ~std::uint32_t{0};  // units, when the peer said so last

@@ -34,9 +34,10 @@ struct mailbox_options {
     duration handshake_limit = std::chrono::seconds(10);
     /// Limits of protocols that this run sets; unset ones are taken from the environment.
     tuning limits{};
-    /// The pool that limits what its links store together. It is to live until the endpoint, mailbox or listener that is made
-    /// with it exists. nullptr: the links of a listener have a pool of their own, and all others of a scheduler have one
-    /// together, of 64 MiB each, or of sixteen times `unexpected_bytes` where that is more.
+    /// The pool that limits what links store together that are made with it, by `listen` or `connect`; a mailbox's limits nothing, as its
+    /// links have theirs already. It is to live until the endpoint, mailbox or listener that is made with it exists. nullptr: the links of
+    /// a listener have a pool of their own, and all others of a scheduler have one together, of 64 MiB each, or of sixteen times
+    /// `unexpected_bytes` where that is more.
     const message_pool* pool = nullptr;
 };
 

@@ -6,7 +6,8 @@
 namespace rdmacoro {
 
 /// Counts of one endpoint or mailbox peer since it was connected. Plain numbers: read them on the scheduler's thread. A message is
-/// sent when its send has ended well, and received when its receive has: a truncated or canceled one is not counted.
+/// sent when its send has ended well, and received when its receive has: a truncated or canceled one is not counted, but one without
+/// payload that was dropped in the place of a canceled receive is.
 struct metrics {
     std::uint64_t messages_sent = 0;      ///< messages sent
     std::uint64_t bytes_sent = 0;         ///< of payload, in bytes
@@ -36,11 +37,12 @@ struct metrics {
     std::uint64_t speculation_stopped = 0;         ///< times announcing did not pay
     std::uint64_t speculation_resumed = 0;         ///< times it was tried again
     std::uint64_t unexpected = 0;                  ///< messages that came before their receive was posted
-    std::uint64_t payload_copies = 0;   ///< copies made above the transport: received, stored, staged
-    std::uint64_t bytes_copied = 0;     ///< in those copies
-    std::uint64_t lent = 0;             ///< messages lent to the user without a copy
-    std::uint64_t credit_waits = 0;     ///< sends that had to wait for credit
-    std::uint64_t room_waits = 0;       ///< sends that had to wait for the transport
+    std::uint64_t payload_copies = 0;  ///< copies made above the transport: received, stored, staged
+    std::uint64_t bytes_copied = 0;    ///< in those copies
+    std::uint64_t lent = 0;            ///< messages lent to the user without a copy
+    std::uint64_t credit_waits = 0;    ///< sends that found no credit, and none that waited before them
+    std::uint64_t room_waits =
+        0;  ///< the same of room in the transport, or of a policy's streams or blocks, which the peer may have to free
     std::uint64_t credit_messages = 0;  ///< messages sent only to give credit back
     std::uint64_t sent_ahead =
         0;  ///< messages sent ahead of others that waited for credit, to receives that waited

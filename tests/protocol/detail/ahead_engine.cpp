@@ -305,6 +305,143 @@ TEST_CASE("words that find no room are said when there is some") {
     });
 }
 
+// ---- much that waits
+
+TEST_CASE(
+    "a long message ahead of its turn goes 64 KiB at a time, and as far as it has come it can be canceled") {
+    scheduler on{idle::yield{}};  // a clock that moves on
+    on.run([](scheduler& own) -> task<> {
+        scripted_peer peer(own, little());
+        co_await peer.open();
+        const auto data = filled(1000, 1);
+        const auto longer = filled(1_MiB, 2);
+        std::deque<sending> sends;
+        co_await use_up(peer, sends, data);
+        peer.wire().offered.segment_bytes = 16_KiB;
+        for (const bool canceled : {false, true}) {
+            local_stop_source stop;
+            auto ahead = start(as_result(with_stop(peer.self().send(longer, 5000), stop.get_token())));
+            say(peer, word::want, 0, numbers({5000, exact}));
+            heard_message m = co_await peer.hear();
+            while (is(m, wire_kind::starved)) m = co_await peer.hear();
+            CHECK(is(m, word::offer));
+            say(peer, word::accept);
+            std::size_t most = 0;
+            std::size_t came = 0;
+            for (int more = 0; more < 1'000'000 && came < longer.size(); ++more) {
+                std::size_t now = 0;
+                for (; !peer.heard().empty(); peer.heard().pop_front()) now += peer.heard()[0].payload.size();
+                most = std::max(most, now);
+                came += now;
+                if (canceled && came != 0) break;
+                co_await yield();
+            }
+            CHECK(most <= 128_KiB);  // a call of the timer, and one of the link
+            if (canceled) stop.request_stop();
+            const auto ended = co_await ahead;
+            CHECK(ended.has_value() == !canceled);
+            if (!canceled) continue;
+            m = co_await peer.hear();
+            while (!is(m, word::withdrawn)) m = co_await peer.hear();
+            co_await turns(5);
+            for (const heard_message& later : peer.heard()) CHECK_FALSE(is(later, word::piece));
+        }
+        peer.self().abort();
+        for (sending& s : sends) static_cast<void>(co_await as_result(s));
+    }(on));
+}
+
+TEST_CASE("a long piece of a message ahead of its turn is the last one of its turn") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::vector<std::byte> into(100_KiB);
+        auto receiving = start(peer.self().recv(into, 1));
+        peer.say(wire_kind::starved);
+        co_await expect(peer, word::want);
+        say(peer, word::offer, 1, numbers({0, 16_KiB + 100}));
+        co_await expect(peer, word::accept);
+        say(peer, word::piece, 0, filled(16_KiB, 1));
+        say(peer, word::piece, 0, filled(100, 1));
+        co_await receiving;
+        CHECK(peer.from_peer().paused == 1);
+    });
+}
+
+TEST_CASE("a question to a sender of which thousands of sends wait is the last one of its turn") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::deque<sending> sends;
+        co_await use_up(peer, sends, filled(1000, 1));
+        say(peer, word::want, 0, numbers({~tag_type{0}, exact}));
+        co_await expect(peer, word::none);
+        CHECK(peer.from_peer().paused == 0);
+        const std::size_t before = sends.size();
+        while (sends.size() < before + 3000)
+            sends.emplace_back(peer.self().send(const_buffers{}, sends.size()));
+        say(peer, word::want, 0, numbers({~tag_type{0}, exact}));
+        heard_message m = co_await peer.hear();
+        while (is(m, wire_kind::starved)) m = co_await peer.hear();
+        CHECK(is(m, word::none));
+        CHECK(peer.from_peer().paused == 1);
+        peer.self().abort();
+        for (sending& s : sends) static_cast<void>(co_await as_result(s));
+    });
+}
+
+TEST_CASE("a word to a receiver at which thousands of receives wait is the last one of its turn") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::byte into[8];
+        using receiving = decltype(start(peer.self().recv(into, 1)));
+        std::deque<receiving> receives;
+        const auto ask_and_answer = [&](std::uint64_t pauses) {
+            CHECK(peer.from_peer().paused == pauses);
+            say(peer, word::none, 1);
+        };
+        while (receives.size() < 100) receives.emplace_back(peer.self().recv(into, receives.size()));
+        peer.say(wire_kind::starved);
+        co_await expect(peer, word::want);
+        ask_and_answer(0);
+        co_await expect(peer, word::want);
+        CHECK(peer.from_peer().paused == 0);
+        while (receives.size() < 3000) receives.emplace_back(peer.self().recv(into, receives.size()));
+        ask_and_answer(0);
+        heard_message want = co_await peer.hear();
+        CHECK(is(want, word::want));
+        CHECK(want.payload.size() == 16 * detail::ahead_engine::most_wants);
+        CHECK(want.payload[0] == std::byte{32});  // after those that were asked for
+        ask_and_answer(1);
+        co_await expect(peer, word::want);
+        say(peer, word::offer, 48, numbers({0, 8}));
+        co_await expect(peer, word::accept);
+        CHECK(peer.from_peer().paused == 3);
+        say(peer, word::piece, 0, filled(8, 1));
+        co_await receives[48];
+        peer.self().abort();
+        for (std::size_t n = 0; n < receives.size(); ++n) {
+            if (n != 48) static_cast<void>(co_await as_result(receives[n]));
+        }
+    });
+}
+
+TEST_CASE("a question that found no room asks for the receives that wait when it goes") {
+    with_peer([](scripted_peer& peer) -> task<> {
+        std::byte into[8];
+        local_stop_source stop;
+        auto leaving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+        peer.to_peer().room = 0;
+        peer.say(wire_kind::starved);
+        co_await turns(3);
+        stop.request_stop();
+        static_cast<void>(co_await leaving);
+        auto other = start(peer.self().recv(into, 2));
+        peer.to_peer().room = loopback_lane::unlimited;
+        const heard_message want = co_await peer.hear();
+        CHECK(want.payload == numbers({2, exact}));
+        say(peer, word::offer, 2, numbers({0, 0}));
+        co_await expect(peer, word::accept);
+        say(peer, word::piece);
+        co_await other;
+    });
+}
+
 // ---- a peer that breaks the rules
 
 TEST_CASE("words of a message ahead of its turn that make no sense end the link with protocol_violation") {
@@ -335,6 +472,18 @@ TEST_CASE("words of a message ahead of its turn that make no sense end the link 
          [](scripted_peer& p) {
              p.say(wire_kind::starved);
              say(p, word::none, 0, filled(1, 0));
+         }},
+        {"none before the question has gone",
+         [](scripted_peer& p) {
+             p.to_peer().room = 0;
+             p.say(wire_kind::starved);
+             say(p, word::none, 1);
+         }},
+        {"an offer before the question has gone",
+         [](scripted_peer& p) {
+             p.to_peer().room = 0;
+             p.say(wire_kind::starved);
+             say(p, word::offer, 99, numbers({0, 8}));
          }},
         {"an offer for a receive that was not asked for",
          [](scripted_peer& p) {

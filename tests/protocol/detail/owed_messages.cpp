@@ -19,18 +19,20 @@ class side final : public detail::owed_messages {
 public:
     explicit side(engine_context& context)
         : owed_messages(context.connection(), detail::slot_type_of<detail::owing_slot>) {
-        REQUIRE(slots_.reach(4));
+        REQUIRE(slots_.reach(999));
     }
     using owed_messages::forget_owed;
     using owed_messages::owe;
 
     unsigned room = 0;
+    unsigned calls = 0;
     std::string sent;
     std::vector<std::pair<std::uint32_t, std::uint8_t>> then;  // owed when the next message was sent
     bool forgets = false;                                      // when the next message was sent
 
 private:
     post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept override {
+        ++calls;
         if (room == 0) return post_result::retry;
         --room;
         sent += std::to_string(id) + ":" + std::to_string(message) + " ";
@@ -74,6 +76,24 @@ TEST_CASE(
     self.room = 5;
     self.send_remembered();
     CHECK(self.sent == "3:1 3:2 0:1 ");
+    CHECK(context.under_way_now() == 0);
+}
+
+TEST_CASE("while there is no room one message alone is tried, however many are owed") {
+    engine_context context;
+    side self(context);
+    for (std::uint32_t id = 0; id < 1000; ++id) self.owe(id, 1);
+    self.calls = 0;
+    self.send_remembered();
+    CHECK(self.calls == 1);
+    self.room = 2;
+    self.send_remembered();
+    CHECK(self.sent == "0:1 1:1 ");
+    CHECK(self.calls == 4);
+    CHECK(context.under_way_now() == 998);
+    self.room = 1000;
+    self.send_remembered();
+    CHECK(self.calls == 4 + 998);
     CHECK(context.under_way_now() == 0);
 }
 

@@ -35,6 +35,9 @@ TEST_CASE("a connection's context is that connection, whatever its list") {
             CHECK(open.remote().length == 64);
             CHECK(pair.a.counts().regions_exposed == 1);
         }
+        pair.from_a().exposures = 0;
+        CHECK_FALSE(erased.expose(memory, access_rights::remote_write));
+        CHECK(pair.a.counts().regions_exposed == 1);  // those that were opened
         const shared_copy_id copy = erased.open_shared_copy(64);
         CHECK(copy != no_shared_copy);
         erased.close_shared_copy(copy);

@@ -65,6 +65,23 @@ TEST_CASE("a slot is remembered once, and the one that was remembered first is t
     CHECK(slots.take_remembered() == detail::slot_table::none);
 }
 
+TEST_CASE("a slot that was taken out may be the first again, unless it was remembered meanwhile") {
+    detail::stream_slots<slot> slots;
+    CHECK(slots.reach(2));
+    CHECK(slots.remember(0));
+    CHECK(slots.take_remembered() == 0);
+    CHECK(slots.remember_first(0));
+    CHECK(slots.remember(1));
+    CHECK(slots.take_remembered() == 0);
+    CHECK(slots.remember_first(0));
+    CHECK_FALSE(slots.remember(0));
+    CHECK_FALSE(slots.remember_first(1));
+    CHECK(slots.remembered() == 2);
+    CHECK(slots.take_remembered() == 0);
+    CHECK(slots.take_remembered() == 1);
+    CHECK(slots.take_remembered() == detail::slot_table::none);
+}
+
 TEST_CASE("slots that are forgotten are not remembered") {
     detail::stream_slots<slot> slots;
     CHECK(slots.reach(2));

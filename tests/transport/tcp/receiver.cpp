@@ -63,6 +63,21 @@ private:
     detail::tcp_chunk_pool& chunks_;
 };
 
+class pausing_sink final : public detail::tcp_upper {
+public:
+    delivery deliver(const message_header&, std::span<const std::byte>) noexcept override {
+        ++delivered;
+        return delivery::pause;
+    }
+    delivery begin_payload(const message_header&, std::size_t) noexcept override { return delivery::taken; }
+    std::span<std::byte> payload_space() noexcept override { return {}; }
+    void payload_arrived(std::size_t) noexcept override {}
+    void writable() noexcept override {}
+    void link_down(std::error_code) noexcept override {}
+
+    int delivered = 0;
+};
+
 }  // namespace
 
 TEST_CASE("a payload stays readable until its delivery returns, also when the delivery stops the link") {
@@ -85,6 +100,37 @@ TEST_CASE("a payload stays readable until its delivery returns, also when the de
         CHECK(receiver.parse(sink, budget) == detail::tcp_receiver::state::stopped);
         CHECK(sink.seen == payload);
         CHECK(chunks.in_use() == 0);
+    }
+    chunks.abandon();
+}
+
+TEST_CASE(
+    "a sink that pauses gets the next message in the next turn, and the budget is not used up by that") {
+    std::vector<detail::region_entry> entries(4);
+    detail::region_table table{entries};
+    auto& chunks = *new detail::tcp_chunk_pool;
+    {
+        detail::tcp_operations operations;
+        detail::tcp_server server{table};
+        detail::tcp_receiver receiver{chunks, operations, server};
+        pausing_sink sink;
+        auto stream = message_frame(1, pattern(100));
+        const auto second = message_frame(2, pattern(50));
+        stream.insert(stream.end(), second.begin(), second.end());
+        iovec pieces[2];
+        REQUIRE(receiver.space(sink, pieces) == 1);
+        REQUIRE(pieces[0].iov_len >= stream.size());
+        std::copy(stream.begin(), stream.end(), static_cast<std::byte*>(pieces[0].iov_base));
+        receiver.arrived(sink, stream.size());
+        unsigned budget = 64;
+        CHECK(receiver.parse(sink, budget) == detail::tcp_receiver::state::unfinished);
+        CHECK(sink.delivered == 1);
+        CHECK(budget == 63);
+        CHECK(receiver.parse(sink, budget) == detail::tcp_receiver::state::unfinished);
+        CHECK(sink.delivered == 2);
+        CHECK(receiver.parse(sink, budget) == detail::tcp_receiver::state::hungry);
+        CHECK(sink.delivered == 2);
+        CHECK(budget == 62);
     }
     chunks.abandon();
 }

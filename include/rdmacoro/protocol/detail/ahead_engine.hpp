@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <span>
 #include <system_error>
+#include <utility>
 
 namespace rdmacoro::detail {
 
@@ -66,12 +67,18 @@ public:
     void left_queue(const send_request& r) noexcept {
         if (offered_ == &r) offered_ = nullptr;
     }
+    /// Sends more of a message of which a part was sent.
+    void go_on() noexcept {
+        if (sending_ != nullptr && !sending_->in_flight_) pump();
+    }
     void transmitted(send_request& r, std::error_code outcome) noexcept;
     void cancel(send_request& r) noexcept;
 
     // ---- both
 
     delivery arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
+    /// Whether a message has led it past so many sends or receives that everything else is to have its turn.
+    [[nodiscard]] bool walked_far() noexcept { return std::exchange(walked_, 0) > far; }
     delivery begin_payload(const wire_header& h, std::size_t bytes) noexcept;
     std::span<std::byte> payload_space() noexcept;
     void payload_arrived(std::size_t n) noexcept;
@@ -86,6 +93,9 @@ private:
     enum class in_state : std::uint8_t { idle, asked, filling, discarding };
     enum class out_state : std::uint8_t { idle, answered, offered, accepted, sending };
     static constexpr ahead_word nothing = static_cast<ahead_word>(0xff);
+    static constexpr std::uint32_t far = 256;
+    /// Bytes that the link may copy in one call.
+    static constexpr std::size_t most_at_once = 64 * 1024;
 
     void unlink_if_linked() noexcept {
         if (linked()) unlink();
@@ -95,7 +105,7 @@ private:
 
     // Receiving.
     void ask() noexcept;
-    void choose_wanted() noexcept;
+    void choose_wanted(std::byte* raw) noexcept;
     void send_in() noexcept;
     void idle_again() noexcept;
     [[nodiscard]] receive_request* first_for(tag_type tag) noexcept;
@@ -123,6 +133,7 @@ private:
     std::size_t left_of_piece_ = 0;
     tag_type tag_ = 0;
     std::uint32_t asked_count_ = 0;
+    std::uint32_t walked_ = 0;  // sends and receives that were looked at
     in_state in_ = in_state::idle;
     ahead_word in_owed_ = nothing;
     bool again_ = false;  // the peer has more since the first receives were asked for

@@ -141,8 +141,7 @@ delivery connection<Transport, Protocols>::deliver_other(const wire_header& h,
     delivery answer = delivery::taken;
     const bool known = engines_.dispatch_others(
         h.kind, [&](auto& engine, unsigned kind) noexcept { answer = engine.arrived(kind, h, payload); });
-    if (!known) control_arrived(h, payload);
-    return answer;
+    return known ? answer : control_arrived(h, payload);
 }
 
 // ---- the base's virtual functions: calls of the link and the engines

@@ -94,7 +94,9 @@ public:
         slot& s = at(r.stream_);
         if (s.asks || s.answered) return;  // ends by itself
         s.asks = true;
-        owe(r.stream_, owes_withdraw);
+        r.in_flight_ = true;  // not a send that has not begun, which is listed, too
+        turns_.push_back(r);
+        give_turns();
     }
 
     /// The receiver's answer to a message. False: there is no such message.
@@ -103,29 +105,26 @@ public:
         if (id >= slots_.size() || note_of(id) != note) return false;
         slot& s = at(id);
         if (s.request == nullptr || s.answered) return false;
-        const bool asked = s.asks && (s.owed & owes_withdraw) == 0;
+        const bool has_turn = s.asks && !s.request->linked();
+        const bool asked = has_turn && (s.owed & owes_withdraw) == 0;
         if (withdrawn && !asked) return false;
         s.answered = true;
         s.withdrawn = withdrawn;
         s.owed = 0;
-        if (withdrawn) {
-            --asked_;
-        } else if (asked) {
+        if (asked && !withdrawn) {
             owe(id, owes_settled);
+        } else if (has_turn) {
+            --asked_;
+        } else {
+            s.request->unlink();
         }
         settle(id);
-        writable();  // another may be asked back
+        give_turns();
         return true;
     }
 
     /// The link has room again for control messages that it refused.
-    void writable() noexcept {
-        std::size_t before = 0;
-        do {
-            before = asked_;
-            send_remembered();
-        } while (asked_ < before);  // then there is a turn for others
-    }
+    void writable() noexcept { send_remembered(); }
 
     /// Adds the sends that it holds.
     [[gnu::cold]] void describe(connection_description& into) noexcept {
@@ -135,10 +134,9 @@ public:
             const slot& s = at(id);
             if (s.request == nullptr) continue;
             if ((s.owed & owes_withdraw) != 0) {
-                const bool turn = asked_ < most_withdrawals;
-                into.send(*s.request,
-                          turn ? "canceled, no room to say so" : "canceled, others are asked back first",
-                          turn ? into.room : next_actor::peer_poll);
+                into.send(*s.request, "canceled, no room to say so", into.room);
+            } else if (s.request->linked()) {
+                into.send(*s.request, "canceled, others are asked back first", next_actor::peer_poll);
             } else if (s.asks && !s.answered) {
                 into.send(*s.request, "canceled, the peer has not answered", next_actor::peer_poll);
             } else if (s.answered) {
@@ -262,9 +260,19 @@ private:
     void end(std::uint32_t id, status outcome) noexcept {
         slot& s = at(id);
         send_request& r = *std::exchange(s.request, nullptr);
+        r.unlink();
         s.owed &= owes_settled;
         if (s.owed == 0) free(id);
         context_.finish_send(r, outcome);
+    }
+    /// Asks messages back, those in front first, up to the limit.
+    void give_turns() noexcept {
+        while (asked_ < most_withdrawals) {
+            send_request* const r = turns_.pop_front();
+            if (r == nullptr) return;
+            ++asked_;
+            owe(r->stream_, owes_withdraw);
+        }
     }
     void give(send_request& r) noexcept {
         if (r.stream_ != none) free(std::exchange(r.stream_, none));
@@ -277,16 +285,13 @@ private:
 
     post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept override {
         const bool asks = message == owes_withdraw;
-        if (asks && asked_ == most_withdrawals) return post_result::retry;
         const auto kind = static_cast<unsigned>(asks ? matched_word::withdraw : matched_word::settled);
         return context_.template post_copied<Policy>(kind, 0, note_of(id), {});
     }
     void owed_sent(std::uint32_t id, std::uint8_t message) noexcept override {
-        if (message == owes_withdraw) {
-            ++asked_;
-            return;
-        }
+        if (message == owes_withdraw) return;
         --asked_;
+        give_turns();
         if (at(id).request != nullptr) return;
         free(id);
         if (wants_slot_) context_.room_for_sends();
@@ -294,8 +299,9 @@ private:
 
     Context& context_;
     intrusive_list<send_request> unnamed_;  // with the link, and not answered by the receiver
+    intrusive_list<send_request> turns_;    // canceled, and asked back when others are settled
     std::uint64_t posted_ = 0;
-    std::size_t asked_ = 0;    // messages asked back and not settled
+    std::size_t asked_ = 0;    // messages that have had their turn and are not settled
     bool wants_slot_ = false;  // a send waits for one
 };
 

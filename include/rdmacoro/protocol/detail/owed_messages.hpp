@@ -19,7 +19,7 @@ public:
     owed_messages(const owed_messages&) = delete;
     owed_messages& operator=(const owed_messages&) = delete;
 
-    /// Sends the messages that found no room before, the longest owed first.
+    /// Sends the messages that found no room before, the longest owed first, until one finds none again.
     void send_remembered() noexcept;
 
 protected:
@@ -39,12 +39,14 @@ protected:
     slot_table slots_;
 
 private:
-    /// Posts the message with this bit. Any answer but `done`: it waits for the next `send_remembered`.
+    /// Posts the message with this bit. Any answer but `done`: it waits for the next `send_remembered`, and those that are
+    /// owed behind it do, too.
     virtual post_result send_owed(std::uint32_t id, std::uint8_t message) noexcept = 0;
     /// It was sent, and is owed no more.
     virtual void owed_sent(std::uint32_t id, std::uint8_t message) noexcept = 0;
 
-    void send_owed_on(std::uint32_t id) noexcept;
+    /// False: one of them was refused.
+    bool send_owed_on(std::uint32_t id) noexcept;
 
     connection_base& connection_;
 };

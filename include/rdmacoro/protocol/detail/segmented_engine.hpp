@@ -27,8 +27,6 @@ public:
     /// After so many bytes that the link has stored it asks whether they are taken.
     static constexpr std::size_t ask_after = 32 * 1024;
     static constexpr std::uint32_t most_asked = 2;
-    /// A piece of so many bytes takes microseconds to copy: the next one waits until everything else has had its turn.
-    static constexpr std::size_t long_piece = 16 * 1024;
 
     /// `first_kind`, `policy`: the policy's first number on the wire and its place in the list.
     segmented_engine(connection_base& context, std::uint8_t first_kind, std::size_t policy) noexcept

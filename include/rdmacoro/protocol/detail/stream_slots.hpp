@@ -50,17 +50,23 @@ public:
 
     /// Slot `id` has something to send. False: it is remembered already. Never allocates.
     bool remember(std::uint32_t id) noexcept;
+    /// The same for one that was taken out and keeps its place: it is the first again.
+    bool remember_first(std::uint32_t id) noexcept;
     [[nodiscard]] std::uint32_t remembered() const noexcept { return unsent_count_; }
     /// Takes the slot out that has been remembered longest; `none` when there is none.
     [[nodiscard]] std::uint32_t take_remembered() noexcept;
-    void forget_unsaid() noexcept { unsent_count_ = 0; }
+    void forget_unsaid() noexcept {
+        while (take_remembered() != none) {}
+    }
 
 private:
     struct entry {
         void* slot;
         std::uint32_t next_free;
-        std::uint32_t unsent;  // of the list of remembered slots, which begins with the first entry's
+        std::uint32_t next_unsent;  // in the list of remembered slots; `unlisted`: it is not in it
     };
+
+    static constexpr std::uint32_t unlisted = none - 1;
 
     [[nodiscard]] bool grow() noexcept;
 
@@ -69,6 +75,8 @@ private:
     std::uint32_t size_ = 0;
     std::uint32_t capacity_ = 0;
     std::uint32_t unsent_count_ = 0;
+    std::uint32_t first_unsent_ = none;
+    std::uint32_t last_unsent_ = none;
     std::uint32_t free_ = none;
 };
 

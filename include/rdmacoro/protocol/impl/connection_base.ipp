@@ -19,6 +19,7 @@ RDMACORO_COLD connection_base::connection_base(mailbox_base& box, peer_id source
           box.pool(), box.budget(), list.overtakes,
           [](void* self) noexcept { static_cast<connection_base*>(self)->short_of_memory(); }, this),
       feeding_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->feed_again(); }),
+      rest_(this, [](void* self) noexcept { static_cast<connection_base*>(self)->go_on(); }),
       list_(list) {
     credits_ = credit_account(share_.budget(), share_.budget() - share_.grant());
     box.owner().described().push_back(described_);
@@ -97,6 +98,7 @@ RDMACORO_COLD void connection_base::link_down(std::error_code why) noexcept {
     const bool in_good_order = ends_in_order();
     phase_ = phase::down;
     feeding_.stop();
+    rest_.stop();
     credits_.hurry(
         1);  // see `send_credit`: each stored message that is received gives back its part of the pool
     share_.leave(credits_.stored());
@@ -344,10 +346,11 @@ RDMACORO_COLD void connection_base::refuse(errc why, std::uint32_t version,
     close(make_error_code(why));
 }
 
-RDMACORO_DECL void connection_base::control_arrived(const wire_header& h,
-                                                    std::span<const std::byte> payload) noexcept {
+RDMACORO_DECL delivery connection_base::control_arrived(const wire_header& h,
+                                                        std::span<const std::byte> payload) noexcept {
+    delivery answer = delivery::taken;
     if (h.kind == static_cast<std::uint8_t>(control_kind::ahead) && list_.overtakes) {
-        ahead_.arrived(h, payload);
+        answer = ahead_.arrived(h, payload);
     } else if (!payload.empty()) {
         violation();
     } else if (list_.link_matches && h.kind != static_cast<std::uint8_t>(control_kind::credit) &&
@@ -356,6 +359,7 @@ RDMACORO_DECL void connection_base::control_arrived(const wire_header& h,
     } else {
         obey(h);
     }
+    return ahead_.walked_far() ? delivery::pause : answer;
 }
 
 RDMACORO_COLD void connection_base::obey(const wire_header& h) noexcept {

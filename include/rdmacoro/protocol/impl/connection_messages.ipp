@@ -55,9 +55,12 @@ RDMACORO_COLD status connection_base::revoke(send_request& r) noexcept {
     if (draining_ || ahead_.holds_queue() || (phase_ != phase::open && phase_ != phase::closing)) return;
     draining_ = true;
     start_result last = start_result::begun;
-    while (last == start_result::begun) {
+    for (unsigned begun = 0; last == start_result::begun && !queue_.empty(); ++begun) {
+        if (begun == most_begun) {
+            go_on_later();
+            break;
+        }
         send_request* const r = queue_.pop_front();
-        if (r == nullptr) break;
         last = begin_queued(*r);
         if (last != start_result::begun) queue_.push_front(*r);
     }
@@ -69,6 +72,15 @@ RDMACORO_COLD status connection_base::revoke(send_request& r) noexcept {
         said_starved_ = false;
     }
     if (phase_ == phase::closing) maybe_goodbye();
+}
+
+RDMACORO_COLD void connection_base::go_on_later() noexcept {
+    scheduler& owner = mailbox_->owner();
+    rest_.start(owner, owner.now());
+}
+RDMACORO_COLD void connection_base::go_on() noexcept {
+    ahead_.go_on();
+    drain();
 }
 
 [[gnu::noinline]] RDMACORO_DECL void connection_base::credit_came() noexcept {

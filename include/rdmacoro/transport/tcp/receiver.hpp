@@ -44,7 +44,7 @@ public:
     enum class state : std::uint8_t {
         hungry,      ///< every complete frame was handed up
         blocked,     ///< the sink deferred a frame
-        unfinished,  ///< the budget is used up
+        unfinished,  ///< the budget is used up, or the sink paused
         violation,   ///< the peer broke the protocol
         stopped,     ///< `stop` was called from inside
     };

@@ -50,53 +50,50 @@ RDMACORO_COLD void ahead_engine::moved() noexcept {
 }
 
 RDMACORO_COLD void ahead_engine::ask() noexcept {
-    choose_wanted();
+    std::byte raw[16 * most_wants];
+    choose_wanted(raw);
     if (asked_count_ == 0 && std::exchange(again_, false)) {
         cursor_ = 0;
-        choose_wanted();
+        choose_wanted(raw);
     }
-    if (asked_count_ == 0) return;
-    in_ = in_state::asked;
-    in_owed_ = ahead_word::want;
-    send_in();
+    in_ = asked_count_ != 0 ? in_state::asked : in_state::idle;
+    in_owed_ = asked_count_ != 0 ? ahead_word::want : nothing;
+    if (asked_count_ != 0 && send(ahead_word::want, 0, {raw, 16 * asked_count_})) in_owed_ = nothing;
 }
 
-/// The oldest receives that have not been asked for.
-RDMACORO_COLD void ahead_engine::choose_wanted() noexcept {
+/// The oldest receives that have not been asked for; `raw`: their tags, as they are sent.
+RDMACORO_COLD void ahead_engine::choose_wanted(std::byte* raw) noexcept {
+    tag_type tags[most_wants];
+    tag_type masks[most_wants];
     asked_count_ = 0;
     context_.mailbox().matching().each_waiting(context_.source(), [&](receive_request& r) noexcept {
+        ++walked_;
         if (r.sequence_ <= cursor_) return;
         std::uint32_t at = asked_count_ < most_wants ? asked_count_++ : most_wants;
         if (at == most_wants) {
             if (asked_[most_wants - 1] < r.sequence_) return;
             --at;
         }
-        for (; at > 0 && asked_[at - 1] > r.sequence_; --at) asked_[at] = asked_[at - 1];
+        for (; at > 0 && asked_[at - 1] > r.sequence_; --at) {
+            asked_[at] = asked_[at - 1];
+            tags[at] = tags[at - 1];
+            masks[at] = masks[at - 1];
+        }
         asked_[at] = r.sequence_;
+        tags[at] = r.wanted_.tag;
+        masks[at] = r.wanted_.mask;
     });
+    for (std::uint32_t n = 0; n < asked_count_; ++n) {
+        store_number(raw + 16 * n, tags[n]);
+        store_number(raw + 16 * n + 8, masks[n]);
+    }
 }
 
 RDMACORO_COLD void ahead_engine::send_in() noexcept {
     if (in_owed_ == nothing) return;
-    if (in_owed_ != ahead_word::want) {
-        if (!send(in_owed_)) return;
-        if (std::exchange(in_owed_, nothing) == ahead_word::decline) idle_again();
-        return;
-    }
-    // A receive that has ended since it was chosen is encoded as one that matches no tag, so that the places of the others in the list stay.
-    std::byte raw[most_wants * 16];
-    for (std::uint32_t n = 0; n < asked_count_; ++n) {
-        store_number(raw + 16 * n, tag_type{1});
-        store_number(raw + 16 * n + 8, tag_type{0});
-    }
-    context_.mailbox().matching().each_waiting(context_.source(), [&](receive_request& r) noexcept {
-        for (std::uint32_t n = 0; n < asked_count_; ++n) {
-            if (asked_[n] != r.sequence_) continue;
-            store_number(raw + 16 * n, r.wanted_.tag);
-            store_number(raw + 16 * n + 8, r.wanted_.mask);
-        }
-    });
-    if (send(ahead_word::want, 0, {raw, 16 * asked_count_})) in_owed_ = nothing;
+    if (in_owed_ == ahead_word::want) return ask();  // for the receives that wait by now
+    if (!send(in_owed_)) return;
+    if (std::exchange(in_owed_, nothing) == ahead_word::decline) idle_again();
 }
 
 RDMACORO_COLD void ahead_engine::idle_again() noexcept {
@@ -108,13 +105,15 @@ RDMACORO_COLD void ahead_engine::idle_again() noexcept {
 RDMACORO_COLD receive_request* ahead_engine::first_for(tag_type tag) noexcept {
     receive_request* first = nullptr;
     context_.mailbox().matching().each_waiting(context_.source(), [&](receive_request& r) noexcept {
+        ++walked_;
         if (r.wanted_.accepts(tag) && (first == nullptr || r.sequence_ < first->sequence_)) first = &r;
     });
     return first;
 }
 
 RDMACORO_COLD delivery ahead_engine::none(const wire_header& h, std::span<const std::byte> payload) noexcept {
-    if (in_ != in_state::asked || !payload.empty() || h.tag > 1) return context_.violation();
+    if (in_ != in_state::asked || in_owed_ != nothing || !payload.empty() || h.tag > 1)
+        return context_.violation();
     cursor_ = asked_[asked_count_ - 1];
     if (h.tag == 0 && !again_) unlink_if_linked();  // nothing waits any more
     idle_again();
@@ -123,7 +122,7 @@ RDMACORO_COLD delivery ahead_engine::none(const wire_header& h, std::span<const 
 
 RDMACORO_COLD delivery ahead_engine::offered(const wire_header& h,
                                              std::span<const std::byte> payload) noexcept {
-    if (in_ != in_state::asked || payload.size() != 16) return context_.violation();
+    if (in_ != in_state::asked || in_owed_ != nothing || payload.size() != 16) return context_.violation();
     const auto index = load_number<std::uint64_t>(payload.data());
     const auto bytes = load_number<std::uint64_t>(payload.data() + 8);
     if (index >= asked_count_ || bytes > (std::uint64_t{1} << 62)) return context_.violation();
@@ -172,7 +171,7 @@ RDMACORO_COLD delivery ahead_engine::piece(std::span<const std::byte> payload) n
     if (filled_ != nullptr) context_.fill(*filled_, arrived_, payload);
     arrived_ += payload.size();
     piece_ended();
-    return delivery::taken;
+    return payload.size() >= connection_base::long_piece ? delivery::pause : delivery::taken;
 }
 
 RDMACORO_COLD void ahead_engine::piece_ended() noexcept {
@@ -210,6 +209,7 @@ RDMACORO_COLD delivery ahead_engine::wanted(std::span<const std::byte> payload) 
     }
     std::size_t best = count;
     for (send_request* r = context_.queue_.front(); r != nullptr && best != 0; r = context_.queue_.next(*r)) {
+        ++walked_;
         for (std::size_t n = 0; n < best; ++n) {
             if ((r->tag_ & wants[n].mask) != wants[n].tag) continue;
             best = n;
@@ -289,7 +289,9 @@ RDMACORO_COLD void ahead_engine::begin_accepted() noexcept {
 RDMACORO_COLD void ahead_engine::pump() noexcept {
     send_request& r = *sending_;
     const std::size_t total = r.from_.size();
+    const std::size_t before = r.sent_;
     do {
+        if (r.sent_ - before >= most_at_once) return context_.go_on_later();
         const std::size_t longest = context_.capabilities_in_force().segment_bytes;
         const std::size_t left = total - r.sent_;
         const const_buffers part = r.from_.slice(r.sent_, left < longest ? left : longest, r.from_.pieces());
@@ -355,7 +357,7 @@ RDMACORO_COLD delivery ahead_engine::arrived(const wire_header& h,
 RDMACORO_COLD void ahead_engine::writable() noexcept {
     send_in();
     send_out();
-    if (sending_ != nullptr && !sending_->in_flight_) pump();
+    go_on();
 }
 
 RDMACORO_COLD void ahead_engine::fail(std::error_code reason) noexcept {

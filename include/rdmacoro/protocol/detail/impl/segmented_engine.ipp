@@ -349,7 +349,7 @@ RDMACORO_DECL delivery segmented_engine::piece_arrived(const wire_header& h,
     slot->arrived += payload.size();
     after_piece(static_cast<std::uint32_t>(h.tag));
     if (h.flags != 0) send_taken();
-    return payload.size() >= long_piece ? delivery::pause : delivery::taken;
+    return payload.size() >= connection_base::long_piece ? delivery::pause : delivery::taken;
 }
 
 RDMACORO_DECL void segmented_engine::after_piece(std::uint32_t id) noexcept {

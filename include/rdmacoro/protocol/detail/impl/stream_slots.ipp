@@ -3,6 +3,8 @@
 
 #include <rdmacoro/protocol/detail/stream_slots.hpp>
 
+#include <utility>
+
 namespace rdmacoro::detail {
 
 RDMACORO_COLD slot_table::~slot_table() {
@@ -24,7 +26,7 @@ RDMACORO_COLD bool slot_table::reach(std::uint32_t id) noexcept {
         if (size_ == capacity_ && !grow()) return false;
         void* const made = type_.make();
         if (made == nullptr) return false;
-        all_[size_++].slot = made;
+        all_[size_++] = {made, none, unlisted};
     }
     return true;
 }
@@ -41,18 +43,28 @@ RDMACORO_COLD bool slot_table::grow() noexcept {
 }
 
 RDMACORO_COLD bool slot_table::remember(std::uint32_t id) noexcept {
-    for (std::uint32_t i = 0; i < unsent_count_; ++i) {
-        if (all_[i].unsent == id) return false;
-    }
-    all_[unsent_count_++].unsent = id;
+    if (all_[id].next_unsent != unlisted) return false;
+    all_[id].next_unsent = none;
+    (unsent_count_ == 0 ? first_unsent_ : all_[last_unsent_].next_unsent) = id;
+    last_unsent_ = id;
+    ++unsent_count_;
+    return true;
+}
+
+RDMACORO_COLD bool slot_table::remember_first(std::uint32_t id) noexcept {
+    if (all_[id].next_unsent != unlisted) return false;
+    if (unsent_count_ == 0) return remember(id);
+    all_[id].next_unsent = first_unsent_;
+    first_unsent_ = id;
+    ++unsent_count_;
     return true;
 }
 
 RDMACORO_COLD std::uint32_t slot_table::take_remembered() noexcept {
     if (unsent_count_ == 0) return none;
-    const std::uint32_t oldest = all_[0].unsent;
+    const std::uint32_t oldest = first_unsent_;
+    first_unsent_ = std::exchange(all_[oldest].next_unsent, unlisted);
     --unsent_count_;
-    for (std::uint32_t i = 0; i < unsent_count_; ++i) all_[i].unsent = all_[i + 1].unsent;
     return oldest;
 }
 

@@ -86,6 +86,10 @@ RDMACORO_DECL tcp_receiver::state tcp_receiver::parse(tcp_upper& up, unsigned& b
             }
             if (answer == delivery::defer) return state::blocked;
             begin_ += static_cast<std::uint32_t>(head + word.bytes);
+            if (answer == delivery::pause) {
+                --budget;
+                return state::unfinished;
+            }
         }
         --budget;
     }
