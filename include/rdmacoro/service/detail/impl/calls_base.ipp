@@ -377,11 +377,12 @@ RDMACORO_COLD child calls_base::send_canceled(child_owner&, calls_base& self) {
     co_await yield();  // the others of this turn
     std::vector<note_head> now;
     while (!self.canceled_.empty()) {
-        const std::size_t many = std::min(self.canceled_.size(), most_canceled);
-        now.assign(self.canceled_.begin(), self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
-        self.canceled_.erase(self.canceled_.begin(),
-                             self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
-        co_await self.send(std::as_bytes(std::span(now)), call_tag(call_kind::note, 0));
+        now.clear();
+        now.swap(self.canceled_);
+        for (std::size_t at = 0; at < now.size(); at += most_canceled) {
+            const std::span<const note_head> some(now.data() + at, std::min(now.size() - at, most_canceled));
+            co_await self.send(std::as_bytes(some), call_tag(call_kind::note, 0));
+        }
     }
 }
 RDMACORO_COLD void calls_base::tell_canceled(tag_type request, bool perhaps) noexcept {
