@@ -292,6 +292,35 @@ CALLS_CASE("a write that is canceled ends the stream, and its handler") {
     });
 }
 
+CALLS_CASE("a write whose item went though it was canceled leaves its stream as it was") {
+    run_depot(over, [](any_calls& client, depot&) -> task<> {
+        const std::string text(2000, 'x');  // borrowed: the write lasts until it is sent
+        auto texts = co_await client.open(up::lengths);
+        std::size_t written = 0;
+        std::error_code ended;
+        for (int n = 0; n != 40; ++n) {
+            local_stop_source stop;
+            auto writing = start(with_stop(texts.write(text), stop.get_token()));
+            stop.request_stop();
+            const auto one = co_await as_result(writing);
+            ended = one.error();
+            if (ended) break;
+            ++written;
+            const auto next = co_await as_result(texts.write(text));
+            CHECK(next);
+            ended = next.error();
+            if (ended) break;
+            ++written;
+        }
+        if (ended) {
+            CHECK(ended == errc::canceled);  // it was taken back, and ended the stream
+        } else {
+            const auto lengths = co_await texts.finish();
+            CHECK(lengths.size() == written);
+        }
+    });
+}
+
 CALLS_CASE(
     "a caller that gives up after the end of its items does not end a stream whose last items are dropped") {
     run_depot(over, [](any_calls& client, depot& there) -> task<> {
