@@ -87,12 +87,16 @@ RDMACORO_COLD std::size_t calls_base::discard(tag_match wanted) {
     return link_.base().mailbox().discard(link_.base().source(), wanted);
 }
 RDMACORO_COLD void calls_base::find_unserved(std::vector<tag_type>& into, tag_match among) {
+    // The requests to a service that takes no more, which may be very many, are a class of their own.
+    static_assert((service_bits & ~kept_messages<of_source>::key_bits) == 0);
     into.reserve(256);
     connection_base& link = link_.base();
-    link.mailbox().matching().each_stored(link.source(), [&](unexpected_message& m) noexcept {
-        if (into.size() != into.capacity() && among.accepts(m.tag) && !offers(service_of(m.tag)))
-            into.push_back(m.tag);
-    });
+    link.mailbox().matching().each_masked(
+        link.source(), among, [this](tag_type of_class) noexcept { return offers(service_of(of_class)); },
+        [&](const unexpected_message& m) noexcept {
+            if (!offers(service_of(m.tag))) into.push_back(m.tag);
+            return into.size() != into.capacity();
+        });
 }
 RDMACORO_COLD bool calls_base::is_stored(tag_match wanted) {
     connection_base& link = link_.base();
