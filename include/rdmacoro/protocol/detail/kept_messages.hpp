@@ -90,7 +90,7 @@ public:
     void each_masked(tag_match wanted, Visit visit) noexcept {
         each_masked(wanted, [](tag_type) noexcept { return false; }, visit);
     }
-    /// The same, without looking at the messages of classes of which `skips` answers true; it gets a tag whose `key_bits` are theirs.
+    /// The same, without looking at the messages of classes of which `skips` answers true; it gets a tag that has their `key_bits`.
     template <class Skips, class Visit>
     void each_masked(tag_match wanted, Skips skips, Visit visit) noexcept {
         for (std::size_t n = 0; n < class_count_ + 1; ++n) {
