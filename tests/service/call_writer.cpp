@@ -20,6 +20,8 @@ struct up {
     static constexpr method<"up.big", std::uint64_t(std::vector<float>, stream<row>)> big{};
     static constexpr method<"up.both", stream<row>(std::vector<float>, stream<row>)> both{};
     static constexpr method<"up.deaf", void(stream<std::vector<std::uint64_t>>)> deaf{};
+    static constexpr method<"up.deny", void(stream<row>)> deny{};
+    static constexpr method<"up.deny_both", stream<row>(stream<row>)> deny_both{};
     static constexpr method<"up.missing", void(stream<row>)> missing{};
 };
 struct up_otherwise {
@@ -35,6 +37,15 @@ struct depot {
     std::size_t deaf = 0;    // of `deaf`, that has begun
     std::error_code failed;  // the last of their reads
 
+    /// To the stream's end, though the call is canceled.
+    task<> read_in_any_case(stream_reader<row>& in) {
+        ++begun;
+        try {
+            while (co_await without_stop(in.next())) ++taken;
+        } catch (const error& ended) {
+            failed = ended.code();
+        }
+    }
     depot() {
         store.on(up::sum,
                  [](call_context&, std::uint32_t from, stream_reader<row>& in) -> task<std::uint64_t> {
@@ -83,6 +94,10 @@ struct depot {
             ++deaf;
             co_await open.wait();
             while (co_await in.next()) {}
+        });
+        store.on(up::deny, [this](call_context&, stream_reader<row>& in) { return read_in_any_case(in); });
+        store.on(up::deny_both, [this](call_context&, stream_reader<row>& in, stream_writer<row>&) {
+            return read_in_any_case(in);
         });
         store.on(up::twice, [this](call_context&, stream_reader<row>& in, stream_writer<row>& out) -> task<> {
             ++begun;
@@ -274,6 +289,70 @@ CALLS_CASE("a write that is canceled ends the stream, and its handler") {
         CHECK(result.error() == call_errc::stopped);
         CHECK(there.failed == call_errc::stopped);
         CHECK(there.taken == detail::stream_window);
+    });
+}
+
+CALLS_CASE("a write whose item went though it was canceled leaves its stream as it was") {
+    run_depot(over, [](any_calls& client, depot&) -> task<> {
+        const std::string text(2000, 'x');  // borrowed: the write lasts until it is sent
+        auto texts = co_await client.open(up::lengths);
+        std::size_t written = 0;
+        std::error_code ended;
+        for (int n = 0; n != 40; ++n) {
+            local_stop_source stop;
+            auto writing = start(with_stop(texts.write(text), stop.get_token()));
+            stop.request_stop();
+            const auto one = co_await as_result(writing);
+            ended = one.error();
+            if (ended) break;
+            ++written;
+            const auto next = co_await as_result(texts.write(text));
+            CHECK(next);
+            ended = next.error();
+            if (ended) break;
+            ++written;
+        }
+        if (ended) {
+            CHECK(ended == errc::canceled);  // it was taken back, and ended the stream
+        } else {
+            const auto lengths = co_await texts.finish();
+            CHECK(lengths.size() == written);
+        }
+    });
+}
+
+CALLS_CASE(
+    "a caller that gives up after the end of its items does not end a stream whose last items are dropped") {
+    run_depot(over, [](any_calls& client, depot& there) -> task<> {
+        local_stop_source stopped;
+        stopped.request_stop();
+        for (const bool by_reader : {false, true}) {
+            for (std::uint32_t n = 1; n != 6; ++n) {
+                CAPTURE(by_reader, n);
+                const std::size_t before = there.begun;
+                there.taken = 0;
+                there.failed = {};
+                if (by_reader) {
+                    auto both = co_await client.open(up::deny_both);
+                    for (std::uint32_t i = 0; i != n; ++i) co_await both.write(i, 0.5F);
+                    both.end();
+                    const auto left = co_await as_result(with_stop(both.next(), stopped.get_token()));
+                    CHECK(left.error() == errc::canceled);
+                    while (there.begun == before || there.store.running() != 0) co_await yield();
+                } else {
+                    auto rows = co_await client.open(up::deny);
+                    for (std::uint32_t i = 0; i != n; ++i) co_await rows.write(i, 0.5F);
+                    const auto left = co_await as_result(with_stop(rows.finish(), stopped.get_token()));
+                    CHECK(left.error() == errc::canceled);
+                    while (there.begun == before || there.store.running() != 0) co_await yield();
+                }
+                if (there.failed) {
+                    CHECK(there.failed == call_errc::stopped);
+                } else {
+                    CHECK(there.taken == n);
+                }
+            }
+        }
     });
 }
 

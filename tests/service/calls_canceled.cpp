@@ -342,4 +342,69 @@ CALLS_CASE("streams that are given up by the ten thousand while the peer serves 
     });
 }
 
+namespace {
+struct up_rows {
+    static constexpr method<"rows.up", std::uint64_t(stream<row>)> up{};
+};
+/// A call, or the opening of a stream, of one of these kinds.
+constexpr unsigned asked_kinds = 6;
+task<> ask(any_calls& client, unsigned kind) {
+    std::array<float, 4> place{};
+    switch (kind) {
+        case 0: static_cast<void>(co_await client.call(kv::add, 1U, 2U)); break;
+        case 1: static_cast<void>(co_await client.call(kv::get, "colour")); break;
+        case 2: static_cast<void>(co_await client.call_into(std::span<float>(place), kv::fill, 4U)); break;
+        case 3: static_cast<void>(co_await client.open(kv::scan, 1U)); break;
+        case 4: static_cast<void>(co_await client.open(up_rows::up)); break;
+        default: static_cast<void>(co_await client.open(kv::scan, 1U)); break;
+    }
+}
+}  // namespace
+
+CALLS_CASE(
+    "calls that are canceled before their requests are begun to be sent leave nothing at their caller") {
+    run_in(over, [](two_domains& w) -> task<> {
+        const mailbox_options small{.unexpected_bytes = 64 << 10};
+        two_domains::pair link = co_await w.connected(small, small);
+        {
+            shop there;
+            const auto a = link.a.make_calls();
+            for (int n = 0; n < 100; ++n) co_await yield();
+            auto& matching = link.a.connection().mailbox().matching();
+            const std::size_t receives_before = matching.posted();
+            // The peer receives nothing: some requests go, and all further ones wait for room.
+            constexpr std::size_t count = 20'000;
+            std::size_t canceled = 0;
+            for (std::size_t made = 0; made < count; made += 1000) {
+                task_group asking;
+                for (unsigned n = 0; n < 1000; ++n) {
+                    asking.spawn([&a, &canceled, n]() -> task<> {
+                        const auto got = co_await as_result(ask(*a, n % asked_kinds));
+                        if (got.error() == errc::canceled) ++canceled;
+                    });
+                }
+                for (int n = 0; n < 20; ++n) co_await yield();
+                asking.request_stop();
+                co_await asking.join();
+            }
+            const auto stored = [&] { return link.b.connection().mailbox().matching().unexpected(); };
+            for (int n = 0; n < 1000; ++n) co_await yield();
+            CHECK(canceled + stored() >= count);
+            CHECK(stored() < count / 4);
+            CHECK(matching.posted() <= receives_before + stored());
+            const auto b = link.b.make_calls();
+            b->serve(there.store);
+            const std::uint64_t sum = co_await timeout(a->call(kv::add, 1U, 2U), std::chrono::seconds(20));
+            CHECK(sum == 3);
+            const auto ended = co_await as_result(timeout(
+                [&]() -> task<> {
+                    while (matching.posted() != receives_before) co_await yield();
+                }(),
+                std::chrono::seconds(20)));
+            CHECK(ended.has_value());
+        }
+        link.a.abort();
+    });
+}
+
 }  // namespace test_service_calls_canceled

@@ -33,6 +33,7 @@ struct on_pool {
     static constexpr method<"slow.fail", void(int)> fail{};
     static constexpr method<"slow.word", std::string()> word{};
     static constexpr method<"slow.wait", void()> wait{};
+    static constexpr method<"slow.block", void()> block{};
     static constexpr method<"slow.note", one_way(int)> note{};
     static constexpr method<"slow.limit", bool()> limit{};
     static constexpr method<"slow.taken", std::uint64_t(std::uint64_t)> taken{};
@@ -51,6 +52,21 @@ struct seen {
     std::atomic<int> waiting{0};
     std::atomic<int> stopped{0};
     std::atomic<int> noted{0};
+    std::atomic<bool> blocking{false};
+    std::atomic<bool> released{false};
+
+    void release() noexcept {
+        released = true;
+        released.notify_all();
+    }
+};
+/// At its end nothing blocks a thread any more.
+struct released_at_end {
+    explicit released_at_end(seen& of) noexcept : by(of) {}
+    released_at_end(const released_at_end&) = delete;
+    released_at_end& operator=(const released_at_end&) = delete;
+    ~released_at_end() { by.release(); }
+    seen& by;
 };
 
 void offer(service& offered, scheduler_pool& pool, seen& by) {
@@ -78,6 +94,11 @@ void offer(service& offered, scheduler_pool& pool, seen& by) {
         --by.waiting;
         if (of.canceled() && slept.error() == errc::canceled) ++by.stopped;
         slept.value();
+    });
+    offered.on(on_pool::block, pool, [&by](pool_context&) -> task<> {
+        by.blocking = true;
+        by.released.wait(false);
+        co_return;
     });
     offered.on(on_pool::note, pool, [&by](pool_context&, int n) -> task<> {
         by.noted += n;
@@ -142,6 +163,38 @@ TEMPLATE_LIST_TEST_CASE("handlers run on a pool's threads, others stay", "", nod
         CHECK(in_time);
         CHECK(pool->size() == 2);
         while (pool->running() != 0) co_await yield();
+    });
+}
+
+TEMPLATE_LIST_TEST_CASE(
+    "handlers that a thread has not begun count as its own: few are given to one that is blocked", "",
+    node_transports) {
+    run_pool<TestType>([](auto& client, auto&, seen& by) -> task<> {
+        std::atomic<int> answered{0};
+        const released_at_end in_any_case(by);
+        task_group some;
+        some.spawn([&]() -> task<> { co_await client.call(on_pool::block); });
+        while (!by.blocking) co_await yield();
+        // Both of the other thread, or one of them behind what blocks.
+        task_group waiting;
+        for (int n = 0; n < 3; ++n) waiting.spawn([&]() -> task<> { co_await client.call(on_pool::wait); });
+        while (by.waiting != 2) co_await yield();
+        for (int n = 0; n < 10; ++n) {
+            some.spawn([&]() -> task<> {
+                static_cast<void>(co_await client.call(on_pool::thread, "quick"));
+                ++answered;
+            });
+            // It may be behind what blocks.
+            const int before = answered;
+            const time_point until = detail::monotonic_now() + 300ms;
+            while (answered == before && detail::monotonic_now() < until) co_await yield();
+        }
+        CHECK(answered >= 8);
+        by.release();
+        co_await timeout(some.join(), 20s);
+        CHECK(answered == 10);
+        waiting.request_stop();
+        co_await timeout(waiting.join(), 20s);
     });
 }
 

@@ -56,7 +56,7 @@ struct error_facts {
     static constexpr std::uint32_t no_peer = 0xffffffff;  ///< `peer`: none, or any
 
     std::uint64_t info =
-        0;  ///< a number that belongs to the code; for `errc::truncated` the message's true length in bytes
+        0;  ///< a number that belongs to the code; for `errc::truncated` the message's true length in bytes, for a send's `errc::canceled` 1 where the peer gets nothing of it
     std::uint64_t bytes = 0;  ///< length of the operation's memory: what it sends, or has room for
     std::uint64_t tag =
         0;  ///< the tag that it was sent with, or that was asked for; of `errc::truncated` the message's

@@ -163,14 +163,18 @@ public:
     }
 
     /// Calls `visit` for each stored message that a receive from `source` with `wanted`, which has a mask, matches, until it answers false;
-    /// it may take that message out, and no other. See `kept_messages` for the order.
+    /// it may take that message out, and no other. Without those that `skips` excludes. See `kept_messages` for that, and for the order.
+    template <class Skips, class Visit>
+    void each_masked(peer_id source, tag_match wanted, Skips skips, Visit visit) noexcept {
+        if (record* of = record_of(source)) {
+            of->kept.each_masked(wanted, skips, visit);
+        } else if (!is_nobody(source)) {
+            kept_.each_masked(wanted, skips, visit);
+        }
+    }
     template <class Visit>
     void each_masked(peer_id source, tag_match wanted, Visit visit) noexcept {
-        if (record* of = record_of(source)) {
-            of->kept.each_masked(wanted, visit);
-        } else if (!is_nobody(source)) {
-            kept_.each_masked(wanted, visit);
-        }
+        each_masked(source, wanted, [](tag_type) noexcept { return false; }, visit);
     }
 
     /// Takes all stored messages out, or all that are `complete`, for much less than one after the other. Calls `drop` for each, in any

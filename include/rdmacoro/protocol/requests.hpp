@@ -247,13 +247,23 @@ public:
 
     void finish(status code) noexcept {
         code_ = code;
-        if (code) [[unlikely]]
+        if (code) [[unlikely]] {
+            unbegun_ = false;
             noted_.note(via_);
+        }
+        complete();
+    }
+    /// Canceled while it waits for credit or room: the peer gets nothing of it.
+    void finish_canceled_in_queue() noexcept {
+        code_ = errc::canceled;
+        unbegun_ = true;
+        noted_.note(via_);
         complete();
     }
     /// The send ends before it begins.
     void fail_unbegun(errc code) noexcept {
         code_ = code;
+        unbegun_ = true;
         noted_.forget();
     }
     [[nodiscard]] error_facts facts() const noexcept;
@@ -266,6 +276,7 @@ public:
     bool in_flight_ = false;      ///< `posted_` is with the transport
     bool answered_ = false;       ///< the receiver has a place for it
     std::uint8_t policy_ = 0;     ///< index in the protocol list
+    bool unbegun_;                ///< set when it has failed: the peer gets nothing of it
     duration::rep since_;         ///< when it began to wait or was given to a policy for long messages
     std::uint32_t stream_;        ///< the policy's name for it; from here on the policy's to set
     std::size_t sent_;            ///< bytes that the transport is done with

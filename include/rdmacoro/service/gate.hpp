@@ -407,7 +407,7 @@ public:
 
     /// A way through for one thread. Any thread, as long as the gate lives. Throws `errc::closed` while it ends.
     [[nodiscard]] pass_type pass() { return pass_type(core_, over_); }
-    /// The most passes that there were at a time: that is what it has memory for.
+    /// What it has memory for: the most passes that there were at a time, with those that are gone and of which something is still on its way.
     [[nodiscard]] std::size_t lanes() { return core_->lanes(); }
 
 private:

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/clock.hpp>
 #include <rdmacoro/service/detail/task_port.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -68,8 +69,22 @@ private:
 };
 
 namespace detail {
-/// Where a handler is to run; keeps the port, which may be closed.
-[[nodiscard]] RDMACORO_DECL task_port& choose_port(scheduler_pool_state& among) noexcept;
+/// Where a handler is to run: on the thread that has the fewest, those included that have not begun there. It is one of them while this lives,
+/// which its pool's state outlives. Any thread.
+class pool_place {
+public:
+    RDMACORO_DECL explicit pool_place(scheduler_pool_state& among) noexcept;
+    pool_place(const pool_place&) = delete;
+    pool_place& operator=(const pool_place&) = delete;
+    ~pool_place() { handlers_->fetch_sub(1, std::memory_order_relaxed); }
+
+    /// May be closed.
+    [[nodiscard]] task_port& port() const noexcept { return *port_; }
+
+private:
+    task_port* port_;
+    std::atomic<std::size_t>* handlers_;  // of that thread
+};
 }  // namespace detail
 
 }  // namespace rdmacoro

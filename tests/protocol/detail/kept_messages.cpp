@@ -123,4 +123,29 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("messages of classes that are skipped are not looked at") {
+    detail::kept_messages<detail::of_source> all;
+    std::deque<message> messages;
+    constexpr std::uint64_t count = 3000;
+    constexpr tag_type key_bits = detail::kept_messages<detail::of_source>::key_bits;
+    constexpr tag_type many = tag_type{5} << 44;
+    constexpr tag_type wanted = tag_type{6} << 44;
+    for (std::uint64_t n = 0; n < count; ++n)
+        all.add(messages.emplace_back((n % 1000 == 999 ? wanted : many) | n, n + 1));
+    std::size_t of_many = 0;
+    std::size_t found = 0;
+    all.each_masked(
+        any_tag, [](tag_type of_class) { return (of_class & key_bits) == many; },
+        [&](const unexpected_message& m) {
+            ++((m.tag & key_bits) == wanted ? found : of_many);
+            return true;
+        });
+    CHECK(found == 3);
+    CHECK(of_many <= 64);  // those that came before there were classes
+    all.each_masked(
+        any_tag, [](tag_type) { return false; }, [&](const unexpected_message&) { return ++found != 0; });
+    CHECK(found == 3 + count);
+    while (unexpected_message* const m = all.find(any_tag)) all.remove(*m);
+}
+
 }  // namespace test_protocol_detail_kept_messages

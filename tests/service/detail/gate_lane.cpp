@@ -137,6 +137,36 @@ TEST_CASE("a peer that takes nothing leaves room for others in a lane") {
     CHECK(!w.put(99));
 }
 
+TEST_CASE(
+    "a thread that waits for room for a peer that takes nothing goes on when others' messages are back") {
+    lane_world w(64);
+    while (w.put(2)) {}
+    while (w.put(1)) {}
+    std::vector<gate_slot*> others;
+    for (gate_slot* one = w.lane.take(); one != nullptr; one = w.lane.take()) {
+        if (one->flow->peer == 2) others.push_back(one);
+    }
+    gate_flow& to = w.lane.flow(1);
+    std::atomic<pid_t> thread{0};
+    std::atomic<bool> gone{false};
+    bool room = false;
+    bool put = false;
+    std::jthread waits([&] {
+        thread = ::gettid();
+        room = w.lane.wait_for_room(to, monotonic_now() + std::chrono::seconds(5));
+        put = w.put(1);
+        gone = true;
+    });
+    while (thread == 0) std::this_thread::yield();
+    while (!gone && !sleeps(thread)) std::this_thread::yield();
+    for (gate_slot* const one : others) w.lane.give_back(*one, {});
+    w.lane.publish_back();
+    waits.join();
+    CHECK(room);
+    CHECK(put);
+    CHECK(to.back == 0);
+}
+
 TEST_CASE("one peer has all of a lane that no other shares") {
     lane_world w(64, false);
     std::size_t put = 0;

@@ -23,6 +23,9 @@ class kept_messages {
     using list = intrusive_list<unexpected_message, by_arrival>;
 
 public:
+    /// Of the tags of a class: they are the same.
+    static constexpr tag_type key_bits = ~tag_type{0} << 44;
+
     kept_messages() noexcept = default;
     kept_messages(const kept_messages&) = delete;
     kept_messages& operator=(const kept_messages&) = delete;
@@ -85,8 +88,13 @@ public:
     /// arrival among those of a class.
     template <class Visit>
     void each_masked(tag_match wanted, Visit visit) noexcept {
+        each_masked(wanted, [](tag_type) noexcept { return false; }, visit);
+    }
+    /// The same, without looking at the messages of classes of which `skips` answers true; it gets a tag that has their `key_bits`.
+    template <class Skips, class Visit>
+    void each_masked(tag_match wanted, Skips skips, Visit visit) noexcept {
         for (std::size_t n = 0; n < class_count_ + 1; ++n) {
-            if (n != 0 && !may_accept(wanted, classes_[n - 1])) continue;
+            if (n != 0 && (!may_accept(wanted, classes_[n - 1]) || skips(classes_[n - 1].key))) continue;
             list& those = nth(n);
             for (unexpected_message* m = those.front(); m != nullptr;) {
                 unexpected_message* const after = those.next(*m);
@@ -128,7 +136,6 @@ private:
         tag_type key;
         list messages;
     };
-    static constexpr tag_type key_bits = ~tag_type{0} << 44;
     static constexpr std::size_t few = 64;  // messages that one list is enough for
     static constexpr std::size_t most_classes = 64;
     static constexpr std::size_t each_class_for = 8;  // messages at least, which pay for its memory

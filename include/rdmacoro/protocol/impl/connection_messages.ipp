@@ -13,7 +13,7 @@ RDMACORO_COLD void connection_base::cancel_send(send_request& r) noexcept {
     if (r.linked() && !r.in_flight_) {
         r.unlink();
         ahead_.left_queue(r);
-        r.finish(make_error_code(errc::canceled));
+        r.finish_canceled_in_queue();
         drain();
         return;
     }

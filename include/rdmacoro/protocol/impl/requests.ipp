@@ -72,7 +72,11 @@ RDMACORO_COLD void receive_request::throw_failure() const {
 }
 
 RDMACORO_COLD error_facts send_request::facts() const noexcept {
-    return {.info = 0, .bytes = from_.size(), .tag = tag_, .tag_mask = ~tag_type{0}, .peer = noted_.peer};
+    return {.info = code_ && unbegun_ ? 1U : 0U,
+            .bytes = from_.size(),
+            .tag = tag_,
+            .tag_mask = ~tag_type{0},
+            .peer = noted_.peer};
 }
 
 RDMACORO_COLD void send_request::throw_failure() const {

@@ -119,6 +119,10 @@ public:
     void end_written(std::uint64_t number, outcome_kind outcome) noexcept;
     /// Of this side: cancels the call, and drops its answer.
     void leave_written(std::uint64_t number) noexcept;
+    /// The send of a request has ended so: the peer may have it, or gets it, though the send was canceled.
+    [[nodiscard]] static bool perhaps_sent(const std::error_code& why, const error_facts& facts) noexcept {
+        return why == errc::canceled && facts.info == 0;
+    }
     /// Of this side: its call's answer is dropped when it comes.
     void drop_answer_of(std::uint64_t number) noexcept;
     /// Of the peer's: says that it is not read any more, and drops the items until its end.

@@ -128,8 +128,8 @@ public:
         seen_back_ = back_.load(std::memory_order_acquire);
         return fits(to);
     }
-    /// The thread sleeps until some of what it has put for that peer is back, or, where nothing of it was there, some of the rest. False: the gate
-    /// has ended, or `until` has passed.
+    /// The thread sleeps until some of what it has put for that peer is back, or so much of the rest that there is room. False: the gate has ended,
+    /// or `until` has passed.
     [[nodiscard]] bool wait_for_room(gate_flow& to, time_point until) noexcept;
     /// Until all that it has put is back.
     [[nodiscard]] bool wait_until_back(time_point until) noexcept;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -172,6 +173,8 @@ private:
     std::error_code failed_;
     error_facts facts_{};
     local_stop_source stopping_;  // of the messages
+    // Of the one that is under way; anew where it was sent all the same.
+    std::optional<local_stop_source> taking_back_{std::in_place, stopping_.get_token()};
     event settled_;
     bool under_way_ = false;
     bool taken_back_ = false;  // by the cancellation of a write that waits for it

@@ -57,7 +57,8 @@ private:
         };
         // It keeps the threads' ports, also when the pool ends.
         const std::shared_ptr<scheduler_pool_state> pool = pool_;
-        remote_task<R, decltype(make)> running(choose_port(*pool), make_error_code(call_errc::stopped),
+        const pool_place place(*pool);
+        remote_task<R, decltype(make)> running(place.port(), make_error_code(call_errc::stopped),
                                                std::move(make));
         if constexpr (std::is_void_v<R>) {
             co_await running;

@@ -24,6 +24,8 @@ public:
 
     /// The end of the stream goes behind its items, which are lost where it has left.
     void end(outcome_kind outcome) noexcept;
+    /// Items that are not sent yet are dropped, and writes end with `why`: an end that waits for them says that not all came.
+    void drop(const std::error_code& why) noexcept;
     /// The caller has left.
     void leave() noexcept;
 

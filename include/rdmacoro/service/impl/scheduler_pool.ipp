@@ -22,6 +22,7 @@ public:
     struct worker {
         scheduler on;
         task_port port{on};
+        std::atomic<std::size_t> handlers{0};  // were given to it and have not ended
         event over;
         struct end_node : posted_node {
             event* over = nullptr;
@@ -67,16 +68,17 @@ public:
         for (const auto& one : workers_) one->on.post(one->end);
         for (const auto& one : workers_) one->runs.join();
     }
-    [[nodiscard]] task_port& choose() noexcept {
+    /// The one that has the fewest handlers.
+    [[nodiscard]] worker& choose() noexcept {
         const std::size_t first = next_.fetch_add(1, std::memory_order_relaxed);
-        task_port* best = nullptr;
+        worker* best = nullptr;
         std::size_t fewest = 0;
         for (std::size_t n = 0; n < workers_.size(); ++n) {
-            task_port& one = workers_[(first + n) % workers_.size()]->port;
-            const std::size_t running = one.running();
-            if (best != nullptr && running >= fewest) continue;
+            worker& one = *workers_[(first + n) % workers_.size()];
+            const std::size_t handlers = one.handlers.load(std::memory_order_relaxed);
+            if (best != nullptr && handlers >= fewest) continue;
             best = &one;
-            fewest = running;
+            fewest = handlers;
         }
         return *best;
     }
@@ -93,7 +95,12 @@ private:
     std::atomic<std::size_t> next_{0};
 };
 
-RDMACORO_DECL task_port& choose_port(scheduler_pool_state& among) noexcept { return among.choose(); }
+RDMACORO_DECL pool_place::pool_place(scheduler_pool_state& among) noexcept {
+    auto& chosen = among.choose();
+    chosen.handlers.fetch_add(1, std::memory_order_relaxed);
+    port_ = &chosen.port;
+    handlers_ = &chosen.handlers;
+}
 
 }  // namespace detail
 

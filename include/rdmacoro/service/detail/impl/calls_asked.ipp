@@ -32,7 +32,7 @@ RDMACORO_COLD void calls_base::throw_if_refused(const method_facts& of) {
 }
 
 RDMACORO_COLD task<> calls_base::not_sent(const method_facts& of, tag_type asked, result<> sent) {
-    if (sent.error() == errc::canceled) {
+    if (perhaps_sent(sent.error(), sent.facts())) {
         tell_canceled(asked, true);
         static_cast<void>(co_await as_result(receive(call_tag(call_kind::answer, asked), true)));
     }
@@ -106,7 +106,7 @@ RDMACORO_COLD task<tag_type> calls_base::open_reader(call_request what) {
     const tag_type asked = request_tag(call_kind::open, next_number(), what.of.service);
     const auto sent = co_await as_result(send_request(asked, what));
     if (!sent) {
-        if (sent.error() == errc::canceled) leave_stream(asked, true);
+        if (perhaps_sent(sent.error(), sent.facts())) leave_stream(asked, true);
         throw_call_failure(what.of, sent.error(), sent.facts());
     }
     co_return asked;
@@ -128,7 +128,7 @@ RDMACORO_COLD task<std::unique_ptr<upstream>> calls_base::open_writer(call_reque
     const auto sent = co_await as_result(without_stop(send_request(asked, what), std::chrono::seconds(1)));
     encoding.of = nullptr;
     if (!sent) {
-        written->not_asked(sent.error() == errc::canceled);
+        written->not_asked(perhaps_sent(sent.error(), sent.facts()));
         throw_call_failure(what.of, sent.error(), sent.facts());
     }
     co_return written;

@@ -87,12 +87,16 @@ RDMACORO_COLD std::size_t calls_base::discard(tag_match wanted) {
     return link_.base().mailbox().discard(link_.base().source(), wanted);
 }
 RDMACORO_COLD void calls_base::find_unserved(std::vector<tag_type>& into, tag_match among) {
+    // The requests to a service that takes no more, which may be very many, are a class of their own.
+    static_assert((service_bits & ~kept_messages<of_source>::key_bits) == 0);
     into.reserve(256);
     connection_base& link = link_.base();
-    link.mailbox().matching().each_stored(link.source(), [&](unexpected_message& m) noexcept {
-        if (into.size() != into.capacity() && among.accepts(m.tag) && !offers(service_of(m.tag)))
-            into.push_back(m.tag);
-    });
+    link.mailbox().matching().each_masked(
+        link.source(), among, [this](tag_type of_class) noexcept { return offers(service_of(of_class)); },
+        [&](const unexpected_message& m) noexcept {
+            if (!offers(service_of(m.tag))) into.push_back(m.tag);
+            return into.size() != into.capacity();
+        });
 }
 RDMACORO_COLD bool calls_base::is_stored(tag_match wanted) {
     connection_base& link = link_.base();
@@ -377,11 +381,12 @@ RDMACORO_COLD child calls_base::send_canceled(child_owner&, calls_base& self) {
     co_await yield();  // the others of this turn
     std::vector<note_head> now;
     while (!self.canceled_.empty()) {
-        const std::size_t many = std::min(self.canceled_.size(), most_canceled);
-        now.assign(self.canceled_.begin(), self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
-        self.canceled_.erase(self.canceled_.begin(),
-                             self.canceled_.begin() + static_cast<std::ptrdiff_t>(many));
-        co_await self.send(std::as_bytes(std::span(now)), call_tag(call_kind::note, 0));
+        now.clear();
+        now.swap(self.canceled_);
+        for (std::size_t at = 0; at < now.size(); at += most_canceled) {
+            const std::span<const note_head> some(now.data() + at, std::min(now.size() - at, most_canceled));
+            co_await self.send(std::as_bytes(some), call_tag(call_kind::note, 0));
+        }
     }
 }
 RDMACORO_COLD void calls_base::tell_canceled(tag_type request, bool perhaps) noexcept {

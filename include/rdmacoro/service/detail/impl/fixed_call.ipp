@@ -72,7 +72,7 @@ RDMACORO_COLD void fixed_call_base::wait_for_sent(const method_facts& of) {
 RDMACORO_COLD void fixed_call_base::give_up() noexcept {
     end_unawaited(send_);
     const std::error_code unsent = send_.code_;
-    if (unsent && unsent != errc::canceled) return;  // no answer comes
+    if (unsent && !calls_base::perhaps_sent(unsent, send_.facts())) return;  // no answer comes
     over_->tell_canceled(asked_, static_cast<bool>(unsent));
     local_stop_source stopped;
     stopped.request_stop();

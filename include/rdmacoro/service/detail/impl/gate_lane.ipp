@@ -109,8 +109,9 @@ RDMACORO_DECL bool gate_lane::wait_for_room(gate_flow& to, time_point until) noe
     // Until half of it is back: a thread is not woken for each message.
     if (const std::uint64_t there = outstanding(to)) {
         const std::uint64_t target = to.put - there / 2;
+        // Where others' messages are back there may be room though this peer takes nothing.
         return sleep(back + (there - there / 2), until,
-                     [&] { return to.back.load(std::memory_order_seq_cst) >= target; });
+                     [&] { return to.back.load(std::memory_order_seq_cst) >= target || has_room(to); });
     }
     // All of it is back: the room is others', unless all that has come back since it was short.
     return has_room(to) || sleep(back + 1, until, [&] {

@@ -73,7 +73,7 @@ RDMACORO_COLD void item_sender::cancel(item_write& one) noexcept {
     } else if (one.message_ != 0) {  // its memory is with the network
         // Ends in `pump`, which is no part of what awaits the write: a destructor that waits for that has to let it go on.
         if (!std::exchange(taken_back_, true)) over_.owner_.unstopped_wait_began();
-        stopping_.request_stop();
+        taking_back_->request_stop();
         return;
     }
     waiting_ = nullptr;
@@ -149,7 +149,7 @@ RDMACORO_DECL void item_sender::send_gathered() noexcept {
     filling_ ^= 1;
     ++begun_;
     ::new (static_cast<void*>(&sending_)) any_send(over_.link(), const_buffers(pieces), tag_);
-    sending_.bind({&over_.owner_, stopping_.get_token()});
+    sending_.bind({&over_.owner_, taking_back_->get_token()});
     sending_.begin();
     under_way_ = true;
     if (sending_.done()) [[likely]] {
@@ -163,7 +163,11 @@ RDMACORO_DECL void item_sender::send_gathered() noexcept {
 RDMACORO_DECL void item_sender::settle(const result<>& sent) noexcept {
     std::destroy_at(&sending_);
     under_way_ = false;
-    if (std::exchange(taken_back_, false)) over_.owner_.unstopped_wait_ended();
+    if (std::exchange(taken_back_, false)) [[unlikely]] {
+        over_.owner_.unstopped_wait_ended();
+        taking_back_.emplace(
+            stopping_.get_token());  // later messages go: this one may have been too late to be taken back
+    }
     ended_ = begun_;
     over_.count_copied(buffers_[filling_ ^ 1].copied());
     if (!sent) [[unlikely]]
@@ -172,7 +176,7 @@ RDMACORO_DECL void item_sender::settle(const result<>& sent) noexcept {
 
 RDMACORO_COLD child item_sender::pump(child_owner&, item_sender& self) {
     while (self.under_way_) {
-        const result<> sent = co_await as_result(with_stop(self.sending_, self.stopping_.get_token()));
+        const result<> sent = co_await as_result(with_stop(self.sending_, self.taking_back_->get_token()));
         self.settle(sent);
         self.advance();
         self.settled_.set();

@@ -27,9 +27,13 @@ RDMACORO_DECL void caller_writer::end(outcome_kind outcome) noexcept {
         end_ = outcome;
     }
 }
+RDMACORO_COLD void caller_writer::drop(const std::error_code& why) noexcept {
+    if (end_) end_ = outcome_kind::call_error;
+    stop(why);
+}
 RDMACORO_COLD void caller_writer::leave() noexcept {
     of_ = nullptr;
-    if (end_) end_ = outcome_kind::call_error;
+    drop(make_error_code(errc::closed));
     delete_later();
 }
 RDMACORO_COLD void caller_writer::broken(const std::error_code&) noexcept {
@@ -94,12 +98,12 @@ RDMACORO_DECL void upstream::end() noexcept {
     if (!std::exchange(ended_, true)) writer_->end(outcome_kind::end);
 }
 RDMACORO_COLD void upstream::abandon() noexcept {
-    writer_->stop(make_error_code(errc::closed));
+    writer_->drop(make_error_code(errc::closed));
     if (!std::exchange(ended_, true)) over_.end_written(number_, outcome_kind::call_error);
 }
 RDMACORO_COLD void upstream::was_left() noexcept {
     left_ = true;
-    writer_->stop(make_error_code(call_errc::reader_left));
+    writer_->drop(make_error_code(call_errc::reader_left));
     abandon();
 }
 
@@ -108,7 +112,7 @@ RDMACORO_DECL task<message> upstream::finish() {
     if (!writer_->idle()) {
         const auto sent = co_await as_result(writer_->wait_until_idle());
         if (!sent) {
-            writer_->stop(sent.error());
+            writer_->drop(sent.error());
             leave_answer();
             throw_call_failure(method_, sent.error(), sent.facts());
         }
