@@ -191,6 +191,7 @@ struct counting_link final : pollable {
     unsigned polls = 0;
     unsigned waits = 0;
     unsigned notices_wanted = 0;
+    unsigned looks = 0;      // by `wants_poll`
     unsigned records = 0;    // that have come
     bool busy = false;       // reads a record between any two calls of `quiet`
     std::uint64_t mark = 0;  // that the peer has set
@@ -216,7 +217,10 @@ struct counting_link final : pollable {
     }
     bool quiet() noexcept final { return records == 0 && !busy; }
     void give_back() noexcept final { ++given_back; }
-    bool wants_poll() noexcept final { return records != 0 || busy; }
+    bool wants_poll() noexcept final {
+        ++looks;
+        return records != 0 || busy;
+    }
     void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
     bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
     void wait_until_untouched(std::uint64_t key, std::span<std::byte>, mark_wait& wait) noexcept final {
@@ -270,6 +274,11 @@ struct many_counting_links {
     [[nodiscard]] unsigned waits() const {
         unsigned all = 0;
         for (const auto& link : links) all += link->waits;
+        return all;
+    }
+    [[nodiscard]] unsigned looks() const {
+        unsigned all = 0;
+        for (const auto& link : links) all += link->looks;
         return all;
     }
     [[nodiscard]] unsigned notices_wanted() const {
@@ -378,6 +387,45 @@ TEST_CASE("a doorbell without a mark makes the domain look at every link, a few 
     for (int n = 0; n < 20 && many.links[99]->records != 0; ++n) many.domain.poll();
     many.domain.disarm();
     CHECK(many.links[99]->records == 0);
+}
+
+namespace {
+
+/// The socket of a link over which the peer has rung.
+struct ringing_handler : fd_handler {
+    domain_base& domain;
+    unique_fd fd{::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)};
+
+    explicit ringing_handler(domain_base& of) : domain(of) {
+        ready = [](fd_handler& self, std::uint32_t) noexcept {
+            auto& mine = static_cast<ringing_handler&>(self);
+            mine.domain.rung();
+            mine.domain.unwatch(mine);
+        };
+        domain.watch(*this, fd.get(), EPOLLIN);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("doorbells of peers that have left their marks make the domain look at no other link") {
+    const bool marked = GENERATE(true, false);
+    const std::size_t ringers = GENERATE(std::size_t{2}, std::size_t{40});  // more than one look serves
+    CAPTURE(marked, ringers);
+    many_counting_links many(1000);
+    many.domain.cool();
+    std::vector<std::unique_ptr<ringing_handler>> handlers;
+    for (std::size_t n = 0; n < ringers; ++n) {
+        handlers.push_back(std::make_unique<ringing_handler>(many.domain));
+        many.links[n]->records = marked ? 1 : 0;
+        if (marked) many.domain.shared_arena().board()->mark(many.links[n]->number() - 1);
+    }
+    many.domain.arm();  // else the clock looks at some, too
+    const unsigned before = many.looks();
+    for (int n = 0; n < 200; ++n) many.domain.poll();
+    CHECK(many.looks() - before == (marked ? 0u : many.domain.cold_links()));
+    for (const auto& handler : handlers) CHECK(handler->watched < 0);
+    many.domain.disarm();
 }
 
 TEST_CASE("the end of memory that one peer was told of looks at that peer alone, and does not wait") {

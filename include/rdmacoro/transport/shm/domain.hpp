@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include <sys/types.h>
 
@@ -175,9 +174,7 @@ public:
         if (!link.hot_) reheat(link);
     }
     /// A peer has rung.
-    void rung() noexcept {
-        if (!std::exchange(took_notice_, false)) to_sweep_ = cold_count_;
-    }
+    void rung() noexcept { rang_ = true; }
     /// Links that were quiet since the last call become cold, all but one.
     void cool() noexcept;
     /// The links that are polled each turn.
@@ -305,7 +302,8 @@ private:
     bool armed_ = false;
     bool look_now_ = true;
     bool copies_wait_ = false;        // for the next poll, to be renewed
-    bool took_notice_ = false;        // since a peer rang last
+    bool rang_ = false;               // a peer, since the last look that found all that was ready
+    bool took_notice_ = false;        // since peers rang last
     unsigned awaited_ = 0;            // handlers for which an operation waits
     std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,
     std::uint64_t last_look_ = 0;     // when the descriptors were looked at,

@@ -406,7 +406,12 @@ RDMACORO_DECL void domain_base::disarm() noexcept {
         if (auto* handler = static_cast<fd_handler*>(std::exchange(due_[i], nullptr)); handler != nullptr)
             handler->ready(*handler, events[i].events);
     }
-    if (ready == static_cast<int>(most_due)) look_soon();
+    if (ready == static_cast<int>(most_due)) {
+        look_soon();
+    } else if (std::exchange(rang_, false) && !std::exchange(took_notice_, false)) {
+        to_sweep_ = cold_count_;  // they left no marks, or another peer has cleared these
+        polls_to_clock_ = 1;
+    }
     return ready > 0;
 }
 
