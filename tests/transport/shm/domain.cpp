@@ -205,10 +205,12 @@ struct counting_link final : pollable {
     bool kept = false;        // it did when it was to be returned
     unsigned returns = 0;
     unsigned given_back = 0;
+    domain_base* ends_in_poll_of = nullptr;
 
     ~counting_link() = default;
     unsigned poll(unsigned) noexcept final {
         ++polls;
+        if (ends_in_poll_of != nullptr) std::exchange(ends_in_poll_of, nullptr)->remove_link(*this);
         return std::exchange(records, 0);
     }
     void want_notice(std::uint32_t word) noexcept final {
@@ -339,6 +341,38 @@ TEST_CASE("a mark, or an operation that waits, makes a link hot, and marks witho
     many.domain.shared_arena().board()->mark(100);
     many.domain.poll();
     CHECK(many.domain.hot_links() <= 3);
+}
+
+TEST_CASE("marks without cause cost one look each, and make no link hot") {
+    many_counting_links many(1000);
+    many.domain.cool();
+    many.links[500]->records = 1;
+    many.links[501]->holds = true;  // its peer may have given back what it holds
+    many.domain.arm();              // else some become cold again
+    const unsigned before = many.polls();
+    for (const auto& link : many.links) many.domain.shared_arena().board()->mark(link->number() - 1);
+    for (int n = 0; n < 20; ++n) many.domain.poll();
+    CHECK(many.domain.hot_links() == 3);
+    CHECK(many.links[500]->records == 0);
+    CHECK(many.polls() - before <= 1000 + 20 * 4 * 3);
+    many.domain.disarm();
+    CHECK(many.links[499]->notice == many.links[499]->number());
+    CHECK(many.links[500]->notice == 0);
+    CHECK(many.links[501]->notice == 0);
+}
+
+TEST_CASE("a link that is marked may end in the poll for that") {
+    many_counting_links many(10);
+    many.domain.cool();
+    for (std::size_t n = 1; n < 10; ++n) {
+        many.links[n]->ends_in_poll_of = &many.domain;
+        many.links[n]->records = n % 2;
+        many.domain.shared_arena().board()->mark(many.links[n]->number() - 1);
+    }
+    many.domain.poll();
+    CHECK(many.domain.cold_links() == 0);
+    CHECK(many.domain.hot_links() == 1);
+    many.links.resize(1);
 }
 
 TEST_CASE(

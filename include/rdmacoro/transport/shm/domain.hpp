@@ -114,7 +114,7 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// The resources that all links of one scheduler share.
 ///
 /// Links are *hot* or *cold*. Each turn polls the hot ones. A link that was quiet for about a millisecond becomes cold: from
-/// then on its peer marks it on the notice board, and a mark, an operation of this side that has to wait, or the end of its
+/// then on its peer marks it on the notice board, and a mark with a cause, an operation of this side that has to wait, or the end of its
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
 /// clock, and all of them after a doorbell without a mark.

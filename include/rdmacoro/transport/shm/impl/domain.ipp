@@ -242,11 +242,12 @@ RDMACORO_DECL void domain_base::cool() noexcept {
         if (marked >= numbered_.size()) return;
         pollable* const link = numbered_[marked];
         if (link == nullptr) return;
-        heat(*link);
-        if (left == 0) return;  // polled as hot links are
-        const unsigned moved = link->poll(messages_of_a_link);
+        const unsigned moved = left != 0 ? link->poll(messages_of_a_link) : 0;
         any |= moved != 0;
         left -= std::min(left, moved);
+        if (numbered_[marked] != link) return;  // it was removed
+        // A mark without cause makes no link hot. One for room that was given back leaves no other trace than the memory in use.
+        if (moved != 0 || link->wants_poll() || link->holds_memory()) heat(*link);
     });
     return any || notices_.any(*arena_.board());
 }
