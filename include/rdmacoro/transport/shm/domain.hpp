@@ -82,9 +82,11 @@ public:
                                  time_point until) noexcept = 0;
     /// Whether that is not over yet.
     [[nodiscard]] virtual bool awaits_untouched(time_point now) noexcept = 0;
-    /// Whether this side has used memory of the segment that it could return to the system: not what the peer was found to keep.
+    /// Whether this side has used memory of the segment that it could return to the system, not what the peer was found to keep, or keeps
+    /// memory of gets and puts that are over.
     [[nodiscard]] virtual bool holds_memory() noexcept = 0;
-    /// Returns that memory to the system, unless some was used since the last call. True: some was, and it is to be called again.
+    /// Returns that memory to the system, unless some was used since the last call. True: some was, or some is left, and it is to be
+    /// called again.
     virtual bool return_memory() noexcept = 0;
 
     /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.
