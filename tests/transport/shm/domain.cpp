@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/death.hpp"
 #include "support/held.hpp"
 #include "support/run.hpp"
 
@@ -182,6 +183,31 @@ TEST_CASE("the table of regions has as many places as the options say, and peers
     CHECK(domain.try_register(memory, access_rights::all));
     void* writable = ::mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, domain.table_file(), 0);
     CHECK(writable == MAP_FAILED);
+}
+
+TEST_CASE("shared memory that is allocated or given back on another thread ends the process with a message") {
+    for (const bool allocates : {true, false}) {
+        CAPTURE(allocates);
+        const test::death seen = test::dies([allocates] {
+            scheduler on;
+            domain_base domain(on, {});
+            on.run([](domain_base& from, bool elsewhere) -> task<> {
+                shared_memory memory;
+                if (!elsewhere) memory = from.allocate_shared(1);
+                std::thread([&] {
+                    if (elsewhere) {
+                        memory = from.allocate_shared(1);
+                    } else {
+                        memory.reset();
+                    }
+                }).join();
+                co_return;
+            }(domain, allocates));
+        });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said, test::contains("shared memory of scheduler") &&
+                                  test::contains(allocates ? "was allocated" : "was given back"));
+    }
 }
 
 namespace {

@@ -40,7 +40,7 @@ RDMACORO_COLD domain_base::domain_base(scheduler& owner, const shm_options& opti
       table_file_(make_table(options.max_regions)),
       table_memory_(map_table(table_file_.get(), options.max_regions)),
       regions_(std::span<region_entry>(table_memory_.get(), options.max_regions), region_salt::random()),
-      arena_(options.arena_bytes),
+      arena_(options.arena_bytes, &owner),
       membarrier_(options.use_membarrier && register_membarrier()),
       process_(::getpid()) {
     if (!epoll_) throw_errno("epoll for shared memory");
