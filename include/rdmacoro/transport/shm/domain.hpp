@@ -34,8 +34,9 @@ struct shm_options {
     std::size_t max_regions = 16384;                      ///< registered at once; 1 to 65,536
     duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello
     bool use_process_vm = true;  ///< false: as on a kernel that forbids process_vm_readv
-    /// Where Yama's ptrace_scope is 1: each peer may reach this process's memory, and trace it in any way, while its link
-    /// lasts. Set on both sides; without it gets and puts are served by the scheduler of the memory's owner.
+    /// Where Yama's ptrace_scope is 1: a peer may open this process's memory as it connects, and trace the process in any way, until
+    /// the next peer connects or its link ends. Set on both sides; without it gets and puts are served by the scheduler of the memory's
+    /// owner. So may be those of peers that connect at a time, all but the last: the system keeps one such permission for a process.
     bool permit_ptrace = false;
     bool use_membarrier = true;  ///< false: as on a kernel without it
 };
