@@ -45,12 +45,16 @@ struct counting_handler : fd_handler {
     domain_base* domain = nullptr;
     fd_handler* unwatches = nullptr;
     unsigned calls = 0;
+    duration takes{};
     unique_fd fd{::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)};
 
     counting_handler() {
         ready = [](fd_handler& self, std::uint32_t) noexcept {
             auto& mine = static_cast<counting_handler&>(self);
             ++mine.calls;
+            for (const auto end = std::chrono::steady_clock::now() + mine.takes; mine.takes.count() != 0;) {
+                if (std::chrono::steady_clock::now() >= end) break;
+            }
             if (mine.unwatches != nullptr) mine.domain->unwatch(*mine.unwatches);
         };
     }
@@ -122,6 +126,40 @@ TEST_CASE("a handler that another unwatches in the same round is not called") {
     CHECK(domain.poll());
     domain.disarm();
     CHECK(handlers[0].calls + handlers[1].calls == 1);
+    for (counting_handler& handler : handlers) domain.unwatch(handler);
+}
+
+TEST_CASE("handlers that take long are called in as many polls, each in its turn") {
+    scheduler on;
+    domain_base domain(on, {});
+    counting_handler handlers[5];
+    for (counting_handler& handler : handlers) {
+        handler.takes = std::chrono::milliseconds(1);
+        domain.watch(handler, handler.fd.get(), EPOLLIN);
+    }
+    const auto calls = [&] {
+        unsigned all = 0;
+        for (const counting_handler& handler : handlers) all += handler.calls;
+        return all;
+    };
+    domain.arm();
+    for (unsigned n = 1; n <= 4; ++n) {
+        CHECK(domain.poll());
+        CHECK(calls() == n);
+    }
+    for (const counting_handler& handler : handlers) CHECK(handler.calls <= 1);
+    // One that is unwatched before its turn has none.
+    counting_handler& last =
+        *std::find_if(handlers, handlers + 5, [](const auto& each) { return each.calls == 0; });
+    domain.unwatch(last);
+    for (int n = 0; n < 5; ++n) {
+        domain.arm();  // looks at once
+        CHECK(domain.poll());
+    }
+    CHECK(last.calls == 0);
+    CHECK(calls() == 8);
+    for (const counting_handler& handler : handlers) CHECK(handler.calls == (&handler == &last ? 0u : 2u));
+    domain.disarm();
     for (counting_handler& handler : handlers) domain.unwatch(handler);
 }
 

@@ -232,6 +232,11 @@ private:
     struct own_timer : timer_node {
         domain_base* self = nullptr;
     };
+    /// A descriptor that was found ready. The handler's may have been unwatched since: nullptr.
+    struct due {
+        fd_handler* handler = nullptr;
+        std::uint32_t events = 0;
+    };
     /// The only peer that was told a key.
     struct told {
         std::uint32_t number = 0;
@@ -331,7 +336,9 @@ private:
     time_point looked_at_memory_ = time_point::min();  // as the scheduler saw the time
     copy_allowance copies_;
     pollable* next_to_copy_ = nullptr;
-    void* due_[most_due] = {};  // handlers of the batch that is being called; nullptr: unwatched meanwhile
+    due due_[most_due] = {};  // the batch that is being called,
+    unsigned next_due_ = 0;   // from here on,
+    unsigned due_count_ = 0;  // up to here
 };
 
 }  // namespace detail::shm
