@@ -1,3 +1,5 @@
+#include <rdmacoro/transport/detail/close_elsewhere.hpp>
+#include <rdmacoro/transport/detail/host_arrivals.hpp>
 #include <rdmacoro/transport/shm.hpp>
 #include <rdmacoro/transport/shm/handshake.hpp>
 #include <rdmacoro/transport/shm/listener.hpp>
@@ -6,6 +8,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/lingering_socket.hpp"
 #include "support/pattern.hpp"
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -23,7 +27,6 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -722,47 +725,24 @@ TEST_CASE("another user's process is refused, on both sides") {
 
 namespace {
 
-/// A TCP connection whose close takes `linger_seconds`, as its other end, which is kept open, reads nothing.
-constexpr int linger_seconds = 2;
-inner::unique_fd lingering_socket(std::vector<inner::unique_fd>& kept) {
-    const auto must = [](bool good, const char* what) {
-        if (!good) throw std::runtime_error(what);
-    };
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof at;
-    const inner::unique_fd listening(::socket(AF_INET, SOCK_STREAM, 0));
-    const int little = 4096;
-    must(::setsockopt(listening.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof little) == 0, "SO_RCVBUF");
-    must(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0, "bind");
-    must(::listen(listening.get(), 1) == 0, "listen");
-    must(::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&at), &length) == 0, "getsockname");
-    inner::unique_fd out(::socket(AF_INET, SOCK_STREAM, 0));
-    must(::connect(out.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0, "connect");
-    kept.emplace_back(::accept(listening.get(), nullptr, nullptr));
-    must(static_cast<bool>(kept.back()), "accept");
-    const std::vector<char> bytes(65536);
-    while (::send(out.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {}
-    const linger slow{1, linger_seconds};
-    must(::setsockopt(out.get(), SOL_SOCKET, SO_LINGER, &slow, sizeof slow) == 0, "SO_LINGER");
-    return out;
-}
-
 /// Clients of a listener, each of which sends such a socket, whose last owner the message is then.
-void send_lingering_sockets(const std::string& address, unsigned count, const std::function<void()>& sent) {
+void send_lingering_sockets(int type, const sockaddr* name, socklen_t length, unsigned count,
+                            const std::function<void()>& sent) {
     std::vector<inner::unique_fd> kept;
-    const inner::socket_name name(address);
     for (unsigned n = 0; n < count; ++n) {
         const inner::unique_fd slow = lingering_socket(kept);
-        inner::unique_fd client(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-        if (::connect(client.get(), name.raw(), name.length()) != 0) throw std::runtime_error("connect");
+        inner::unique_fd client(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+        if (::connect(client.get(), name, length) != 0) throw std::runtime_error("connect");
         const int one = slow.get();
         inner::send_hello(client.get(), {}, &one, 1);
         kept.push_back(std::move(client));
     }
     sent();
     ::sleep(2 * linger_seconds + 1);  // they linger for as long as the other ends are kept
+}
+void send_lingering_sockets(const std::string& address, unsigned count, const std::function<void()>& sent) {
+    const inner::socket_name name(address);
+    send_lingering_sockets(SOCK_SEQPACKET, name.raw(), name.length(), count, sent);
 }
 void become_another_user() {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) throw std::runtime_error("setuid");
@@ -787,26 +767,27 @@ TEST_CASE("sockets that another user sends and that take seconds to close hold n
             const auto now = std::chrono::steady_clock::now();
             longest = std::max<duration>(longest, now - last);
             last = now;
-            most = std::max(most, inner::closing_elsewhere());
+            most = std::max(most, detail::closing_elsewhere());
         }
         CHECK(WIFEXITED(status));
         CHECK(WEXITSTATUS(status) == 0);
         CHECK(longest < 1s);
         // They did take long, and no more threads than these wait for them.
-        CHECK(most == inner::most_closing);
+        CHECK(most == detail::most_closing);
         co_await still_serves(listening, here);
-        while (inner::closing_elsewhere() != 0) co_await sleep_for(2ms);
+        while (detail::closing_elsewhere() != 0) co_await sleep_for(2ms);
     });
 }
 
 TEST_CASE("a listener that ends before it has taken such sockets of another user ends at once") {
     if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    const unsigned count = GENERATE(3u, 40u);
     int sent[2];
     REQUIRE(::pipe(sent) == 0);
     child_process child([&](const std::string& address) {
         ::close(sent[0]);
         become_another_user();
-        send_lingering_sockets(address, 3, [&] { ::close(sent[1]); });
+        send_lingering_sockets(address, count, [&] { ::close(sent[1]); });
     });
     ::close(sent[1]);
     on_two_domains([&](shm::domain&, shm::domain& there) -> task<> {
@@ -815,13 +796,49 @@ TEST_CASE("a listener that ends before it has taken such sockets of another user
         char told = 0;
         CHECK(::read(sent[0], &told, 1) == 0);  // nothing is accepted meanwhile
         const auto began = std::chrono::steady_clock::now();
+        const std::string address(listening->address());
         listening.reset();
-        CHECK(inner::closing_elsewhere() == 3);
+        // Of many, the rest is closed with the listener's own socket; its name can be used again all the same.
+        CHECK(detail::closing_elsewhere() == std::min<std::size_t>(count, detail::most_closing + 1));
+        listening.emplace(co_await listen<shm>(there, address));
         CHECK(std::chrono::steady_clock::now() - began < 1s);
-        while (inner::closing_elsewhere() != 0) co_await sleep_for(2ms);
+        while (detail::closing_elsewhere() != 0) co_await sleep_for(2ms);
         CHECK(std::chrono::steady_clock::now() - began > 1s);
     });
     ::close(sent[0]);
+}
+
+TEST_CASE("such sockets that another user sends to a rank's mark hold that rank up neither while it looks "
+          "nor as it ends") {
+    if (::geteuid() != 0) SKIP_TEST("needs root, to become another user");
+    const std::string job = "hostile-" + std::to_string(::getpid());
+    std::vector<std::uint32_t> ranks(64);
+    std::iota(ranks.begin(), ranks.end(), 0u);
+    int sent[2];
+    REQUIRE(::pipe(sent) == 0);
+    child_process child([&](const std::string&) {
+        ::close(sent[0]);
+        const detail::arrival_name mark(job, 0);
+        become_another_user();
+        send_lingering_sockets(SOCK_STREAM, mark.address(), mark.bytes, 40, [&] { ::close(sent[1]); });
+    });
+    ::close(sent[1]);
+    std::optional<detail::host_arrivals> arrivals(std::in_place, job, 0, ranks);
+    child.tell("go");
+    char told = 0;
+    CHECK(::read(sent[0], &told, 1) == 0);
+    ::close(sent[0]);
+    const auto began = std::chrono::steady_clock::now();
+    CHECK(arrivals->unseen().size() == ranks.size() - 1);
+    CHECK(std::chrono::steady_clock::now() - began < 1s);
+    CHECK(detail::closing_elsewhere() == detail::most_closing);
+    arrivals.reset();
+    CHECK(std::chrono::steady_clock::now() - began < 1s);
+    CHECK(detail::closing_elsewhere() == detail::most_closing + 1);
+    const auto limit = began + case_limit;
+    while (detail::closing_elsewhere() != 0 && std::chrono::steady_clock::now() < limit) ::usleep(2000);
+    CHECK(detail::closing_elsewhere() == 0);
+    CHECK(std::chrono::steady_clock::now() - began > 1s);
 }
 
 }  // namespace test_faults_shm_hostile

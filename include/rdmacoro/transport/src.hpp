@@ -9,6 +9,7 @@
 #include <rdmacoro/transport/plain_stream.hpp>
 #include <rdmacoro/transport/sim.hpp>
 
+#include <rdmacoro/transport/detail/impl/close_elsewhere.ipp>
 #include <rdmacoro/transport/detail/impl/connect_info_exchange.ipp>
 #include <rdmacoro/transport/detail/impl/exchange_listener.ipp>
 #include <rdmacoro/transport/detail/impl/host_arrivals.ipp>

@@ -4,6 +4,7 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/death.hpp"
 #include "support/held.hpp"
 #include "support/run.hpp"
 
@@ -44,12 +45,16 @@ struct counting_handler : fd_handler {
     domain_base* domain = nullptr;
     fd_handler* unwatches = nullptr;
     unsigned calls = 0;
+    duration takes{};
     unique_fd fd{::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)};
 
     counting_handler() {
         ready = [](fd_handler& self, std::uint32_t) noexcept {
             auto& mine = static_cast<counting_handler&>(self);
             ++mine.calls;
+            for (const auto end = std::chrono::steady_clock::now() + mine.takes; mine.takes.count() != 0;) {
+                if (std::chrono::steady_clock::now() >= end) break;
+            }
             if (mine.unwatches != nullptr) mine.domain->unwatch(*mine.unwatches);
         };
     }
@@ -124,6 +129,40 @@ TEST_CASE("a handler that another unwatches in the same round is not called") {
     for (counting_handler& handler : handlers) domain.unwatch(handler);
 }
 
+TEST_CASE("handlers that take long are called in as many polls, each in its turn") {
+    scheduler on;
+    domain_base domain(on, {});
+    counting_handler handlers[5];
+    for (counting_handler& handler : handlers) {
+        handler.takes = std::chrono::milliseconds(1);
+        domain.watch(handler, handler.fd.get(), EPOLLIN);
+    }
+    const auto calls = [&] {
+        unsigned all = 0;
+        for (const counting_handler& handler : handlers) all += handler.calls;
+        return all;
+    };
+    domain.arm();
+    for (unsigned n = 1; n <= 4; ++n) {
+        CHECK(domain.poll());
+        CHECK(calls() == n);
+    }
+    for (const counting_handler& handler : handlers) CHECK(handler.calls <= 1);
+    // One that is unwatched before its turn has none.
+    counting_handler& last =
+        *std::find_if(handlers, handlers + 5, [](const auto& each) { return each.calls == 0; });
+    domain.unwatch(last);
+    for (int n = 0; n < 5; ++n) {
+        domain.arm();  // looks at once
+        CHECK(domain.poll());
+    }
+    CHECK(last.calls == 0);
+    CHECK(calls() == 8);
+    for (const counting_handler& handler : handlers) CHECK(handler.calls == (&handler == &last ? 0u : 2u));
+    domain.disarm();
+    for (counting_handler& handler : handlers) domain.unwatch(handler);
+}
+
 TEST_CASE("an arena that peers would refuse is refused when the domain opens") {
     scheduler on;
     for (const std::size_t bytes :
@@ -184,6 +223,31 @@ TEST_CASE("the table of regions has as many places as the options say, and peers
     CHECK(writable == MAP_FAILED);
 }
 
+TEST_CASE("shared memory that is allocated or given back on another thread ends the process with a message") {
+    for (const bool allocates : {true, false}) {
+        CAPTURE(allocates);
+        const test::death seen = test::dies([allocates] {
+            scheduler on;
+            domain_base domain(on, {});
+            on.run([](domain_base& from, bool elsewhere) -> task<> {
+                shared_memory memory;
+                if (!elsewhere) memory = from.allocate_shared(1);
+                std::thread([&] {
+                    if (elsewhere) {
+                        memory = from.allocate_shared(1);
+                    } else {
+                        memory.reset();
+                    }
+                }).join();
+                co_return;
+            }(domain, allocates));
+        });
+        CHECK(seen.aborted);
+        CHECK_THAT(seen.said, test::contains("shared memory of scheduler") &&
+                                  test::contains(allocates ? "was allocated" : "was given back"));
+    }
+}
+
 namespace {
 
 /// A link that counts what its domain asks of it.
@@ -191,6 +255,7 @@ struct counting_link final : pollable {
     unsigned polls = 0;
     unsigned waits = 0;
     unsigned notices_wanted = 0;
+    unsigned looks = 0;      // by `wants_poll`
     unsigned records = 0;    // that have come
     bool busy = false;       // reads a record between any two calls of `quiet`
     std::uint64_t mark = 0;  // that the peer has set
@@ -204,10 +269,12 @@ struct counting_link final : pollable {
     bool kept = false;        // it did when it was to be returned
     unsigned returns = 0;
     unsigned given_back = 0;
+    domain_base* ends_in_poll_of = nullptr;
 
     ~counting_link() = default;
     unsigned poll(unsigned) noexcept final {
         ++polls;
+        if (ends_in_poll_of != nullptr) std::exchange(ends_in_poll_of, nullptr)->remove_link(*this);
         return std::exchange(records, 0);
     }
     void want_notice(std::uint32_t word) noexcept final {
@@ -216,7 +283,10 @@ struct counting_link final : pollable {
     }
     bool quiet() noexcept final { return records == 0 && !busy; }
     void give_back() noexcept final { ++given_back; }
-    bool wants_poll() noexcept final { return records != 0 || busy; }
+    bool wants_poll() noexcept final {
+        ++looks;
+        return records != 0 || busy;
+    }
     void want_touch_notice(std::uint32_t word) noexcept final { touch_notice = word; }
     bool touched(std::uint64_t key) noexcept final { return mark != 0 && (key == 0 || mark == key); }
     void wait_until_untouched(std::uint64_t key, std::span<std::byte>, mark_wait& wait) noexcept final {
@@ -270,6 +340,11 @@ struct many_counting_links {
     [[nodiscard]] unsigned waits() const {
         unsigned all = 0;
         for (const auto& link : links) all += link->waits;
+        return all;
+    }
+    [[nodiscard]] unsigned looks() const {
+        unsigned all = 0;
+        for (const auto& link : links) all += link->looks;
         return all;
     }
     [[nodiscard]] unsigned notices_wanted() const {
@@ -332,6 +407,38 @@ TEST_CASE("a mark, or an operation that waits, makes a link hot, and marks witho
     CHECK(many.domain.hot_links() <= 3);
 }
 
+TEST_CASE("marks without cause cost one look each, and make no link hot") {
+    many_counting_links many(1000);
+    many.domain.cool();
+    many.links[500]->records = 1;
+    many.links[501]->holds = true;  // its peer may have given back what it holds
+    many.domain.arm();              // else some become cold again
+    const unsigned before = many.polls();
+    for (const auto& link : many.links) many.domain.shared_arena().board()->mark(link->number() - 1);
+    for (int n = 0; n < 20; ++n) many.domain.poll();
+    CHECK(many.domain.hot_links() == 3);
+    CHECK(many.links[500]->records == 0);
+    CHECK(many.polls() - before <= 1000 + 20 * 4 * 3);
+    many.domain.disarm();
+    CHECK(many.links[499]->notice == many.links[499]->number());
+    CHECK(many.links[500]->notice == 0);
+    CHECK(many.links[501]->notice == 0);
+}
+
+TEST_CASE("a link that is marked may end in the poll for that") {
+    many_counting_links many(10);
+    many.domain.cool();
+    for (std::size_t n = 1; n < 10; ++n) {
+        many.links[n]->ends_in_poll_of = &many.domain;
+        many.links[n]->records = n % 2;
+        many.domain.shared_arena().board()->mark(many.links[n]->number() - 1);
+    }
+    many.domain.poll();
+    CHECK(many.domain.cold_links() == 0);
+    CHECK(many.domain.hot_links() == 1);
+    many.links.resize(1);
+}
+
 TEST_CASE(
     "while it sleeps each link has a way to wake it, and a link that closes gives its number to the next") {
     many_counting_links many(10);
@@ -378,6 +485,45 @@ TEST_CASE("a doorbell without a mark makes the domain look at every link, a few 
     for (int n = 0; n < 20 && many.links[99]->records != 0; ++n) many.domain.poll();
     many.domain.disarm();
     CHECK(many.links[99]->records == 0);
+}
+
+namespace {
+
+/// The socket of a link over which the peer has rung.
+struct ringing_handler : fd_handler {
+    domain_base& domain;
+    unique_fd fd{::eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC)};
+
+    explicit ringing_handler(domain_base& of) : domain(of) {
+        ready = [](fd_handler& self, std::uint32_t) noexcept {
+            auto& mine = static_cast<ringing_handler&>(self);
+            mine.domain.rung();
+            mine.domain.unwatch(mine);
+        };
+        domain.watch(*this, fd.get(), EPOLLIN);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("doorbells of peers that have left their marks make the domain look at no other link") {
+    const bool marked = GENERATE(true, false);
+    const std::size_t ringers = GENERATE(std::size_t{2}, std::size_t{40});  // more than one look serves
+    CAPTURE(marked, ringers);
+    many_counting_links many(1000);
+    many.domain.cool();
+    std::vector<std::unique_ptr<ringing_handler>> handlers;
+    for (std::size_t n = 0; n < ringers; ++n) {
+        handlers.push_back(std::make_unique<ringing_handler>(many.domain));
+        many.links[n]->records = marked ? 1 : 0;
+        if (marked) many.domain.shared_arena().board()->mark(many.links[n]->number() - 1);
+    }
+    many.domain.arm();  // else the clock looks at some, too
+    const unsigned before = many.looks();
+    for (int n = 0; n < 200; ++n) many.domain.poll();
+    CHECK(many.looks() - before == (marked ? 0u : many.domain.cold_links()));
+    for (const auto& handler : handlers) CHECK(handler->watched < 0);
+    many.domain.disarm();
 }
 
 TEST_CASE("the end of memory that one peer was told of looks at that peer alone, and does not wait") {

@@ -1,9 +1,11 @@
 #include <rdmacoro/transport/shm/listener.hpp>
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/transport/detail/close_elsewhere.hpp>
 #include <rdmacoro/transport/shm.hpp>
 
 #include "support/catch.hpp"
+#include "support/lingering_socket.hpp"
 #include "support/shm_pair.hpp"
 
 #include <utility>
@@ -53,6 +55,28 @@ TEST_CASE("accepts that wait are served in order, and one that is canceled takes
         auto made = co_await from.connect(listening.address());
         auto accepted = co_await waiting;
         CHECK(accepted.release());
+    }(near, far));
+}
+
+TEST_CASE("a connect waits while too many sockets are being closed by threads of their own") {
+    scheduler on{impatient{}};
+    shm::domain near(on);
+    shm::domain far(on);
+    on.run([](shm::domain& from, shm::domain& at) -> task<> {
+        auto listening = co_await at.listen(shm_test_name());
+        std::vector<detail::shm::unique_fd> kept;
+        for (std::size_t n = 0; n < detail::most_closing; ++n)
+            detail::close_elsewhere(lingering_socket(kept).release());
+        const detail::shm::socket_name name(listening.address());
+        detail::shm::connector early(from, name);
+        CHECK_FALSE(early.try_connect());
+        CHECK(detail::closing_elsewhere() == detail::most_closing);
+        CHECK_THROWS_WITH(early.give_up(), contains("of other users"));
+        auto accepting = start(listening.accept());
+        auto made = co_await timeout(from.connect(listening.address()), 20s);
+        auto accepted = co_await accepting;
+        CHECK(detail::closing_elsewhere() < detail::most_closing);
+        while (detail::closing_elsewhere() != 0) co_await sleep_for(2ms);  // they linger for seconds
     }(near, far));
 }
 

@@ -6,6 +6,7 @@
 #include "support/shm_pair.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <stdexcept>
@@ -163,6 +164,39 @@ TEST_CASE("more served operations than may be open at a time all end, and a revo
         if (n != 50) CHECK(here[n] == memory);
     }
     CHECK(here[50] == std::vector<std::byte>(1000));
+}
+
+TEST_CASE("a link that is quiet for a while keeps no memory of gets and puts that are over, however many "
+          "they were") {
+    if (!counts_allocations) return;
+    constexpr std::size_t count = 1500;  // more than are freed at a time
+    shm_pair p(served());
+    std::vector<std::byte> memory = pattern(1000);
+    const region open = p.far.register_memory(memory);
+    std::vector<std::byte> here(memory.size());
+    std::vector<std::unique_ptr<recording_completion>> completions;
+    const auto allocated_by_all = [&] {
+        completions.clear();
+        for (std::size_t n = 0; n < count; ++n)
+            completions.push_back(std::make_unique<recording_completion>());
+        const std::size_t before = allocations();
+        bool posted = true;
+        for (auto& completion : completions)
+            posted &= p.to_far->get(open.remote(), here, *completion) == post_result::posted;
+        const std::size_t allocated = allocations() - before;
+        REQUIRE(posted);
+        REQUIRE(p.until([&] {
+            return std::all_of(completions.begin(), completions.end(),
+                               [](const auto& completion) { return completion->calls == 1; });
+        }));
+        return allocated;
+    };
+    CHECK(allocated_by_all() >= count);
+    CHECK(allocated_by_all() < count);
+    CHECK(p.to_far->holds_memory());
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (p.to_far->holds_memory() && std::chrono::steady_clock::now() < limit) p.on.turn();
+    CHECK(allocated_by_all() >= count);
 }
 
 TEST_CASE("what is under way when the link goes ends with its reason") {

@@ -4,6 +4,7 @@
 #include <rdmacoro/transport/shm.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/recording_sink.hpp"
 #include "support/run.hpp"
 
@@ -183,6 +184,29 @@ TEST_CASE("both ends copy a block until they meet, in turns") {
     CHECK(b.claims().back > 0);
     CHECK(b.claims().both() == shared_pieces(bytes).count);
     p.sender.link->close_shared_copy(b.id);
+}
+
+TEST_CASE("a link that is quiet keeps no memory of blocks that were copied") {
+    if (!counts_allocations) return;
+    copy_pair p;
+    const auto allocated_by_one = [&] {
+        block b(p, 8 * step);
+        const std::size_t before = allocations();
+        b.begin_front();
+        const std::size_t allocated = allocations() - before;
+        REQUIRE(b.front_answer == post_result::posted);
+        REQUIRE(p.until([&] { return b.front_over(); }));
+        b.begin_back();
+        REQUIRE(b.back_over());
+        p.sender.link->close_shared_copy(b.id);
+        return allocated;
+    };
+    allocated_by_one();
+    CHECK(allocated_by_one() == 0);
+    CHECK(p.receiver.link->holds_memory());
+    for (int n = 0; n < 3 && p.receiver.link->return_memory(); ++n) {}
+    CHECK_FALSE(p.receiver.link->holds_memory());
+    CHECK(allocated_by_one() == 1);
 }
 
 TEST_CASE("short and odd lengths are copied by whoever comes first") {

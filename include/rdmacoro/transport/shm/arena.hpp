@@ -12,6 +12,7 @@
 
 namespace rdmacoro {
 
+class scheduler;
 namespace detail::shm {
 class arena;
 }
@@ -79,7 +80,9 @@ class arena {
 public:
     static constexpr std::size_t most_bytes = std::size_t{1} << 46;  ///< peers refuse more
 
-    explicit arena(std::size_t bytes) : bytes_((bytes + page_bytes - 1) / page_bytes * page_bytes) {}
+    /// `owner`: pieces are taken and given back on its thread.
+    explicit arena(std::size_t bytes, const scheduler* owner = nullptr)
+        : owner_(owner), bytes_((bytes + page_bytes - 1) / page_bytes * page_bytes) {}
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;
     ~arena();
@@ -123,6 +126,7 @@ private:
     void keep_spare(range* unused) noexcept;
     void add_spare();
 
+    const scheduler* owner_;
     std::size_t bytes_;
     std::byte* base_ = nullptr;
     unique_fd fd_;

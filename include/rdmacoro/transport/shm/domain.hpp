@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include <sys/types.h>
 
@@ -35,8 +34,9 @@ struct shm_options {
     std::size_t max_regions = 16384;                      ///< registered at once; 1 to 65,536
     duration handshake_limit = std::chrono::seconds(10);  ///< for a peer to send its hello
     bool use_process_vm = true;  ///< false: as on a kernel that forbids process_vm_readv
-    /// Where Yama's ptrace_scope is 1: each peer may reach this process's memory, and trace it in any way, while its link
-    /// lasts. Set on both sides; without it gets and puts are served by the scheduler of the memory's owner.
+    /// Where Yama's ptrace_scope is 1: a peer may open this process's memory as it connects, and trace the process in any way, until
+    /// the next peer connects or its link ends. Set on both sides; without it gets and puts are served by the scheduler of the memory's
+    /// owner. So may be those of peers that connect at a time, all but the last: the system keeps one such permission for a process.
     bool permit_ptrace = false;
     bool use_membarrier = true;  ///< false: as on a kernel without it
 };
@@ -83,9 +83,11 @@ public:
                                  time_point until) noexcept = 0;
     /// Whether that is not over yet.
     [[nodiscard]] virtual bool awaits_untouched(time_point now) noexcept = 0;
-    /// Whether this side has used memory of the segment that it could return to the system: not what the peer was found to keep.
+    /// Whether this side has used memory of the segment that it could return to the system, not what the peer was found to keep, or keeps
+    /// memory of gets and puts that are over.
     [[nodiscard]] virtual bool holds_memory() noexcept = 0;
-    /// Returns that memory to the system, unless some was used since the last call. True: some was, and it is to be called again.
+    /// Returns that memory to the system, unless some was used since the last call. True: some was, or some is left, and it is to be
+    /// called again.
     virtual bool return_memory() noexcept = 0;
 
     /// 1 and up within the domain; `notice_board::most_links + 1`: it has none.
@@ -115,7 +117,7 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// The resources that all links of one scheduler share.
 ///
 /// Links are *hot* or *cold*. Each turn polls the hot ones. A link that was quiet for about a millisecond becomes cold: from
-/// then on its peer marks it on the notice board, and a mark, an operation of this side that has to wait, or the end of its
+/// then on its peer marks it on the notice board, and a mark with a cause, an operation of this side that has to wait, or the end of its
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
 /// clock, and all of them after a doorbell without a mark.
@@ -175,9 +177,7 @@ public:
         if (!link.hot_) reheat(link);
     }
     /// A peer has rung.
-    void rung() noexcept {
-        if (!std::exchange(took_notice_, false)) to_sweep_ = cold_count_;
-    }
+    void rung() noexcept { rang_ = true; }
     /// Links that were quiet since the last call become cold, all but one.
     void cool() noexcept;
     /// The links that are polled each turn.
@@ -231,6 +231,11 @@ private:
 
     struct own_timer : timer_node {
         domain_base* self = nullptr;
+    };
+    /// A descriptor that was found ready. The handler's may have been unwatched since: nullptr.
+    struct due {
+        fd_handler* handler = nullptr;
+        std::uint32_t events = 0;
     };
     /// The only peer that was told a key.
     struct told {
@@ -305,7 +310,8 @@ private:
     bool armed_ = false;
     bool look_now_ = true;
     bool copies_wait_ = false;        // for the next poll, to be renewed
-    bool took_notice_ = false;        // since a peer rang last
+    bool rang_ = false;               // a peer, since the last look that found all that was ready
+    bool took_notice_ = false;        // since peers rang last
     unsigned awaited_ = 0;            // handlers for which an operation waits
     std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,
     std::uint64_t last_look_ = 0;     // when the descriptors were looked at,
@@ -330,7 +336,9 @@ private:
     time_point looked_at_memory_ = time_point::min();  // as the scheduler saw the time
     copy_allowance copies_;
     pollable* next_to_copy_ = nullptr;
-    void* due_[most_due] = {};  // handlers of the batch that is being called; nullptr: unwatched meanwhile
+    due due_[most_due] = {};  // the batch that is being called,
+    unsigned next_due_ = 0;   // from here on,
+    unsigned due_count_ = 0;  // up to here
 };
 
 }  // namespace detail::shm

@@ -66,14 +66,6 @@ struct received_hello {
     std::size_t count = 0;
 };
 
-/// Closes a socket to a process of another user on a thread of its own. Messages that nothing received may hold descriptors of any file, and
-/// the close of these takes as long as that user likes: of a TCP socket the time of its `SO_LINGER`, of a file of FUSE until its server
-/// answers. Without a thread it closes at once.
-RDMACORO_DECL void close_elsewhere(unique_fd socket) noexcept;
-/// Those of this process that are not closed yet. While there are `most_closing`, listeners take no client.
-[[nodiscard]] RDMACORO_DECL std::size_t closing_elsewhere() noexcept;
-inline constexpr std::size_t most_closing = 16;
-
 /// Reads a hello that has arrived; checks magic, version and status. Throws.
 [[nodiscard]] RDMACORO_DECL received_hello receive_hello(int socket);
 

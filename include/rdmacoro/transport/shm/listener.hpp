@@ -88,7 +88,6 @@ private:
     void resume_accepting() noexcept;
     void retry_later();
     void admit(unique_fd socket);
-    void refuse_waiting() noexcept;
     void shake_hands(half_open& open) noexcept;
     [[nodiscard]] channel_ref connected(half_open& open);
     /// Sends the reason to a client, if that is still possible.
@@ -114,7 +113,7 @@ class connector {
 public:
     connector(domain_base& domain, const socket_name& name);
 
-    /// Connects and sends the hello; false when the listener's queue is full. Throws.
+    /// Connects and sends the hello; false when the listener's queue is full, or too many sockets are being closed elsewhere. Throws.
     [[nodiscard]] bool try_connect();
     [[noreturn]] void give_up() const;
 

@@ -36,6 +36,11 @@ public:
     /// Whether some wait for the next poll.
     [[nodiscard]] bool waits() const noexcept { return waits_; }
 
+    /// Whether the memory of operations that are over is kept for others.
+    [[nodiscard]] bool keeps_memory() const noexcept { return !free_.empty(); }
+    /// Frees that of so many.
+    void free_memory(std::size_t most) noexcept;
+
     /// Ends every operation of this side with `reason`.
     void fail_all(std::error_code reason) noexcept;
 

@@ -29,7 +29,7 @@ public:
 
     void reset() noexcept;
     /// The caller closes it.
-    void release() noexcept { fd_ = -1; }
+    int release() noexcept { return std::exchange(fd_, -1); }
     [[nodiscard]] int get() const noexcept { return fd_; }
     [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 

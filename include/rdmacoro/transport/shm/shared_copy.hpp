@@ -86,6 +86,10 @@ public:
     /// Goes on with each block in turn, as far as the domain's `copy_allowance` goes; true when anything moved.
     bool advance() noexcept;
 
+    /// As those of `one_sided_engine`.
+    [[nodiscard]] bool keeps_memory() const noexcept { return !free_.empty(); }
+    void free_memory() noexcept;
+
     /// Ends everything with `reason`; before the one-sided engine does.
     void fail_all(std::error_code reason) noexcept;
 

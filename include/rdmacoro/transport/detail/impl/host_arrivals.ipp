@@ -1,6 +1,7 @@
 // Bodies of host_arrivals.hpp.
 #pragma once
 
+#include <rdmacoro/transport/detail/close_elsewhere.hpp>
 #include <rdmacoro/transport/detail/host_arrivals.hpp>
 
 #include <algorithm>
@@ -32,13 +33,6 @@ struct arrival_name {
     socklen_t bytes = 0;
 };
 
-/// Whether the other end belongs to this user.
-RDMACORO_COLD bool is_own_user(int fd) noexcept {
-    ucred peer{};
-    socklen_t bytes = sizeof peer;
-    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::getuid();
-}
-
 RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t rank,
                                            std::vector<std::uint32_t> ranks)
     : rank_(rank), ranks_(std::move(ranks)), seen_(ranks_.size()) {
@@ -58,14 +52,19 @@ RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t r
 }
 
 RDMACORO_COLD host_arrivals::~host_arrivals() {
-    if (listening_ >= 0) ::close(listening_);
+    if (listening_ >= 0) close_listener(listening_);
 }
 
 RDMACORO_COLD bool host_arrivals::knock(std::string_view job, std::uint32_t rank) const noexcept {
+    if (closing_elsewhere() >= most_closing) return false;  // the name may be another user's
     const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
     const arrival_name there(job, rank);
-    const bool reached = ::connect(fd, there.address(), there.bytes) == 0 && is_own_user(fd);
+    const bool reached = ::connect(fd, there.address(), there.bytes) == 0;
+    if (reached && !is_own_user(fd)) {
+        close_elsewhere(fd);
+        return false;
+    }
     // Bytes that were written before it was closed are found all the same.
     const bool said = reached && ::send(fd, &rank_, sizeof rank_, MSG_NOSIGNAL) == sizeof rank_;
     ::close(fd);
@@ -79,13 +78,18 @@ RDMACORO_COLD void host_arrivals::saw(std::uint32_t rank) {
 
 RDMACORO_COLD std::vector<std::uint32_t> host_arrivals::unseen() {
     const std::lock_guard held(lock_);
-    for (;;) {
-        const int fd =
-            listening_ < 0 ? -1 : ::accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && listening_ >= 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+    // Clients of other users may come as fast as they are taken.
+    std::size_t most = listening_ < 0 ? 0 : ranks_.size() + most_closing;
+    for (; most != 0 && closing_elsewhere() < most_closing; --most) {
+        const int fd = ::accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (fd < 0) break;
+        if (!is_own_user(fd)) {
+            close_elsewhere(fd);
+            continue;
+        }
         std::uint32_t rank = 0;
-        if (is_own_user(fd) && ::recv(fd, &rank, sizeof rank, 0) == sizeof rank) saw(rank);
+        if (::recv(fd, &rank, sizeof rank, 0) == sizeof rank) saw(rank);
         ::close(fd);
     }
     std::vector<std::uint32_t> missing;

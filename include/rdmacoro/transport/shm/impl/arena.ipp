@@ -1,6 +1,7 @@
 // The shared arena's pages: first fit, and given back to the system when they are free.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/transport/shm/arena.hpp>
 
 #include <cerrno>
@@ -21,6 +22,7 @@ RDMACORO_COLD arena::~arena() {
 }
 
 RDMACORO_COLD shared_memory arena::allocate(std::size_t bytes) {
+    require_thread_of(owner_, "shared memory of", "was allocated");
     open();
     add_spare();
     end_holds();
@@ -43,6 +45,7 @@ RDMACORO_COLD shared_memory arena::allocate(std::size_t bytes) {
 }
 
 RDMACORO_COLD void arena::give_back(std::span<std::byte> piece) noexcept {
+    require_thread_of(owner_, "shared memory of", "was given back");
     --pieces_;
     if (holds(piece)) {
         awaited_ = take_spare(static_cast<std::size_t>(piece.data() - base_), piece.size(), awaited_);

@@ -4,7 +4,6 @@
 #include <rdmacoro/transport/detail/scheme.hpp>
 #include <rdmacoro/transport/shm/handshake.hpp>
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +15,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -53,32 +50,6 @@ RDMACORO_COLD ucred peer_credentials(int socket) {
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) throw_errno("SO_PEERCRED");
     return peer;
 }
-
-inline std::atomic<std::size_t> sockets_closing{0};  // by threads that may outlive all domains
-
-RDMACORO_COLD void close_elsewhere(unique_fd socket) noexcept {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ++sockets_closing;
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread takes no signal of the process
-    // Not `std::thread`, which allocates and throws.
-    const auto closes = [](void* fd) -> void* {
-        ::close(static_cast<int>(reinterpret_cast<std::intptr_t>(fd)));
-        --sockets_closing;
-        return nullptr;
-    };
-    pthread_t made{};
-    if (::pthread_create(&made, nullptr, closes, reinterpret_cast<void*>(std::intptr_t{socket.get()})) == 0) {
-        ::pthread_detach(made);
-        socket.release();
-    } else {
-        --sockets_closing;
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-RDMACORO_COLD std::size_t closing_elsewhere() noexcept { return sockets_closing.load(); }
 
 RDMACORO_COLD void send_hello(int socket, const hello& contents, const int* descriptors, std::size_t count) {
     iovec text{const_cast<hello*>(&contents), sizeof contents};

@@ -135,7 +135,8 @@ RDMACORO_COLD void link_base::give_up_mark(std::uint64_t key, std::span<std::byt
 }
 
 RDMACORO_DECL bool link_base::holds_memory() noexcept {
-    return !down_ && (channel_->out.may_return() || channel_->peer.uses_pages());
+    return !down_ && (channel_->out.may_return() || channel_->peer.uses_pages() ||
+                      one_sided_.keeps_memory() || copies_.keeps_memory());
 }
 
 RDMACORO_COLD bool link_base::return_memory() noexcept {
@@ -144,7 +145,10 @@ RDMACORO_COLD bool link_base::return_memory() noexcept {
     if (channel_->peer.used_lately() || sent_some) return true;
     channel_->peer.release_pages();
     channel_->out.return_memory();
-    return false;
+    constexpr std::size_t at_a_time = 1024;  // some 50 us
+    one_sided_.free_memory(at_a_time);
+    copies_.free_memory();
+    return one_sided_.keeps_memory();
 }
 
 RDMACORO_COLD void link_base::hang_up() noexcept {

@@ -1,6 +1,7 @@
 // Listening and connecting over shared memory: sockets, timers and refusals.
 #pragma once
 
+#include <rdmacoro/transport/detail/close_elsewhere.hpp>
 #include <rdmacoro/transport/shm/listener.hpp>
 
 #include <cerrno>
@@ -45,7 +46,13 @@ RDMACORO_COLD acceptor::acceptor(domain_base& domain, const socket_name& name)
     : domain_(domain), name_(name.text()) {
     socket_ = unique_fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_) throw_errno("socket for ", name_);
-    if (::bind(socket_.get(), name.raw(), name.length()) != 0) {
+    // A listener that ended with many clients of other users in its queue leaves the name a moment later.
+    constexpr int most_tries = 50;
+    for (int tries = 1; ::bind(socket_.get(), name.raw(), name.length()) != 0; ++tries) {
+        if (errno == EADDRINUSE && closing_elsewhere() != 0 && tries < most_tries) {
+            ::usleep(1000);
+            continue;
+        }
         if (errno == EADDRINUSE)
             throw_named(errc::address_in_use, name_, ": another process listens there; choose another name");
         throw_errno("bind of ", name_);
@@ -62,24 +69,11 @@ RDMACORO_COLD acceptor::acceptor(domain_base& domain, const socket_name& name)
 RDMACORO_COLD acceptor::~acceptor() {
     domain_.unwatch(*this);
     domain_.owner().remove_timer(pause_);
-    refuse_waiting();
+    // The clients that were not taken go with the socket.
+    close_listener(socket_.release());
     while (half_open* open = half_open_.front()) drop(*open);
     while (channel* unclaimed = accepted_.pop_front()) unclaimed->release();
     while (accept_operation* waiting = waiting_.pop_front()) waiting->fail(errc::closed);
-}
-
-/// The clients that were not taken go with the socket, but those of other users, which must not be closed by this thread.
-RDMACORO_COLD void acceptor::refuse_waiting() noexcept {
-    ::shutdown(socket_.get(), SHUT_RDWR);  // no further one can connect
-    for (;;) {
-        unique_fd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!socket && errno != EINTR && errno != ECONNABORTED) return;
-        ucred peer{};
-        socklen_t length = sizeof peer;
-        if (socket && (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
-                       peer.uid != ::geteuid()))
-            close_elsewhere(std::move(socket));
-    }
 }
 
 RDMACORO_COLD void acceptor::accept_operation::start() noexcept {
@@ -158,7 +152,7 @@ RDMACORO_COLD void acceptor::admit(unique_fd socket) {
             send_hello(socket.get(), refusal, nullptr, 0);
         } catch (const error&) {  // it has gone
         }
-        close_elsewhere(std::move(socket));
+        close_elsewhere(socket.release());
         return;
     }
     auto* open = new half_open;
@@ -254,11 +248,14 @@ RDMACORO_COLD connector::connector(domain_base& domain, const socket_name& name)
 
 RDMACORO_COLD void connector::give_up() const {
     throw_named(errc::no_resources, name_.text(),
-                ": the listener's queue stayed full; it accepts nothing, or is too busy");
+                closing_elsewhere() >= most_closing
+                    ? ": what processes of other users have sent takes too long to close"
+                    : ": the listener's queue stayed full; it accepts nothing, or is too busy");
 }
 
 RDMACORO_COLD bool connector::try_connect() {
     const socket_name& name = name_;
+    if (closing_elsewhere() >= most_closing) return false;  // this socket may become one more of them
     if (::connect(socket_.get(), name.raw(), name.length()) != 0) {
         if (errno == ECONNREFUSED || errno == ENOENT)
             throw_named(errc::connection_refused, name.text(), ": start the listening process first");
@@ -267,7 +264,7 @@ RDMACORO_COLD bool connector::try_connect() {
     }
     const ucred peer = peer_credentials(socket_.get());
     if (peer.uid != ::geteuid()) {
-        close_elsewhere(std::move(socket_));
+        close_elsewhere(socket_.release());
         char why[96];
         std::snprintf(why, sizeof why, ": the listener belongs to user %lu, this process runs as %lu",
                       static_cast<unsigned long>(peer.uid), static_cast<unsigned long>(::geteuid()));

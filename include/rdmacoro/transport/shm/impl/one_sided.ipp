@@ -15,6 +15,10 @@ RDMACORO_COLD one_sided_engine::~one_sided_engine() {
     while (transfer* unused = free_.pop_front()) delete unused;
 }
 
+RDMACORO_COLD void one_sided_engine::free_memory(std::size_t most) noexcept {
+    for (; most != 0 && !free_.empty(); --most) delete free_.pop_front();
+}
+
 RDMACORO_DECL post_result one_sided_engine::begin(bool read, const remote_region& there, std::byte* local,
                                                   completion& c) noexcept {
     transfer_fields job{&c, read, there, local, 0, 0, errc::ok};

@@ -13,6 +13,10 @@ RDMACORO_COLD shared_copy_engine::~shared_copy_engine() {
     free_.splice_back(active_);
     free_.splice_back(turn_);
     free_.splice_back(late_);
+    free_memory();
+}
+
+RDMACORO_COLD void shared_copy_engine::free_memory() noexcept {
     while (job* unused = free_.pop_front()) delete unused;
 }
 
