@@ -355,6 +355,24 @@ TEST_CASE("a served get or put of memory that the peer must not reach is refused
     CHECK(memory == std::vector<std::byte>(100));
 }
 
+TEST_CASE("a peer that asks for a get or put before its first frame is not served, and not let in") {
+    besieged w("shm");
+    std::vector<std::byte> memory(1 << 20);
+    const region open = w.domain.register_memory(memory, access_rights::all);
+    const remote_region& there = open.remote();
+    for (const fabric::frame_kind kind : {fabric::frame_kind::get, fabric::frame_kind::put}) {
+        stranger bad(w.on, "shm");
+        bad.meet(w.listening.address());
+        bad.stand_still();  // the provider would not be done with a piece
+        std::vector<std::byte> request(fabric::service_request::wire_bytes);
+        fabric::service_request{there.key, there.address, memory.size(), 1, there.address, 0}.store(
+            request.data());
+        bad.frame(kind, request);
+        w.on.run_until([&] { return w.domain.connections() == 0; });
+        CHECK(w.domain.counts().served == 0);
+    }
+}
+
 TEST_CASE("a frame that never comes ends its link in time, and the others wait for it") {
     besieged w("tcp");
     stranger bad(w.on, "tcp");

@@ -93,6 +93,9 @@ RDMACORO_DECL void session::take_early() noexcept {
 
 RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
     const std::byte* const rest = s.data + frame_word_bytes;
+    // A session that fails to open is freed at once: nothing of it may be with the provider.
+    if (phase_ == phase::opening && f.kind != frame_kind::hello && f.kind != frame_kind::credit)
+        return fail(errc::protocol_violation);
     switch (f.kind) {
         case frame_kind::get:
         case frame_kind::put: asked(f, rest); break;
