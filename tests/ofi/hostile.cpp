@@ -450,6 +450,45 @@ TEST_CASE("a frame that never comes ends its link in time, and the others wait f
     CHECK(end.sink.count == 0);
 }
 
+TEST_CASE("frames that are reported in another order all the time do not end their link") {
+    besieged w("tcp");
+    stranger peer(w.on, "tcp");
+    ofi_end end;
+    w.take(peer, end);
+    const auto send = [&](std::uint32_t number) {
+        peer.frame(fabric::frame{fabric::frame_kind::message, 0, number, peer.peer()}, header_of(number));
+    };
+    send(2);
+    constexpr std::uint32_t last = 50;
+    for (std::uint32_t number = 4; number <= last && end.sink.downs == 0; number += 2) {
+        w.on.run([]() -> task<> { co_await sleep_for(std::chrono::milliseconds(100)); }());
+        send(number);  // at any time there is one that waits for its predecessor
+        send(number - 3);
+    }
+    send(last - 1);
+    w.on.run_until([&] { return end.sink.count == last || end.sink.downs != 0; });
+    CHECK(end.sink.downs == 0);
+    REQUIRE(end.sink.messages.size() == last);
+    for (std::uint32_t number = 1; number <= last; ++number)
+        CHECK(end.sink.messages[number - 1].number == number);
+}
+
+TEST_CASE("a frame that never comes ends its link in time, also where the next one came before the first") {
+    besieged w("tcp");
+    stranger bad(w.on, "tcp");
+    bad.meet(w.listening.address());
+    bad.frame(fabric::frame{fabric::frame_kind::message, 0, 2, bad.peer()}, pattern(12));
+    w.on.run_until([&] { return w.domain.counts().received == 1; });
+    bad.frame(fabric::frame_kind::hello);
+    ofi_end end;
+    end.link = std::make_unique<ofi_recorded_link>(w.on.run(w.listening.accept()), end.sink);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+    while (end.sink.downs == 0 && std::chrono::steady_clock::now() < limit) w.on.turn();
+    CHECK(end.sink.downs == 1);
+    CHECK(end.sink.reason == errc::peer_lost);
+    CHECK(end.sink.count == 0);
+}
+
 TEST_CASE("a peer that hangs up without a last frame is lost, after what it had sent") {
     besieged w("tcp");
     stranger bad(w.on, "tcp");

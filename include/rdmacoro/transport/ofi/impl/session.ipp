@@ -69,7 +69,8 @@ RDMACORO_DECL void session::arrived_early(slot& s, const frame& f, std::uint32_t
 }
 
 RDMACORO_DECL void session::take_early() noexcept {
-    for (bool found = true; found;) {
+    bool any = false;
+    for (bool found = true; found; any |= found) {
         found = false;
         slot_queue left;
         while (slot* s = early_.pop_front()) {
@@ -88,7 +89,13 @@ RDMACORO_DECL void session::take_early() noexcept {
         }
         early_ = left;
     }
-    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) timer_.cancel();
+    if (phase_ != phase::ready || peer_hung_up_) return;
+    // The next one that is missing has its own time, also where the first came before the link was open.
+    if (early_.empty()) {
+        timer_.cancel();
+    } else if (any || !timer_.queued()) {
+        timer_.set(engine::patience_with_gaps);
+    }
 }
 
 RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
