@@ -355,6 +355,86 @@ TEST_CASE("a served get or put of memory that the peer must not reach is refused
     CHECK(memory == std::vector<std::byte>(100));
 }
 
+namespace {
+
+/// Eight credits, of which the domain of `w` has one left, and the peer has sent seven messages for its own.
+void spend_credits(besieged& w, stranger& peer, ofi_end& end) {
+    peer.give(8);
+    w.take(peer, end);
+    std::vector<std::byte> request(fabric::service_request::wire_bytes);  // of no region
+    while (end.link->credits() > 1) {
+        const unsigned before = peer.received();
+        peer.frame(fabric::frame_kind::get, request);
+        w.on.run_until([&] { return peer.received() == before + 1; });
+    }
+    end.sink.refuse_all = true;
+    for (int n = 0; n < 7; ++n) peer.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.offers != 0; });
+}
+ofi_options with_eight_credits() {
+    ofi_options o = ofi_here("shm");
+    o.credits = 8;
+    return o;
+}
+
+}  // namespace
+
+TEST_CASE("a side with one credit left spends it to return those that its peer waits for") {
+    besieged w(with_eight_credits());
+    stranger peer(w.on, "shm");
+    ofi_end end;
+    spend_credits(w, peer, end);
+    const unsigned before = peer.received();
+    end.sink.refuse_all = false;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (peer.received() == before && std::chrono::steady_clock::now() < limit) w.on.turn();
+    REQUIRE(peer.received() == before + 1);
+    const fabric::frame last = peer.words().back();
+    CHECK(last.kind == fabric::frame_kind::credit);
+    CHECK(last.credits >= 4);
+    CHECK(end.link->credits() == 0);
+    peer.frame(fabric::frame_kind::credit, {}, 8);
+    w.on.run_until([&] { return end.link->credits() == 8; });
+    CHECK(end.sink.downs == 0);
+}
+
+TEST_CASE("a link that is closed without a credit left says so when its peer has returned some") {
+    besieged w(with_eight_credits());
+    stranger peer(w.on, "shm");
+    ofi_end end;
+    spend_credits(w, peer, end);
+    end.sink.refuse_all = false;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (end.link->credits() != 0 && std::chrono::steady_clock::now() < limit) w.on.turn();
+    REQUIRE(end.link->credits() == 0);
+    peer.frame(fabric::frame_kind::credit, {}, 8);
+    REQUIRE(end.link->credits() == 0);  // it is under way
+    end.link.reset();
+    const auto end_of_it = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (peer.words().back().kind != fabric::frame_kind::bye &&
+           std::chrono::steady_clock::now() < end_of_it)
+        w.on.turn();
+    CHECK(peer.words().back().kind == fabric::frame_kind::bye);
+}
+
+TEST_CASE("a peer that asks for a get or put before its first frame is not served, and not let in") {
+    besieged w("shm");
+    std::vector<std::byte> memory(1 << 20);
+    const region open = w.domain.register_memory(memory, access_rights::all);
+    const remote_region& there = open.remote();
+    for (const fabric::frame_kind kind : {fabric::frame_kind::get, fabric::frame_kind::put}) {
+        stranger bad(w.on, "shm");
+        bad.meet(w.listening.address());
+        bad.stand_still();  // the provider would not be done with a piece
+        std::vector<std::byte> request(fabric::service_request::wire_bytes);
+        fabric::service_request{there.key, there.address, memory.size(), 1, there.address, 0}.store(
+            request.data());
+        bad.frame(kind, request);
+        w.on.run_until([&] { return w.domain.connections() == 0; });
+        CHECK(w.domain.counts().served == 0);
+    }
+}
+
 TEST_CASE("a frame that never comes ends its link in time, and the others wait for it") {
     besieged w("tcp");
     stranger bad(w.on, "tcp");
@@ -369,6 +449,45 @@ TEST_CASE("a frame that never comes ends its link in time, and the others wait f
     CHECK(end.sink.count == 0);
 }
 
+TEST_CASE("frames that are reported in another order all the time do not end their link") {
+    besieged w("tcp");
+    stranger peer(w.on, "tcp");
+    ofi_end end;
+    w.take(peer, end);
+    const auto send = [&](std::uint32_t number) {
+        peer.frame(fabric::frame{fabric::frame_kind::message, 0, number, peer.peer()}, header_of(number));
+    };
+    send(2);
+    constexpr std::uint32_t last = 50;
+    for (std::uint32_t number = 4; number <= last && end.sink.downs == 0; number += 2) {
+        w.on.run([]() -> task<> { co_await sleep_for(std::chrono::milliseconds(100)); }());
+        send(number);  // at any time there is one that waits for its predecessor
+        send(number - 3);
+    }
+    send(last - 1);
+    w.on.run_until([&] { return end.sink.count == last || end.sink.downs != 0; });
+    CHECK(end.sink.downs == 0);
+    REQUIRE(end.sink.messages.size() == last);
+    for (std::uint32_t number = 1; number <= last; ++number)
+        CHECK(end.sink.messages[number - 1].number == number);
+}
+
+TEST_CASE("a frame that never comes ends its link in time, also where the next one came before the first") {
+    besieged w("tcp");
+    stranger bad(w.on, "tcp");
+    bad.meet(w.listening.address());
+    bad.frame(fabric::frame{fabric::frame_kind::message, 0, 2, bad.peer()}, pattern(12));
+    w.on.run_until([&] { return w.domain.counts().received == 1; });
+    bad.frame(fabric::frame_kind::hello);
+    ofi_end end;
+    end.link = std::make_unique<ofi_recorded_link>(w.on.run(w.listening.accept()), end.sink);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+    while (end.sink.downs == 0 && std::chrono::steady_clock::now() < limit) w.on.turn();
+    CHECK(end.sink.downs == 1);
+    CHECK(end.sink.reason == errc::peer_lost);
+    CHECK(end.sink.count == 0);
+}
+
 TEST_CASE("a peer that hangs up without a last frame is lost, after what it had sent") {
     besieged w("tcp");
     stranger bad(w.on, "tcp");
@@ -379,6 +498,33 @@ TEST_CASE("a peer that hangs up without a last frame is lost, after what it had 
     w.on.run_until([&] { return end.sink.downs != 0; });
     CHECK(end.sink.reason == errc::peer_lost);
     CHECK(end.sink.count == 5);
+}
+
+TEST_CASE("a get whose peer is gone ends also while a message that came before it waits for its receiver") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    stranger dying(w.on, provider);
+    ofi_end end;
+    w.take(dying, end);
+    end.sink.refuse_all = true;
+    dying.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.offers != 0; });
+    dying.stand_still();
+    std::vector<std::byte> into(1 << 20);
+    recording_completion got;
+    REQUIRE(end.link->get({4096, into.size(), 7, access_rights::remote_read, 0}, into, got) ==
+            post_result::posted);
+    dying.hang_up();
+    dying.close_endpoint();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (got.calls == 0 && std::chrono::steady_clock::now() < limit) w.on.turn();
+    CHECK(got.calls == 1);
+    CHECK(got.outcome == errc::peer_lost);
+    CHECK(end.sink.downs == 0);
+    end.sink.refuse_all = false;
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.count == 1);
 }
 
 TEST_CASE("a peer that dies amid a get costs no other link though its connections end one after the other") {

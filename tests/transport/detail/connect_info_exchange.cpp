@@ -2,6 +2,8 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -151,6 +153,29 @@ TEST_CASE("connect_info are exchanged over TCP between the connecting and the ac
     REQUIRE(here.answer(client.fd, std::byte{1}));
     CHECK(next(here, client.fd) == step::done);
     CHECK(next(there, server.fd) == step::done);
+}
+
+TEST_CASE("connections that take long to begin are taken one in a call") {
+    descriptor listening(-1);
+    REQUIRE(detail::listen_for_exchange(on_loopback(), 4, listening.fd) == nullptr);
+    const detail::inet_endpoint at = detail::inet_endpoint::local(listening.fd);
+    int refused = -1;
+    const descriptor one(detail::connect_for_exchange(at, refused));
+    const descriptor two(detail::connect_for_exchange(at, refused));
+    for (const descriptor* client : {&one, &two}) {
+        pollfd connected{client->fd, POLLOUT, 0};
+        REQUIRE(::poll(&connected, 1, 5000) == 1);
+    }
+    unsigned taken = 0;
+    for (unsigned calls = 1; calls <= 3; ++calls) {
+        CHECK(detail::accept_exchange(listening.fd, [&](int fd) {
+                  const descriptor ends(fd);
+                  const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+                  while (std::chrono::steady_clock::now() < until) {}
+                  ++taken;
+              }) == 0);
+        CHECK(taken == std::min(calls, 2u));
+    }
 }
 
 TEST_CASE("without a listener the connection is refused, at once or at the first step") {

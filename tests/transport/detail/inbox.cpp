@@ -91,6 +91,23 @@ TEST_CASE("a deferred message is delivered again first, and its slot is held") {
     CHECK(of.credited.size() == 2);
 }
 
+TEST_CASE("a listener that asks for a pause gets nothing more in this call, which used its budget up") {
+    inbox in;
+    owner of;
+    listener to;
+    slot a(1);
+    slot b(2);
+    slot c(3);
+    for (slot* s : {&a, &b, &c}) in.push(*s);
+    in.attach(to);
+    to.answer = [&] { return to.got.back() == 2 ? delivery::pause : delivery::taken; };
+    CHECK(in.deliver(9, of) == 9);
+    CHECK(to.got == std::vector<unsigned>{1, 2});
+    CHECK(of.credited == std::vector<slot*>{&a, &b});
+    CHECK(in.deliver(9, of) == 1);
+    CHECK(to.got == std::vector<unsigned>{1, 2, 3});
+}
+
 TEST_CASE("a listener that closes its link inside a delivery gets nothing more") {
     for (const delivery last : {delivery::taken, delivery::defer}) {
         inbox in;

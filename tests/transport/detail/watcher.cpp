@@ -2,7 +2,9 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -36,6 +38,20 @@ struct counter : detail::fd_handler {
             auto& own = static_cast<counter&>(self);
             ++own.called;
             if (own.ends != nullptr) own.of->unwatch(*own.ends);
+        };
+    }
+};
+
+/// Takes twice the time that one look may take.
+struct slow : detail::fd_handler {
+    std::vector<int>* order = nullptr;
+    int number = 0;
+    slow() {
+        ready = [](fd_handler& self, std::uint32_t) noexcept {
+            const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+            while (std::chrono::steady_clock::now() < until) {}
+            auto& own = static_cast<slow&>(self);
+            if (own.order != nullptr) own.order->push_back(own.number);
         };
     }
 };
@@ -89,10 +105,54 @@ TEST_CASE("a full round reports that there may be more, which the next round cal
         REQUIRE(watching.watch(handler, pipes.back()->ends[0], EPOLLIN));
     }
     bool more = false;
-    unsigned called = watching.look(more);
+    CHECK(watching.look(more) != 0);
     CHECK(more);
-    called += watching.look(more);
-    CHECK(called >= handlers.size());
+    const auto left_out = [](const counter& handler) { return handler.called == 0; };
+    for (int look = 0; look < 40 && std::any_of(handlers.begin(), handlers.end(), left_out); ++look)
+        CHECK(watching.look(more) != 0);
+    CHECK(std::none_of(handlers.begin(), handlers.end(), left_out));
+}
+
+TEST_CASE("handlers that take long are called one in a look, each in its turn") {
+    detail::watcher watching;
+    std::vector<int> order;
+    std::vector<std::unique_ptr<pipe_pair>> pipes;
+    std::vector<slow> handlers(20);
+    for (slow& handler : handlers) {
+        handler.order = &order;
+        handler.number = static_cast<int>(pipes.size());
+        pipes.push_back(std::make_unique<pipe_pair>());
+        pipes.back()->fill();
+        REQUIRE(watching.watch(handler, pipes.back()->ends[0], EPOLLIN));
+    }
+    for (int look = 0; look < 20; ++look) {
+        bool more = false;
+        CHECK(watching.look(more) == 1);
+        CHECK((more || look >= 16));
+    }
+    REQUIRE(order.size() == 20);
+    for (int n = 0; n < 20; ++n) CHECK(order[static_cast<std::size_t>(n)] == n);
+}
+
+TEST_CASE("a handler that waits for its turn is not called for what it does not watch any more") {
+    detail::watcher watching;
+    pipe_pair pipes[3];
+    slow first;
+    counter unwatched;
+    counter changed;
+    detail::fd_handler* const all[] = {&first, &unwatched, &changed};
+    for (std::size_t n = 0; n < 3; ++n) {
+        pipes[n].fill();
+        REQUIRE(watching.watch(*all[n], pipes[n].ends[0], EPOLLIN));
+    }
+    bool more = false;
+    REQUIRE(watching.look(more) == 1);
+    REQUIRE(more);
+    watching.unwatch(first);
+    watching.unwatch(unwatched);
+    REQUIRE(watching.watch(changed, pipes[2].ends[0], EPOLLPRI));
+    CHECK(watching.look(more) == 0);
+    CHECK(unwatched.called + changed.called == 0);
 }
 
 TEST_CASE("a descriptor that only wakes calls nothing, and an invalid one is refused") {

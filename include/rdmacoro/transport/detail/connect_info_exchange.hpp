@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,16 +26,17 @@ namespace rdmacoro::detail {
 /// or the step that failed: `errno` is the reason.
 [[nodiscard]] const char* listen_for_exchange(const inet_endpoint& at, unsigned queue, int& fd) noexcept;
 
-/// Calls `take(fd)` for the connections that wait at a listening socket; `take` must close the descriptor. 0, or the number of the
-/// system's error where it could not have the next one.
+/// Calls `take(fd)` for the connections that wait at a listening socket, for 50 us or one of them; `take` must close the descriptor. 0, or the
+/// number of the system's error where it could not have the next one.
 template <class Function>
 int accept_exchange(int listening, Function take) noexcept {
-    constexpr int most = 64;
-    for (int n = 0; n < most; ++n) {
+    constexpr auto most_time = std::chrono::microseconds(50);
+    const auto limit = std::chrono::steady_clock::now() + most_time;
+    do {
         const int fd = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) return errno == EAGAIN ? 0 : errno;
         take(fd);
-    }
+    } while (std::chrono::steady_clock::now() <= limit);
     return 0;
 }
 

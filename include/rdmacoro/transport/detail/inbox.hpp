@@ -73,7 +73,8 @@ public:
     [[nodiscard]] Slot* pop() noexcept { return waiting_.pop_front(); }
 
     /// Delivers up to `budget` messages in order. Stops when the listener defers one, which is delivered again by the next call,
-    /// and when the listener closes the link or detaches itself. Returns how many were taken.
+    /// and when the listener closes the link or detaches itself. Returns how many were taken; one that is answered with a pause counts
+    /// as all of the budget that is left.
     template <inbox_owner<Slot> Owner>
     unsigned deliver(unsigned budget, Owner& owner) noexcept {
         unsigned taken = 0;
@@ -86,13 +87,16 @@ public:
             const delivery answer =
                 listener_->deliver(header, {s->data + frame_bytes, s->bytes - frame_bytes});
             current_ = nullptr;
-            if (answer == delivery::defer) {
-                if (listener_ != nullptr) {
-                    waiting_.push_front(*s);
-                } else {
-                    owner.recycle(*s);
+            if (answer != delivery::taken) [[unlikely]] {
+                if (answer == delivery::defer) {
+                    if (listener_ != nullptr) {
+                        waiting_.push_front(*s);
+                    } else {
+                        owner.recycle(*s);
+                    }
+                    break;
                 }
-                break;
+                taken = budget - 1;
             }
             ++taken;
             if (!lent_) owner.consumed(*s);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include <sys/epoll.h>
@@ -35,12 +36,17 @@ public:
     [[nodiscard]] bool watch(fd_handler& handler, int fd, std::uint32_t events) noexcept;
     void unwatch(fd_handler& handler) noexcept;
 
-    /// Calls the handlers of ready descriptors, and returns how many there were. `more`: there may be others.
+    /// Calls the handlers of ready descriptors, once each, for 50 us or one of them, and returns how many there were. `more`: there may
+    /// be others; the next look goes on with them.
     [[nodiscard]] unsigned look(bool& more) noexcept;
 
 private:
+    void forget(const fd_handler& handler) noexcept;
+
     int epoll_;
     std::array<epoll_event, 16> batch_{};
+    std::size_t ready_ = 0;  // of the batch
+    std::size_t next_ = 0;   // the first of these that is not called yet
 };
 
 /// A watcher that its domain looks at between polls of the network: after a few of them while an event is awaited, such as

@@ -93,8 +93,10 @@ inline void session::slot_sent(int error) noexcept {
     if (want_writable_) mark_work();
 }
 
-inline bool session::can_send_control() const noexcept {
-    return window_.credits() > 1 && !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
+inline bool session::can_send_control() const noexcept { return window_.credits() > 1 && can_send_last(); }
+/// Whether a frame could be sent for the last credit.
+inline bool session::can_send_last() const noexcept {
+    return !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
 }
 /// Whether a frame that ends a get or put can be sent: also by a side that is closing, which its peer may be waiting for.
 inline bool session::can_answer() const noexcept {
@@ -177,7 +179,12 @@ inline unsigned session::serve(unsigned budget) noexcept {
         close(failure_.code());
         return moved + 1;
     }
-    if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
+    if (failure_) [[unlikely]] {
+        end_transfers();
+        if (phase_ == phase::ready) mark_work();
+    } else if (!inbox_.empty() || transfers_.any_finished()) {
+        mark_work();
+    }
     return moved;
 }
 

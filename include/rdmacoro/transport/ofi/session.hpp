@@ -102,7 +102,7 @@ class session final : public list_node<connection_tag>,
 public:
     enum class phase : std::uint8_t { opening, ready, draining };
 
-    /// Credits that messages leave to control frames; the last is for the last frame.
+    /// Credits that messages leave to control frames; the last is for the last frame, or for one that returns the peer's credits.
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
 
@@ -219,6 +219,7 @@ private:
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
+    [[nodiscard]] inline bool can_send_last() const noexcept;
     [[nodiscard]] inline bool can_answer() const noexcept;
     [[nodiscard]] bool send_control(frame_kind kind, std::span<const std::byte> rest = {}) noexcept;
     void send_owed_control() noexcept;
@@ -246,6 +247,7 @@ private:
     void send_answers() noexcept;
     void answer_while_waiting() noexcept;
     void complete_all(std::error_code reason) noexcept;
+    void end_transfers() noexcept;
     void withdraw(transfer& t) noexcept;
     void withdraw_asked() noexcept;
     /// The peer gave up a get or put that this side serves.

@@ -5,6 +5,7 @@
 #include <rdmacoro/transport/detail/watcher.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 
@@ -24,6 +25,7 @@ RDMACORO_DECL bool watcher::watch(fd_handler& handler, int fd, std::uint32_t eve
     const int how = handler.watched == fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     if (::epoll_ctl(epoll_, how, fd, &wanted) != 0) return false;
     handler.watched = fd;
+    forget(handler);  // the next look finds what it waits for now
     return true;
 }
 
@@ -31,24 +33,37 @@ RDMACORO_DECL void watcher::unwatch(fd_handler& handler) noexcept {
     if (handler.watched < 0) return;
     ::epoll_ctl(epoll_, EPOLL_CTL_DEL, handler.watched, nullptr);
     handler.watched = -1;
-    for (epoll_event& event : batch_) {
-        // It may be in the batch that is being called.
-        if (event.data.ptr == &handler) event.data.ptr = nullptr;
+    forget(handler);
+}
+
+/// It may be in the batch that is being called.
+RDMACORO_DECL void watcher::forget(const fd_handler& handler) noexcept {
+    for (std::size_t n = next_; n < ready_; ++n) {
+        if (batch_[n].data.ptr == &handler) batch_[n].data.ptr = nullptr;
     }
 }
 
 RDMACORO_DECL unsigned watcher::look(bool& more) noexcept {
-    const int ready = ::epoll_wait(epoll_, batch_.data(), static_cast<int>(batch_.size()), 0);
+    constexpr auto most_time = std::chrono::microseconds(50);
+    if (next_ == ready_) {
+        const int ready = ::epoll_wait(epoll_, batch_.data(), static_cast<int>(batch_.size()), 0);
+        ready_ = ready > 0 ? static_cast<std::size_t>(ready) : 0;
+        next_ = 0;
+    }
+    more = false;
+    if (ready_ == 0) return 0;
+    const bool full = ready_ == batch_.size();
+    const auto limit = std::chrono::steady_clock::now() + most_time;
     unsigned called = 0;
-    for (int i = 0; i < ready; ++i) {
-        const epoll_event event = batch_[static_cast<std::size_t>(i)];
+    while (next_ < ready_) {
+        const epoll_event event = batch_[next_++];
         auto* handler = static_cast<fd_handler*>(event.data.ptr);
         if (handler == nullptr || handler->ready == nullptr) continue;
         handler->ready(*handler, event.events);
         ++called;
+        if (std::chrono::steady_clock::now() > limit) break;
     }
-    for (epoll_event& event : batch_) event.data.ptr = nullptr;
-    more = ready == static_cast<int>(batch_.size());
+    more = full || next_ < ready_;
     return called;
 }
 

@@ -106,8 +106,8 @@ RDMACORO_DECL bool matched_side::fetched(std::uint32_t number) noexcept {
     long_message& m = long_[place];
     if (m.done == nullptr || m.linked() || m.number() != number) return false;
     ++m.generation;
-    m.open.reset();
-    fetched_.push_back(m);
+    fetched_.push_back(
+        m);  // `serve` ends the region: a peer's get may still be under way, and waiting for it polls
     session_.mark_work();
     return true;
 }
@@ -381,6 +381,7 @@ RDMACORO_DECL unsigned matched_side::serve() noexcept {
         ++moved;
     }
     while (long_message* m = fetched_.pop_front()) {
+        m->open.reset();
         completion* c = std::exchange(m->done, nullptr);
         long_.give(*m);
         c->done(*c, {});

@@ -69,7 +69,8 @@ RDMACORO_DECL void session::arrived_early(slot& s, const frame& f, std::uint32_t
 }
 
 RDMACORO_DECL void session::take_early() noexcept {
-    for (bool found = true; found;) {
+    bool any = false;
+    for (bool found = true; found; any |= found) {
         found = false;
         slot_queue left;
         while (slot* s = early_.pop_front()) {
@@ -88,11 +89,20 @@ RDMACORO_DECL void session::take_early() noexcept {
         }
         early_ = left;
     }
-    if (early_.empty() && phase_ == phase::ready && !peer_hung_up_) timer_.cancel();
+    if (phase_ != phase::ready || peer_hung_up_) return;
+    // The next one that is missing has its own time, also where the first came before the link was open.
+    if (early_.empty()) {
+        timer_.cancel();
+    } else if (any || !timer_.queued()) {
+        timer_.set(engine::patience_with_gaps);
+    }
 }
 
 RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
     const std::byte* const rest = s.data + frame_word_bytes;
+    // A session that fails to open is freed at once: nothing of it may be with the provider.
+    if (phase_ == phase::opening && f.kind != frame_kind::hello && f.kind != frame_kind::credit)
+        return fail(errc::protocol_violation);
     switch (f.kind) {
         case frame_kind::get:
         case frame_kind::put: asked(f, rest); break;
@@ -115,8 +125,10 @@ RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
 
 /// After closing, only the credits and the peer's last frame matter.
 RDMACORO_DECL void session::arrived_too_late(const frame& f) noexcept {
+    const bool waits = window_.credits() == 0;
     static_cast<void>(window_.regain(f.credits));
     if (f.kind == frame_kind::bye) got_bye_ = true;
+    if (waits) send_bye();
 }
 
 RDMACORO_DECL lent_buffer session::keep() noexcept {
@@ -166,7 +178,8 @@ RDMACORO_DECL void session::send_owed_control() noexcept {
     if (!asking_.empty()) ask_peer();
     if (matched_ != nullptr) matched_->send_owed();
     if (probe_due_) send_probe();
-    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
+    if ((window_.return_due() && can_send_control()) || (window_.last_returns_others() && can_send_last()))
+        static_cast<void>(send_control(frame_kind::credit));
 }
 
 RDMACORO_COLD void session::doubt() noexcept {
@@ -343,10 +356,11 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
 RDMACORO_DECL void session::send_bye() noexcept {
     if (sent_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
     if (window_.credits() == 0) {
-        late_ = true;  // the peer does not return credits as it must
-        return;
+        // Until the peer returns some; not for long, as it may wait for the end of this link.
+        return timer_.set(engine::grace);
     }
     sent_bye_ = send_control(frame_kind::bye);
+    if (sent_bye_) timer_.set(std::chrono::seconds(1));
 }
 
 RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {

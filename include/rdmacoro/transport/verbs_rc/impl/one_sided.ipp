@@ -275,10 +275,13 @@ RDMACORO_DECL void session::revoke(completion& c) noexcept {
     const auto now = [] { return std::chrono::steady_clock::now(); };
     constexpr auto patience = std::chrono::milliseconds(100);
     auto limit = now() + patience;
-    while (t->pieces_out != 0 && now() < limit) {
+    for (bool late = false; t->pieces_out != 0 && !late;) {
+        late = now() >= limit;  // before the look: this process may have stood still
         const std::uint64_t before = completed_;
         engine_.progress();
-        if (completed_ != before) limit = now() + patience;
+        if (completed_ == before) continue;
+        limit = now() + patience;
+        late = false;
     }
     if (t->pieces_out != 0) {
         fail(errc::canceled);
