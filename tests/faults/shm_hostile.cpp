@@ -12,6 +12,7 @@
 #include "support/pattern.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -32,6 +33,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace test_faults_shm_hostile {
@@ -818,9 +820,16 @@ TEST_CASE("such sockets that another user sends to a rank's mark hold that rank 
     REQUIRE(::pipe(sent) == 0);
     child_process child([&](const std::string&) {
         ::close(sent[0]);
-        const detail::arrival_name mark(job, 0);
+        // As every user reads it in /proc/net/unix.
+        const std::string name =
+            "rdmacoro-" + std::to_string(::getuid()) + "-0-" + std::to_string(job.size()) + '-' + job;
+        sockaddr_un mark{};
+        mark.sun_family = AF_UNIX;
+        std::copy(name.begin(), name.end(), mark.sun_path + 1);
+        const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
         become_another_user();
-        send_lingering_sockets(SOCK_STREAM, mark.address(), mark.bytes, 40, [&] { ::close(sent[1]); });
+        send_lingering_sockets(SOCK_STREAM, reinterpret_cast<const sockaddr*>(&mark), length, 40,
+                               [&] { ::close(sent[1]); });
     });
     ::close(sent[1]);
     std::optional<detail::host_arrivals> arrivals(std::in_place, job, 0, ranks);
