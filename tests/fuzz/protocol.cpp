@@ -23,6 +23,7 @@ task<> play(scheduler& on, script& input) {
     least.lent_bytes = 100000;
     scripted_peer peer(on, least);
     fuzz_user user(peer.self(), 100'000);
+    std::uint32_t announced = 0;
     if (input.byte() % 8 != 0) peer.send_hello();
     for (int step = 0; step < 400 && !input.over(); ++step) {
         const std::uint8_t what = input.byte();
@@ -37,7 +38,10 @@ task<> play(scheduler& on, script& input) {
                 break;
             }
             case 4: {
-                const auto stream = static_cast<std::uint32_t>(input.number());
+                auto stream = static_cast<std::uint32_t>(input.number());
+                if (stream < 192)
+                    stream %= announced + 1;  // mostly one that may be named: used before, or the next
+                if (stream == announced) ++announced;
                 const std::uint32_t flags = input.byte() % 3;
                 const std::uint64_t total = input.number();
                 peer.say(wire_kind::announce, input.byte() % 4, announcement(stream, flags, total));

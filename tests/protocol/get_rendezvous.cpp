@@ -59,6 +59,7 @@ TEST_CASE("a receiver that gets says received and nothing else") {
         std::vector<std::byte> into(4000);
         const region open = peer.link().expose(data, access_rights::remote_read);
         auto receiving = start(peer.self().recv(into, 7));
+        use_streams_before(peer, 5);
         say(peer, rv::request, 7, request_body(5, 3000, {open.remote()}));
         const received got = co_await receiving;
         CHECK(got.bytes == 3000);

@@ -46,6 +46,7 @@ TEST_CASE("a receiver names its memory, and takes the peer's word that the data 
         const auto data = pattern(700);
         std::vector<std::byte> into(800);
         auto receiving = start(peer.self().recv(into, 7));
+        use_streams_before(peer, 3);
         say(peer, rv::request, 7, request_body(3, 700));
         const heard_message ready = co_await peer.hear();
         CHECK(bytes_of(ready) == raw({0x09, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}));
@@ -182,6 +183,7 @@ TEST_CASE("a receive that gives up while it is put to says withdraw, and its mem
             std::vector<std::byte> into(100);
             local_stop_source stop;
             auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+            use_streams_before(peer, 2);
             say(peer, rv::request, 1, request_body(2, 100), 1);
             const heard_message ready = co_await peer.hear();
             stop.request_stop();

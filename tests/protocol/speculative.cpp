@@ -282,8 +282,9 @@ TEST_CASE("receives that may take other messages are not announced, nor those be
         auto any = start(peer.self().recv(into, any_tag));
         auto last = start(peer.self().recv(into, 0x27));
         CHECK(announced() == 1);
+        std::uint32_t stream = 0;
         for (const tag_type tag : {1u, 0x11u, 0x15u, 0x25u, 0x26u, 0x99u, 0x27u})
-            say(peer, rv::request, tag, request_body(static_cast<std::uint32_t>(tag), 0));
+            say(peer, rv::request, tag, request_body(stream++, 0));
         co_await lent;
         co_await masked;
         co_await behind;

@@ -74,6 +74,11 @@ void say(Peer& peer, rv kind, tag_type tag, std::span<const std::byte> payload =
          std::uint16_t credits = 0) {
     peer.send_raw(static_cast<std::uint8_t>(kind), tag, payload, credits, flags);
 }
+/// Uses the streams before this one, by messages with tag 1000 that nothing waits for: a sender names its streams in order.
+template <class Peer>
+void use_streams_before(Peer& peer, std::uint32_t stream) {
+    for (std::uint32_t n = 0; n < stream; ++n) say(peer, rv::request, 1000, request_body(n, 0));
+}
 
 inline task<> turns(int count) {
     for (int n = 0; n < count; ++n) co_await yield();

@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 #include "support/described_stages.hpp"
+#include "support/named_in_sequence.hpp"
 #include "support/rendezvous_lists.hpp"
 
 #include <algorithm>
@@ -262,6 +263,12 @@ TEST_CASE("what makes no sense to a receiver ends the link with protocol_violati
             CHECK(ended.error() == errc::protocol_violation);
         }(world.on, f));
     }
+}
+
+TEST_CASE("a sender names its streams in order, and one beyond the next ends the link and makes none") {
+    check_named_in_sequence<get_peer>(detail::most_streams, [](get_peer& p, std::uint32_t id) {
+        say(p, rv::request, 1, request_body(id, 10));
+    });
 }
 
 }  // namespace test_protocol_detail_rendezvous_receiver

@@ -3,6 +3,7 @@
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
 #include "support/described_stages.hpp"
+#include "support/named_in_sequence.hpp"
 #include "support/scripted_peer.hpp"
 
 #include <deque>
@@ -225,6 +226,8 @@ TEST_CASE("more streams than there are numbers wait for one to be free, in order
 TEST_CASE("a receiver says proceed when a message that needs it is matched, and not otherwise") {
     with_peer([](scripted_peer& peer) -> task<> {
         std::vector<std::byte> into(unasked + 100);
+        // Streams are named in order: those before belong to messages that nothing waits for.
+        for (std::uint32_t n = 0; n < 5; ++n) peer.say(wire_kind::announce, 2, announcement(n, 0, 0));
         // Short and not synchronous: no word.
         auto receiving = start(peer.self().recv(into, 1));
         peer.say(wire_kind::announce, 1, announcement(5, 0, 100));
@@ -541,6 +544,12 @@ TEST_CASE("whatever makes no sense ends the link with protocol_violation") {
             CHECK(later.error() == errc::protocol_violation);
         }(world.on, f));
     }
+}
+
+TEST_CASE("a peer names its streams in order, and one beyond the next ends the link and makes none") {
+    check_named_in_sequence<scripted_peer>(segmented<>::most_streams, [](scripted_peer& p, std::uint32_t id) {
+        p.say(wire_kind::announce, 1, announcement(id, 0, 10));
+    });
 }
 
 TEST_CASE("answers that make no sense to the sender of pieces end the link with protocol_violation") {

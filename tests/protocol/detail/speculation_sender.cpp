@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 #include "support/described_stages.hpp"
+#include "support/named_in_sequence.hpp"
 #include "support/speculation.hpp"
 
 #include <algorithm>
@@ -21,9 +22,11 @@ TEST_CASE("a send that meets an announcement claims it, puts and says finish") {
         const auto data = pattern(700);
         std::vector<std::byte> there(800);
         const region open = peer.link().expose(there, access_rights::remote_write);
+        for (std::uint32_t n = 0; n < 3; ++n)  // numbers are taken in order
+            say(peer, sp::announce, 8, announce_body(n, n, 0, {open.remote()}));
         say(peer, sp::announce, 9,
             announce_body(3, 0, 0, {open.remote().part(0, 300), open.remote().part(300, 500)}));
-        co_await turns(3);
+        co_await turns(6);
         auto sending = start(peer.self().send(data, 9));
         CHECK(sending.done());
         co_await sending;
@@ -188,6 +191,12 @@ TEST_CASE("announcements that cannot be end the link") {
             co_await ends(peer);
         }(world.on, the_bytes));
     }
+}
+
+TEST_CASE("a receiver takes its numbers in order, and one beyond the next ends the link and makes no place") {
+    check_named_in_sequence<peer_type>(detail::most_announcements, [](peer_type& p, std::uint32_t id) {
+        say(p, sp::announce, 1, announce_body(id, id, 0, {remote_region{4096, 100, 1}}));
+    });
 }
 
 TEST_CASE("a number that is in use, and an announcement that has seen less than the last, end the link") {

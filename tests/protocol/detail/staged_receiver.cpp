@@ -2,6 +2,7 @@
 
 #include "support/catch.hpp"
 #include "support/described_stages.hpp"
+#include "support/named_in_sequence.hpp"
 #include "support/staged.hpp"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ TEST_CASE("a receiver gets straight to the destination, says received, and nothi
         const peer_block from(peer);
         std::vector<std::byte> into(4000);
         auto receiving = start(peer.self().recv(into, 7));
+        for (std::uint32_t n = 0; n < 5; ++n) from.ask(peer, n, 0, 1);  // blocks are named in order
         from.ask(peer, 5, 3001, 7);
         const received got = co_await receiving;
         CHECK(got.bytes == 3001);
@@ -279,8 +281,8 @@ TEST_CASE("what makes no sense of staged messages ends the link with protocol_vi
          [](peer_type& p) { p.send_raw(request, 1, body(0, 10, {0x1020, 64, 7})); }},
         {"a block that is in use",
          [](peer_type& p) {
-             p.send_raw(request, 1, body(3, 10, somewhere));
-             p.send_raw(request, 2, body(3, 10, somewhere));
+             p.send_raw(request, 1, body(0, 10, somewhere));
+             p.send_raw(request, 2, body(0, 10, somewhere));
          }},
         {"leaving twice",
          [](peer_type& p) {
@@ -307,6 +309,11 @@ TEST_CASE("what makes no sense of staged messages ends the link with protocol_vi
             CHECK(ended.error() == errc::protocol_violation);
         }(world.on, f));
     }
+}
+
+TEST_CASE("a sender names its blocks in order, and one beyond the next ends the link and makes none") {
+    check_named_in_sequence<peer_type>(
+        blocks, [](peer_type& p, std::uint32_t id) { p.send_raw(request, 1, body(id, 10, somewhere)); });
 }
 
 TEST_CASE("a peer that leaves and names memory it has not opened is refused, too") {

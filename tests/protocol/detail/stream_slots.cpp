@@ -49,6 +49,17 @@ TEST_CASE("slots stay in place when others are added") {
     CHECK(slots.size() == 1001);
 }
 
+TEST_CASE("a slot that exists or the next is in sequence, and none behind") {
+    detail::stream_slots<slot> slots;
+    CHECK(slots.in_sequence(0));
+    CHECK_FALSE(slots.in_sequence(1));
+    CHECK(slots.reach(0));
+    CHECK(slots.in_sequence(0));
+    CHECK(slots.in_sequence(1));
+    CHECK_FALSE(slots.in_sequence(2));
+    CHECK_FALSE(slots.in_sequence(detail::slot_table::none));
+}
+
 TEST_CASE("a slot is remembered once, and the one that was remembered first is taken first") {
     detail::stream_slots<slot> slots;
     CHECK(slots.reach(3));

@@ -1,7 +1,7 @@
 // The messages of rendezvous policies, sent by both sides before and after data goes from memory to memory.
 //
-// A message is named by its stream, a small number that its sender chose; in all but the request the header's tag is the
-// stream. Numbers are little-endian.
+// A message is named by its stream, a small number that its sender chose: one used before, or the lowest never used. In all
+// but the request the header's tag is the stream. Numbers are little-endian.
 //
 //   request   sender     tag: the message's; payload: stream (32 bits), shared copy (32), length (64), pieces of the source;
 //                        flag 1: every other message of this stream

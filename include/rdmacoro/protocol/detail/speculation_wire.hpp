@@ -1,7 +1,7 @@
 // The messages of receivers and senders about buffers that are announced before a message is sent.
 //
-// An announcement has a number of the receiver's choice, below `most_announcements`; in all messages but `announce` the
-// header's tag is that number.
+// An announcement has a number of the receiver's choice, below `most_announcements`: one used before, or the lowest never
+// used. In all messages but `announce` the header's tag is that number.
 //
 //   announce   receiver   tag: the receive's; payload: number (32 bits), ahead (32), seen (64), pieces of the destination
 //   claim      sender     this message takes the announced buffer; payload: length (64 bits). Takes its place in the order

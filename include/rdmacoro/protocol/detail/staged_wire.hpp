@@ -1,6 +1,6 @@
 // The messages of staged_get: data waits in blocks of the sender's until the receiver gets it.
 //
-// A message is named by the number of its block. Numbers are little-endian.
+// A message is named by the number of its block: one used before, or the lowest never used. Numbers are little-endian.
 //
 //   request   sender     tag: the message's; payload: block (32 bits), length (32 bits), the block's address (64), its
 //                        region's key (64). The peer may get the length rounded up to `staging_alignment`

@@ -45,6 +45,9 @@ public:
         free_ = id;
     }
 
+    /// Whether the peer may name `id`: a slot that exists here, or the next. The peer takes its numbers by `take` and sends each before
+    /// it takes the next, or gives it back, and a link keeps messages in order. So memory grows by a slot for each that it uses.
+    [[nodiscard]] bool in_sequence(std::uint32_t id) const noexcept { return id <= size_; }
     /// Makes all slots up to number `id` exist. False when memory is short.
     [[nodiscard]] bool reach(std::uint32_t id) noexcept;
 

@@ -16,7 +16,7 @@ RDMACORO_COLD rendezvous_receiver::rendezvous_receiver(rendezvous_context& conte
 RDMACORO_COLD delivery rendezvous_receiver::requested(const wire_header& h,
                                                       std::span<const std::byte> payload) noexcept {
     rendezvous_request_body body;
-    if (h.flags > 1 || !body.load(payload)) return context_.violation();
+    if (h.flags > 1 || !body.load(payload) || !slots_.in_sequence(body.stream)) return context_.violation();
     if (!slots_.reach(body.stream)) {
         context_.close(make_error_code(errc::no_resources));
         return delivery::taken;

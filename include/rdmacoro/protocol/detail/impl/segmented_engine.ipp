@@ -283,7 +283,8 @@ RDMACORO_DECL delivery segmented_engine::announced(const wire_header& h,
     const auto id = load_number<std::uint32_t>(raw);
     const auto flags = load_number<std::uint32_t>(raw + 4);
     const auto total64 = load_number<std::uint64_t>(raw + 8);
-    if (id >= most_streams || flags > 1 || total64 > (std::uint64_t{1} << 62)) return context_.violation();
+    if (id >= most_streams || !slots_.in_sequence(id) || flags > 1 || total64 > (std::uint64_t{1} << 62))
+        return context_.violation();
     if (!slots_.reach(id)) {
         context_.close(make_error_code(errc::no_resources));
         return delivery::taken;

@@ -58,7 +58,8 @@ RDMACORO_COLD void speculation_sender::cancel(send_request& r) noexcept {
 RDMACORO_COLD delivery speculation_sender::announced(const wire_header& h,
                                                      std::span<const std::byte> payload) noexcept {
     announcement_body body;
-    if (!body.load(payload) || body.seen > begun_ || body.seen < seen_) return context_.violation();
+    if (!body.load(payload) || !slots_.in_sequence(body.number) || body.seen > begun_ || body.seen < seen_)
+        return context_.violation();
     if (!slots_.reach(body.number)) {
         context_.close(make_error_code(errc::no_resources));
         return delivery::taken;

@@ -15,7 +15,8 @@ RDMACORO_COLD staged_receiver::staged_receiver(rendezvous_context& context, std:
 RDMACORO_COLD delivery staged_receiver::requested(const wire_header& h,
                                                   std::span<const std::byte> payload) noexcept {
     staged_request_body body;
-    if (h.flags != 0 || !body.load(payload, limit_)) return context_.violation();
+    if (h.flags != 0 || !body.load(payload, limit_) || !slots_.in_sequence(body.block))
+        return context_.violation();
     if (!slots_.reach(body.block)) {
         context_.close(make_error_code(errc::no_resources));
         return delivery::taken;
