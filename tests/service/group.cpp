@@ -4,6 +4,7 @@
 #include "support/collective_cases.hpp"
 #include "support/counted_rows.hpp"
 #include "support/counting_new.hpp"
+#include "support/death.hpp"
 #include "support/ranks.hpp"
 #include "support/run.hpp"
 
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -256,6 +258,34 @@ TEST_CASE("a group of nothing, or that was moved from, refuses all") {
         }
         co_await second.barrier();
     });
+}
+
+TEST_CASE(
+    "a collective that is awaited on another scheduler ends the process with a message, and fails where "
+    "its own is gone") {
+    const auto await_elsewhere = [](bool own_lives) {
+        std::optional<scheduler> own(std::in_place);
+        group kept;
+        own->run([](group& keeps) -> task<> {
+            ranks<shm> all(2);
+            co_await all.open();
+            keeps = all.at(0);
+            co_await when_all(all.at(0).barrier(), all.at(1).barrier());
+            co_await when_all(all.links(0).close(), all.links(1).close());
+        }(kept));
+        if (!own_lives) own.reset();
+        scheduler other;
+        std::error_code why;
+        other.run([](group& of, std::error_code& failed) -> task<> {
+            const result<> ended = co_await as_result(of.barrier());
+            failed = ended.error();
+        }(kept, why));
+        return why;
+    };
+    const death seen = dies([&] { static_cast<void>(await_elsewhere(true)); });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, Catch::Contains("was awaited by a coroutine of another"));
+    CHECK(await_elsewhere(false) == errc::closed);
 }
 
 TEMPLATE_LIST_TEST_CASE("several collectives of a group run at a time, and are awaited in any order", "",

@@ -28,6 +28,10 @@ TEST_CASE("a failure says which rank noticed it, which were lost and which had n
     of.lost = {5, 7, 9};
     of.text = "gone";
     CHECK(of.describe() == "rank 2 has lost ranks 5, 7 and 9 (gone)");
+    of.lost = {2, 5};
+    CHECK(of.describe() == "rank 2 has lost rank 5, and is lost itself (gone)");
+    of.lost = {2};
+    CHECK(of.describe() == "rank 2 is lost (gone)");
     of.lost.clear();
     of.why = make_error_code(errc::canceled);
     of.absent = {3};

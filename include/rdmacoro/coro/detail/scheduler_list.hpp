@@ -20,6 +20,8 @@ public:
     void add(scheduler& made) noexcept;
     /// Called by its destructor.
     void remove(scheduler& gone) noexcept;
+    /// Whether there is one at that address.
+    [[nodiscard]] bool has(const scheduler* asked) noexcept;
     /// Whether there is none.
     [[nodiscard]] bool empty() noexcept;
 

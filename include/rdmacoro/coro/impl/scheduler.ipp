@@ -35,6 +35,14 @@ RDMACORO_COLD void scheduler_list::remove(scheduler& gone) noexcept {
     unlock();
 }
 
+RDMACORO_COLD bool scheduler_list::has(const scheduler* asked) noexcept {
+    lock();
+    const scheduler* at = first_;
+    while (at != nullptr && at != asked) at = at->next_of_all_;
+    unlock();
+    return at != nullptr;
+}
+
 RDMACORO_COLD bool scheduler_list::empty() noexcept {
     lock();
     const bool none = first_ == nullptr;

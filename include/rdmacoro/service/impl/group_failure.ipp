@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 namespace rdmacoro {
 
@@ -67,7 +68,11 @@ RDMACORO_COLD bool group_failure::is_loss() const noexcept {
 RDMACORO_COLD std::string group_failure::describe() const {
     std::string said = "rank " + std::to_string(by);
     if (is_loss()) {
-        said += " has lost " + detail::rank_list(lost);
+        // It may have ended, too, after it had told what it had lost.
+        std::vector<unsigned> others = lost;
+        const bool itself = std::erase(others, by) != 0;
+        if (!others.empty()) said += " has lost " + detail::rank_list(others);
+        if (itself) said += others.empty() ? " is lost" : ", and is lost itself";
     } else if (why == errc::canceled) {
         said += " has canceled it, or its time was over";
     } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/owner_check.hpp>
+#include <rdmacoro/coro/detail/scheduler_list.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
 #include <cstddef>
@@ -61,6 +62,10 @@ RDMACORO_COLD void awaited_elsewhere(const scheduler& owner, const scheduler& ot
                   "an operation of %s was awaited by a coroutine of another, %s, on thread %d; %s",
                   scheduler_text(&owner).text, scheduler_text(&other).text, this_thread(), how_to_reach);
     fatal(text);
+}
+
+RDMACORO_COLD void awaited_elsewhere_while_it_lives(const scheduler* owner, const scheduler& other) noexcept {
+    if (all_schedulers.has(owner)) awaited_elsewhere(*owner, other);
 }
 
 RDMACORO_COLD void group_on_two(const scheduler& owner, const scheduler& other, const char* verb) noexcept {

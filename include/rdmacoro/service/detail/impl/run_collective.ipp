@@ -1,6 +1,7 @@
 // Bodies of run_collective.hpp.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
@@ -18,13 +19,26 @@
 
 namespace rdmacoro::detail {
 
-/// Ends with the awaiting coroutine's stop token.
+/// Ends with the awaiting coroutine's stop token. On another scheduler than the group's it ends the process with a message: what the group waits for would
+/// come while that one runs. Throws where that one is gone.
 struct own_token {
+    const scheduler& of_group;
     local_stop_token token{};
-    void bind(const environment& env) noexcept { token = env.stop; }
+    bool gone = false;
+    void bind(const environment& env) noexcept {
+        token = env.stop;
+        if (env.owner == &of_group || env.owner == nullptr) [[likely]]
+            return;
+        awaited_elsewhere_while_it_lives(&of_group, *env.owner);
+        gone = true;
+    }
     static bool await_ready() noexcept { return true; }
     static void await_suspend(std::coroutine_handle<>) noexcept {}
-    [[nodiscard]] local_stop_token await_resume() const noexcept { return token; }
+    [[nodiscard]] local_stop_token await_resume() const {
+        if (gone) [[unlikely]]
+            throw error(errc::closed, "group: its scheduler is gone");
+        return token;
+    }
 };
 
 /// The claims that ranks compare.
@@ -457,7 +471,8 @@ RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call 
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
                    std::to_string(size) + " ranks");
-    const local_stop_token around = co_await own_token{};
+    own_token own{of->links().owner()};
+    const local_stop_token around = co_await own;
     const algorithm* const how = size > 1 ? choose_algorithm(call, *of) : nullptr;
     const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     if (of->checks && size > 1) co_await compare(of.get(), call, how, around, number);
@@ -498,7 +513,8 @@ RDMACORO_DECL task<> run_plainly(counted_ptr<group_state> of, collective_call ca
     const std::uint32_t number = call.number != 0 ? call.number : of->next_number();
     call.bind_operation();
     const placed_first first = place(call, of->rank(), how->from_input);
-    collective c(*of, call, co_await own_token{}, number, 0);
+    own_token own{of->links().owner()};
+    collective c(*of, call, co_await own, number, 0);
     std::exception_ptr failed;
     try {
         c.check();
