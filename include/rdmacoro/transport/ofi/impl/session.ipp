@@ -355,12 +355,8 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
 
 RDMACORO_DECL void session::send_bye() noexcept {
     if (sent_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
-    if (window_.credits() == 0) {
-        // Until the peer returns some; not for long, as it may wait for the end of this link.
-        return timer_.set(engine::grace);
-    }
+    if (window_.credits() == 0) return;  // until the peer returns some, or the timer is over
     sent_bye_ = send_control(frame_kind::bye);
-    if (sent_bye_) timer_.set(std::chrono::seconds(1));
 }
 
 RDMACORO_DECL bool session::leave_step(bool in_a_hurry) noexcept {
