@@ -179,12 +179,7 @@ inline unsigned session::serve(unsigned budget) noexcept {
         close(failure_.code());
         return moved + 1;
     }
-    if (failure_) [[unlikely]] {
-        end_transfers();
-        if (phase_ == phase::ready) mark_work();
-    } else if (!inbox_.empty() || transfers_.any_finished()) {
-        mark_work();
-    }
+    if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
     return moved;
 }
 

@@ -413,14 +413,6 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
     transfers_.complete_finished(*this);
 }
 
-/// The transfers of a link that has failed end also while messages that came before wait for its user.
-RDMACORO_COLD void session::end_transfers() noexcept {
-    if (inbox_.empty() || (transfers_.moving().empty() && asking_.empty() && asked_.empty()) || lingers())
-        return;
-    if (moving()) engine_.reopen_endpoint();
-    complete_all(failure_.code());
-}
-
 RDMACORO_DECL void session::endpoint_gone() noexcept {
     to_ = FI_ADDR_UNSPEC;
     for (transfer* t = transfers_.moving().front(); t != nullptr;) {
