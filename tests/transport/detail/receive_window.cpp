@@ -61,37 +61,6 @@ TEST_CASE("consumed frames are owed to the peer, which may send again when a fra
     CHECK_FALSE(w.return_due());
 }
 
-TEST_CASE("two sides that hold all but one of each other's credits spend the last ones to return them") {
-    receive_window sides[2];
-    for (receive_window& w : sides) {
-        w.open_sending(8);
-        w.open_receiving(8);
-    }
-    const auto send = [&](std::size_t from) {
-        receive_window& receiver = sides[1 - from];
-        const std::uint32_t returned = sides[from].owed();
-        sides[from].returned();
-        sides[from].spend();
-        REQUIRE(receiver.admit(returned));
-    };
-    for (receive_window& w : sides) CHECK_FALSE(w.last_returns_others());
-    for (int n = 0; n < 7; ++n) {
-        send(0);
-        send(1);
-    }
-    for (receive_window& w : sides) {
-        CHECK(w.credits() == 1);
-        CHECK_FALSE(w.last_returns_others());  // nothing is consumed yet
-        for (int n = 0; n < 7; ++n) w.owe();
-        CHECK(w.last_returns_others());
-    }
-    send(0);
-    CHECK(sides[0].credits() == 0);
-    CHECK(sides[1].credits() == 8);
-    CHECK_FALSE(sides[0].last_returns_others());
-    CHECK_FALSE(sides[1].last_returns_others());  // it returns them with others left
-}
-
 TEST_CASE("a freed slot is owed only when the device has it again") {
     receive_window w;
     w.open_receiving(4);

@@ -63,9 +63,6 @@ public:
     void returned() noexcept { granted_ += std::exchange(owed_, 0); }
     /// Whether a frame should be sent for the credits alone.
     [[nodiscard]] bool return_due() const noexcept { return owed_ >= capacity_ / 2; }
-    /// Whether the last credit is to be spent on a frame that returns others: where each side holds all but one of the other's, no
-    /// frame would be sent any more.
-    [[nodiscard]] bool last_returns_others() const noexcept { return credits_ == 1 && return_due(); }
     /// The same once `settle` finds all freed slots with the device.
     [[nodiscard]] bool return_due_soon() const noexcept { return freed_ + owed_ >= capacity_ / 2; }
 

@@ -93,10 +93,8 @@ inline void session::slot_sent(int error) noexcept {
     if (want_writable_) mark_work();
 }
 
-inline bool session::can_send_control() const noexcept { return window_.credits() > 1 && can_send_last(); }
-/// Whether a frame could be sent for the last credit.
-inline bool session::can_send_last() const noexcept {
-    return !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
+inline bool session::can_send_control() const noexcept {
+    return window_.credits() > 1 && !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
 }
 /// Whether a frame that ends a get or put can be sent: also by a side that is closing, which its peer may be waiting for.
 inline bool session::can_answer() const noexcept {

@@ -102,7 +102,7 @@ class session final : public list_node<connection_tag>,
 public:
     enum class phase : std::uint8_t { opening, ready, draining };
 
-    /// Credits that messages leave to control frames; the last is for the last frame, or for one that returns the peer's credits.
+    /// Credits that messages leave to control frames; the last is for the last frame.
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
 
@@ -219,7 +219,6 @@ private:
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
-    [[nodiscard]] inline bool can_send_last() const noexcept;
     [[nodiscard]] inline bool can_answer() const noexcept;
     [[nodiscard]] bool send_control(frame_kind kind, std::span<const std::byte> rest = {}) noexcept;
     void send_owed_control() noexcept;

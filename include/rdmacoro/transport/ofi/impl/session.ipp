@@ -125,10 +125,8 @@ RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
 
 /// After closing, only the credits and the peer's last frame matter.
 RDMACORO_DECL void session::arrived_too_late(const frame& f) noexcept {
-    const bool waits = window_.credits() == 0;
     static_cast<void>(window_.regain(f.credits));
     if (f.kind == frame_kind::bye) got_bye_ = true;
-    if (waits) send_bye();
 }
 
 RDMACORO_DECL lent_buffer session::keep() noexcept {
@@ -178,8 +176,7 @@ RDMACORO_DECL void session::send_owed_control() noexcept {
     if (!asking_.empty()) ask_peer();
     if (matched_ != nullptr) matched_->send_owed();
     if (probe_due_) send_probe();
-    if ((window_.return_due() && can_send_control()) || (window_.last_returns_others() && can_send_last()))
-        static_cast<void>(send_control(frame_kind::credit));
+    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
 }
 
 RDMACORO_COLD void session::doubt() noexcept {
@@ -355,7 +352,10 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
 
 RDMACORO_DECL void session::send_bye() noexcept {
     if (sent_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
-    if (window_.credits() == 0) return;  // until the peer returns some, or the timer is over
+    if (window_.credits() == 0) {
+        late_ = true;  // the peer does not return credits as it must
+        return;
+    }
     sent_bye_ = send_control(frame_kind::bye);
 }
 
