@@ -1,4 +1,4 @@
-// scheduler_list: all schedulers of the process, for a debugger that looks at a core file.
+// scheduler_list: all schedulers of the process, for a debugger that looks at a core file, and to tell one that is gone.
 #pragma once
 
 #include <rdmacoro/coro/detail/config.hpp>
