@@ -73,6 +73,37 @@ TEST_CASE("a call tells its peer how much time it has when its request is writte
     });
 }
 
+TEST_CASE(
+    "calls made anew over a connection take no number of an earlier object after the clock has gone round") {
+    in_virtual_time([](sim::domain& left, sim::domain& right) -> task<> {
+        auto listening = co_await listen<sim>(right, "sim://anew");
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<sim>(left, listening.address());
+        auto b = co_await accepting;
+        const auto number_of_note = [&](calls<sim>& client) -> task<std::uint64_t> {
+            co_await client.cast(kv::note, "a note");
+            const message request = co_await b.recv_lent(any_request);
+            co_return detail::call_number(request.tag());
+        };
+        constexpr std::uint64_t numbers = detail::caller_writes_bit;
+        std::uint64_t last = 0;
+        {
+            calls<sim> client(a);
+            last = co_await number_of_note(client);
+        }
+        // Numbers once began at the clock, which comes back to the same after that many nanoseconds; up to half of all is later to the peer.
+        for (const std::uint64_t ahead : {numbers / 2 + 5'000'000'000, numbers}) {
+            CAPTURE(ahead);
+            co_await sleep_for(std::chrono::nanoseconds(ahead));
+            calls<sim> client(a);
+            const std::uint64_t next = co_await number_of_note(client);
+            CHECK(next == ((last + 1) & (numbers - 1)));
+            last = next;
+        }
+        a.abort();
+    });
+}
+
 TEST_CASE("connecting takes its share of the time of a call to a node") {
     in_virtual_time([](sim::domain& left, sim::domain& right) -> task<> {
         node<sim> here(1, {}, left);

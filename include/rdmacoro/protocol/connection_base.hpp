@@ -156,6 +156,9 @@ public:
         counts_.bytes_received += bytes;
     }
 
+    /// Numbers what its users send, from 1 on: of all objects that use it one after the other none takes another one's number.
+    [[nodiscard]] std::uint64_t next_number() noexcept { return ++last_number_; }
+
     // ---- sends, for policies
 
     /// A send that has begun will end later, by `finish_send`; or something must be sent before a goodbye, until `settled`.
@@ -360,6 +363,7 @@ protected:
     std::uint64_t messages_seen_ = 0;       // of the peer
     receive_request* leaving_ = nullptr;    // matched by the message at hand while it was being canceled
     std::error_code reason_{};
+    std::uint64_t last_number_ = 0;  // of `next_number`
 
 private:
     post_result post_word(std::uint8_t kind, std::uint8_t flags, tag_type tag,

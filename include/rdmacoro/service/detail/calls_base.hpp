@@ -93,8 +93,9 @@ public:
             tag |= first_bit(service);
         return tag;
     }
+    /// The connection counts them: an earlier object's late answers are none of this one's, and none is older than what the peer has seen.
     [[nodiscard]] std::uint64_t next_number() noexcept {
-        return ++last_number_ & (call_number_mask & ~caller_writes_bit);
+        return link_.base().next_number() & (call_number_mask & ~caller_writes_bit);
     }
     /// A one-way call of a method that the peer has refused before is this side's error, once: the peer may have it by now.
     void check_refused(const method_facts& of) {
@@ -208,11 +209,7 @@ public:
     };
 
 protected:
-    explicit calls_base(const any_connection& over) noexcept
-        : owner_(over.owner()),
-          link_(over),
-          // Not 1: another object may have used this endpoint before, and late answers to it are none of this one's.
-          last_number_(static_cast<std::uint64_t>(owner_.now().time_since_epoch().count())) {}
+    explicit calls_base(const any_connection& over) noexcept : owner_(over.owner()), link_(over) {}
     RDMACORO_DECL virtual ~calls_base();
 
     /// To be called last by the constructor of the derived class.
@@ -521,7 +518,6 @@ private:
     void* activity_context_ = nullptr;
     std::size_t handlers_ = 0;  // and other children
     std::size_t pending_ = 0;
-    std::uint64_t last_number_;
     std::uint32_t known_ = 0x10000;  // the service that the last call was to, where it is known
     std::vector<std::uint16_t> known_services_;
     std::vector<note_head> refused_;
