@@ -48,7 +48,13 @@ public:
 
     /// All listen, and know each other.
     task<> open() {
+        co_await listen();
+        meet();
+    }
+    task<> listen() {
         for (auto& one : links_) co_await one->over().listen(fresh_url<T>());
+    }
+    void meet() {
         std::vector<node_card> cards;
         for (auto& one : links_) cards.push_back(one->over().card());
         for (auto& one : links_) one->open(cards);

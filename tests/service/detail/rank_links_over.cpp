@@ -55,6 +55,47 @@ TEST_CASE("a rank that sends what is no word loses its connection, and is named 
     });
 }
 
+TEST_CASE("a process that says that it is a rank before the ranks know each other does the group no harm") {
+    // It takes the connection at once, or when the rank itself has connected.
+    for (const bool takes_late : {false, true}) {
+        CAPTURE(takes_late);
+        run_simulated({}, [takes_late](sim_world& world) -> task<> {
+            sim_options network;
+            network.world = &world;
+            ranks<sim> all(2, {}, ranks<sim>::usual(), network);
+            sim::domain elsewhere(*scheduler::current(), network);
+            co_await all.listen();
+            const std::string where = all.links(0).over().card().urls.front();
+            auto impostor = co_await connect<sim>(elsewhere, where);
+            node_card lies;
+            lies.id = 2;
+            lies.born = generation{77};
+            const std::vector<std::byte> hello = detail::encode_hello({1, generation{}, 1, lies});
+            co_await impostor.send(hello, detail::hello_tag);
+            static_cast<void>(co_await timeout(impostor.recv_lent(detail::answer_tag), 5s));
+            if (!takes_late) {
+                co_await impostor.send({}, detail::taken_tag);
+                // Until it is one, before what attends to it has had its turn.
+                for (int n = 0; n < 1000 && all.links(0).over().connections() == 0; ++n) co_await yield();
+                CHECK(all.links(0).over().connections() == 1);
+            }
+            const auto body = [](group& g) -> task<> {
+                const failure of = co_await failing(within(g.barrier(), 30s));
+                INFO(of.text);
+                CHECK_FALSE(of.code);
+            };
+            all.meet();
+            auto first = start(body(all.at(0)));  // before anything else has its turn
+            co_await body(all.at(1));
+            co_await first;
+            if (takes_late) static_cast<void>(co_await as_result(impostor.send({}, detail::taken_tag)));
+            co_await sleep_for(1s);
+            co_await all.each(body);
+            impostor.abort();
+        });
+    }
+}
+
 TEST_CASE("a word that memory is short for ends the connection to its rank, which the groups hear of") {
     if (!counts_allocations) return;
     unsigned short_of_it = 0;

@@ -257,6 +257,11 @@ public:
 
     /// The answer to a hello.
     [[nodiscard]] welcome judge(const node_hello& hello) const noexcept;
+    /// Whether the book has another generation of that node, which is the only one that may connect.
+    [[nodiscard]] bool excludes(const node_peer& of, generation born) const noexcept {
+        return !options.admits_other_lives && of.listed && of.card.born != generation{} &&
+               of.card.born != born;
+    }
     /// The differences between the answer of the node that was reached and its known card. Empty: none.
     [[nodiscard]] static std::string lie(const node_peer& of, const node_card& found);
     /// It carries the messages of its peer from now on.

@@ -156,6 +156,8 @@ private:
             // Where this node closes, the other one hears of that over the connection, in case it has it by now. One that was taken may be
             // closed again already, behind messages that are here.
             if (self->stopped ? !self->leaving || !made.is_open() : !taken) co_return;
+            if (self->excludes(*from, hello->from.born))
+                co_return;  // which the book may say since the answer
             from->failure = {};
             from->explained = "  it has connected by itself, over " + std::string(over->name) + '\n';
             over->publish(*from, hello->from, hello->attempt, std::move(made), *in, *place);

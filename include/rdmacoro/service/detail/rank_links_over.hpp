@@ -74,12 +74,20 @@ private:
         std::error_code why = make_error_code(errc::no_resources);
         try {
             const counted_ptr<node_peer> known = self->node_.state_->peer(rank + 1);
-            const auto held = co_await as_result(node_core::connected(known, false, 0));
-            // With a connection `attend` goes on; where memory is short for it the connection ends without it.
-            while (held && to.link == nullptr && !to.lost && !(*held)->retired) {
-                if (!co_await as_result(known->changed.wait())) break;
+            bool again = true;
+            while (again) {
+                const auto held = co_await as_result(node_core::connected(known, false, 0));
+                if (!held) why = held.error();
+                again = held && (*held)->born != self->born_[rank];
+                // With a connection `attend` goes on; where memory is short for it the connection ends without it. So does one of another
+                // process, which has said that it is this rank before the cards were here.
+                while (held && to.link == nullptr && !to.lost && !(*held)->retired) {
+                    if (co_await as_result(known->changed.wait())) continue;
+                    again = false;
+                    break;
+                }
+                again = again && to.link == nullptr && !to.lost;
             }
-            if (!held) why = held.error();
         } catch (const std::bad_alloc&) {
             if (to.link == nullptr) self->without_memory(rank);
             co_return;

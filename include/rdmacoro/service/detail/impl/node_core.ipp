@@ -183,9 +183,7 @@ RDMACORO_COLD welcome node_core::judge(const node_hello& hello) const noexcept {
     if (!from) return welcome::accepted;
     if (from->listed && from->card.host.known() && from->card.host != hello.from.host)
         return welcome::other_host;
-    if (!options.admits_other_lives && from->listed && from->card.born != generation{} &&
-        from->card.born != hello.from.born)
-        return welcome::other_generation;
+    if (excludes(*from, hello.from.born)) return welcome::other_generation;
     // An attempt that the other node began before this connection was agreed on has lost against it.
     const node_record* const now = from->open();
     if (now != nullptr && now->born == hello.from.born && hello.attempt <= now->theirs)
