@@ -454,6 +454,10 @@ TEMPLATE_LIST_TEST_CASE("ranks that disagree are all told which of them do, and 
              std::vector<int> x(4);
              co_await g.allreduce(in_place, x, std::plus<>{});
          }},
+        {"the operation",
+         [](group& g) -> task<> { co_await g.barrier(); },
+         [](group& g) -> task<> { static_cast<void>(co_await g.split(0)); },
+         {"(split; barrier"}},
         {"the root",
          [](group& g) -> task<> {
              std::vector<int> x(4);

@@ -41,6 +41,9 @@ struct own_token {
     }
 };
 
+/// In a claim, instead of a kind: both collectives of a `split`.
+inline constexpr std::uint64_t part_of_split = collective_kinds;
+
 /// The claims that ranks compare.
 struct collective_claim {
     std::uint64_t kind;
@@ -278,6 +281,7 @@ RDMACORO_COLD task<> tell_and_throw(group_state* of, collective& c, std::excepti
 }
 
 RDMACORO_COLD std::string claim_text(const collective_claim& claim) {
+    if (claim.kind == part_of_split) return "split";
     std::string text =
         claim.kind < collective_kinds
             ? std::string(function_name(static_cast<collective_kind>(claim.kind), claim.bytes == by_counts))
@@ -418,7 +422,7 @@ task<> tell_all(collective* c, std::vector<T>* all) {
 RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const algorithm* how,
                                    local_stop_token around, std::uint32_t number) {
     const unsigned size = of->size();
-    collective_claim mine{static_cast<std::uint64_t>(call.kind),
+    collective_claim mine{call.named.empty() ? static_cast<std::uint64_t>(call.kind) : part_of_split,
                           call.root,
                           call.uneven ? by_counts : call.bytes,
                           call.types != nullptr ? call.types->number : 0,
