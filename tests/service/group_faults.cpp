@@ -370,6 +370,40 @@ TEST_CASE("a group that several ranks give up at a time names the ranks that had
     }
 }
 
+TEST_CASE("ranks whose answers take long are said to have perhaps entered, are not lost, and are of the next "
+          "group") {
+    sim_world_options far;
+    far.costs.latency = 150ms;
+    run_simulated(far, [](sim_world& world) -> task<> {
+        constexpr unsigned size = 4;
+        ranks<sim> all(size, {}, ranks<sim>::usual(), in(world));
+        co_await open(all);
+        co_await connect_all(all);
+        std::vector<end_of_rank> how(size);
+        std::vector<unsigned> left(size);
+        const auto part = [&](unsigned rank) -> task<> {
+            co_await ends(within(all.at(rank).barrier(), rank == 1 ? 5s : 60s), how[rank]);
+            const group next = co_await timeout(all.at(rank).shrink(), 60s);
+            left[rank] = next.size();
+            co_await within(next.barrier(), 60s);
+        };
+        task_group parts;
+        for (const unsigned rank : {0u, 1u, 2u}) parts.spawn([&part, rank] { return part(rank); });
+        co_await sleep_for(20s);
+        parts.spawn([&part] { return part(3); });
+        co_await parts.join();
+        CHECK(how[1].code == errc::timed_out);
+        CHECK(left == std::vector<unsigned>(size, size));
+        for (unsigned rank = 0; rank < size; ++rank) {
+            REQUIRE(all.at(rank).failure());
+            INFO(all.at(rank).failure()->describe());
+            CHECK(all.at(rank).failure()->lost.empty());
+            CHECK(all.at(rank).failure()->text.find(
+                      "did not answer in time, and may have: ranks 0, 2 and 3") != std::string::npos);
+        }
+    });
+}
+
 TEST_CASE("of two collectives that a rank gives up at a time none names that rank") {
     for (const bool later_first : {true, false}) {
         run_simulated({}, [later_first](sim_world& world) -> task<> {

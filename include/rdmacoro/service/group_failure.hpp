@@ -29,7 +29,7 @@ struct group_failure {
     unsigned by = 0;               ///< that rank
     std::vector<unsigned> lost{};  ///< ranks that died, or cannot be reached; sorted
     std::vector<unsigned>
-        absent{};        ///< ranks that had not entered the collective that was canceled or timed out; sorted
+        absent{};  ///< ranks that had not entered the collective that was canceled or timed out, or did not say so in time; sorted
     std::string text{};  ///< what the rank that noticed first says of it
 
     /// Whether the loss of ranks is why; else some may have been lost since.
@@ -39,6 +39,11 @@ struct group_failure {
     /// Adds the ranks of another report. False: all were known.
     bool merge(const group_failure& other);
 };
+
+namespace detail {
+/// "rank 5", "ranks 5, 7 and 9", "ranks 5, 7, 9 and 20 more".
+[[nodiscard]] std::string rank_list(const std::vector<unsigned>& ranks);
+}  // namespace detail
 
 }  // namespace rdmacoro
 

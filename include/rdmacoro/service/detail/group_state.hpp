@@ -90,7 +90,11 @@ public:
     /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
     [[noreturn]] void refuse(const std::string& why);
     /// Awaits, for a short time, which ranks have not entered the collective of that number.
-    [[nodiscard]] static task<std::vector<unsigned>> find_absent(group_state* self, std::uint32_t number);
+    struct absence {
+        std::vector<unsigned> ranks;
+        std::vector<unsigned> silent;  // of them, those that did not answer, and may have entered
+    };
+    [[nodiscard]] static task<absence> find_absent(group_state* self, std::uint32_t number);
     /// Another rank has given a collective up, or has left in good order amid it: awaits, for a short time, the word that says why. `left`: the
     /// rank that has left; without a word it has not entered the collective.
     [[nodiscard]] static task<> find_failure(group_state* self, std::optional<unsigned> left);

@@ -20,7 +20,6 @@ RDMACORO_COLD const char* describe(group_errc code) noexcept {
     return "an unknown error of a group";
 }
 
-/// "rank 5", "ranks 5, 7 and 9", "ranks 5, 7, 9 and 20 more".
 RDMACORO_COLD std::string rank_list(const std::vector<unsigned>& ranks) {
     constexpr std::size_t most = 16;
     std::string text = ranks.size() == 1 ? "rank " : "ranks ";

@@ -394,7 +394,7 @@ RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
     return true;
 }
 
-RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* self, std::uint32_t number) {
+RDMACORO_COLD task<group_state::absence> group_state::find_absent(group_state* self, std::uint32_t number) {
     self->progress_.resize(self->size());  // another search may be under way
     bool connected = true;
     for (unsigned to = 0; to < self->size(); ++to) {
@@ -411,7 +411,7 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
         if (left <= duration::zero()) break;
         static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
     }
-    std::vector<unsigned> absent;
+    absence found;
     // Of ranks that did not answer yet when the group was revoked by another one nothing is known.
     // Neither is where a destructor waits for this collective: what would hear the answers may not run.
     const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
@@ -424,9 +424,11 @@ RDMACORO_COLD task<std::vector<unsigned>> group_state::find_absent(group_state* 
         // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
         const bool came = of.answers != 0 &&
                           static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
-        if (!came && (asked_all || has_answered)) absent.push_back(at);
+        if (came || !(asked_all || has_answered)) continue;
+        found.ranks.push_back(at);
+        if (!has_answered) found.silent.push_back(at);
     }
-    co_return absent;
+    co_return found;
 }
 
 RDMACORO_COLD task<> group_state::find_failure(group_state* self, std::optional<unsigned> left) {
