@@ -1,12 +1,20 @@
 #include <rdmacoro/service/call_writer.hpp>
 
+#include <rdmacoro/service/calls.hpp>
+#include <rdmacoro/transport/sim.hpp>
+
 #include "support/calls_pair.hpp"
 #include "support/child_process.hpp"
+#include "support/virtual_nodes.hpp"
+
+#include <chrono>
+#include <vector>
 
 namespace test_service_call_writer {
 
 using namespace rdmacoro;
 using namespace rdmacoro::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -451,6 +459,25 @@ CALLS_CASE("a call with a stream that is stopped while its request is sent leave
             co_await leave;
         }
         while (there.store.running() != 0) co_await yield();
+    });
+}
+
+TEST_CASE("a call with a stream whose request the peer does not receive is canceled at once") {
+    in_virtual_time([](sim::domain& left, sim::domain& right) -> task<> {
+        auto listening = co_await listen<sim>(right, "sim://receives-nothing");
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<sim>(left, listening.address());
+        auto b = co_await accepting;
+        {
+            calls<sim> client(a);
+            const std::vector<float> large(1 << 20);
+            const time_point begin = scheduler::current()->now();
+            const auto ended = co_await as_result(timeout(client.open(up::big, large), 10ms));
+            CHECK(ended.error() == errc::timed_out);
+            CHECK(time_since(begin) < 11ms);
+        }
+        b.abort();
+        a.abort();
     });
 }
 

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
-#include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/detail/answer_in_place.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/detail/upstream.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -125,7 +123,7 @@ RDMACORO_COLD task<std::unique_ptr<upstream>> calls_base::open_writer(call_reque
     const tag_type asked =
         request_tag(items ? call_kind::open : call_kind::request, written->number(), what.of.service);
     asking_upstream encoding{written.get()};  // may throw anything
-    const auto sent = co_await as_result(without_stop(send_request(asked, what), std::chrono::seconds(1)));
+    const auto sent = co_await as_result(send_request(asked, what));
     encoding.of = nullptr;
     if (!sent) {
         written->not_asked(perhaps_sent(sent.error(), sent.facts()));
