@@ -339,7 +339,6 @@ RDMACORO_DECL void session::answered(const std::byte* answer) noexcept {
     while (t != nullptr && t->number != ended.operation) t = asked_.next(*t);
     if (t == nullptr || ended.outcome == errc::protocol_violation) return fail(errc::protocol_violation);
     --asked_count_;
-    engine_.peer_has_ended_one();
     t->exact.reset();
     const bool by_this_side = failure_ && ended.outcome == errc::canceled;  // withdrawn by `close`
     t->code = by_this_side ? failure_.code() : status(ended.outcome);

@@ -260,11 +260,7 @@ RDMACORO_COLD bool session::settled() noexcept {
 RDMACORO_COLD bool session::lingers() noexcept {
     if (!engine_.has_endpoint()) return false;
     if (!patience_.begun()) cancel_pieces();
-    // Other links would end with the endpoint.
-    const patience::clock::duration idle = peer_hung_up_ && !got_bye_
-                                               ? patience::clock::duration(patience::for_the_dead)
-                                               : patience::without_an_end;
-    const bool over = patience_.over(patience::clock::now(), engine_.pieces_over(), idle);
+    const bool over = patience_.over(patience::clock::now());
     if (settled() || over) return false;
     timer_.set(patience::pause);  // a scheduler that sleeps looks again
     return true;
@@ -274,8 +270,7 @@ RDMACORO_COLD bool session::lingers() noexcept {
 /// lives. What patience does not end, the end of the endpoint does.
 RDMACORO_DECL void session::quiesce(bool gracefully) noexcept {
     if (!patience_.begun()) cancel_pieces();
-    while ((gracefully ? moving() : !settled()) &&
-           !patience_.over(patience::clock::now(), engine_.pieces_over())) {
+    while ((gracefully ? moving() : !settled()) && !patience_.over(patience::clock::now())) {
         engine_.progress_waiting();
         if (gracefully) withdraw_asked();
         answer_while_waiting();
