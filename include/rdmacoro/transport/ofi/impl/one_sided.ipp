@@ -256,8 +256,7 @@ RDMACORO_DECL void session::piece_over(transfer& t, int error) noexcept {
 
 /// Sends requests for as many gets and puts as the peer may be asked for at a time.
 RDMACORO_DECL void session::ask_peer() noexcept {
-    while (!asking_.empty() && asked_count_ < most_served && can_send_control() &&
-           window_.credits() > reserved_credits - 1) {
+    while (!asking_.empty() && asked_count_ < most_served && can_send_control()) {
         transfer& t = *asking_.front();
         service_request request{t.key, t.address, t.length, 0, 0, next_number_};
         if (t.length != 0) {
@@ -323,13 +322,11 @@ RDMACORO_DECL void session::send_answers() noexcept {
     }
 }
 
-/// What the peer may be waiting for while this side waits for it: how its gets and puts ended, and credits. Where each owes the other all but the
-/// last one, that is spent to return them.
+/// What the peer may be waiting for while this side waits for it: how its gets and puts ended, and credits.
 RDMACORO_COLD void session::answer_while_waiting() noexcept {
     if (!answers_.empty()) send_answers();
-    const bool last = window_.credits() == 1 && window_.owed() != 0 && phase_ == phase::ready && !sent_bye_ &&
-                      !busy_ && peer_may_move();
-    if (last || (window_.return_due() && can_answer())) static_cast<void>(send_control(frame_kind::credit));
+    if ((window_.return_due() || window_.peer_is_short()) && window_.credits() != 0 && is_heard())
+        static_cast<void>(send_control(frame_kind::credit));
 }
 
 /// The peer reports how a get or put ended; in any order.
