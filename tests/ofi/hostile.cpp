@@ -503,6 +503,32 @@ TEST_CASE("a peer that hangs up without a last frame is lost, after what it had 
     CHECK(end.sink.count == 5);
 }
 
+TEST_CASE("a get whose peer is gone ends also while a message that came before it waits for its receiver") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    stranger dying(w.on, provider);
+    ofi_end end;
+    w.take(dying, end);
+    end.sink.refuse_all = true;
+    dying.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.offers != 0; });
+    dying.stand_still();
+    std::vector<std::byte> into(1 << 20);
+    recording_completion got;
+    REQUIRE(end.link->get({4096, into.size(), 7, access_rights::remote_read, 0}, into, got) ==
+            post_result::posted);
+    dying.hang_up();
+    dying.close_endpoint();
+    turn_until(w, [&] { return got.calls != 0; });
+    CHECK(got.calls == 1);
+    CHECK(got.outcome == errc::peer_lost);
+    CHECK(end.sink.downs == 0);
+    end.sink.refuse_all = false;
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.count == 1);
+}
+
 TEST_CASE("a peer that dies amid a get costs no other link though its connections end one after the other") {
     besieged w("tcp");
     stranger dying(w.on, "tcp");

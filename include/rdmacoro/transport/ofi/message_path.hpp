@@ -184,7 +184,12 @@ inline unsigned session::serve(unsigned budget) noexcept {
         close(failure_.code());
         return moved + 1;
     }
-    if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
+    if (failure_) [[unlikely]] {
+        end_own_transfers();
+        if (phase_ == phase::ready) mark_work();
+    } else if (!inbox_.empty() || transfers_.any_finished()) {
+        mark_work();
+    }
     return moved;
 }
 

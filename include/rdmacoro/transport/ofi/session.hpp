@@ -260,6 +260,7 @@ private:
     void send_answers() noexcept;
     void answer_while_waiting() noexcept;
     void complete_all(std::error_code reason) noexcept;
+    void end_own_transfers() noexcept;
     void withdraw(transfer& t) noexcept;
     void withdraw_asked() noexcept;
     /// The peer gave up a get or put that this side serves.

@@ -409,6 +409,30 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
     transfers_.complete_finished(*this);
 }
 
+/// This side's transfers on a link that has failed end also while messages that came before wait for its user. Those that it serves end with
+/// the link, or are answered.
+RDMACORO_COLD void session::end_own_transfers() noexcept {
+    if (!failure_.may_go_down(true, engine_.empty_polls())) return;
+    const auto next_own = [](intrusive_list<transfer>& list, transfer* t) noexcept {
+        while (t != nullptr && t->done == nullptr) t = list.next(*t);
+        return t;
+    };
+    if (asking_.empty() && asked_.empty() &&
+        next_own(transfers_.moving(), transfers_.moving().front()) == nullptr)
+        return;
+    if (moving() && lingers()) return;
+    if (moving()) engine_.reopen_endpoint();
+    for (intrusive_list<transfer>* list : {&transfers_.moving(), &asking_, &asked_}) {
+        for (transfer* t = next_own(*list, list->front()); t != nullptr;) {
+            transfer* const after = next_own(*list, list->next(*t));
+            transfers_.abort(*t, failure_.code(), true);
+            t = after;
+        }
+    }
+    asked_count_ = 0;
+    transfers_.complete_finished(*this);
+}
+
 RDMACORO_DECL void session::endpoint_gone() noexcept {
     to_ = FI_ADDR_UNSPEC;
     for (transfer* t = transfers_.moving().front(); t != nullptr;) {
