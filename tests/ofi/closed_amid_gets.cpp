@@ -178,13 +178,19 @@ struct closed {
     unsigned ended_early = 0;  // gets
 };
 
+/// Of one side, for all rounds.
+struct both_memories {
+    std::vector<std::byte> shown = std::vector<std::byte>(much);
+    std::vector<std::byte> into = std::vector<std::byte>(much);
+};
+
 /// Gets what the peer shows, several at a time, and closes amid that, at about the same time as the peer does.
-task<> get_and_close_both(over_shm::domain& domain, endpoint<over_shm> peer, std::vector<std::byte>& memory,
+task<> get_and_close_both(over_shm::domain& domain, endpoint<over_shm> peer, both_memories& memory,
                           unsigned pause, closed& ends) {
-    const region open = domain.register_memory(memory, access_rights::remote_read);
+    const region open = domain.register_memory(memory.shown, access_rights::remote_read);
     const remote_region own = open.remote();
     remote_region there;
-    std::vector<std::byte> into(much);
+    std::vector<std::byte>& into = memory.into;
     {
         task_group both;
         both.spawn([&]() -> task<> { co_await peer.send(bytes_of(own)); });
@@ -220,7 +226,7 @@ void close_in_turn(const std::string& address, unsigned credits) {
         o.credits = granted;
         over_shm::domain domain(mine, o);
         endpoint<over_shm> stays = co_await connect<over_shm>(domain, to, {.retry_for = 5s});
-        std::vector<std::byte> memory(much);
+        both_memories memory;
         closed ends;
         std::mt19937 random(2);
         for (unsigned round = 0; round < closings; ++round) {
@@ -250,7 +256,7 @@ TEST_CASE(
         auto listening = co_await listen<over_shm>(domain, "ofi+shm://127.0.0.1:0");
         by.tell(listening.address());
         endpoint<over_shm> stays = co_await listening.accept();
-        std::vector<std::byte> memory(much);
+        both_memories memory;
         closed ends;
         std::mt19937 random(3);
         for (unsigned round = 0; round < closings; ++round) {

@@ -355,6 +355,71 @@ TEST_CASE("a served get or put of memory that the peer must not reach is refused
     CHECK(memory == std::vector<std::byte>(100));
 }
 
+namespace {
+
+/// Eight credits, of which the domain of `w` has one left, and the peer has sent seven messages for its own.
+void spend_credits(besieged& w, stranger& peer, ofi_end& end) {
+    peer.give(8);
+    w.take(peer, end);
+    const std::vector<std::byte> request(fabric::service_request::wire_bytes);  // of no region
+    while (end.link->credits() > 1) {
+        const unsigned before = peer.received();
+        peer.frame(fabric::frame_kind::get, request);
+        w.on.run_until([&] { return peer.received() == before + 1; });
+    }
+    end.sink.refuse_all = true;
+    for (int n = 0; n < 7; ++n) peer.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.offers != 0; });
+}
+ofi_options with_eight_credits() {
+    ofi_options o = ofi_here("shm");
+    o.credits = 8;
+    return o;
+}
+/// Turns until `done`, for some seconds at most.
+template <class Done>
+void turn_until(besieged& w, Done done) {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!done() && std::chrono::steady_clock::now() < limit) w.on.turn();
+}
+
+}  // namespace
+
+TEST_CASE("a side with one credit left spends it to return those that its peer waits for") {
+    besieged w(with_eight_credits());
+    stranger peer(w.on, "shm");
+    ofi_end end;
+    spend_credits(w, peer, end);
+    const unsigned before = peer.received();
+    end.sink.refuse_all = false;
+    turn_until(w, [&] { return peer.received() != before; });
+    REQUIRE(peer.received() == before + 1);
+    const fabric::frame last = peer.words().back();
+    CHECK(last.kind == fabric::frame_kind::credit);
+    CHECK(last.credits >= 4);
+    CHECK(end.link->credits() == 0);
+    peer.frame(fabric::frame_kind::credit, {}, 8);
+    w.on.run_until([&] { return end.link->credits() == 8; });
+    CHECK(end.sink.downs == 0);
+}
+
+TEST_CASE("a link that is closed without a credit left says so when its peer has returned some") {
+    besieged w(with_eight_credits());
+    stranger peer(w.on, "shm");
+    ofi_end end;
+    spend_credits(w, peer, end);
+    end.sink.refuse_all = false;
+    turn_until(w, [&] { return end.link->credits() == 0; });
+    REQUIRE(end.link->credits() == 0);
+    end.link.reset();
+    for (int n = 0; n < 100; ++n) w.on.turn();
+    CHECK(peer.hear());  // it has not hung up
+    CHECK(peer.words().back().kind != fabric::frame_kind::bye);
+    peer.frame(fabric::frame_kind::credit, {}, 8);
+    turn_until(w, [&] { return peer.words().back().kind == fabric::frame_kind::bye; });
+    CHECK(peer.words().back().kind == fabric::frame_kind::bye);
+}
+
 TEST_CASE("a peer that asks for a get or put before its first frame is not served, and not let in") {
     besieged w("shm");
     std::vector<std::byte> memory(1 << 20);
@@ -436,6 +501,32 @@ TEST_CASE("a peer that hangs up without a last frame is lost, after what it had 
     w.on.run_until([&] { return end.sink.downs != 0; });
     CHECK(end.sink.reason == errc::peer_lost);
     CHECK(end.sink.count == 5);
+}
+
+TEST_CASE("a get whose peer is gone ends also while a message that came before it waits for its receiver") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    besieged w(provider);
+    stranger dying(w.on, provider);
+    ofi_end end;
+    w.take(dying, end);
+    end.sink.refuse_all = true;
+    dying.frame(fabric::frame_kind::message, pattern(12));
+    w.on.run_until([&] { return end.sink.offers != 0; });
+    dying.stand_still();
+    std::vector<std::byte> into(1 << 20);
+    recording_completion got;
+    REQUIRE(end.link->get({4096, into.size(), 7, access_rights::remote_read, 0}, into, got) ==
+            post_result::posted);
+    dying.hang_up();
+    dying.close_endpoint();
+    turn_until(w, [&] { return got.calls != 0; });
+    CHECK(got.calls == 1);
+    CHECK(got.outcome == errc::peer_lost);
+    CHECK(end.sink.downs == 0);
+    end.sink.refuse_all = false;
+    w.on.run_until([&] { return end.sink.downs != 0; });
+    CHECK(end.sink.count == 1);
 }
 
 TEST_CASE("a peer that dies amid a get costs no other link though its connections end one after the other") {

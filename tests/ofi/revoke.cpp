@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -114,7 +115,7 @@ std::string any_provider() { return GENERATE(as<std::string>{}, "tcp", "shm", "g
 
 namespace {
 
-/// A domain gives up waiting for a get that is given up when nothing of it ends for 100 ms, and then every link of it ends: so it may go where the
+/// A domain gives up waiting for a get that is given up when it does not end for a second, and then every link of it ends: so it may go where the
 /// machine has no processor for the peer for so long. Tries until `attempt` has not met that.
 template <class F>
 void where_it_gets_a_processor(F attempt) {
@@ -165,6 +166,32 @@ TEST_CASE("a link that is closed in the middle of a long get ends alone") {
         CHECK(got.calls == 1);
         CHECK(got.outcome == errc::closed);
         REQUIRE_FALSE(w.whole());
+        if (w.domain.counts().reopened != 0) return false;
+        w.check_other_link();
+        CHECK(w.child.wait() == 0);
+        return true;
+    });
+}
+
+TEST_CASE("a peer that stands still for less than a second while a link with a get from it closes costs no "
+          "other link") {
+    const std::string provider = GENERATE(as<std::string>{}, "tcp", "shm");
+    CAPTURE(provider);
+    where_it_gets_a_processor([&provider] {
+        beside_a_child<> w(ofi_here(provider));
+        recording_completion got;
+        w.get(got);
+        ::kill(w.child.pid(), SIGSTOP);
+        int status = 0;
+        REQUIRE(::waitpid(w.child.pid(), &status, WUNTRACED) == w.child.pid());
+        std::thread later([pid = w.child.pid()] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(400));
+            ::kill(pid, SIGCONT);
+        });
+        w.end.link.reset();  // waits
+        later.join();
+        CHECK(got.calls == 1);
+        CHECK(got.outcome == errc::closed);
         if (w.domain.counts().reopened != 0) return false;
         w.check_other_link();
         CHECK(w.child.wait() == 0);

@@ -95,7 +95,13 @@ public:
         device_.close_endpoint();
     }
 
-    [[nodiscard]] fabric::connect_info connect_info() const { return info_of(device_); }
+    [[nodiscard]] fabric::connect_info connect_info() const {
+        fabric::connect_info own = info_of(device_);
+        if (credits_ != 0) own.credits = credits_;
+        return own;
+    }
+    /// The credits of its connect_info.
+    void give(std::uint32_t credits) { credits_ = credits; }
 
     /// The whole of opening, to the first frames.
     void open(const std::string& address) {
@@ -196,6 +202,7 @@ private:
     std::vector<buffer> buffers_ = std::vector<buffer>(64);
     fi_addr_t to_ = FI_ADDR_UNSPEC;
     std::uint64_t peer_ = 0;
+    std::uint32_t credits_ = 0;  // 0: the usual
     std::uint32_t next_ = 0;
     unsigned received_ = 0;
     bool polls_ = true;

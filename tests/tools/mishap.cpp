@@ -83,15 +83,15 @@ TEST_CASE("the death or the stop of a worker excuses the loss of another one ove
 
     r = {};
     r.workers[3].stop(20);
-    CHECK(r.is_fault("lost", "ofi", 10, 20.05));  // not for long yet
-    CHECK_FALSE(r.is_fault("lost", "ofi", 10, 20.2));
-    CHECK(r.is_fault("lost", "tcp", 10, 20.2));
+    CHECK(r.is_fault("lost", "ofi", 10, 20.5));  // not for long yet
+    CHECK_FALSE(r.is_fault("lost", "ofi", 10, 21.2));
+    CHECK(r.is_fault("lost", "tcp", 10, 21.2));
     r.workers[3].let_go_on(22);
     CHECK_FALSE(r.is_fault("lost", "ofi", 10, 23));
     CHECK_FALSE(r.is_fault("lost", "ofi", 21, 23));
     CHECK(r.is_fault("lost", "ofi", 23.5, 24));
     r.workers[3].stop(30);
-    r.workers[3].let_go_on(30.05);
+    r.workers[3].let_go_on(30.5);
     CHECK(r.is_fault("lost", "ofi", 29, 31));
     CHECK_FALSE(r.is_fault("lost", "ofi", 10, 31));  // for the longer one before
     r.workers[1].stop(40);

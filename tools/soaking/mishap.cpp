@@ -15,7 +15,7 @@ constexpr std::array<const char*, 3> names{"lost", "cut", "unanswered"};  // in 
 /// An event this long before a session began may have been noted late.
 constexpr double noted_late = 1;
 /// Over libfabric a peer that stands still for so long in the middle of a get or put costs a domain all its links.
-constexpr double longest_pause = 0.1;
+constexpr double longest_pause = 1;
 /// An event that long ago ends no link of another worker any more.
 constexpr double recently = 45;
 

@@ -61,6 +61,25 @@ TEST_CASE("consumed frames are owed to the peer, which may send again when a fra
     CHECK_FALSE(w.return_due());
 }
 
+TEST_CASE("a peer that may lack credits for a control frame is short where it is owed any but the frame that "
+          "returns them") {
+    receive_window w;
+    w.open_receiving(64);
+    for (int n = 0; n < 60; ++n) REQUIRE(w.admit(0));  // messages that wait for their receiver
+    CHECK_FALSE(w.peer_is_short());
+    for (int n = 0; n < 3; ++n) {
+        CHECK_FALSE(w.peer_is_short());
+        REQUIRE(w.admit(0));
+        w.owe();
+    }
+    CHECK(w.granted() == 1);
+    CHECK(w.peer_is_short());
+    CHECK_FALSE(w.return_due());
+    w.returned();
+    CHECK(w.granted() == 4);
+    CHECK_FALSE(w.peer_is_short());
+}
+
 TEST_CASE("a freed slot is owed only when the device has it again") {
     receive_window w;
     w.open_receiving(4);

@@ -3,6 +3,10 @@
 #include "ofi/pair.hpp"
 #include "support/pattern.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
 #include <sys/socket.h>
 
 namespace test_transport_ofi_session {
@@ -11,6 +15,9 @@ using namespace rdmacoro;
 using namespace rdmacoro::test;
 
 namespace {
+
+constexpr std::uint64_t session_keeps =
+    6;  // credits of messages for other frames, and some for those that are under way
 
 std::string any_provider() { return GENERATE(as<std::string>{}, "tcp", "shm"); }
 
@@ -38,6 +45,74 @@ TEST_CASE("all that was posted before an orderly close arrives, then the link go
     a.link.reset();
     b.link.reset();
     w.until_all_gone();
+}
+
+namespace {
+
+/// Posts until no more goes, and lets all of it arrive.
+std::uint64_t post_all(ofi_world& w, ofi_end& from, ofi_end& to) {
+    std::uint64_t posted = 0;
+    recording_completion none;
+    while (from.link->post(header_of(posted), {}, none) == post_result::done) ++posted;
+    const std::uint64_t before = from.link->counts().posts;
+    w.until([&] { return to.link->counts().received >= before; });
+    return posted;
+}
+
+}  // namespace
+
+TEST_CASE("gets and puts of both sides end though each waits with as many messages as the other may send") {
+    const unsigned credits = GENERATE(8U, 64U);
+    CAPTURE(credits);
+    ofi_options o = ofi_here("shm");
+    o.credits = credits;
+    ofi_world w(o);
+    ofi_end ends[2];
+    w.link(ends[0], ends[1]);
+    for (ofi_end& end : ends) end.sink.refuse_all = true;
+    std::uint64_t posted[2];
+    for (std::size_t n = 0; n < 2; ++n) {
+        posted[n] = post_all(w, ends[n], ends[1 - n]);
+        REQUIRE(posted[n] >= credits - session_keeps);
+    }
+    std::vector<std::byte> memory(4096);
+    const region open =
+        w.server.register_memory(memory, access_rights::remote_read | access_rights::remote_write);
+    const region also =
+        w.client.register_memory(memory, access_rights::remote_read | access_rights::remote_write);
+    std::vector<std::byte> own(4096);
+    constexpr std::size_t count = 40;
+    std::vector<recording_completion> done(2 * count);
+    for (std::size_t n = 0; n < done.size(); ++n) {
+        ofi_end& by = ends[n % 2];
+        const remote_region there = (n % 2 == 0 ? open : also).remote();
+        const post_result how =
+            n % 4 < 2 ? by.link->get(there, own, done[n]) : by.link->put(own, there, done[n]);
+        REQUIRE(how == post_result::posted);
+    }
+    const auto ended = [&] {
+        return std::all_of(done.begin(), done.end(),
+                           [](const recording_completion& c) { return c.calls == 1; });
+    };
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (!ended() && std::chrono::steady_clock::now() < limit) w.on.turn();
+    REQUIRE(ended());
+    for (const recording_completion& c : done) CHECK_FALSE(c.outcome);
+    // At rest nothing goes to and fro.
+    w.turns(200);
+    const ofi_counts before[2] = {ends[0].link->counts(), ends[1].link->counts()};
+    w.turns(2000);
+    for (std::size_t n = 0; n < 2; ++n) CHECK(ends[n].link->counts().posts == before[n].posts);
+    for (std::size_t n = 0; n < 2; ++n) {
+        ends[n].sink.refuse_all = false;
+        w.until([&] { return ends[n].sink.count == posted[1 - n]; });
+    }
+    for (int n = 0; n < 100; ++n) {
+        post_for_sure(w, ends[0], 0);
+        post_for_sure(w, ends[1], 0);
+    }
+    w.until([&] { return ends[0].sink.count == posted[1] + 100 && ends[1].sink.count == posted[0] + 100; });
+    for (const ofi_end& end : ends) CHECK(end.sink.downs == 0);
 }
 
 TEST_CASE("both ends close at once") {

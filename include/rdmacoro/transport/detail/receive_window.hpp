@@ -63,7 +63,10 @@ public:
     void returned() noexcept { granted_ += std::exchange(owed_, 0); }
     /// Whether a frame should be sent for the credits alone.
     [[nodiscard]] bool return_due() const noexcept { return owed_ >= capacity_ / 2; }
-    /// The same once `settle` finds all freed slots with the device.
+    /// Whether the peer may lack the credits for a control frame, and is owed some. A frame that returns them is owed itself: with
+    /// two or more, two sides that are short do not answer each other for ever.
+    [[nodiscard]] bool peer_is_short() const noexcept { return granted_ <= 1 && owed_ >= 2; }
+    /// The same as `return_due` once `settle` finds all freed slots with the device.
     [[nodiscard]] bool return_due_soon() const noexcept { return freed_ + owed_ >= capacity_ / 2; }
 
 private:

@@ -92,20 +92,14 @@ public:
     void posted() noexcept { pace_.posted(); }
     /// The provider has one more slot or piece of a transfer, and reports when it has done with it.
     void given() noexcept { ++given_; }
-    void taken_back() noexcept {
-        --given_;
-        ++pieces_over_;
-    }
-    /// Grows with each piece of a transfer that ended, and each transfer that a peer has ended, of any link.
-    [[nodiscard]] std::uint64_t pieces_over() const noexcept { return pieces_over_; }
-    void peer_has_ended_one() noexcept { ++pieces_over_; }
+    void taken_back() noexcept { --given_; }
     /// `progress` for one that waits: peers may wait for answers of this side meanwhile.
     void progress_waiting() noexcept;
     /// Polls until `still()` is false, or `with` is over. True: it is still true. Meanwhile this thread does nothing else.
     template <class Still>
     [[nodiscard]] bool wait_while(Still still, patience with = {}) noexcept {
         while (still()) {
-            if (with.over(patience::clock::now(), pieces_over_)) return true;
+            if (with.over(patience::clock::now())) return true;
             progress_waiting();
         }
         return false;
@@ -115,13 +109,12 @@ public:
     template <class Still>
     void wait_for_readers(Still still) noexcept {
         const auto began = patience::clock::now();
-        const auto most = began < hasty_until_ ? std::chrono::milliseconds(1) : patience::without_an_end;
-        while (still()) {
-            if (patience::clock::now() - began > most) {
+        const auto most = std::chrono::milliseconds(began < hasty_until_ ? 1 : 100);
+        for (patience with; still(); progress_waiting()) {
+            if (with.over(patience::clock::now(), most)) {
                 hasty_until_ = began + std::chrono::seconds(1);
                 return;
             }
-            progress_waiting();
         }
     }
     /// A connection that is opening. Nullptr: there is no memory, or there are too many.
@@ -245,7 +238,6 @@ private:
     bool rests_;  // the scheduler's time goes on by itself
     poll_pace pace_;
     std::size_t given_ = 0;  // slots and pieces that the provider has, without the slots to receive into
-    std::uint64_t pieces_over_ = 0;
     std::uint64_t epoch_ = 0;
     std::uint64_t empty_polls_ = 0;
 

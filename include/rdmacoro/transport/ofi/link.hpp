@@ -47,8 +47,8 @@ public:
     region expose(std::span<std::byte> memory, access_rights rights) noexcept {
         return session_.expose(memory, rights);
     }
-    /// Messages are never `posted`. Of a get or put, the piece that is under way, of up to 8 MiB, is waited for; where none of the
-    /// domain's ends for 100 ms, or this one not within a second, all links of the domain end with it.
+    /// Messages are never `posted`. Of a get or put, the piece that is under way, of up to 8 MiB, is waited for; where it does not
+    /// end within a second, all links of the domain end with it.
     bool revoke(completion& c) noexcept {
         session_.revoke(c);
         return false;

@@ -94,12 +94,18 @@ inline void session::slot_sent(int error) noexcept {
 }
 
 inline bool session::can_send_control() const noexcept {
-    return window_.credits() > 1 && !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
+    return window_.credits() > 1 && can_return_credits();
 }
-/// Whether a frame that ends a get or put can be sent: also by a side that is closing, which its peer may be waiting for.
-inline bool session::can_answer() const noexcept {
-    return window_.credits() > 1 && !sent_bye_ && phase_ == phase::ready && !busy_ && peer_may_move();
+/// The last credit may go, too, for others.
+inline bool session::can_return_credits() const noexcept {
+    return window_.credits() != 0 && !failure_ && !sent_bye_ && phase_ != phase::opening && !busy_;
 }
+/// Whether the peer waits for frames: also for those of a side that is closing.
+inline bool session::is_heard() const noexcept {
+    return !sent_bye_ && phase_ == phase::ready && !busy_ && peer_may_move();
+}
+/// Whether a frame that ends a get or put can be sent.
+inline bool session::can_answer() const noexcept { return window_.credits() > 1 && is_heard(); }
 
 // ---- a session receives
 
@@ -140,6 +146,7 @@ inline void session::accept_frame(slot& s, const frame& f) noexcept {
         return inbox_.push(s);
     }
     window_.owe();
+    if (window_.peer_is_short()) wanted_ |= wants::credits_for_the_short;
     take_control(f, s);
     recycle(s);
 }
@@ -177,7 +184,12 @@ inline unsigned session::serve(unsigned budget) noexcept {
         close(failure_.code());
         return moved + 1;
     }
-    if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
+    if (failure_) [[unlikely]] {
+        end_own_transfers();
+        if (phase_ == phase::ready) mark_work();
+    } else if (!inbox_.empty() || transfers_.any_finished()) {
+        mark_work();
+    }
     return moved;
 }
 

@@ -102,7 +102,17 @@ class session final : public list_node<connection_tag>,
 public:
     enum class phase : std::uint8_t { opening, ready, draining };
 
-    /// Credits that messages leave to control frames; the last is for the last frame.
+    /// Credits that messages leave to control frames, which leave the last one to the last frame, and to a frame that returns credits.
+    ///
+    /// No state of the credits stands still while both sides poll, whether or not users take their messages:
+    ///  1. Control frames are consumed at once. So of four credits those that a side does not have are owed to it, or under way.
+    ///  2. A side that is down to its last one, or to none, with nothing under way, is owed two or more, and its peer, which sees that
+    ///     (`peer_is_short`), returns them as long as it has a credit itself.
+    ///  3. Not both are without one: the last credit goes out with a frame that returns others, so the other side has some when that
+    ///     arrives; and if the other side's last frame crosses it, that returns some, too.
+    ///  4. A side that closes returns no more. Where it has no credit for its last frame, its last credit has returned others: the peer
+    ///     still has these and returns what it owes for one of them, or has done so with the frame that it has sent for another.
+    ///  5. Where users take messages, either side that has four or less is owed half of its credits or more, which are returned.
     static constexpr std::uint32_t reserved_credits = 4;
     static constexpr std::size_t most_staged = 32;  // slots of this link that are being sent
 
@@ -211,6 +221,7 @@ private:
 
     // Sending: message_path.hpp.
     enum class sent : std::uint8_t { yes, busy, failed };
+    enum wants : std::uint8_t { probe = 1, credits_for_the_short = 2 };
     [[nodiscard]] inline sent send_bytes(const std::byte* from, std::size_t bytes) noexcept;
     [[nodiscard]] inline sent send_slot(slot& s, std::size_t bytes) noexcept;
     inline void store_word(frame_kind kind, std::byte* to) noexcept;
@@ -219,9 +230,12 @@ private:
     post_result no_room() noexcept;
     [[nodiscard]] inline bool can_write() const noexcept;
     [[nodiscard]] inline bool can_send_control() const noexcept;
+    [[nodiscard]] inline bool can_return_credits() const noexcept;
+    [[nodiscard]] inline bool is_heard() const noexcept;
     [[nodiscard]] inline bool can_answer() const noexcept;
     [[nodiscard]] bool send_control(frame_kind kind, std::span<const std::byte> rest = {}) noexcept;
     void send_owed_control() noexcept;
+    void send_wanted() noexcept;
     void send_probe() noexcept;
     inline void mark_work() noexcept;
     void stall() noexcept;
@@ -246,6 +260,7 @@ private:
     void send_answers() noexcept;
     void answer_while_waiting() noexcept;
     void complete_all(std::error_code reason) noexcept;
+    void end_own_transfers() noexcept;
     void withdraw(transfer& t) noexcept;
     void withdraw_asked() noexcept;
     /// The peer gave up a get or put that this side serves.
@@ -303,8 +318,8 @@ private:
     std::uint32_t frames_out_ = 0;
     std::size_t staged_ = 0;  // slots of this link that are being sent
     bool want_writable_ = false;
-    bool busy_ = false;  // the provider had no room
-    bool probe_due_ = false;
+    bool busy_ = false;         // the provider had no room
+    std::uint8_t wanted_ = 0;   // frames of `wants`
     std::uint32_t proven_ = 0;  // frames that were sent when the last probe was
     std::uint32_t beaten_ = 0;  // frames that were sent at the last beat
     std::uint32_t given_ = 0;   // credits of the peer

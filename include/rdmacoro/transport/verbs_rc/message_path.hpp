@@ -232,6 +232,11 @@ inline unsigned session::serve(unsigned budget) noexcept {
             close(failure_.code());
             return moved + 1;
         }
+        // This side's transfers on a link that has failed end also while messages that came before wait for its user.
+        if (failure_ && transfer_requests_ == 0 && failure_.may_go_down(true, empty_polls())) [[unlikely]] {
+            complete_all(failure_.code());
+            if (phase_ != phase::ready) return moved;
+        }
         if (failure_ || !inbox_.empty() || transfers_.any_finished()) mark_work();
     }
     if (want_hello_ || want_flushed_ != 0 || window_.return_due_soon()) mark_work();

@@ -256,8 +256,7 @@ RDMACORO_DECL void session::piece_over(transfer& t, int error) noexcept {
 
 /// Sends requests for as many gets and puts as the peer may be asked for at a time.
 RDMACORO_DECL void session::ask_peer() noexcept {
-    while (!asking_.empty() && asked_count_ < most_served && can_send_control() &&
-           window_.credits() > reserved_credits - 1) {
+    while (!asking_.empty() && asked_count_ < most_served && can_send_control()) {
         transfer& t = *asking_.front();
         service_request request{t.key, t.address, t.length, 0, 0, next_number_};
         if (t.length != 0) {
@@ -323,13 +322,11 @@ RDMACORO_DECL void session::send_answers() noexcept {
     }
 }
 
-/// What the peer may be waiting for while this side waits for it: how its gets and puts ended, and credits. Where each owes the other all but the
-/// last one, that is spent to return them.
+/// What the peer may be waiting for while this side waits for it: how its gets and puts ended, and credits.
 RDMACORO_COLD void session::answer_while_waiting() noexcept {
     if (!answers_.empty()) send_answers();
-    const bool last = window_.credits() == 1 && window_.owed() != 0 && phase_ == phase::ready && !sent_bye_ &&
-                      !busy_ && peer_may_move();
-    if (last || (window_.return_due() && can_answer())) static_cast<void>(send_control(frame_kind::credit));
+    if ((window_.return_due() || window_.peer_is_short()) && window_.credits() != 0 && is_heard())
+        static_cast<void>(send_control(frame_kind::credit));
 }
 
 /// The peer reports how a get or put ended; in any order.
@@ -339,7 +336,6 @@ RDMACORO_DECL void session::answered(const std::byte* answer) noexcept {
     while (t != nullptr && t->number != ended.operation) t = asked_.next(*t);
     if (t == nullptr || ended.outcome == errc::protocol_violation) return fail(errc::protocol_violation);
     --asked_count_;
-    engine_.peer_has_ended_one();
     t->exact.reset();
     const bool by_this_side = failure_ && ended.outcome == errc::canceled;  // withdrawn by `close`
     t->code = by_this_side ? failure_.code() : status(ended.outcome);
@@ -410,6 +406,30 @@ RDMACORO_DECL void session::complete_all(std::error_code reason) noexcept {
     }
     asked_count_ = serving_ = 0;
     static_cast<list_node<serving_tag>&>(*this).unlink();
+    transfers_.complete_finished(*this);
+}
+
+/// This side's transfers on a link that has failed end also while messages that came before wait for its user. Those that it serves end with
+/// the link, or are answered.
+RDMACORO_COLD void session::end_own_transfers() noexcept {
+    if (!failure_.may_go_down(true, engine_.empty_polls())) return;
+    const auto next_own = [](intrusive_list<transfer>& list, transfer* t) noexcept {
+        while (t != nullptr && t->done == nullptr) t = list.next(*t);
+        return t;
+    };
+    if (asking_.empty() && asked_.empty() &&
+        next_own(transfers_.moving(), transfers_.moving().front()) == nullptr)
+        return;
+    if (moving() && lingers()) return;
+    if (moving()) engine_.reopen_endpoint();
+    for (intrusive_list<transfer>* list : {&transfers_.moving(), &asking_, &asked_}) {
+        for (transfer* t = next_own(*list, list->front()); t != nullptr;) {
+            transfer* const after = next_own(*list, list->next(*t));
+            transfers_.abort(*t, failure_.code(), true);
+            t = after;
+        }
+    }
+    asked_count_ = 0;
     transfers_.complete_finished(*this);
 }
 

@@ -123,10 +123,12 @@ RDMACORO_DECL void session::take_control(const frame& f, slot& s) noexcept {
     }
 }
 
-/// After closing, only the credits and the peer's last frame matter.
+/// After closing, only the credits, which the last frame may wait for, and the peer's last frame matter.
 RDMACORO_DECL void session::arrived_too_late(const frame& f) noexcept {
+    const bool waits = window_.credits() == 0;
     static_cast<void>(window_.regain(f.credits));
     if (f.kind == frame_kind::bye) got_bye_ = true;
+    if (waits) send_bye();
 }
 
 RDMACORO_DECL lent_buffer session::keep() noexcept {
@@ -175,20 +177,26 @@ RDMACORO_DECL void session::send_owed_control() noexcept {
     if (!answers_.empty()) send_answers();
     if (!asking_.empty()) ask_peer();
     if (matched_ != nullptr) matched_->send_owed();
-    if (probe_due_) send_probe();
-    if (window_.return_due() && can_send_control()) static_cast<void>(send_control(frame_kind::credit));
+    if (wanted_ != 0) send_wanted();
+    if (window_.return_due() && can_return_credits()) static_cast<void>(send_control(frame_kind::credit));
+}
+RDMACORO_DECL void session::send_wanted() noexcept {
+    if ((wanted_ & wants::probe) != 0) send_probe();
+    if ((wanted_ & wants::credits_for_the_short) == 0) return;
+    if (window_.peer_is_short() && !(can_return_credits() && send_control(frame_kind::credit))) return;
+    wanted_ &= static_cast<std::uint8_t>(~wants::credits_for_the_short);
 }
 
 RDMACORO_COLD void session::doubt() noexcept {
     if (phase_ != phase::ready || failure_ || proven_ == frames_out_) return;
-    probe_due_ = true;
+    wanted_ |= wants::probe;
     mark_work();
 }
 RDMACORO_COLD bool session::beat() noexcept {
     if (phase_ != phase::ready || failure_) return phase_ == phase::opening;
     // The scheduler of a peer that computes does not poll, and consumes no keepalive frames: they stop at half of the window, and leave the rest to messages.
     if (std::exchange(beaten_, frames_out_) == frames_out_ && staged_ == 0 && window_.mostly_free()) {
-        probe_due_ = true;
+        wanted_ |= wants::probe;
         mark_work();
     }
     return true;
@@ -209,7 +217,7 @@ RDMACORO_COLD void session::send_probe() noexcept {
     sent_one();
     ++counts_.control_frames;
     proven_ = frames_out_;
-    probe_due_ = false;
+    wanted_ &= static_cast<std::uint8_t>(~wants::probe);
 }
 
 RDMACORO_DECL void session::pump() noexcept {
@@ -260,11 +268,7 @@ RDMACORO_COLD bool session::settled() noexcept {
 RDMACORO_COLD bool session::lingers() noexcept {
     if (!engine_.has_endpoint()) return false;
     if (!patience_.begun()) cancel_pieces();
-    // Other links would end with the endpoint.
-    const patience::clock::duration idle = peer_hung_up_ && !got_bye_
-                                               ? patience::clock::duration(patience::for_the_dead)
-                                               : patience::without_an_end;
-    const bool over = patience_.over(patience::clock::now(), engine_.pieces_over(), idle);
+    const bool over = patience_.over(patience::clock::now());
     if (settled() || over) return false;
     timer_.set(patience::pause);  // a scheduler that sleeps looks again
     return true;
@@ -274,8 +278,7 @@ RDMACORO_COLD bool session::lingers() noexcept {
 /// lives. What patience does not end, the end of the endpoint does.
 RDMACORO_DECL void session::quiesce(bool gracefully) noexcept {
     if (!patience_.begun()) cancel_pieces();
-    while ((gracefully ? moving() : !settled()) &&
-           !patience_.over(patience::clock::now(), engine_.pieces_over())) {
+    while ((gracefully ? moving() : !settled()) && !patience_.over(patience::clock::now())) {
         engine_.progress_waiting();
         if (gracefully) withdraw_asked();
         answer_while_waiting();
@@ -352,10 +355,7 @@ RDMACORO_DECL void session::let_go(bool gracefully) noexcept {
 
 RDMACORO_DECL void session::send_bye() noexcept {
     if (sent_bye_ || late_ || phase_ != phase::draining || to_ == FI_ADDR_UNSPEC) return;
-    if (window_.credits() == 0) {
-        late_ = true;  // the peer does not return credits as it must
-        return;
-    }
+    if (window_.credits() == 0) return;  // until the peer returns some, or the timer is over
     sent_bye_ = send_control(frame_kind::bye);
 }
 
