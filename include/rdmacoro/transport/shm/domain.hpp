@@ -123,7 +123,7 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// then on its peer marks it on the notice board, and a mark with a cause, an operation of this side that has to wait, or the end of its
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
-/// clock, and all of them after a doorbell without a mark.
+/// clock, and all of them after a doorbell for news that has no mark.
 ///
 /// A link that sends, gets or puts does not tell the domain, so that this costs nothing. The domain finds the memory that a link
 /// holds by that when the link becomes cold, and later when it looks at cold links. While it sleeps it does not look: it wakes up once, a second
@@ -179,8 +179,8 @@ public:
     void heat(pollable& link) noexcept {
         if (!link.hot_) reheat(link);
     }
-    /// A peer has rung.
-    void rung() noexcept { rang_ = true; }
+    /// The peer of this link has rung.
+    void rung(pollable& link) noexcept;
     /// Looks at some of the hot links. Those that were quiet since the last look become cold, all but one of the domain. True: this round
     /// has not looked at all hot links yet.
     bool cool() noexcept;
@@ -315,8 +315,7 @@ private:
     bool armed_ = false;
     bool look_now_ = true;
     bool copies_wait_ = false;        // for the next poll, to be renewed
-    bool rang_ = false;               // a peer, since the last look that found all that was ready
-    bool took_notice_ = false;        // since peers rang last
+    bool marks_cleared_ = false;      // all cold links are to be looked at
     unsigned awaited_ = 0;            // handlers for which an operation waits
     std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,
     std::uint64_t last_look_ = 0;     // when the descriptors were looked at,

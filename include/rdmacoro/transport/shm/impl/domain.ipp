@@ -245,7 +245,6 @@ RDMACORO_DECL bool domain_base::cool() noexcept {
 
 [[gnu::noinline]] RDMACORO_DECL bool domain_base::take_notices(unsigned& left) noexcept {
     bool any = false;
-    took_notice_ = true;
     notices_.take(*arena_.board(), [&](std::uint32_t marked) noexcept {
         if (marked >= numbered_.size()) return;
         pollable* const link = numbered_[marked];
@@ -258,6 +257,15 @@ RDMACORO_DECL bool domain_base::cool() noexcept {
         if (moved != 0 || link->wants_poll() || link->holds_memory()) heat(*link);
     });
     return any || notices_.any(*arena_.board());
+}
+
+RDMACORO_DECL void domain_base::rung(pollable& link) noexcept {
+    if (link.hot_ || !link.wants_poll()) return;
+    // A mark is set before the doorbell is rung, and makes its link hot when it is taken. Where news is left of a cold one without a mark,
+    // another peer has cleared it, and maybe those of others, which have not rung.
+    const notice_board* const board = arena_.board();
+    const bool marked = board != nullptr && notices_.any(*board) && board->marked(link.number_ - 1);
+    if (!marked) marks_cleared_ = true;
 }
 
 [[gnu::noinline]] RDMACORO_DECL bool domain_base::sweep() noexcept {
@@ -429,8 +437,8 @@ RDMACORO_DECL void domain_base::disarm() noexcept {
     }
     if (next_due_ != due_count_ || due_count_ == most_due) {
         look_soon();
-    } else if (std::exchange(rang_, false) && !std::exchange(took_notice_, false)) {
-        to_sweep_ = cold_count_;  // they left no marks, or another peer has cleared these
+    } else if (std::exchange(marks_cleared_, false)) {
+        to_sweep_ = cold_count_;
         polls_to_clock_ = 1;
     }
     return any;
