@@ -298,7 +298,8 @@ RDMACORO_COLD void domain_base::watch(fd_handler& handler, int fd, std::uint32_t
 
 RDMACORO_COLD void domain_base::unwatch(fd_handler& handler) noexcept {
     if (handler.watched < 0) return;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);
+    if (own_process())
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);  // else it is the parent's
     handler.watched = -1;
     if (handler.awaited) --awaited_;
     for (due& each : due_) {
