@@ -637,6 +637,47 @@ TEST_CASE("posted functions are called for a slice at a time, and a timer is not
     CHECK(by_posts.times == posts);
 }
 
+TEST_CASE(
+    "timers that are due at one time fire for a slice in each turn, and the sources are polled meanwhile") {
+    constexpr std::size_t many = 100'000;
+    static std::size_t fired;
+    struct counting : detail::timer_node {
+        counting() {
+            expired = [](detail::timer_node&) noexcept { ++fired; };
+        }
+    };
+    struct watching final : progress_source {
+        std::size_t before = 0;
+        std::size_t most = 0;
+        bool poll() noexcept override {
+            most = std::max(most, fired - std::exchange(before, fired));
+            return false;
+        }
+        int wake_fd() noexcept override { return -1; }
+        void arm() noexcept override {}
+        void disarm() noexcept override {}
+    } source;
+    scheduler on;
+    on.add_source(source);
+    fired = 0;
+    std::vector<counting> timers(many);
+    const time_point due = on.now();
+    for (counting& each : timers) {
+        each.deadline = due;
+        on.add_timer(each);
+    }
+    std::size_t turns = 0;
+    while (fired != many && turns != many) {
+        on.turn();
+        ++turns;
+    }
+    on.turn();
+    CHECK(fired == many);
+    CHECK(source.most < many / 4);  // in 50 us
+    CHECK(turns > 4);
+    on.remove_source(source);
+}
+
 TEST_CASE("a timer whose function runs the scheduler takes no coroutine out of its order") {
     test::virtual_time world;
     struct nested : detail::timer_node {

@@ -33,8 +33,10 @@ TEST_CASE("timers fire in the order of their deadlines, and only those that are 
     probe c(3s), a(1s), d(4s), b(2s);
     for (probe* each : {&c, &a, &d, &b}) heap.insert(*each);
     CHECK(heap.earliest() == time_point(1s));
-    CHECK_FALSE(heap.expire(time_point(999ms)));
-    CHECK(heap.expire(time_point(3s)));
+    CHECK(heap.expire(time_point(999ms)) == 0);
+    CHECK(heap.expire(time_point(3s), 2) == 2);
+    CHECK(heap.earliest() == time_point(3s));
+    CHECK(heap.expire(time_point(3s)) == 1);
     CHECK(fired == std::vector<time_point>{time_point(1s), time_point(2s), time_point(3s)});
     CHECK_FALSE(a.queued());
     CHECK(d.queued());
@@ -59,7 +61,7 @@ TEST_CASE("a timer may insert and remove timers while it fires") {
     } first;
     heap.insert(removed);
     heap.insert(first);
-    CHECK(heap.expire(time_point(10s)));
+    CHECK(heap.expire(time_point(10s)) == 2);
     CHECK(fired == std::vector<time_point>{time_point(1500ms)});
     CHECK(heap.empty());
 }

@@ -167,8 +167,8 @@ struct many_links : shm_links {
     explicit many_links(std::size_t count) : shm_links(count, small_links()) { cool(); }
     void cool() {
         for (int n = 0; n < 2; ++n) {  // the first call notes what was read before
-            near.cool();
-            far.cool();
+            while (near.cool()) {}
+            while (far.cool()) {}
         }
     }
     template <class Done>

@@ -7,6 +7,7 @@
 #include "support/child_process.hpp"
 #include "support/shm_pair.hpp"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -39,6 +40,28 @@ TEST_CASE(
         co_return "connected";
     }(here, name));
     CHECK(connected.find("inherited by fork") != std::string::npos);
+}
+
+TEST_CASE("a child made by fork that destroys its copy of a listener leaves its parent's open") {
+    scheduler on{impatient{}};
+    shm::domain here(on);
+    shm::domain there(on);
+    const std::string name = shm_test_name();
+    std::optional<listener<shm>> listening(
+        on.run([](shm::domain& in, std::string where) -> task<listener<shm>> {
+            co_return co_await listen<shm>(in, where);
+        }(there, name)));
+    child_process child([&](const std::string&) { listening.reset(); });
+    child.tell("go");
+    REQUIRE(child.wait() == 0);
+    const auto met =
+        on.run([](listener<shm>& at, shm::domain& from, std::string where) -> task<std::error_code> {
+            auto accepting = start(as_result(timeout(at.accept(), 10s)));
+            const auto connected = co_await as_result(timeout(connect<shm>(from, where), 10s));
+            const auto accepted = co_await accepting;
+            co_return connected ? accepted.error() : connected.error();
+        }(*listening, here, name));
+    CHECK(met == std::error_code());
 }
 
 TEST_CASE("a domain that was inherited by fork refuses to connect") {

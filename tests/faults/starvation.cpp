@@ -1,6 +1,7 @@
 // A coroutine whose operations all end at once, over shared memory and in one thread: timers, posted functions, stop tokens and
 // other links have their turn all the same.
 #include <rdmacoro/rdmacoro.hpp>
+#include <rdmacoro/service/gate.hpp>
 
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
@@ -8,12 +9,16 @@
 #include "support/over/fresh_name.hpp"
 #include "support/run.hpp"
 
+#include <atomic>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <stop_token>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include <pthread.h>
 
 namespace test_faults_starvation {
 
@@ -284,6 +289,57 @@ TEST_CASE("the messages of another link are answered beside a coroutine whose op
         CHECK(heard);
         co_await beside.join();
     }));
+}
+
+TEST_CASE(
+    "a new link, a gate and a signal are heard beside coroutines that yield, or sleep for no time, again and "
+    "again") {
+    const bool sleeps = GENERATE(false, true);
+    const int loops = GENERATE(1, 100);
+    CAPTURE(sleeps, loops);
+    scheduler on;
+    on.run([](bool by_timer, int count) -> task<> {
+        bool over = false;
+        const auto spins = [&over, by_timer]() -> task<> {
+            while (!over) {
+                if (by_timer) {
+                    co_await sleep_for(duration::zero());
+                } else {
+                    co_await yield();
+                }
+            }
+        };
+        task_group beside;
+        for (int n = 0; n < count; ++n) beside.spawn(spins);
+
+        shm::domain in(*scheduler::current());
+        both_ends link = co_await timeout(open_link(in), patience);
+        {
+            gate through(link.near);
+            std::atomic<bool> sent{false};
+            std::jthread sender([pass = through.pass(), &sent]() mutable {
+                const std::uint64_t number = 7;
+                pass.send(bytes_of(number), 3);
+                pass.flush();
+                sent = true;
+            });
+            std::uint64_t value = 0;
+            const auto got = co_await as_result(timeout(link.far.recv(room_for(value), 3), patience));
+            CHECK(got.error() == std::error_code());
+            CHECK(value == 7);
+            for (const time_point give_up = real_now() + patience; !sent && real_now() < give_up;)
+                co_await yield();
+            CHECK(sent);
+        }
+        {
+            signals hang_up{SIGHUP};
+            ::pthread_kill(::pthread_self(), SIGHUP);
+            const auto got = co_await as_result(timeout(hang_up.next(), patience));
+            CHECK(got.error() == std::error_code());
+        }
+        over = true;
+        co_await beside.join();
+    }(sleeps, loops));
 }
 
 namespace {

@@ -954,6 +954,57 @@ TEST_CASE("a gate through a node sends and calls by id; an error comes with flus
     }());
 }
 
+TEST_CASE("a wait for a gate between the polls of another event loop on its own thread is refused") {
+    scheduler on;
+    std::optional<gate_pass<calls<shm>>> pass;
+    event over;
+    auto serving = on.start([](auto& out, event& end) -> task<> {
+        auto listening = co_await listen<shm>(fresh_url<shm>());
+        auto accepting = start(listening.accept());
+        auto a = co_await connect<shm>(listening.address());
+        auto b = co_await accepting;
+        {
+            calls<shm> client(a);
+            gate through(client, {.messages = 4});
+            out = through.pass();
+            co_await end.wait();
+        }
+        a.abort();
+    }(pass, over));
+    const auto limit = std::chrono::steady_clock::now() + 30s;
+    while (!pass && std::chrono::steady_clock::now() < limit) on.poll();
+    REQUIRE(pass);
+    const auto is_refused = [&](auto&& wait) {
+        try {
+            wait();
+        } catch (const error& refused) {
+            return refused.code() == errc::invalid_argument &&
+                   std::string(refused.what()).find("on the gate's own thread") != std::string::npos;
+        }
+        return false;
+    };
+    int sent = 0;
+    while (sent < 100 && pass->try_send(bytes_of(sent), 7)) ++sent;
+    REQUIRE(is_refused([&] { static_cast<void>(pass->flush(50ms)); }));
+    CHECK(is_refused([&] { pass->flush(); }));
+    CHECK(is_refused([&] { pass->send(bytes_of(sent), 7); }));
+    CHECK(is_refused([&] { pass->send(std::string(1000, 'x'), 7); }));
+    CHECK(is_refused([&] { static_cast<void>(pass->call(kv::get, "colour").get(50ms)); }));
+    CHECK(is_refused([&] { static_cast<void>(pass->call(kv::get, "colour").wait_for(50ms)); }));
+    on.poll();
+    // A thread that runs nothing may wait while this one polls.
+    std::atomic<bool> flushed{false};
+    std::jthread other([&] { flushed = pass->flush(20s); });
+    while (!flushed && std::chrono::steady_clock::now() < limit) on.poll();
+    CHECK(flushed);
+    other.join();
+    over.set();
+    while (!serving.done() && std::chrono::steady_clock::now() < limit) on.poll();
+    CHECK(serving.done());
+    // Of a gate that has ended no thread waits for anything.
+    CHECK_THROWS_WITH(pass->send(bytes_of(sent), 7), test::contains("the gate has ended"));
+}
+
 TEST_CASE("a gate that is destroyed on another thread ends the process with a message") {
     const death seen = dies([] {
         run_gate<shm>([](auto& through, auto&, shop&) -> task<> {

@@ -161,7 +161,7 @@ public:
     [[nodiscard]] clock& time() noexcept { return *time_; }
 
     /// One turn: resumes ready coroutines, for 50 µs or one of them for longer, calls posted functions for as long, polls every
-    /// source once, fires timers. Coroutines that a timer made ready come before the others in the next turn, in which at least one
+    /// source once, fires timers for as long. Coroutines that a timer made ready come before the others in the next turn, in which at least one
     /// of the others is resumed all the same. False when there was no progress.
     bool turn() noexcept;
 

@@ -55,8 +55,8 @@ public:
         for (timer_node* at = behind_; at != nullptr; at = at->next_behind) visit(*at);
     }
 
-    /// Calls the timers that have expired by `now`; true when there were any.
-    bool expire(time_point now) noexcept;
+    /// Calls the timers that have expired by `now`, `most` of them at most; how many there were.
+    std::size_t expire(time_point now, std::size_t most = ~std::size_t{0}) noexcept;
 
 private:
     static constexpr std::uint32_t is_behind = 0xfffffffe;

@@ -270,7 +270,7 @@ private:
         return *lane_;
     }
     [[gnu::cold]] void check_thread(const char* what) const {
-        if (!core_->port.closed() && scheduler::current() == &core_->port.owner())
+        if (core_->port.belongs_here())
             detail::throw_error(errc::invalid_argument, std::string(what) +
                                                             ": on the gate's own thread, which would "
                                                             "wait for itself; send over the "

@@ -75,8 +75,7 @@ public:
 
 private:
     void check(const char* what) const {
-        if (scheduler::current() != nullptr && scheduler::current()->running_thread() != 0 &&
-            &this->at_->owner() == scheduler::current())
+        if (this->at_->belongs_here())
             detail::throw_error(errc::invalid_argument,
                                 std::string(what) + ": on the gate's own thread; co_await the call there");
         if (this->has_owner())

@@ -1,6 +1,7 @@
 #include <rdmacoro/transport/detail/host_arrivals.hpp>
 
 #include "support/catch.hpp"
+#include "support/child_process.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -57,6 +58,18 @@ TEST_CASE("ranks of another job, and of other hosts, are not seen") {
     const host_arrivals twice(job, 0, here);
     const host_arrivals other(job, 1, here);
     CHECK(one.unseen().empty());
+}
+
+TEST_CASE("a child made by fork that destroys its copy takes its parent's mark from no rank") {
+    const std::string job = fresh_job();
+    const numbers here{0, 1};
+    auto first = std::make_unique<host_arrivals>(job, 0, here);
+    rdmacoro::test::child_process child([&](const std::string&) { first.reset(); });
+    child.tell("go");
+    REQUIRE(child.wait() == 0);
+    host_arrivals second(job, 1, here);
+    CHECK(second.unseen().empty());
+    CHECK(first->unseen().empty());
 }
 
 TEST_CASE("names of jobs may be of any length, and many ranks may be on a host") {

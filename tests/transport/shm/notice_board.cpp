@@ -29,11 +29,14 @@ TEST_CASE("each marked link is taken once, from the first to the last") {
     CHECK_FALSE(reader.any(*board));
     const std::vector<std::uint32_t> marked = {0, 63, 64, 1023, 1024, 40000, notice_board::most_links - 1};
     for (const std::uint32_t link : marked) board->mark(link);
+    for (const std::uint32_t link : marked) CHECK(board->marked(link));
+    CHECK_FALSE(board->marked(1));
     std::vector<std::uint32_t> found;
     while (reader.any(*board)) {
         for (const std::uint32_t link : taken(reader, *board)) found.push_back(link);
     }
     CHECK(found == marked);
+    for (const std::uint32_t link : marked) CHECK_FALSE(board->marked(link));
     CHECK(taken(reader, *board).empty());
 }
 

@@ -276,8 +276,17 @@ RDMACORO_DECL bool scheduler::run_in_order() noexcept {
 }
 
 RDMACORO_DECL bool scheduler::expire_timers() noexcept {
+    constexpr std::size_t most_between_looks = 32;
+    const time_point due = seen_;
     first_by_timers_ = ready_tail_;
-    const bool any = timers_.expire(seen_);
+    std::size_t count = timers_.expire(due, most_between_looks);
+    const bool any = count != 0;
+    if (count == most_between_looks) {
+        look();
+        for (const time_point began = seen_; count == most_between_looks && seen_ - began < slice; look())
+            count =
+                timers_.expire(due, most_between_looks);  // the others after coroutines, posts and sources
+    }
     detail::ready_node** const from = std::exchange(first_by_timers_, nullptr);
     if (from == nullptr || *from == nullptr) return any;
     *due_tail_ = *from;

@@ -71,15 +71,15 @@ RDMACORO_COLD void timer_heap::remove_from_behind(timer_node& timer) noexcept {
     timer.position = timer_node::not_queued;
 }
 
-RDMACORO_DECL bool timer_heap::expire(time_point now) noexcept {
-    bool any = false;
-    while (!heap_.empty() && heap_.front()->deadline <= now) {
+RDMACORO_DECL std::size_t timer_heap::expire(time_point now, std::size_t most) noexcept {
+    std::size_t count = 0;
+    while (count != most && !heap_.empty() && heap_.front()->deadline <= now) {
         timer_node& timer = *heap_.front();
         remove(timer);
         timer.expired(timer);
-        any = true;
+        ++count;
     }
-    return any;
+    return count;
 }
 
 RDMACORO_DECL void timer_heap::place(std::size_t at, timer_node* timer) noexcept {

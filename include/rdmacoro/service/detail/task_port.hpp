@@ -30,6 +30,8 @@ public:
         posting_.fetch_sub(1, std::memory_order_release);
         return open;
     }
+    /// Any thread: whether it is the scheduler's, see `scheduler::belongs_here`, and would wait for itself. False: or it is closed.
+    [[nodiscard]] RDMACORO_DECL bool belongs_here() noexcept;
     /// Any thread.
     [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_seq_cst); }
 

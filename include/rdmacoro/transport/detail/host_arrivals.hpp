@@ -9,11 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace rdmacoro::detail {
 
 /// A rank's mark on its host: a listening socket of Unix with a name of the job's and the rank's. A rank that comes knocks at those of the others: it
 /// finds those that were there before it, and they find its knock in their queues when they want to know. A rank that came and ended before
-/// this one came is not seen. Nothing waits here; what fails, for want of descriptors or in a network namespace of its own, leaves ranks unseen.
+/// this one came is not seen. Nothing waits here; what fails, for want of descriptors or in a network namespace of its own, leaves ranks unseen. In a child made by fork its
+/// end leaves the parent's mark as it is; a child does not ask it, as it would take knocks from the parent's queue.
 class host_arrivals {
 public:
     /// `job`: a name that no other job of the host has. `ranks`: those on this host, as the launcher says; sorted.
@@ -36,6 +39,7 @@ private:
     std::mutex lock_;
     std::vector<bool> seen_;  // by place in `ranks_`
     int listening_ = -1;
+    pid_t process_;  // that made it: in a child by fork the socket is the parent's
 };
 
 }  // namespace rdmacoro::detail

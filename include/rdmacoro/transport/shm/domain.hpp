@@ -54,12 +54,14 @@ struct fd_handler {
 struct toucher_tag;
 struct touched_tag;
 struct tidy_tag;
+struct cooling_tag;
 
 /// The functions of a link that its domain calls, and the link's place in the domain.
 class pollable : public list_node<pollable>,
                  public list_node<toucher_tag>,
                  public list_node<touched_tag>,
-                 public list_node<tidy_tag> {
+                 public list_node<tidy_tag>,
+                 public list_node<cooling_tag> {
 public:
     virtual unsigned poll(unsigned budget) noexcept = 0;
     /// Tells the peer how to give notice; see `direction_words::notice`.
@@ -105,6 +107,7 @@ private:
         list_node<toucher_tag>::unlink();
         list_node<touched_tag>::unlink();
         list_node<tidy_tag>::unlink();
+        list_node<cooling_tag>::unlink();
     }
     std::uint32_t number_ = notice_board::most_links + 1;
     std::uint32_t serial_ = 0;
@@ -120,7 +123,7 @@ RDMACORO_DECL bool register_membarrier() noexcept;
 /// then on its peer marks it on the notice board, and a mark with a cause, an operation of this side that has to wait, or the end of its
 /// socket makes it hot again. The last hot link stays hot. So a turn costs nothing for an idle link, and a single link is
 /// always polled. As all peers can write the board, one could clear another's marks: a few cold links are looked at by the
-/// clock, and all of them after a doorbell without a mark.
+/// clock, and all of them after a doorbell for news that has no mark.
 ///
 /// A link that sends, gets or puts does not tell the domain, so that this costs nothing. The domain finds the memory that a link
 /// holds by that when the link becomes cold, and later when it looks at cold links. While it sleeps it does not look: it wakes up once, a second
@@ -176,10 +179,11 @@ public:
     void heat(pollable& link) noexcept {
         if (!link.hot_) reheat(link);
     }
-    /// A peer has rung.
-    void rung() noexcept { rang_ = true; }
-    /// Links that were quiet since the last call become cold, all but one.
-    void cool() noexcept;
+    /// The peer of this link has rung.
+    void rung(pollable& link) noexcept;
+    /// Looks at some of the hot links. Those that were quiet since the last look become cold, all but one of the domain. True: this round
+    /// has not looked at all hot links yet.
+    bool cool() noexcept;
     /// The links that are polled each turn.
     [[nodiscard]] std::size_t hot_links() const noexcept { return links_count_ - cold_count_; }
 
@@ -224,6 +228,7 @@ private:
     static constexpr unsigned looks_in_a_poll = 4;
     static constexpr unsigned most_between_clocks = 32;  // polls, while they are short
     static constexpr std::size_t links_in_a_sweep = 16;
+    static constexpr std::size_t links_in_a_cooling = 64;
     static constexpr duration between_touch_looks = std::chrono::microseconds(100);
     static constexpr duration between_tidyings = std::chrono::seconds(1);
     static constexpr duration soon = std::chrono::milliseconds(1);
@@ -310,13 +315,15 @@ private:
     bool armed_ = false;
     bool look_now_ = true;
     bool copies_wait_ = false;        // for the next poll, to be renewed
-    bool rang_ = false;               // a peer, since the last look that found all that was ready
-    bool took_notice_ = false;        // since peers rang last
+    bool marks_cleared_ = false;      // all cold links are to be looked at
     unsigned awaited_ = 0;            // handlers for which an operation waits
     std::uint64_t clock_read_ = 0;    // in ticks, as the next two: when the clock was read last,
     std::uint64_t last_look_ = 0;     // when the descriptors were looked at,
-    std::uint64_t last_cooling_ = 0;  // and when links were made cold
+    std::uint64_t last_cooling_ = 0;  // and when a round of cooling began
     std::atomic<std::uint64_t> no_marks_ = 0;
+    // The hot links, by whether this round of cooling has still to look at them; those that became hot in it have been looked at.
+    intrusive_list<pollable, cooling_tag> to_cool_;
+    intrusive_list<pollable, cooling_tag> looked_at_;
     intrusive_list<pollable> cold_;
     std::size_t links_count_ = 0;
     std::size_t cold_count_ = 0;

@@ -40,7 +40,12 @@ struct notice_board {
                                                     std::memory_order_seq_cst);
         marked_groups.fetch_or(std::uint64_t{1} << link / links_in_group, std::memory_order_seq_cst);
     }
-    /// The same, cheap where the mark stands still. For marks that no other side sets.
+    /// Whether the first of the two bits of such a mark is set.
+    [[nodiscard]] bool marked(std::uint32_t link) const noexcept {
+        return (marked_links[link / links_in_word].load(std::memory_order_relaxed) >> link % links_in_word &
+                1) != 0;
+    }
+    /// As `mark`, cheap where the mark stands still. For marks that no other side sets.
     void keep_marked(std::uint32_t link) noexcept {
         const std::uint64_t bit = std::uint64_t{1} << link % links_in_word;
         const std::uint64_t group = std::uint64_t{1} << link / links_in_group;

@@ -10,6 +10,12 @@
 
 namespace rdmacoro::detail {
 
+RDMACORO_COLD bool task_port::belongs_here() noexcept {
+    posting_.fetch_add(1, std::memory_order_seq_cst);  // meanwhile it does not close, and the scheduler lives
+    const bool here = !closed() && owner_.belongs_here();
+    posting_.fetch_sub(1, std::memory_order_release);
+    return here;
+}
 RDMACORO_COLD void task_port::close() noexcept {
     closed_.store(true, std::memory_order_seq_cst);
     while (posting_.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();

@@ -35,7 +35,7 @@ struct arrival_name {
 
 RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t rank,
                                            std::vector<std::uint32_t> ranks)
-    : rank_(rank), ranks_(std::move(ranks)), seen_(ranks_.size()) {
+    : rank_(rank), ranks_(std::move(ranks)), seen_(ranks_.size()), process_(::getpid()) {
     saw(rank);
     const arrival_name own(job, rank);
     listening_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -52,7 +52,12 @@ RDMACORO_COLD host_arrivals::host_arrivals(std::string_view job, std::uint32_t r
 }
 
 RDMACORO_COLD host_arrivals::~host_arrivals() {
-    if (listening_ >= 0) close_listener(listening_);
+    if (listening_ < 0) return;
+    if (::getpid() == process_) {
+        close_listener(listening_);
+    } else {
+        ::close(listening_);
+    }
 }
 
 RDMACORO_COLD bool host_arrivals::knock(std::string_view job, std::uint32_t rank) const noexcept {

@@ -171,6 +171,7 @@ RDMACORO_COLD void domain_base::add_link(pollable& link) noexcept {
     if (++last_serial_ == 0) last_serial_ = 1;
     link.serial_ = last_serial_;
     hot_.push_back(link);
+    looked_at_.push_back(link);
     ++links_count_;
     if (arena_.board() != nullptr) marks_ = &arena_.board()->marked_groups;
     if (armed_) link.want_notice(link.number_);
@@ -192,6 +193,7 @@ RDMACORO_COLD void domain_base::remove_link(pollable& link) noexcept {
     --cold_count_;
     link.hot_ = true;
     hot_.push_front(link);
+    looked_at_.push_back(link);
     if (!armed_) link.want_notice(0);  // else `disarm` does
 }
 
@@ -203,23 +205,27 @@ RDMACORO_DECL void domain_base::barrier() noexcept {
     }
 }
 
-RDMACORO_DECL void domain_base::cool() noexcept {
-    intrusive_list<pollable> active;
-    intrusive_list<pollable> cooling;
-    while (pollable* link = hot_.pop_front()) {
+RDMACORO_DECL bool domain_base::cool() noexcept {
+    if (to_cool_.empty()) to_cool_.splice_back(looked_at_);
+    intrusive_list<pollable, cooling_tag> cooling;
+    for (std::size_t n = 0; n < links_in_a_cooling; ++n) {
+        pollable* const link = to_cool_.pop_front();
+        if (link == nullptr) break;
         const bool quiet = link->quiet();
         if (quiet) {
             link->give_back();
             note_memory(*link);
         }
         const bool stays = !quiet || link->number_ > notice_board::most_links;
-        (stays ? active : cooling).push_back(*link);
+        (stays ? looked_at_ : cooling).push_back(*link);
     }
-    hot_.splice_back(active);
-    if (hot_.empty()) {  // the last that was active is the first of them
-        if (pollable* link = cooling.pop_front()) hot_.push_back(*link);
+    if (to_cool_.empty() && looked_at_.empty()) {  // one stays hot: the last that became so, or was active
+        if (pollable* const last = cooling.back()) {
+            last->list_node<cooling_tag>::unlink();
+            looked_at_.push_back(*last);
+        }
     }
-    if (cooling.empty()) return;
+    if (cooling.empty()) return !to_cool_.empty();
     for (pollable* link = cooling.front(); link != nullptr; link = cooling.next(*link))
         link->want_notice(link->number_);
     barrier();
@@ -227,17 +233,18 @@ RDMACORO_DECL void domain_base::cool() noexcept {
         if (link->quiet()) {
             link->hot_ = false;
             ++cold_count_;
+            link->list_node<pollable>::unlink();
             cold_.push_back(*link);
         } else {
             link->want_notice(0);
-            hot_.push_back(*link);
+            looked_at_.push_back(*link);
         }
     }
+    return !to_cool_.empty();
 }
 
 [[gnu::noinline]] RDMACORO_DECL bool domain_base::take_notices(unsigned& left) noexcept {
     bool any = false;
-    took_notice_ = true;
     notices_.take(*arena_.board(), [&](std::uint32_t marked) noexcept {
         if (marked >= numbered_.size()) return;
         pollable* const link = numbered_[marked];
@@ -250,6 +257,15 @@ RDMACORO_DECL void domain_base::cool() noexcept {
         if (moved != 0 || link->wants_poll() || link->holds_memory()) heat(*link);
     });
     return any || notices_.any(*arena_.board());
+}
+
+RDMACORO_DECL void domain_base::rung(pollable& link) noexcept {
+    if (link.hot_ || !link.wants_poll()) return;
+    // A mark is set before the doorbell is rung, and makes its link hot when it is taken. Where news is left of a cold one without a mark,
+    // another peer has cleared it, and maybe those of others, which have not rung.
+    const notice_board* const board = arena_.board();
+    const bool marked = board != nullptr && notices_.any(*board) && board->marked(link.number_ - 1);
+    if (!marked) marks_cleared_ = true;
 }
 
 [[gnu::noinline]] RDMACORO_DECL bool domain_base::sweep() noexcept {
@@ -282,7 +298,8 @@ RDMACORO_COLD void domain_base::watch(fd_handler& handler, int fd, std::uint32_t
 
 RDMACORO_COLD void domain_base::unwatch(fd_handler& handler) noexcept {
     if (handler.watched < 0) return;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);
+    if (own_process())
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, handler.watched, nullptr);  // else it is the parent's
     handler.watched = -1;
     if (handler.awaited) --awaited_;
     for (due& each : due_) {
@@ -358,10 +375,11 @@ RDMACORO_DECL bool domain_base::poll() noexcept {
             renew_copies();
         }
     }
-    if (now - last_cooling_ > between_coolings && !armed_) {
-        last_cooling_ = now;
-        cool();
-        if (to_sweep_ == 0 && cold_count_ != 0) {
+    const bool begins = now - last_cooling_ > between_coolings && to_cool_.empty();
+    if ((begins || !to_cool_.empty()) && !armed_) {
+        if (begins) last_cooling_ = now;
+        if (cool()) polls_to_clock_ = 1;
+        if (begins && to_sweep_ == 0 && cold_count_ != 0) {
             to_sweep_ = links_in_a_sweep;
             sweep();
         }
@@ -420,8 +438,8 @@ RDMACORO_DECL void domain_base::disarm() noexcept {
     }
     if (next_due_ != due_count_ || due_count_ == most_due) {
         look_soon();
-    } else if (std::exchange(rang_, false) && !std::exchange(took_notice_, false)) {
-        to_sweep_ = cold_count_;  // they left no marks, or another peer has cleared these
+    } else if (std::exchange(marks_cleared_, false)) {
+        to_sweep_ = cold_count_;
         polls_to_clock_ = 1;
     }
     return any;

@@ -225,7 +225,7 @@ RDMACORO_DECL void link_base::on_socket(std::uint32_t events) noexcept {
     if ((events & ended) != 0 || !take_rings()) {
         lose_peer();
     } else {
-        channel_->domain->rung();
+        channel_->domain->rung(*this);
         channel_->domain->heat(*this);
     }
 }

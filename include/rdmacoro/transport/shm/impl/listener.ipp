@@ -69,8 +69,8 @@ RDMACORO_COLD acceptor::acceptor(domain_base& domain, const socket_name& name)
 RDMACORO_COLD acceptor::~acceptor() {
     domain_.unwatch(*this);
     domain_.owner().remove_timer(pause_);
-    // The clients that were not taken go with the socket.
-    close_listener(socket_.release());
+    // The clients that were not taken go with the socket. In a child made by fork it is the parent's, and is only closed.
+    if (domain_.own_process()) close_listener(socket_.release());
     while (half_open* open = half_open_.front()) drop(*open);
     while (channel* unclaimed = accepted_.pop_front()) unclaimed->release();
     while (accept_operation* waiting = waiting_.pop_front()) waiting->fail(errc::closed);
