@@ -28,6 +28,9 @@ public:
         return canceled_ ? result<>(errc::canceled) : result<>();
     }
 
+protected:
+    [[nodiscard]] bool stopped() const noexcept { return stop.stop_requested(); }
+
 private:
     scheduler* owner_ = nullptr;
     bool canceled_ = false;
@@ -45,6 +48,17 @@ private:
 ///         co_await yield();
 ///     }
 [[nodiscard]] inline yield_operation yield() noexcept { return {}; }
+
+namespace detail {
+
+/// First in a task that may do its work without awaiting an operation: ends at once, and with `errc::canceled` where the task's token is
+/// stopped already.
+class unless_stopped : public yield_operation {
+public:
+    bool await_ready() noexcept { return !stopped() || yield_operation::await_ready(); }
+};
+
+}  // namespace detail
 
 }  // namespace rdmacoro
 
