@@ -28,9 +28,6 @@ public:
         return canceled_ ? result<>(errc::canceled) : result<>();
     }
 
-protected:
-    [[nodiscard]] bool stopped() const noexcept { return stop.stop_requested(); }
-
 private:
     scheduler* owner_ = nullptr;
     bool canceled_ = false;
@@ -55,7 +52,14 @@ namespace detail {
 /// stopped already.
 class unless_stopped : public yield_operation {
 public:
-    bool await_ready() noexcept { return !stopped() || yield_operation::await_ready(); }
+    void bind(const environment& env) noexcept {
+        stopped_ = env.stop.stop_requested();
+        yield_operation::bind(env);
+    }
+    bool await_ready() noexcept { return !stopped_ || yield_operation::await_ready(); }
+
+private:
+    bool stopped_ = false;
 };
 
 }  // namespace detail
