@@ -247,6 +247,23 @@ TEST_CASE("a stop ends connect at once, between two attempts and in the middle o
     }(world.on));
 }
 
+TEST_CASE("with a token that is stopped already nothing listens and nothing connects") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        loopback_domain domain(on);
+        std::stop_source stop;
+        stop.request_stop();
+        const auto listening =
+            co_await as_result(with_stop(listen<loopback>(domain, "stopped"), stop.get_token()));
+        CHECK(listening.error() == errc::canceled);
+        auto there = co_await listen<loopback>(domain, "stopped");  // the address is free
+        const auto connecting =
+            co_await as_result(with_stop(connect<loopback>(domain, "stopped"), stop.get_token()));
+        CHECK(connecting.error() == errc::canceled);
+        CHECK(there.refused() == 0);
+    }(world.on));
+}
+
 TEST_CASE("errors that do not pass end connect at once") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

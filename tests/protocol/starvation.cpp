@@ -111,6 +111,30 @@ TEST_CASE("where the list has no other way, an eager message may cost the whole 
     });
 }
 
+TEST_CASE("an ssend that the list has no way for, though a send of as many bytes has one, is unsupported") {
+    must_end<sim_plain, protocols<eager_to<1000>>>(least_memory(), [](auto& a, auto& b) -> task<> {
+        const auto data = pattern(1001, 1);
+        const auto short_one = std::span(data).first(1);
+        const auto synchronous = co_await as_result(a.ssend(short_one, 7));
+        CHECK(synchronous.error() == errc::unsupported);
+        const auto both = co_await as_result(a.ssend(data, 7));
+        CHECK(both.error() == errc::message_too_long);
+        const auto too_long = co_await as_result(a.send(data, 7));
+        CHECK(too_long.error() == errc::message_too_long);
+        std::string text;
+        try {
+            co_await a.ssend(short_one, 7);
+        } catch (const error& refused) {
+            text = refused.what();
+        }
+        CHECK_THAT(text, contains("ssend of 1 bytes") && contains("no protocol of the list"));
+        co_await a.send(short_one, 7);  // the link goes on
+        std::vector<std::byte> into(1);
+        co_await b.recv(into, 7);
+        CHECK(into[0] == data[0]);
+    });
+}
+
 // ---- credit that an idle receiver owes
 
 TEST_CASE("a receiver that owes less than half of the budget gives it back to a sender that waits") {

@@ -312,6 +312,34 @@ TEMPLATE_LIST_TEST_CASE(
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("with a token that is stopped already nothing is written, and nothing is read", "",
+                        every_kind) {
+    using T = typename TestType::transport_type;
+    streams<TestType>([](world<T>& w) -> task<> {
+        auto ends = co_await connected(w, small_ones);
+        std::stop_source stop;
+        stop.request_stop();
+        const auto stopped = stop.get_token();
+        const auto few = pattern(10, 1);
+        const auto not_short = co_await as_result(with_stop(ends.a.write(few), stopped));
+        CHECK(not_short.error() == errc::canceled);
+        const auto longer = pattern(20'000, 1);
+        const auto not_long = co_await as_result(with_stop(ends.a.write(longer), stopped));
+        CHECK(not_long.error() == errc::canceled);
+        const auto not_flushed = co_await as_result(with_stop(ends.a.flush(), stopped));
+        CHECK(not_flushed.error() == errc::canceled);
+        const auto data = pattern(100, 2);
+        co_await ends.a.write(data);  // the stream goes on
+        std::vector<std::byte> into(100);
+        co_await ends.b.read_exactly(std::span(into).first(1));  // the rest is here
+        const auto rest = std::span(into).subspan(1);
+        const auto not_read = co_await as_result(with_stop(ends.b.read_exactly(rest), stopped));
+        CHECK(not_read.error() == errc::canceled);
+        co_await ends.b.read_exactly(rest);
+        CHECK(into == data);
+    });
+}
+
 TEMPLATE_LIST_TEST_CASE("reads that are canceled at any moment lose nothing", "", every_kind) {
     using T = typename TestType::transport_type;
     streams<TestType>([](world<T>& w) -> task<> {

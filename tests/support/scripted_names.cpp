@@ -18,6 +18,7 @@ int scripted_names::find(const char* name, const char* port, const addrinfo* wan
         if (known == names_.end() || (wanted->ai_flags & AI_NUMERICHOST) != 0)
             return real(name, port, wanted, found);
         ++known->second.looked_up;
+        ::pthread_sigmask(SIG_SETMASK, nullptr, &known->second.blocked);
         addresses = known->second.addresses;
     }
     // The system's `freeaddrinfo` frees a list of several of its own lists.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <netdb.h>
+#include <signal.h>
 
 namespace rdmacoro::test {
 
@@ -35,6 +36,12 @@ public:
         return names_[name].looked_up;
     }
 
+    /// Whether the thread that looked it up last takes this signal. Precondition: it was looked up.
+    [[nodiscard]] bool takes_signal(const std::string& name, int number) const {
+        const std::lock_guard<std::mutex> alone(lock_);
+        return sigismember(&names_[name].blocked, number) == 0;
+    }
+
     /// For `getaddrinfo`.
     static int find(const char* name, const char* port, const addrinfo* wanted, addrinfo** found);
 
@@ -42,6 +49,7 @@ private:
     struct known_name {
         std::vector<std::string> addresses;
         std::size_t looked_up = 0;
+        sigset_t blocked{};  // in the thread that looked it up last
     };
     static std::mutex lock_;
     static std::map<std::string, known_name> names_;

@@ -51,7 +51,9 @@ struct hidden { void await_suspend(std::coroutine_handle<>); };
     'include/rdmacoro/src.hpp': '// All bodies.\n#include <rdmacoro/coro/impl/send.ipp>\n',
     'include/rdmacoro/coro/src.hpp':
         '// Bodies of coro/.\n#include <rdmacoro/rdmacoro.hpp>\n#include <rdmacoro/coro/impl/send.ipp>\n',
-    'include/rdmacoro/coro/impl/send.ipp': '// Bodies of send.hpp.\n#include <rdmacoro/coro/send.hpp>\n',
+    'include/rdmacoro/coro/impl/send.ipp': '// Bodies of send.hpp.\n#include <rdmacoro/coro/send.hpp>\n'
+        'void end(bool twice) { fatal(twice ? "a send " "was sent twice: it ends" : "a peer was sent away, \\"here\\""); }\n'
+        'void fail(const char* text) { fatal(text); }\n',
     'include/rdmacoro/coro/detail/part.hpp': '// A part of it.\n',
     'include/rdmacoro/coro/detail/other.hpp': '// Another part.\ninline const char* word = "who // nobody";\n',
     'tests/coro/detail/part.cpp': '#include <rdmacoro/coro/detail/part.hpp>\n',
@@ -60,6 +62,9 @@ struct hidden { void await_suspend(std::coroutine_handle<>); };
     'tests/transport/tcp.cpp': '#include <rdmacoro/transport/tcp.hpp>\n',
     'docs/a.md': 'See [b](b.md), `coro/send.hpp`, `tests/coro/send.cpp` and `send.hpp`.\n\n<img src="b.svg">\n\n<!-- from tests/coro/send.cpp -->\n```cpp\n#include <string>\n```\n',
     'docs/b.md': 'b\n',
+    'docs/troubleshooting.md':
+        '## Before\n\n| a peer |\n\n## The program ends with a message\n\n'
+        '| line | do |\n|---|---|\n| a send was sent twice; ... was sent away | send once |\n\n## After\n',
     'docs/b.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>\n',
 }
 DETAIL = 'include/rdmacoro/coro/detail/part.hpp'
@@ -101,6 +106,10 @@ BROKEN = [
     (SEND, 'Sends.', 'Sends to the peer whose turn it is.', '"whose": name the role'),
     ('docs/a.md', '`send.hpp`', '`served.hpp`', 'there is no served.hpp'),
     ('docs/a.md', '`coro/send.hpp`', '`memory/send.hpp`', 'there is no memory/send.hpp'),
+    (BODIES, 'sent twice:', 'sent three times:', '"a send was sent three times: it ends" ends the process, and is not in'),
+    (BODIES, 'sent away,', 'sent off,', '"a peer was sent off'),
+    ('docs/troubleshooting.md', 'a send was sent twice; ', '', '"a send was sent twice: it ends" ends the process'),
+    ('docs/troubleshooting.md', '## The program', '## A program', '"a send was sent twice: it ends" ends the process'),
     (SEND, '/// What can', '// What can', 'concept sendable has no docstring'),
     ('docs/b.svg', None, None, 'the link to b.svg leads nowhere'),
     ('docs/b.md', None, None, 'the link to b.md leads nowhere'),

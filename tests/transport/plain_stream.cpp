@@ -282,6 +282,31 @@ task<> count_turns(std::size_t& turns) {
 
 }  // namespace
 
+TEST_CASE("with a token that is stopped already nothing is written, read, accepted or listened for") {
+    scheduler on;
+    on.run([]() -> task<> {
+        std::stop_source stop;
+        stop.request_stop();
+        const auto stopped = stop.get_token();
+        auto listening = co_await listen_plain("127.0.0.1:0");
+        auto here = co_await connect_plain(listening.address());
+        const auto no_listener = co_await as_result(with_stop(listen_plain("127.0.0.1:0"), stopped));
+        CHECK(no_listener.error() == errc::canceled);
+        const auto no_peer = co_await as_result(with_stop(listening.accept(), stopped));
+        CHECK(no_peer.error() == errc::canceled);
+        auto there = co_await timeout(listening.accept(), 30s);
+        const auto not_written = co_await as_result(with_stop(here.write(std::string_view("no")), stopped));
+        CHECK(not_written.error() == errc::canceled);
+        co_await here.write(std::string_view("yes"));
+        std::string text(3, ' ');
+        const auto writable = std::as_writable_bytes(std::span(text));
+        const auto not_read = co_await as_result(with_stop(there.read_exactly(writable), stopped));
+        CHECK(not_read.error() == errc::canceled);
+        co_await timeout(there.read_exactly(writable), 30s);
+        CHECK(text == "yes");
+    }());
+}
+
 TEST_CASE("a stream that is always ready to be read or written lets the other coroutines have their turns") {
     scheduler on;
     on.run([]() -> task<> {

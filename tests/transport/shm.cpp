@@ -114,6 +114,21 @@ TEST_CASE("a listener's address is what connect takes, and is free again when th
     }(here));
 }
 
+TEST_CASE("each end of a link names the address and the process of its peer") {
+    scheduler on;
+    shm::domain here(on);
+    on.run([](shm::domain& domain) -> task<> {
+        const std::string name = "shm://both-" + std::to_string(::getpid());
+        auto listening = co_await rdmacoro::listen<shm>(domain, name);
+        auto accepting = start(listening.accept());
+        auto near = co_await rdmacoro::connect<shm>(domain, name);
+        auto far = co_await accepting;
+        const std::string process = " (process " + std::to_string(::getpid()) + ")";
+        CHECK(far.peer_name() == name + process);
+        CHECK(near.peer_name() == name + process);
+    }(here));
+}
+
 TEST_CASE("memory of the domain's allocator is reached by plain copies, without the kernel and the peer") {
     scheduler on;
     shm_options without;

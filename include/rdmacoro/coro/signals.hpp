@@ -25,7 +25,7 @@ namespace rdmacoro {
 ///
 /// - **Threads.** Its signals are blocked in the thread that makes it, and in threads that this one makes later. A thread that exists
 ///   already does not block them, and the kernel may hand them to it, with their former effect, which for most is the end of the process:
-///   make this object first, before other threads and before transports that have threads of their own (libfabric, verbs).
+///   make this object first, before other threads and before transports of which the libraries have threads of their own (libfabric, verbs). The toolkit's own threads take no signal.
 /// - **Child processes** inherit the blocked signals, also through `exec`: a child that should be ended by `SIGTERM` sets
 ///   `mask_before()`, by `sigprocmask` between `fork` and `exec`, or with `posix_spawnattr_setsigmask`.
 /// - **Several schedulers** share one object: `token()` is for all threads, `next()` for coroutines of its own scheduler. Of two

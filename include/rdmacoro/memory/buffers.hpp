@@ -90,7 +90,7 @@ public:
     [[nodiscard]] constexpr std::size_t size() const noexcept { return bytes_; }
     /// Whether there are no bytes.
     [[nodiscard]] constexpr bool empty() const noexcept { return bytes_ == 0; }
-    /// The number of pieces; none is empty.
+    /// The number of pieces, empty ones among them.
     [[nodiscard]] constexpr std::size_t pieces() const noexcept { return count_; }
     /// Whether there is at most one piece.
     [[nodiscard]] constexpr bool contiguous() const noexcept { return count_ <= 1; }

@@ -20,7 +20,8 @@ namespace rdmacoro {
 
 /// How to connect where the listener may not be there yet.
 struct connect_options {
-    /// For how long in all to try: again after a refusal, or when the peer is lost in the handshake. Zero: once.
+    /// For how long in all to try: again after a refusal, when the peer is lost, closes or is silent in the handshake, where a
+    /// limit of the system is reached (`errc::no_resources`), and while the network or the host cannot be reached. Zero: once.
     duration retry_for = duration::zero();
     /// Of the endpoint.
     mailbox_options mailbox{};
@@ -86,7 +87,8 @@ template <transport T, protocol_list P>
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time.
 /// Errors: `errc::connection_refused`, `errc::address_invalid`, `errc::permission_denied`, `errc::version_mismatch`,
-///     `errc::protocol_mismatch`, `errc::timed_out`, all with text that names the address or the peer.
+///     `errc::protocol_mismatch`, `errc::timed_out`, `errc::peer_lost`, `errc::protocol_violation` (what listens there is no program of
+///     this toolkit), `errc::no_resources`, `errc::unsupported`, all with text that names the address or the peer.
 /// Cancellation: at any time.
 /// Example:
 ///     auto peer = co_await rdmacoro::connect<rdmacoro::tcp>("127.0.0.1:7471");
@@ -257,6 +259,7 @@ template <transport T, protocol_list P>
 [[gnu::cold]] task<listener<T, P>> listen_in(typename T::domain* domain, std::string address,
                                              mailbox_options options) {
     if (!running_scheduler().may_go_on()) co_await yield();
+    co_await unless_stopped();
     static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
     if (domain != nullptr) {
         require_current(domain->owner(), "listen: the domain is of another scheduler");
@@ -275,7 +278,8 @@ template <transport T, protocol_list P>
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time, at different addresses.
 /// Errors: `errc::address_in_use`, over tcp after 200 ms, for which a port that is taken is tried again: that of a process that was
-///     killed comes free some milliseconds after its end. `errc::address_invalid`, `errc::permission_denied`.
+///     killed comes free some milliseconds after its end. `errc::address_invalid`, `errc::permission_denied`, `errc::no_resources`,
+///     `errc::unsupported`.
 /// Cancellation: at any time.
 /// Example:
 ///     auto listener = co_await rdmacoro::listen<rdmacoro::tcp>("127.0.0.1:7471");

@@ -96,7 +96,7 @@ public:
     /// Completes: when the peer has matched the message with a receive, and its memory is the caller's again.
     /// Buffers: borrowed until then.
     /// Concurrency: as `send`.
-    /// Errors: as `send`.
+    /// Errors: as `send`; `errc::unsupported` where the protocol list carries `send` of this length, but not `ssend`.
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peer.ssend(text, 7);
@@ -259,7 +259,7 @@ public:
     ///     Where the peer has closed before, it ends at once: what was sent since that began may be lost.
     /// Buffers: none.
     /// Concurrency: any number: all wait for the same. One that is canceled ends the others, which do not tell.
-    /// Errors: none: a link that is down already is closed.
+    /// Errors: `errc::invalid_argument` without a connection. None else: a link that is down already is closed.
     /// Cancellation: closes at once; sent messages may be lost. Use it with `timeout`.
     /// Example:
     ///     co_await peer.close();

@@ -311,7 +311,7 @@ public:
     /// Completes: when the peer has matched the message with a receive, and its memory is the caller's again.
     /// Buffers: borrowed until then.
     /// Concurrency: as `send`.
-    /// Errors: as `send`.
+    /// Errors: as `send`; `errc::unsupported` as `endpoint::ssend`.
     /// Cancellation: at any time; whether the peer still received it is then unknown.
     /// Example:
     ///     co_await peers.ssend(worker, text, 7);

@@ -5,6 +5,7 @@
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/task_group.hpp>
+#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
 #include <rdmacoro/service/detail/counted.hpp>
 #include <rdmacoro/service/detail/stream_receive.hpp>
@@ -367,6 +368,7 @@ private:
 template <transport T, protocol_list P>
 task<> byte_stream<T, P>::write_bytes(owner self, std::span<const std::byte> from) {
     state& s = there(self);
+    co_await detail::unless_stopped();
     const detail::stream_turn turn(s.writing, "byte_stream: a write while another one is under way");
     s.check_writable();
     if (from.size() <= s.options.copy_limit) {
@@ -403,6 +405,7 @@ task<> byte_stream<T, P>::write_bytes(owner self, std::span<const std::byte> fro
 template <transport T, protocol_list P>
 task<std::size_t> byte_stream<T, P>::read_bytes(owner self, std::span<std::byte> into, bool all) {
     state& s = there(self);
+    co_await detail::unless_stopped();
     const detail::stream_turn turn(s.reading, "byte_stream: a read while another one is under way");
     std::size_t done = 0;
     for (;;) {
@@ -456,6 +459,7 @@ task<std::size_t> byte_stream<T, P>::read_bytes(owner self, std::span<std::byte>
 template <transport T, protocol_list P>
 task<> byte_stream<T, P>::flush_all(owner self, bool takes_turn) {
     state& s = there(self);
+    co_await detail::unless_stopped();
     std::optional<detail::stream_turn> turn;
     if (takes_turn) turn.emplace(s.writing, "byte_stream: a flush while a write is under way");
     while (s.sending || !s.gathered.empty()) {

@@ -10,10 +10,11 @@
 
 namespace rdmacoro {
 
-/// How a call can end besides the errors of its messages (`errc`) and codes of `std::generic_category` that a handler threw.
+/// How a call can end besides the errors of its messages and codes that a handler threw: of `errc`, `std::system_category` and
+/// `std::generic_category`.
 enum class call_errc {
     handler_failed =
-        1,  ///< the handler ended by an exception without a code; the error's text is the exception's
+        1,  ///< the handler ended by an exception without a code, or with one of another category; the error's text is the exception's
     unknown_method,      ///< the peer has no service with such a method
     signature_mismatch,  ///< the peer's method of that name has other types
     malformed_request,   ///< the peer could not read the arguments

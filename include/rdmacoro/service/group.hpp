@@ -68,7 +68,7 @@ public:
     /// Buffers: none.
     /// Concurrency: as described for the class.
     /// Errors: as described for the class.
-    /// Cancellation: at any time; the group is revoked, after at most 100 ms in which the others are asked whether they had entered it.
+    /// Cancellation: at any time; the group is revoked, after at most 100 ms, or 600 ms where a connection is missing, in which the others are asked whether they had entered it.
     /// Example:
     ///     co_await g.barrier();
     template <class... Options>

@@ -30,7 +30,8 @@ struct service_options {
 ///
 /// A handler is any callable that returns the method's result, or a task of it. It gets the `call_context`, and the arguments by value; views among
 /// them (`std::string_view`, `std::span<const T>` of numbers and the like) are of the request, which lives until the handler has ended. What it throws
-/// goes to the caller: the code of a `std::system_error`, and the text.
+/// goes to the caller: its text, and the code of a `std::system_error` where it is of `errc`, `call_errc`, `std::system_category` or
+/// `std::generic_category`; others are `call_errc::handler_failed` there.
 ///
 /// One that returns the result itself is called where its request is received, before anything else happens: it is for what takes no
 /// more than microseconds, has no coroutine, and hears of no stop. A task's stop token is stopped when the call's time is over, when the

@@ -10,8 +10,9 @@
 
 namespace rdmacoro {
 
-/// Models `transport`. Reliable connected queue pairs; a domain is one device with one completion queue and one shared
-/// receive queue. Messages travel inside their work request where they are short, else they are staged in registered slots;
+/// Models `transport`. Reliable connected queue pairs; a domain is one device, with completion queues for so many links each
+/// as they have room for, and a shared receive queue, or one for each link where the device has none to share (iWARP) or
+/// `verbs_options::share_receives` is false. Messages travel inside their work request where they are short, else they are staged in registered slots;
 /// get and put are the device's own, from and to the users' memory. Credits guarantee a receive slot for each message.
 struct verbs_rc {
     static constexpr std::string_view name = "verbs";

@@ -4,6 +4,7 @@
 #include <rdmacoro/coro/task.hpp>
 
 #include "support/catch.hpp"
+#include "support/scripted_names.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -104,6 +105,18 @@ TEST_CASE("numbers are resolved at once, and names by a thread") {
         REQUIRE_FALSE(found.endpoints.empty());
         CHECK_THAT(found.endpoints.front().text(), contains(":7471"));
     }
+}
+
+TEST_CASE("signals are not for the thread that looks a name up") {
+    scripted_names names;
+    names.set("signals.test", {"127.0.0.1"});
+    scheduler on;
+    CHECK_FALSE(on.run(resolve(parse("signals.test:7471"))).none());
+    REQUIRE(names.looked_up("signals.test") == 1);
+    CHECK_FALSE(names.takes_signal("signals.test", SIGTERM));
+    sigset_t here;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &here);
+    CHECK(sigismember(&here, SIGTERM) == 0);
 }
 
 TEST_CASE("without descriptors a name that cannot be looked up is not told as one that does not exist") {

@@ -20,7 +20,8 @@ RDMACORO_COLD const char* describe(errc code) noexcept {
             return "the peer sent something the protocol forbids; the link was ended";
         case errc::truncated: return "the message is longer than the receive buffer; it was consumed";
         case errc::peer_canceled: return "the sender canceled the message before all of it was sent";
-        case errc::message_too_long: return "the message is longer than the link can carry";
+        case errc::message_too_long:
+            return "the message is longer than the link or its protocol list can carry";
         case errc::version_mismatch: return "the peer speaks another version of the wire protocol";
         case errc::protocol_mismatch: return "the peer was built with another protocol list";
         case errc::address_in_use: return "another listener has this address";

@@ -129,7 +129,10 @@ void connection<Transport, Protocols>::look_for_announcement(send_request& r) no
 template <class Transport, class Protocols>
 void connection<Transport, Protocols>::begin_other(send_request& r, start_result& begun) noexcept {
     if (r.policy_ == Protocols::none) {
-        r.finish(errc::message_too_long);
+        const bool carried_if_sent =
+            r.synchronous_ &&
+            Protocols::choose({r.from_.size(), false}, link_capabilities()) != Protocols::none;
+        r.finish(carried_if_sent ? errc::unsupported : errc::message_too_long);
     } else {
         engines_.with(r.policy_, [&](auto& engine) noexcept { begun = engine.start(r); });
     }

@@ -83,7 +83,9 @@ RDMACORO_COLD void send_request::throw_failure() const {
     const error_facts about = facts();
     const std::string what =
         std::string(synchronous_ ? "ssend of " : "send of ") + std::to_string(about.bytes) + " bytes to ";
-    throw error(code_, operation_text(what.c_str(), &noted_, about, "its peer"), about);
+    std::string text = operation_text(what.c_str(), &noted_, about, "its peer");
+    if (std::error_code(code_) == errc::unsupported) text.append(", which no protocol of the list carries");
+    throw error(code_, text, about);
 }
 
 RDMACORO_COLD error_facts probe_request::facts() const noexcept {

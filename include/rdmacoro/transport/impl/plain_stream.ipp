@@ -184,6 +184,7 @@ RDMACORO_COLD inet_address plain_address(std::string_view address) {
 RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
+    co_await unless_stopped();
     plain_sockets& among = on.service<plain_sockets>();  // needs a descriptor itself, the first time
     inet_resolve resolve(address, 0);
     const inet_resolved found = co_await resolve;
@@ -209,6 +210,7 @@ RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
 RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
+    co_await unless_stopped();
     plain_sockets& among = on.service<plain_sockets>();
     inet_resolve resolve(address, AI_PASSIVE);
     const inet_resolved found = co_await resolve;
@@ -231,6 +233,7 @@ RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {
 
 RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::span<const std::byte> from) {
     detail::plain_socket& s = detail::plain_there(self);
+    co_await detail::unless_stopped();
     const detail::plain_turn turn(s.writing);
     if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
     for (std::size_t done = 0; done < from.size();) {
@@ -255,6 +258,7 @@ RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::
 RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* self,
                                                          std::span<std::byte> into, bool all) {
     detail::plain_socket& s = detail::plain_there(self);
+    co_await detail::unless_stopped();
     const detail::plain_turn turn(s.reading);
     std::size_t done = 0;
     while (done < into.size()) {
@@ -311,6 +315,7 @@ RDMACORO_DECL task<plain_listener> listen_plain(std::string_view address) {
 
 RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socket* self) {
     detail::plain_socket& s = detail::plain_there(self);
+    co_await detail::unless_stopped();
     const detail::plain_turn turn(s.reading);
     for (;;) {
         if (!s.owner.may_go_on()) co_await yield();

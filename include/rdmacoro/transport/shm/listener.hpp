@@ -78,7 +78,6 @@ private:
         acceptor* owner = nullptr;
         unique_fd socket;
         time_point since{};
-        pid_t pid = -1;
     };
     struct pause : timer_node {
         acceptor* self = nullptr;

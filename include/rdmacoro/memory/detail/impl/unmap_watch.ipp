@@ -1,6 +1,7 @@
 // How ranges of memory are watched, and the thread that reads the kernel's events.
 #pragma once
 
+#include <rdmacoro/coro/detail/signals_blocked.hpp>
 #include <rdmacoro/memory/detail/unmap_watch.hpp>
 
 #include <cerrno>
@@ -9,7 +10,6 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -129,15 +129,10 @@ RDMACORO_DECL bool unmap_watch::open() noexcept {
 }
 
 RDMACORO_DECL bool unmap_watch::start_watcher() noexcept {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    // Signals are for the program's own threads.
-    if (::pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
+    const signals_blocked for_thread;
     pthread_t thread;
     const bool started = ::pthread_create(&thread, nullptr, &unmap_watch::run, this) == 0;
     if (started) ::pthread_detach(thread);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return started;
 }
 

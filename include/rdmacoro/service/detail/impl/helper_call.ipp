@@ -1,10 +1,10 @@
 // The thread of a helper_call, and how it meets the operation.
 #pragma once
 
+#include <rdmacoro/coro/detail/signals_blocked.hpp>
 #include <rdmacoro/service/detail/helper_call.hpp>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <system_error>
 
@@ -40,15 +40,7 @@ RDMACORO_COLD void helper_call::start() noexcept {
         shared_->owner = &owner();
         shared_->of = this;
         shared_->call = &arrived;
-        // Signals are for the program's own threads.
-        sigset_t all;
-        sigset_t before;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
-        const struct restore {
-            const sigset_t& mask;
-            ~restore() { ::pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
-        } then{before};
+        const signals_blocked for_thread;
         thread_ = std::thread([with = shared_] { run(with); });
     } catch (...) {
         failure_ = std::current_exception();

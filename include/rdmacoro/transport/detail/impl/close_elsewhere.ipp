@@ -1,6 +1,7 @@
 // Bodies of close_elsewhere.hpp.
 #pragma once
 
+#include <rdmacoro/coro/detail/signals_blocked.hpp>
 #include <rdmacoro/transport/detail/close_elsewhere.hpp>
 
 #include <atomic>
@@ -8,7 +9,6 @@
 #include <cstdint>
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,11 +17,8 @@ namespace rdmacoro::detail {
 inline std::atomic<std::size_t> sockets_closing{0};  // by threads that may outlive all domains
 
 RDMACORO_COLD void close_elsewhere(int socket) noexcept {
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
     ++sockets_closing;
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread takes no signal of the process
+    const signals_blocked for_thread;
     // Not `std::thread`, which allocates and throws.
     const auto closes = [](void* fd) -> void* {
         ::close(static_cast<int>(reinterpret_cast<std::intptr_t>(fd)));
@@ -35,7 +32,6 @@ RDMACORO_COLD void close_elsewhere(int socket) noexcept {
         ::close(socket);
         --sockets_closing;
     }
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 RDMACORO_COLD std::size_t closing_elsewhere() noexcept { return sockets_closing.load(); }

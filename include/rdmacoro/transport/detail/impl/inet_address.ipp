@@ -208,6 +208,7 @@ RDMACORO_COLD void inet_resolve::start() noexcept {
         question_ = std::make_shared<question>(*owner_, *this, address_, flags_);
         auto handed_over = std::make_unique<std::shared_ptr<question>>(question_);
         pthread_t thread{};
+        const signals_blocked for_thread;
         if (::pthread_create(&thread, nullptr, &run, handed_over.get()) == 0) {
             static_cast<void>(handed_over.release());
             ::pthread_detach(thread);

@@ -196,6 +196,7 @@ RDMACORO_COLD void adopt(channel& made, domain_base& domain, received_hello& pee
     made.peer.map_arena(peer.descriptors[1].get(), peer.contents.arena_base, peer.contents.arena_bytes);
     made.fence_before_doorbell = !(domain.uses_membarrier() && peer.contents.has_membarrier != 0);
     made.peer_pid = peer.pid;
+    if (peer.pid > 0) made.name.append(" (process ").append(std::to_string(peer.pid)).append(")");
     if (!domain.options().use_process_vm || !peer.process) return;
     peer_process process(peer.process.get(), peer.pid);
     // A process that has ended, or runs another program, has closed its socket: what was opened may be another's.

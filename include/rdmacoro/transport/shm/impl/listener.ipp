@@ -157,7 +157,6 @@ RDMACORO_COLD void acceptor::admit(unique_fd socket) {
     }
     auto* open = new half_open;
     open->owner = this;
-    open->pid = peer.pid;
     open->socket = std::move(socket);
     open->ready = [](fd_handler& self, std::uint32_t) noexcept {
         auto& here = static_cast<half_open&>(self);
@@ -201,9 +200,7 @@ RDMACORO_COLD channel_ref acceptor::connected(half_open& open) {
     channel_ref made(new channel);
     made->domain = &domain_;
     made->attach(peer.descriptors[2].get(), peer.contents.shape, false);
-    char process[32];
-    std::snprintf(process, sizeof process, " (process %ld)", static_cast<long>(open.pid));
-    made->name.append(name_).append(process);
+    made->name = name_;
     admit_peer(*made, domain_, peer.pid);
     adopt(*made, domain_, peer, open.socket.get());
     const own_hello own = introduce(domain_, peer.contents.shape, -1);
