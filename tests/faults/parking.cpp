@@ -4,7 +4,9 @@
 
 #include "support/catch.hpp"
 #include "support/child_process.hpp"
+#include "support/late_timers.hpp"
 
+#include <chrono>
 #include <csignal>
 
 namespace test_faults_parking {
@@ -18,12 +20,23 @@ namespace {
 /// Parks at every wait, so that each message races with a scheduler that falls asleep.
 idle::adaptive sleepy() { return idle::adaptive(duration::zero(), duration::zero()); }
 
+/// Parks so, and no timer ends its sleep in time: where a wake-up is lost it sleeps for seconds. Emulated devices need their timers.
+struct sleeper {
+    late_timers time{slow_devices ? duration::zero() : late_timers::usual};
+    scheduler on{sleepy(), time};
+    sleeper() { on.add_source(time); }
+    ~sleeper() { on.remove_source(time); }
+};
+
+using real_time = std::chrono::steady_clock;
+bool woken_since(real_time::time_point began) { return real_time::now() - began < late_timers::woken_within; }
+
 template <class Variant, class Body>
 void as_client(const std::string& address, Body body) {
     using T = typename Variant::transport_type;
-    scheduler on(sleepy());
-    const auto domain = Variant::open(on);
-    on.run([](auto& in, const std::string& where, Body run) -> task<> {
+    sleeper sleeps;
+    const auto domain = Variant::open(sleeps.on);
+    sleeps.on.run([](auto& in, const std::string& where, Body run) -> task<> {
         auto end = co_await timeout(connect<T>(in, where), 30s);
         co_await run(end);
     }(*domain, address, body));
@@ -60,14 +73,14 @@ void with_child(task<> (*theirs)(endpoint<typename Variant::transport_type>&),
                 task<> (*ours)(endpoint<typename Variant::transport_type>&, scheduler&)) {
     using T = typename Variant::transport_type;
     child_process child([theirs](const std::string& address) { as_client<Variant>(address, theirs); });
-    scheduler on(sleepy());
-    const auto domain = Variant::open(on);
-    on.run([](auto& in, child_process& of, auto body, scheduler& own) -> task<> {
+    sleeper sleeps;
+    const auto domain = Variant::open(sleeps.on);
+    sleeps.on.run([](auto& in, child_process& of, auto body, scheduler& own) -> task<> {
         auto listening = co_await listen<T>(in, Variant::address());
         of.tell(listening.address());
         auto end = co_await timeout(listening.accept(), 30s);
         co_await timeout(body(end, own), case_limit);
-    }(*domain, child, ours, on));
+    }(*domain, child, ours, sleeps.on));
 }
 
 }  // namespace
@@ -78,8 +91,10 @@ task<> thousands_of_rounds(endpoint<T>& end, scheduler& on) {
     const std::uint64_t parks_before = on.parks();
     for (std::uint64_t round = 0; round < (slow_devices ? 2000 : 5000); ++round) {
         std::uint64_t back = 0;
+        const auto began = real_time::now();
         co_await end.send(bytes_of(round));
         co_await timeout(end.recv(room_for(back)), 20s);
+        REQUIRE(woken_since(began));
         if (back != round) FAIL_CHECK("round " << round << " brought " << back);
     }
     CHECK(on.parks() > parks_before);
@@ -100,15 +115,23 @@ task<> fills_the_ring(endpoint<T>& end, scheduler& on) {
     const std::uint64_t parks_before = on.parks();
     std::size_t waited_for_room = 0;
     for (int round = 0; round < (slow_devices ? 5 : 30); ++round) {
-        for (int n = 0; n < 3000; ++n) co_await timeout(end.send({}, 2), 20s);
+        for (int n = 0; n < 3000; ++n) {
+            const auto began = real_time::now();
+            co_await timeout(end.send({}, 2), 20s);
+            REQUIRE(woken_since(began));
+        }
         for (int n = 0; n < 20; ++n) {
+            const auto began = real_time::now();
             auto sending = start(end.send(large, 3));
             for (const pending_operation& one : on.describe().operations())
                 waited_for_room += one.next == next_actor::peer_poll || one.next == next_actor::network;
             co_await timeout(sending, 20s);
+            REQUIRE(woken_since(began));
         }
+        const auto began = real_time::now();
         co_await end.send({}, 1);
         co_await timeout(end.recv({}, 1), 20s);
+        REQUIRE(woken_since(began));
     }
     // Emulated devices are waited for in other ways: for credit.
     if (!slow_devices) CHECK(waited_for_room > 0);
@@ -127,8 +150,10 @@ template <class T>
 task<> notices_a_death(endpoint<T>& end, scheduler& on) {
     std::byte into[8];
     auto receiving = start(end.recv(into));
+    const auto began = real_time::now();
     co_await end.send({}, 1);
     const auto gone = co_await as_result(receiving);
+    CHECK(woken_since(began));
     CHECK(gone.error() == errc::peer_lost);
     CHECK(on.parks() > 0);
 }

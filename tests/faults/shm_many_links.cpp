@@ -6,6 +6,7 @@
 
 #include "support/bytes.hpp"
 #include "support/catch.hpp"
+#include "support/late_timers.hpp"
 #include "support/run.hpp"
 #include "support/shm_links.hpp"
 #include "support/sleep_teller.hpp"
@@ -71,7 +72,9 @@ template <class Idle>
 void serve_many(std::atomic<bool>& listens, const std::string& name, std::size_t count, Idle idle,
                 const shm_options& options, std::size_t& most_cold, std::uint64_t& parks, bool cooling,
                 sleep_teller& tells) {
-    scheduler on{idle};
+    late_timers time;
+    scheduler on{idle, time};
+    on.add_source(time);
     on.add_source(tells);
     shm::domain domain(on, options);
     on.run([](shm::domain& in, std::atomic<bool>& ready, const std::string& where, std::size_t links,
@@ -93,6 +96,7 @@ void serve_many(std::atomic<bool>& listens, const std::string& name, std::size_t
     }(domain, listens, name, count, most_cold, cooling));
     parks = on.parks();
     on.remove_source(tells);
+    on.remove_source(time);
 }
 
 /// In each tenth round the server may be awake, or on its way to sleep, when the message comes; in all others it sleeps.
@@ -106,17 +110,21 @@ task<> rounds_on_random_links(shm::domain& in, const std::string& where, std::si
         ends.push_back(std::make_unique<endpoint<shm>>(co_await connect<shm>(in, where)));
     std::mt19937 random(17);
     int wrong = 0;
-    for (int round = 0; round < rounds; ++round) {
+    bool unwoken = false;
+    for (int round = 0; round < rounds && !unwoken; ++round) {
         endpoint<shm>& over = *ends[random() % links];
         const std::uint64_t value = random();
         std::uint64_t back = 0;
         if (cool) in.cool();
         if (sleeper != nullptr && waits_for_sleep(round)) sleeper->until_it_falls_asleep();
+        const auto began = std::chrono::steady_clock::now();
         co_await over.send(bytes_of(value));
         co_await timeout(over.recv(room_for(back)), 20s);
         if (back != value) ++wrong;
+        unwoken = std::chrono::steady_clock::now() - began > late_timers::woken_within;
     }
     CHECK(wrong == 0);
+    CHECK_FALSE(unwoken);
     for (auto& end : ends) co_await end->close();
 }
 
@@ -131,12 +139,15 @@ void races(Idle idle, const shm_options& options, std::size_t links, int rounds,
         [&] { serve_many(listens, name, links, idle, options, most_cold, parks, cooling, tells); });
     listens.wait(false);
     {
-        scheduler on{idle};
+        late_timers time;
+        scheduler on{idle, time};
+        on.add_source(time);
         shm::domain domain(on, options);
         on.run([](shm::domain& in, const std::string& where, std::size_t count, int times, bool cool,
                   const sleep_teller* sleeper) -> task<> {
             co_await timeout(rounds_on_random_links(in, where, count, times, cool, sleeper), case_limit);
         }(domain, name, links, rounds, cooling, cooling ? nullptr : &tells));
+        on.remove_source(time);
     }
     server.join();
     CHECK(most_cold >= links - 2);
