@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace test_transport_ofi_matched {
 
@@ -243,6 +244,42 @@ TEST_CASE("several links of two domains keep their messages apart") {
     for (int i = 0; i < 3; ++i) {
         w.until([&] { return got[i].count == 1; });
         CHECK(numbers[i] == static_cast<std::uint64_t>(i) + 40);
+    }
+}
+
+TEST_CASE("a turn looks at few of many tagged endpoints at rest, and at each in its time") {
+    constexpr std::size_t count = 60;
+    ofi_world w(ofi_here("tcp"));
+    std::vector<recorded> got(count);
+    std::vector<std::uint64_t> numbers(count);
+    std::vector<ofi_end> a(count);
+    std::vector<ofi_end> b(count);
+    const auto receive = [&](std::size_t i) {
+        REQUIRE(receive_tagged(w, b[i], 1, exact, std::as_writable_bytes(std::span(&numbers[i], 1)),
+                               got[i]) == post_result::posted);
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+        w.link(a[i], b[i]);
+        receive(i);
+    }
+    recording_completion sent;
+    const auto send_to = [&](std::size_t i) {
+        const std::uint64_t number = i + 40;
+        REQUIRE(send_tagged(w, a[i], 1, 0, std::as_bytes(std::span(&number, 1)), sent) == post_result::done);
+    };
+    for (std::size_t i = 0; i < count; ++i) send_to(i);
+    for (std::size_t i = 0; i < count; ++i) w.until([&] { return got[i].count == 1; });
+    for (std::size_t i = 0; i < count; ++i) receive(i);
+    w.turns(2000);  // until they rest
+    constexpr unsigned turns = 1000;
+    const std::uint64_t before = w.server.counts().polls;
+    w.turns(turns);
+    CHECK(w.server.counts().polls - before <= 20 * turns);
+    for (std::size_t i = count; i-- > 0;) {
+        numbers[i] = 0;
+        send_to(i);
+        w.until([&] { return got[i].count == 2; });
+        CHECK(numbers[i] == i + 40);
     }
 }
 

@@ -154,7 +154,11 @@ public:
     inline void recycle(slot& s) noexcept;
     void work(session& c) noexcept { work_.push_back(c); }
     void stalled(session& c) noexcept { stalled_.push_back(c); }
-    void matches(session& c) noexcept { matched_.push_back(c); }
+    /// The provider matches the messages of `c` from now on.
+    void matches(session& c) noexcept;
+    void matches_no_more(session& c) noexcept;
+    /// Something may soon be over at the tagged endpoint of `c`: each poll looks at it for a while.
+    void matched_works(session& c) noexcept;
     void serves_for(session& c) noexcept { serving_.push_back(c); }
     void leaves(session& c) noexcept { table_.leaves(c); }
     /// Whether the end of the provider's connection to a peer, which `disconnected` shows, keeps it from memory that was exposed to it.
@@ -171,6 +175,10 @@ public:
 
 private:
     static constexpr std::size_t batch = 16;
+    /// Empty looks after which a tagged endpoint is at rest.
+    static constexpr unsigned looks_at_work = 256;
+    /// Tagged endpoints at rest that a poll looks at: with a thousand, each has its turn as often as if a poll looked at all.
+    static constexpr unsigned looks_at_rest = 16;
     /// Of the receives, and of the clients that a listener lets wait: for those that have not finished connecting.
     static constexpr unsigned pending_part = 4;
     /// Of the time for opening: for a client to go on while others wait.
@@ -178,7 +186,7 @@ private:
 
     /// Whether a turn that does not poll could delay nothing but what a peer sends on its own account.
     [[nodiscard]] bool at_rest() const noexcept {
-        return rests_ && given_ == 0 && work_.empty() && stalled_.empty() && matched_.empty() &&
+        return rests_ && given_ == 0 && work_.empty() && stalled_.empty() && matched_links_ == 0 &&
                !table_.any_leaving() && !pending_.any_waiting();
     }
     void poll_next() noexcept {
@@ -247,7 +255,11 @@ private:
     connection_table<session> table_;
     intrusive_list<session, work_tag> work_;
     intrusive_list<session, stalled_tag> stalled_;
-    intrusive_list<session, matched_tag> matched_;  // sessions that leave matching to the provider
+    // Sessions that leave matching to the provider: each poll looks at those of the first list, and at some of the second in turn.
+    intrusive_list<session, matched_tag> matched_at_work_;
+    intrusive_list<session, matched_tag> matched_at_rest_;
+    std::size_t matched_links_ = 0;
+    std::uint64_t matched_looks_ = 0;
     intrusive_list<session, serving_tag> serving_;  // sessions with gets and puts of their peers
     intrusive_list<listening, listening_tag> listening_;
     link_timer heartbeat_;

@@ -100,6 +100,8 @@ public:
     [[nodiscard]] bool fetched(std::uint32_t number) noexcept;
     /// Whether its descriptor shows the next completion.
     [[nodiscard]] bool may_wait() const noexcept;
+    /// Empty looks until it is at rest; 0: it is. Its engine's.
+    unsigned looks_left = 0;
 
 private:
     using stage = tagged_operation::stage;

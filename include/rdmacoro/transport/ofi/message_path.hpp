@@ -220,7 +220,7 @@ inline unsigned engine::progress() noexcept {
         ++empty_polls_;
         break;
     }
-    if (!matched_.empty()) came += progress_matched();
+    if (matched_links_ != 0) came += progress_matched();
     if (!stalled_.empty()) [[unlikely]]
         pump_stalled();
     return came;

@@ -95,8 +95,8 @@ struct ofi_counts {
     std::uint64_t served = 0;    ///< gets and puts of the peer that this side moved
     std::uint64_t bounced = 0;   ///< gets that the provider's alignment made go by a buffer
     std::uint64_t receive_posts = 0;  ///< only a domain's count
-    std::uint64_t polls = 0;          ///< calls that asked for completions; only a domain's count
-    std::uint64_t strangers = 0;      ///< frames for no link; only a domain's count
+    std::uint64_t polls = 0;      ///< looks for completions, of tagged endpoints, too; only a domain's count
+    std::uint64_t strangers = 0;  ///< frames for no link; only a domain's count
     /// Messages that left without a completion, and then failed; only a domain's count. Their link ends.
     std::uint64_t failed_injects = 0;
     /// Clients of the domain's listeners that hold receives now and have not finished connecting: at most a quarter of

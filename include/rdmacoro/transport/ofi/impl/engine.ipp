@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include <sys/epoll.h>
 
@@ -139,9 +140,49 @@ RDMACORO_DECL bool engine::poll() noexcept {
 }
 
 RDMACORO_DECL unsigned engine::progress_matched() noexcept {
-    unsigned came = 0;
-    for (session* c = matched_.front(); c != nullptr; c = matched_.next(*c)) came += c->matched_->progress();
-    return came;
+    unsigned all = 0;
+    const auto look = [&](session& c) noexcept {
+        ++matched_looks_;
+        const unsigned came = c.matched_->progress();
+        if (came != 0) matched_works(c);
+        all += came;
+        return came != 0;
+    };
+    // Of those at rest the first that was looked at ends the round.
+    session* first = nullptr;
+    for (unsigned n = 0; n < looks_at_rest; ++n) {
+        session* const c = matched_at_rest_.front();
+        if (c == nullptr || c == first) break;
+        if (first == nullptr) first = c;
+        matched_at_rest_.pop_front();
+        matched_at_rest_.push_back(*c);
+        static_cast<void>(look(*c));
+    }
+    for (session* c = matched_at_work_.front(); c != nullptr;) {
+        session* const after = matched_at_work_.next(*c);
+        if (!look(*c) && --c->matched_->looks_left == 0) {
+            static_cast<list_node<matched_tag>&>(*c).unlink();
+            matched_at_rest_.push_back(*c);
+        }
+        c = after;
+    }
+    return all;
+}
+
+RDMACORO_COLD void engine::matches(session& c) noexcept {
+    ++matched_links_;
+    matched_works(c);
+}
+RDMACORO_COLD void engine::matches_no_more(session& c) noexcept {
+    list_node<matched_tag>& node = c;
+    if (!node.linked()) return;
+    node.unlink();
+    --matched_links_;
+}
+RDMACORO_DECL void engine::matched_works(session& c) noexcept {
+    if (std::exchange(c.matched_->looks_left, looks_at_work) != 0) return;
+    static_cast<list_node<matched_tag>&>(c).unlink();
+    matched_at_work_.push_back(c);
 }
 
 RDMACORO_COLD void engine::progress_waiting() noexcept {
@@ -239,8 +280,10 @@ RDMACORO_DECL void engine::post_receives() noexcept {
 
 RDMACORO_DECL int engine::wake_fd() noexcept {
     if (!broken_ && (!device_.may_wait() || !stalled_.empty() || receives_.queued() != 0)) return -1;
-    for (session* c = matched_.front(); c != nullptr; c = matched_.next(*c)) {
-        if (!c->matched_->may_wait()) return -1;
+    for (auto* list : {&matched_at_work_, &matched_at_rest_}) {
+        for (session* c = list->front(); c != nullptr; c = list->next(*c)) {
+            if (!c->matched_->may_wait()) return -1;
+        }
     }
     return watching_.descriptor();
 }
@@ -411,7 +454,7 @@ RDMACORO_COLD void engine::beat() noexcept {
 
 RDMACORO_DECL ofi_counts engine::counts() noexcept {
     ofi_counts sum = table_.counts();
-    sum.polls = epoch_;
+    sum.polls = epoch_ + matched_looks_;
     sum.unfinished = pending_.size();
     return sum;
 }

@@ -21,6 +21,7 @@ RDMACORO_DECL post_result matched_side::no_room(bool provider_is_busy) noexcept 
 
 RDMACORO_DECL session::sent matched_side::send(std::uint64_t tag, const tagged_head& head,
                                                const const_buffers& payload) noexcept {
+    engine_.matched_works(session_);
     const std::size_t bytes = head.bytes() + payload.size();
     const bool injects = bytes <= inject_limit_;
     slot* staged = nullptr;
@@ -152,6 +153,7 @@ RDMACORO_DECL void matched_side::give(tagged_operation& t) noexcept {
 
 RDMACORO_DECL post_result matched_side::begin(tagged_operation* t, std::uint64_t tag,
                                               std::uint64_t ignored) noexcept {
+    engine_.matched_works(session_);
     if (t == nullptr) return no_room(true);
     const ssize_t answer = ::fi_trecv(endpoint_.get(), t->memory->data, engine_.slots().slot_bytes(),
                                       t->memory->descriptor, FI_ADDR_UNSPEC, tag, ignored, &t->scratch);

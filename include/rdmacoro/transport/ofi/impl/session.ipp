@@ -29,7 +29,7 @@ RDMACORO_DECL session::~session() {
     static_cast<list_node<work_tag>&>(*this).unlink();
     static_cast<list_node<leaving_tag>&>(*this).unlink();
     static_cast<list_node<stalled_tag>&>(*this).unlink();
-    static_cast<list_node<matched_tag>&>(*this).unlink();
+    engine_.matches_no_more(*this);
     static_cast<list_node<pending_tag>&>(*this).unlink();
     static_cast<list_node<serving_tag>&>(*this).unlink();
 }
@@ -242,6 +242,8 @@ RDMACORO_DECL void session::pump() noexcept {
 RDMACORO_DECL void session::fail(errc why) noexcept {
     if (failure_ || phase_ == phase::draining) return;
     failure_.set(why == errc::ok ? errc::peer_lost : why, engine_.empty_polls());
+    if (list_node<matched_tag>& node = *this; node.linked())
+        engine_.matched_works(*this);  // what came before
     mark_work();
 }
 
@@ -300,7 +302,7 @@ RDMACORO_DECL void session::close(std::error_code reason) noexcept {
     session_listener* const listener = inbox_.detach();
     complete_all(reason);
     if (matched_ != nullptr) matched_->end(reason);
-    static_cast<list_node<matched_tag>&>(*this).unlink();
+    engine_.matches_no_more(*this);
     let_go(gracefully);
     if (listener != nullptr) listener->link_down(reason);
 }

@@ -252,7 +252,9 @@ RDMACORO_DECL bool session::finish_if_over(transfer& t) noexcept {
 RDMACORO_DECL void session::flushed() noexcept {
     if (flushes_answered_ == flushes_sent_) return fail(errc::protocol_violation);
     ++flushes_answered_;
-    for (transfer* t = transfers_.moving().front(); t != nullptr;) {
+    // They are posted in the order of the list: those behind the first that has not begun, or waits for a later flush, wait, too.
+    for (transfer* t = transfers_.moving().front();
+         t != nullptr && t->begun && t->flush <= flushes_answered_;) {
         transfer* after = transfers_.moving().next(*t);
         if (t->flush != 0 && t->flush <= flushes_answered_ && finish_if_over(*t)) mark_work();
         t = after;
