@@ -55,8 +55,8 @@ public:
         requires detail::handles<std::decay_t<Function>, R, P...>
     void on(const method<Name, R(P...)>& what, Function&& function) {
         static_cast<void>(what);
-        using handler = detail::handler_for<method<Name, R(P...)>, std::decay_t<Function>, R, P...>;
-        add(std::make_unique<handler>(static_cast<Function&&>(function)));
+        using handler = detail::handler_for<std::decay_t<Function>, R, P...>;
+        add(new handler(method<Name, R(P...)>::facts, static_cast<Function&&>(function)));
     }
 
     /// The same on the threads of a pool, beside this one: for handlers that compute. The function is called as a constant, on several
@@ -67,7 +67,7 @@ public:
     void on(const method<Name, R(P...)>& what, scheduler_pool& pool, Function&& function) {
         static_cast<void>(what);
         using handler = detail::pool_handler<method<Name, R(P...)>, std::decay_t<Function>>;
-        add(std::make_unique<handler>(pool, static_cast<Function&&>(function)));
+        add(new handler(pool, static_cast<Function&&>(function)));
     }
 
     /// Handlers that run now, and answers that keep their places until they are sent.
@@ -83,7 +83,8 @@ public:
 private:
     friend class detail::calls_base;
 
-    void add(std::unique_ptr<detail::handler_base> made);
+    /// From now on it is this one's, also where it throws.
+    void add(detail::handler_base* given);
     /// nullptr: none.
     [[nodiscard]] detail::handler_base* find(std::uint64_t method) const noexcept;
 

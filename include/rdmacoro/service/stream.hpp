@@ -24,8 +24,8 @@ namespace detail {
 
 class upstream;
 class item_read_base;
-template <class M, class F>
-class typed_handler;
+template <class R, class Values, class Item>
+class stream_handler_base;
 
 /// The part of a reader that does not depend on its items' type.
 class stream_reader_base {
@@ -148,8 +148,8 @@ public:
     }
 
 private:
-    template <class, class>
-    friend class detail::typed_handler;
+    template <class, class, class>
+    friend class detail::stream_handler_base;
 
     [[nodiscard]] task<> finish(std::exception_ptr failure) { return out_.finish(std::move(failure)); }
 

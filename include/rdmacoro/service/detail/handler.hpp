@@ -173,27 +173,26 @@ concept handles_at_once = is_handler_at_once<F, R, P...>();
 template <class F, class R, class... P>
 concept handles = is_handler<F, R, P...>() || handles_at_once<F, R, P...>;
 
-/// A handler that is a function, run where its request is received.
-template <class M, class F>
-class immediate_handler final : public handler_base {
-    using R = answer_type<typename M::result_type>;
-    using P = typename M::parameters;
+// A service may have thousands of handlers, each of a type of its own. What these classes have for each of them is short, and makes no
+// template of the standard library of the function's type: the rest is compiled once for all methods with the same types.
 
+/// A handler that is a function, run where its request is received.
+template <class F, class R, class Values, class Indices = std::make_index_sequence<std::tuple_size_v<Values>>>
+class immediate_handler;
+template <class F, class R, class... V, std::size_t... I>
+class immediate_handler<F, R, std::tuple<V...>, std::index_sequence<I...>> final : public handler_base {
 public:
     template <class Given>
-    explicit immediate_handler(Given&& function)
-        : handler_base(M::facts, true), function_(static_cast<Given&&>(function)) {}
+    immediate_handler(const method_facts& of, Given&& function)
+        : handler_base(of, true), function_(static_cast<Given&&>(function)) {}
 
     handler_run begin(call_context& context, const request_bytes& request, answer& to) override {
-        P arguments{};
+        std::tuple<V...> arguments{};
         read_arguments(arguments, request, to.copies);
-        const auto run = [&](auto&... each) -> decltype(auto) {
-            return function_(context, std::move(each)...);
-        };
         if constexpr (std::is_void_v<R>) {
-            std::apply(run, arguments);
+            function_(context, std::move(std::get<I>(arguments))...);
         } else {
-            to.give(static_cast<R>(std::apply(run, arguments)));
+            to.give(static_cast<R>(function_(context, std::move(std::get<I>(arguments))...)));
         }
         return {};
     }
@@ -203,64 +202,116 @@ private:
 };
 
 /// A handler that is a coroutine.
-template <class M, class F>
-class typed_handler final : public handler_base {
-    using R = typename M::result_type;
-    using P = typename M::parameters;
-    static constexpr bool with_streams = is_stream<R> || !std::is_void_v<typename M::written_type>;
-
+template <class F, class Values, class Indices = std::make_index_sequence<std::tuple_size_v<Values>>>
+class task_handler;
+template <class F, class... V, std::size_t... I>
+class task_handler<F, std::tuple<V...>, std::index_sequence<I...>> final : public handler_base {
 public:
     template <class Given>
-    explicit typed_handler(Given&& function)
-        : handler_base(M::facts, false), function_(static_cast<Given&&>(function)) {}
+    task_handler(const method_facts& of, Given&& function)
+        : handler_base(of, false), function_(static_cast<Given&&>(function)) {}
 
     handler_run begin(call_context& context, const request_bytes& request, answer& to) override {
-        P& arguments = to.arguments.template make<P>();
+        auto& arguments = to.arguments.template make<std::tuple<V...>>();
         read_arguments(arguments, request, to.copies);
-        if constexpr (with_streams) {
-            return handler_run(run(context, arguments, to), to);
-        } else {
-            return handler_run(call_with(context, arguments), to);
-        }
+        return handler_run(function_(context, std::move(std::get<I>(arguments))...), to);
     }
 
 private:
-    /// The streams live in its frame.
-    task<> run(call_context& context, P& arguments, [[maybe_unused]] answer& to) {
+    F function_;
+};
+
+/// The part of a handler with streams that does not depend on its function; they live in the frame of `run`. `Item`: of the stream that the
+/// caller writes, `void`: there is none.
+template <class R, class Values, class Item>
+class stream_handler_base : public handler_base {
+public:
+    explicit stream_handler_base(const method_facts& of) noexcept : handler_base(of, false) {}
+
+    handler_run begin(call_context& context, const request_bytes& request, answer& to) final {
+        auto& arguments = to.arguments.template make<Values>();
+        read_arguments(arguments, request, to.copies);
+        return handler_run(run(context, arguments, to), to);
+    }
+
+protected:
+    using ends_with = std::conditional_t<is_stream<R>, void, R>;
+    using reader = std::conditional_t<std::is_void_v<Item>, void, stream_reader<Item>>;
+    using writer = std::conditional_t<is_stream<R>, writer_of<R>, void>;
+
+    /// Calls the function. A stream that its method does not have is nullptr.
+    virtual task<ends_with> call(call_context& context, Values& arguments, reader* in, writer* out) = 0;
+
+private:
+    task<> run(call_context& context, Values& arguments, [[maybe_unused]] answer& to) {
         if constexpr (is_stream<R>) {
-            writer_of<R> out(context, M::facts);
+            writer out(context, this->facts);
             std::exception_ptr failure;
             try {
-                if constexpr (!std::is_void_v<typename M::written_type>) {
-                    stream_reader<typename M::written_type> in(context, M::facts);
-                    co_await call_with(context, arguments, in, out);
+                if constexpr (std::is_void_v<Item>) {
+                    co_await call(context, arguments, nullptr, &out);
                 } else {
-                    co_await call_with(context, arguments, out);
+                    reader in(context, this->facts);
+                    co_await call(context, arguments, &in, &out);
                 }
             } catch (...) {
                 failure = std::current_exception();
             }
             co_await out.finish(failure);
         } else {
-            stream_reader<typename M::written_type> in(context, M::facts);
+            reader in(context, this->facts);
             if constexpr (std::is_void_v<R>) {
-                co_await call_with(context, arguments, in);
+                co_await call(context, arguments, &in, nullptr);
             } else {
-                to.give(co_await call_with(context, arguments, in));
+                to.give(co_await call(context, arguments, &in, nullptr));
             }
         }
     }
-    template <class... More>
-    auto call_with(call_context& context, P& arguments, More&... more) {
-        return std::apply([&](auto&... each) { return function_(context, std::move(each)..., more...); },
-                          arguments);
+};
+
+/// A handler with streams.
+template <class F, class R, class Values, class Item,
+          class Indices = std::make_index_sequence<std::tuple_size_v<Values>>>
+class stream_handler;
+template <class F, class R, class... V, class Item, std::size_t... I>
+class stream_handler<F, R, std::tuple<V...>, Item, std::index_sequence<I...>> final
+    : public stream_handler_base<R, std::tuple<V...>, Item> {
+    using base = stream_handler_base<R, std::tuple<V...>, Item>;
+
+public:
+    template <class Given>
+    stream_handler(const method_facts& of, Given&& function)
+        : base(of), function_(static_cast<Given&&>(function)) {}
+
+private:
+    task<typename base::ends_with> call(call_context& context, std::tuple<V...>& arguments,
+                                        [[maybe_unused]] typename base::reader* in,
+                                        [[maybe_unused]] typename base::writer* out) override {
+        if constexpr (!is_stream<R>) {
+            return function_(context, std::move(std::get<I>(arguments))..., *in);
+        } else if constexpr (std::is_void_v<Item>) {
+            return function_(context, std::move(std::get<I>(arguments))..., *out);
+        } else {
+            return function_(context, std::move(std::get<I>(arguments))..., *in, *out);
+        }
     }
 
     F function_;
 };
 
-template <class M, class F, class R, class... P>
-using handler_for =
-    std::conditional_t<handles_at_once<F, R, P...>, immediate_handler<M, F>, typed_handler<M, F>>;
+/// The handler of a method with result `R` and parameters `P` that `F` is.
+template <class F, class R, class... P>
+constexpr auto handler_of() noexcept {
+    using values = values_of<P...>;
+    if constexpr (takes_stream<P...> || is_stream<R>) {
+        return std::type_identity<stream_handler<F, answer_type<R>, values, items_of<P...>>>();
+    } else if constexpr (handles_at_once<F, R, P...>) {
+        return std::type_identity<immediate_handler<F, answer_type<R>, values>>();
+    } else {
+        return std::type_identity<task_handler<F, values>>();
+    }
+}
+template <class F, class R, class... P>
+using handler_for = typename decltype(handler_of<F, R, P...>())::type;
 
 }  // namespace rdmacoro::detail

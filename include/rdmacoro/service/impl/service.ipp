@@ -29,7 +29,8 @@ RDMACORO_COLD service::~service() {
         detail::fatal("a service was destroyed while handlers of it run: its calls objects end first");
 }
 
-RDMACORO_COLD void service::add(std::unique_ptr<detail::handler_base> made) {
+RDMACORO_COLD void service::add(detail::handler_base* given) {
+    std::unique_ptr<detail::handler_base> made(given);
     const detail::method_facts& facts = made->facts;
     const std::string name(facts.name);
     if (!handlers_.empty() &&
