@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/progress_source.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/transport/detail/connect_info_exchange.hpp>
+#include <rdmacoro/transport/detail/first_to_connect.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 #include <rdmacoro/transport/detail/taken_port.hpp>
 #include <rdmacoro/transport/detail/watcher.hpp>
@@ -181,6 +182,35 @@ RDMACORO_COLD inet_address plain_address(std::string_view address) {
     return inet_address::parse("socket", address, ", such as 127.0.0.1:7471");
 }
 
+/// An attempt to connect that has ended.
+struct plain_tried {
+    int why = 0;
+    plain_socket_owner made;
+
+    [[nodiscard]] bool connected() const noexcept { return why == 0; }
+};
+
+RDMACORO_COLD task<plain_tried> attempt_plain(plain_sockets& among, scheduler& on, const inet_endpoint& to) {
+    plain_tried tried;
+    int refused = 0;
+    const int fd = connect_for_exchange(to, refused);
+    if (fd < 0) {
+        tried.why = refused != 0 ? refused : errno;
+        co_return tried;
+    }
+    tried.made = own_plain(among, on, fd);
+    co_await plain_wait(*tried.made, fd, EPOLLOUT);
+    tried.why = connect_error(fd);
+    co_return tried;
+}
+
+/// For `first_to_connect`.
+struct plain_attempts {
+    plain_sockets* among;
+    scheduler* on;
+    task<plain_tried> operator()(const inet_endpoint& to) const { return attempt_plain(*among, *on, to); }
+};
+
 RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
     const inet_address address = plain_address(text);
     scheduler& on = running_scheduler();
@@ -188,22 +218,12 @@ RDMACORO_COLD task<plain_stream> connect_plain_to(std::string text) {
     inet_resolve resolve(address, 0);
     const inet_resolved found = co_await resolve;
     if (found.none()) found.throw_none("socket", address);
-    int why = 0;
-    for (const inet_endpoint& to : found.endpoints) {
-        int refused = 0;
-        const int fd = connect_for_exchange(to, refused);
-        if (fd < 0) {
-            why = refused != 0 ? refused : errno;
-            continue;
-        }
-        plain_socket_owner made = own_plain(among, on, fd);
-        co_await plain_wait(*made, fd, EPOLLOUT);
-        why = connect_error(fd);
-        if (why != 0) continue;
-        set_exchange_options(fd);
-        co_return plain_stream(std::move(made));
-    }
-    throw error(plain_code(why), address.whole + ": " + std::strerror(why));
+    const plain_attempts attempts{&among, &on};
+    plain_tried tried = co_await first_to_connect<plain_tried>(found.endpoints, attempts);
+    if (!tried.connected())
+        throw error(plain_code(tried.why), address.whole + ": " + std::strerror(tried.why));
+    set_exchange_options(tried.made->reads);
+    co_return plain_stream(std::move(tried.made));
 }
 
 RDMACORO_COLD task<plain_listener> listen_plain_at(std::string text) {

@@ -1,11 +1,13 @@
 // Connecting over tcp, and its errors.
 #pragma once
 
+#include <rdmacoro/transport/detail/first_to_connect.hpp>
 #include <rdmacoro/transport/tcp/connect.hpp>
 #include <rdmacoro/transport/tcp/engine.hpp>
 
 #include <cerrno>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include <netdb.h>
@@ -105,19 +107,39 @@ RDMACORO_DECL void throw_connect_error(const inet_address& address, const inet_e
     }
 }
 
+/// An attempt that has ended.
+struct tcp_tried {
+    inet_endpoint to;
+    tcp_attempt how;
+    std::optional<tcp_connection> made;
+
+    [[nodiscard]] bool connected() const noexcept { return made.has_value(); }
+};
+
+RDMACORO_DECL task<tcp_tried> attempt_tcp(tcp_engine& engine, const inet_endpoint& to) {
+    tcp_connect one(engine, to);
+    tcp_tried tried;
+    tried.to = to;
+    tried.how = co_await one;
+    if (tried.how.session != nullptr) tried.made.emplace(*tried.how.session);
+    co_return tried;
+}
+
+/// For `first_to_connect`.
+struct tcp_attempts {
+    tcp_engine* engine;
+    task<tcp_tried> operator()(const inet_endpoint& to) const { return attempt_tcp(*engine, to); }
+};
+
 RDMACORO_DECL task<tcp_connection> connect_tcp(tcp_engine& engine, inet_address address) {
     engine.enable();
     inet_resolve resolve(address, 0);
     const inet_resolved resolved = co_await resolve;
     if (resolved.none()) resolved.throw_none("tcp", address);
-    tcp_attempt attempt;
-    for (const inet_endpoint& endpoint : resolved.endpoints) {
-        tcp_connect one(engine, endpoint);
-        attempt = co_await one;
-        if (attempt.session != nullptr) co_return tcp_connection(*attempt.session);
-        if (&endpoint == &resolved.endpoints.back()) throw_connect_error(address, endpoint, attempt);
-    }
-    resolved.throw_none("tcp", address);
+    const tcp_attempts attempts{&engine};
+    tcp_tried tried = co_await first_to_connect<tcp_tried>(resolved.endpoints, attempts);
+    if (tried.made) co_return std::move(*tried.made);
+    throw_connect_error(address, tried.to, tried.how);
 }
 
 }  // namespace rdmacoro::detail
