@@ -85,7 +85,7 @@ public:
     }
     /// Drops the stored messages that match, those that are still coming included. Ends with their number.
     [[nodiscard]] std::size_t discard(peer_id source, tag_match wanted);
-    /// The same of those for whose tag `drops` answers true: looks at each once.
+    /// The same of those with a tag of which `drops` answers true: looks at each once.
     template <class Drops>
     void discard_if(peer_id source, Drops drops) {
         bool again = true;
