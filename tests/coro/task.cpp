@@ -179,6 +179,55 @@ TEST_CASE("after warm-up calling and awaiting a task allocates nothing") {
     CHECK(counted == 0);
 }
 
+namespace {
+task<> throws_at_once() {
+    throw error(errc::closed, "at once");
+    co_return;
+}
+task<> fails_soon() { co_await throws_at_once(); }
+}  // namespace
+
+TEST_CASE("tasks that fail at once let others have their turn now and then, and lose nothing") {
+    test::virtual_time world;
+    for (const bool is_stopped : {false, true}) {
+        int failed = 0;
+        world.run([](bool stops, int& count) -> task<> {
+            local_stop_source scope;
+            if (stops) scope.request_stop();
+            int others = 0;
+            task_group beside;
+            beside.spawn([&others]() -> task<> {
+                for (; others < 4; ++others) co_await yield();
+            });
+            const auto loop = [&count]() -> task<> {
+                for (int n = 0; n < 5000; ++n) {
+                    const auto ended = co_await as_result(fails_soon());
+                    if (ended.error() == errc::closed) ++count;
+                }
+            };
+            co_await with_stop(loop(), scope.get_token());
+            CHECK(others == 4);
+            co_await beside.join();
+        }(is_stopped, failed));
+        CHECK(failed == 5000);
+    }
+}
+
+TEST_CASE("a task that a scheduler runs may fail after much that has failed at once") {
+    test::virtual_time world;
+    const auto fail = [](int before) -> task<> {
+        for (int n = 0; n < before; ++n) static_cast<void>(co_await as_result(throws_at_once()));
+        throw error(errc::truncated, "the last");
+    };
+    for (int before = 480; before < 600; ++before) CHECK_THROWS_AS(world.run(fail(before)), error);
+    bool runs_on = false;
+    world.run([](bool& runs) -> task<> {
+        co_await yield();
+        runs = true;
+    }(runs_on));
+    CHECK(runs_on);
+}
+
 TEST_CASE("awaiting a task that holds no coroutine, or one that has ended, ends the process with a message") {
     enum class wrong { made_empty, moved_from, ended };
     for (const wrong how : {wrong::made_empty, wrong::moved_from, wrong::ended}) {

@@ -17,6 +17,10 @@ namespace detail {
 /// The part of a task's promise that does not depend on its value: the awaiting coroutine and the exception.
 class task_promise_base : public promise_base {
 public:
+    task_promise_base() noexcept {}
+    task_promise_base(const task_promise_base&) = delete;
+    task_promise_base& operator=(const task_promise_base&) = delete;
+
     struct final_awaiter {
         task_promise_base* promise;
 
@@ -29,13 +33,15 @@ public:
 
     std::suspend_always initial_suspend() noexcept { return {}; }
     final_awaiter final_suspend() noexcept { return {this}; }
-    void unhandled_exception() noexcept { failure_ = std::current_exception(); }
+    /// A task that fails counts as an operation: one that throws before it has waited for anything must let others have their turn, too.
+    void unhandled_exception() noexcept;
 
     /// Sets the coroutine to resume at the end. Returns the handle that an `await_suspend` must return to go on with
     /// `own`.
     std::coroutine_handle<> begin(std::coroutine_handle<> own,
                                   std::coroutine_handle<> continuation) noexcept {
         continuation_ = continuation;
+        awaited_ = true;
         return transfer(own);
     }
 
@@ -56,6 +62,10 @@ private:
 
     std::coroutine_handle<> continuation_ = std::noop_coroutine();
     std::exception_ptr failure_{};
+    bool awaited_ = false;  // by a coroutine
+    union {
+        ready_node later_;  // that coroutine, where others have their turn before it
+    };
 };
 
 /// Ends the process: a task that cannot run was awaited.

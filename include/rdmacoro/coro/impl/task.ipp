@@ -5,9 +5,20 @@
 #include <rdmacoro/coro/impl/scheduler.ipp>
 #include <rdmacoro/coro/task.hpp>
 
+#include <memory>
+
 namespace rdmacoro {
 
 namespace detail {
+RDMACORO_COLD void task_promise_base::unhandled_exception() noexcept {
+    failure_ = std::current_exception();
+    const auto& [owner, stop] = get_environment();
+    if (!awaited_ || owner == nullptr || owner->may_go_on()) return;
+    std::construct_at(&later_);
+    later_.waiter = std::exchange(continuation_, std::noop_coroutine());
+    later_.stop = stop;
+    owner->make_ready(later_);
+}
 RDMACORO_COLD void task_promise_base::rethrow() const { std::rethrow_exception(failure_); }
 
 RDMACORO_COLD void awaited_wrongly(bool ended) noexcept {
