@@ -100,4 +100,21 @@ TEST_CASE("a receive that leaves is out of the matcher, or its message is droppe
     CHECK(box.discarding().posted() == 1);
 }
 
+TEST_CASE("messages that a function chooses are discarded, and it is asked for each once") {
+    virtual_time world;
+    mailbox_base box(world.on, {}, true);
+    constexpr tag_type each = 1000;
+    for (tag_type n = 0; n < each; ++n) store(box, (n % 3) << 60 | n);
+    std::size_t asked = 0;
+    box.discard_if(any_source, [&asked](tag_type tag) noexcept {
+        ++asked;
+        return (tag & 1) != 0;
+    });
+    CHECK(asked == each);
+    CHECK(box.matching().unexpected() == each / 2);
+    CHECK(box.matching().find(any_source, tag_match(1, 1)) == nullptr);
+    CHECK(box.discard(any_source, any_tag) == each / 2);
+    CHECK(box.store().live() == 0);
+}
+
 }  // namespace test_protocol_mailbox_base

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 namespace rdmacoro {
 
@@ -84,6 +85,23 @@ public:
     }
     /// Drops the stored messages that match, those that are still coming included. Ends with their number.
     [[nodiscard]] std::size_t discard(peer_id source, tag_match wanted);
+    /// The same of those with a tag of which `drops` answers true: looks at each once.
+    template <class Drops>
+    void discard_if(peer_id source, Drops drops) {
+        bool again = true;
+        while (again) {
+            again = false;
+            bool short_of_memory = false;
+            matcher_.each_masked(source, any_tag, [&](unexpected_message& m) noexcept {
+                if (!drops(m.tag)) return true;
+                const std::size_t others = matcher_.unexpected() - 1;
+                short_of_memory = !discard(m);
+                again = !short_of_memory && matcher_.unexpected() != others;  // others went with it
+                return !short_of_memory && !again;
+            });
+            if (short_of_memory) throw std::bad_alloc();
+        }
+    }
     /// Drops one of them. False: memory is short, and it stays.
     [[nodiscard]] bool discard(unexpected_message& m) noexcept;
     [[nodiscard]] pool_state& pool() noexcept { return pool_.state(); }

@@ -6,6 +6,7 @@
 #include <rdmacoro/coro/start.hpp>
 
 #include <array>
+#include <chrono>
 
 namespace test_service_detail_rank_link {
 
@@ -95,6 +96,36 @@ TEST_CASE("transfers with a rank that is lost end at once with the reason") {
         const auto receive = co_await as_result(detail::rank_receive(other, on, memory, tag));
         REQUIRE(!receive);
         CHECK(receive.error() == errc::peer_lost);
+    });
+}
+
+TEST_CASE("messages of groups that were left are dropped in the time of looking at each once") {
+    run_nodes([]() -> task<> {
+        constexpr std::uint32_t each = 4000;
+        ranks<sim> all(2);
+        co_await open(all);
+        scheduler& on = detail::running_scheduler();
+        detail::rank_peer& other = all.links(0).peer(1);
+        detail::rank_peer& first = all.links(1).peer(0);
+        std::array<std::byte, 1> one{std::byte{1}}, into{};
+        for (std::uint32_t n = 0; n < each; ++n)
+            co_await detail::rank_send(first, on, one, detail::group_tag(6, n, 0));
+        co_await detail::rank_send(first, on, one, tag);  // of a group that is there
+        co_await until([&] { return other.link != nullptr && other.link->unread() == each + 1; });
+        const auto now = [] { return std::chrono::steady_clock::now(); };
+        const auto began = now();
+        std::size_t stale = 0;
+        for (std::uint32_t n = 0; n < 100 * each; ++n)
+            stale += detail::is_stale(all.links(0), detail::group_tag(6, n % each, 0)) ? 1 : 0;
+        const auto looked = now();
+        all.links(0).drop_stale();
+        const auto took = now() - looked;
+        CHECK(stale == 100 * each);
+        CAPTURE(took.count(), (looked - began).count());
+        // From the beginning for each message, it would look at all of them 2,000 times.
+        CHECK(took < looked - began);
+        CHECK(other.link->unread() == 1);
+        co_await detail::rank_receive(other, on, into, tag);
     });
 }
 

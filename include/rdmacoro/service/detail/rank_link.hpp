@@ -49,18 +49,8 @@ public:
     void receive(receive_request& r) noexcept override { begin_receive(link_, r); }
     void cancel_receive(receive_request& r) noexcept override { detail::cancel_receive(link_, r); }
     void drop_stale(const rank_links& of) override {
-        mailbox_base& box = link_.mailbox();
-        bool found = true;
-        while (found) {
-            tag_type stale = 0;
-            found = false;
-            box.matching().each_stored(link_.source(), [&](const unexpected_message& m) {
-                if (found || !is_stale(of, m.tag)) return;
-                found = true;
-                stale = m.tag;
-            });
-            if (found) static_cast<void>(box.discard(link_.source(), stale));
-        }
+        link_.mailbox().discard_if(link_.source(),
+                                   [&of](tag_type tag) noexcept { return is_stale(of, tag); });
     }
     [[nodiscard]] std::size_t unread() noexcept override { return link_.mailbox().matching().unexpected(); }
     [[nodiscard]] const metrics& counts() const noexcept override { return link_.counts(); }

@@ -148,12 +148,9 @@ private:
     };
     std::vector<early_question> unanswered_;
     std::deque<group_word> decisions_;
-    /// A group that had no decision when the last copy of it was gone.
-    struct let_go {
-        std::uint64_t context = 0;
-        unsigned rank = 0;  // this process's in it
-    };
-    std::deque<let_go> let_go_;
+    /// Groups that had no decision when the last copy of them was gone: by context, this process's rank in them.
+    std::unordered_map<std::uint64_t, unsigned> let_go_;
+    std::deque<std::uint64_t> let_go_in_turn_;
     struct outgoing {
         std::vector<group_word> words;
         bool sending = false;

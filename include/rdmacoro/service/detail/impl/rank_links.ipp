@@ -135,7 +135,7 @@ RDMACORO_COLD void rank_links::enter(group_state& group) {
         why = std::move(early->second.why);
     if (early != revoked_.end()) revoked_.erase(early);
     begun_ = true;
-    drop_stale();
+    if (namings_ != 1) drop_stale();  // else the naming that this is a part of does, at its end
     if (why) group.revoke(std::move(*why));
     // What was asked before the group was here.
     for (std::size_t at = 0; at < unanswered_.size();) {
@@ -160,8 +160,12 @@ RDMACORO_COLD void rank_links::leave(group_state& group, bool is_decided) noexce
     groups_.erase(at);
     if (!is_decided) {
         try {
-            if (let_go_.size() == most_let_go) let_go_.pop_front();
-            let_go_.push_back({group.context(), group.rank()});
+            if (let_go_in_turn_.size() == most_let_go) {
+                let_go_.erase(let_go_in_turn_.front());
+                let_go_in_turn_.pop_front();
+            }
+            let_go_in_turn_.push_back(group.context());
+            let_go_.emplace(group.context(), group.rank());
         } catch (const std::bad_alloc&) {}  // a decision that has this rank in it is not refused
     }
     if (group.failure()) drop_stale();
@@ -185,7 +189,7 @@ RDMACORO_COLD void rank_links::tell_absence(unsigned to, std::uint64_t context) 
 
 /// As far as the last of them go: contexts are not used again.
 RDMACORO_COLD bool rank_links::was_left(std::uint64_t context) const noexcept {
-    return std::ranges::find(let_go_, context, &let_go::context) != let_go_.end() ||
+    return let_go_.contains(context) ||
            std::ranges::find(decisions_, context, &group_word::context) != decisions_.end();
 }
 RDMACORO_COLD bool rank_links::is_stale(std::uint64_t context) const noexcept {
@@ -283,11 +287,12 @@ RDMACORO_COLD task<> rank_links::words_are_out(rank_links* self, duration patien
 
 /// Of a group that this rank has let go of, after it had said that it was ready: those that are left have it in theirs.
 RDMACORO_COLD void rank_links::refuse_decision(unsigned from, const group_word& done) {
-    const auto at = std::ranges::find(let_go_, done.context, &let_go::context);
+    const auto at = let_go_.find(done.context);
     if (at == let_go_.end() || done.number == 0) return;
-    if (std::ranges::binary_search(done.lost, at->rank)) return;
-    const auto lower = std::ranges::lower_bound(done.lost, at->rank) - done.lost.begin();
-    send_word(from, word_of(never_entered(at->rank - static_cast<unsigned>(lower)), done.number));
+    const unsigned rank = at->second;
+    if (std::ranges::binary_search(done.lost, rank)) return;
+    const auto lower = std::ranges::lower_bound(done.lost, rank) - done.lost.begin();
+    send_word(from, word_of(never_entered(rank - static_cast<unsigned>(lower)), done.number));
 }
 
 RDMACORO_COLD bool rank_links::word_arrived(unsigned from, std::span<const std::byte> bytes) {
