@@ -274,8 +274,8 @@ template <transport T, protocol_list P>
 /// Completes: when peers can connect.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time, at different addresses.
-/// Errors: `errc::address_in_use`, over tcp after 200 ms, for which a port that is taken is tried again: that of a process that was
-///     killed comes free some milliseconds after its end. `errc::address_invalid`, `errc::permission_denied`.
+/// Errors: `errc::address_in_use`, over shm and tcp after 200 ms, for which a name or port that is taken is tried again: that of a
+///     process that was killed comes free some milliseconds after its end. `errc::address_invalid`, `errc::permission_denied`.
 /// Cancellation: at any time.
 /// Example:
 ///     auto listener = co_await rdmacoro::listen<rdmacoro::tcp>("127.0.0.1:7471");

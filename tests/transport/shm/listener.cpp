@@ -8,6 +8,7 @@
 #include "support/lingering_socket.hpp"
 #include "support/shm_pair.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,24 @@ TEST_CASE("a connect waits while too many sockets are being closed by threads of
         CHECK(detail::closing_elsewhere() < detail::most_closing);
         while (detail::closing_elsewhere() != 0) co_await sleep_for(2ms);  // they linger for seconds
     }(near, far));
+}
+
+TEST_CASE(
+    "a name that is taken is tried again for a moment, as that of a process that was killed comes free") {
+    scheduler on{impatient{}};
+    shm::domain here(on);
+    on.run([](shm::domain& at) -> task<> {
+        const std::string name = shm_test_name();
+        std::optional<shm::listener> former(co_await at.listen(name));
+        task_group beside;
+        beside.spawn([&former]() -> task<> {
+            co_await sleep_for(20ms);
+            former.reset();
+        });
+        const auto taken = co_await as_result(at.listen(name));
+        CHECK(!taken.error());
+        co_await beside.join();
+    }(here));
 }
 
 TEST_CASE("a listener that goes ends accepts that wait, drops connections not accepted, and frees its name") {

@@ -44,7 +44,18 @@ RDMACORO_COLD task<shm::connection> shm::domain::connect_to(domain& self, detail
 }
 
 RDMACORO_COLD task<shm::listener> shm::domain::listen_on(domain& self, detail::shm::socket_name address) {
-    co_return listener(new detail::shm::acceptor(self, address));
+    // A process that was killed keeps its name until the kernel has taken its memory apart: some milliseconds.
+    constexpr duration patience = std::chrono::milliseconds(200);
+    constexpr duration pause = std::chrono::milliseconds(2);
+    const time_point until = self.owner().now() + patience;
+    for (;;) {
+        try {
+            co_return listener(new detail::shm::acceptor(self, address));
+        } catch (const error& taken) {
+            if (taken.code() != errc::address_in_use || self.owner().now() >= until) throw;
+        }
+        co_await sleep_for(pause);
+    }
 }
 
 }  // namespace rdmacoro
