@@ -1018,4 +1018,23 @@ TEST_CASE("a gate that has ended keeps no peer though a pass of it lives on") {
     });
 }
 
+TEST_CASE("a gate that is destroyed after its scheduler ends the process with a message") {
+    const death seen = dies([] {
+        std::optional<node<shm>> here;
+        std::optional<gate<node<shm>>> through;
+        {
+            scheduler on;
+            on.run([](auto& made, auto& over) -> task<> {
+                made.emplace(1);
+                over.emplace(*made);
+                made.reset();
+                co_return;
+            }(here, through));
+        }
+        through.reset();
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, Catch::Contains("a gate was destroyed after its scheduler"));
+}
+
 }  // namespace test_service_gate

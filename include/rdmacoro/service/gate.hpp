@@ -1,6 +1,7 @@
 // gate: any thread sends and calls through the connections of one thread.
 #pragma once
 
+#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/service/detail/gate_core.hpp>
 #include <rdmacoro/service/detail/gate_entry.hpp>
 #include <rdmacoro/service/detail/gate_put.hpp>
@@ -400,6 +401,7 @@ public:
     gate& operator=(const gate&) = delete;
     /// Ends the process with a message where its scheduler runs on another thread.
     ~gate() {
+        detail::require_alive(&core_->port.owner(), "a gate");
         detail::require_thread_of(&core_->port.owner(), "a gate of", "was destroyed");
         core_->end();
         core_->forget_peers();

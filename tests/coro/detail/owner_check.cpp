@@ -4,13 +4,16 @@
 #include <rdmacoro/coro/task.hpp>
 
 #include "support/catch.hpp"
+#include "support/death.hpp"
 
+#include <optional>
 #include <string>
 #include <thread>
 
 namespace test_coro_detail_owner_check {
 
 using namespace rdmacoro;
+using rdmacoro::detail::require_alive;
 using rdmacoro::detail::require_current;
 using rdmacoro::detail::require_thread_of;
 using rdmacoro::detail::this_thread;
@@ -53,6 +56,19 @@ TEST_CASE("a scheduler that runs nowhere, or here, has the right thread") {
         require_thread_of(&self);
         co_return;
     }(one));
+}
+
+TEST_CASE("what is destroyed after its scheduler ends the process with a message that names it") {
+    scheduler one;
+    require_alive(&one, "a thing");
+    const test::death seen = test::dies([] {
+        std::optional<scheduler> gone(std::in_place);
+        const scheduler* const at = &*gone;
+        gone.reset();
+        require_alive(at, "a thing");
+    });
+    CHECK(seen.aborted);
+    CHECK_THAT(seen.said, test::contains("a thing was destroyed after its scheduler"));
 }
 
 }  // namespace test_coro_detail_owner_check

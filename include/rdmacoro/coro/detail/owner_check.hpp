@@ -27,6 +27,9 @@ RDMACORO_DECL void require_thread_of(const scheduler* owner, const char* subject
 /// As `awaited_elsewhere`; returns where there is no scheduler at `owner` any more.
 RDMACORO_DECL void awaited_elsewhere_while_it_lives(const scheduler* owner, const scheduler& other) noexcept;
 
+/// Ends the process with a message where there is no scheduler at `owner` any more: `subject`, such as "a gate", was to end before it.
+RDMACORO_DECL void require_alive(const scheduler* owner, const char* subject) noexcept;
+
 /// Ends the process with a message: a task group with children on `owner` was to have one on `other`, or be joined there. `verb` says
 /// which, such as "joined".
 [[noreturn]] RDMACORO_DECL void group_on_two(const scheduler& owner, const scheduler& other,

@@ -68,6 +68,13 @@ RDMACORO_COLD void awaited_elsewhere_while_it_lives(const scheduler* owner, cons
     if (all_schedulers.has(owner)) awaited_elsewhere(*owner, other);
 }
 
+RDMACORO_COLD void require_alive(const scheduler* owner, const char* subject) noexcept {
+    if (all_schedulers.has(owner)) return;
+    char text[200];
+    std::snprintf(text, sizeof text, "%s was destroyed after its scheduler; destroy it before", subject);
+    fatal(text);
+}
+
 RDMACORO_COLD void group_on_two(const scheduler& owner, const scheduler& other, const char* verb) noexcept {
     char text[400];
     std::snprintf(text, sizeof text,
