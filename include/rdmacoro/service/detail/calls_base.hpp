@@ -6,6 +6,7 @@
 #include <rdmacoro/memory/buffers.hpp>
 #include <rdmacoro/messaging/detail/any_operations.hpp>
 #include <rdmacoro/messaging/message.hpp>
+#include <rdmacoro/protocol/detail/chained_table.hpp>
 #include <rdmacoro/service/detail/answer.hpp>
 #include <rdmacoro/service/detail/call_failure.hpp>
 #include <rdmacoro/service/detail/call_history.hpp>
@@ -296,6 +297,7 @@ protected:
     class running_call {
     public:
         running_call(calls_base& over, call_context& running) noexcept : over_(over), running_(running) {
+            over.running_.grow_if_full(++over.running_count_, &hash_of);
             over.bucket(running.number_).push_back(running);
             running.stop_.follow(over.stop_.get_token());
         }
@@ -303,6 +305,7 @@ protected:
         running_call& operator=(const running_call&) = delete;
         ~running_call() {
             static_cast<list_node<call_context>&>(running_).unlink();
+            if (--over_.running_count_ == 0) over_.running_.emptied();
             over_.has_ended(running_.number_);
         }
 
@@ -456,9 +459,12 @@ private:
     void tell_activity(bool active) noexcept {
         if (activity_ != nullptr) activity_(activity_context_, active);
     }
-    using bucket_list = intrusive_list<call_context, call_context>;
-    [[nodiscard]] bucket_list& bucket(std::uint64_t number) noexcept {
-        return running_[number % std::size(running_)];
+    using running_table = chained_table<call_context, call_context>;
+    [[nodiscard]] static std::uint64_t hash_of(const call_context& of) noexcept {
+        return tag_hash(of.number_);
+    }
+    [[nodiscard]] running_table::list& bucket(std::uint64_t number) noexcept {
+        return running_.bucket(tag_hash(number));
     }
     /// nullptr: no such call runs here.
     [[nodiscard]] call_context* running(std::uint64_t number) noexcept;
@@ -532,7 +538,8 @@ private:
     call_history history_;
     static constexpr std::size_t most_spare = 64;
     std::vector<std::unique_ptr<encoder>> spare_;
-    bucket_list running_[64];
+    running_table running_;  // handlers' calls, by number
+    std::size_t running_count_ = 0;
     std::unordered_map<std::uint64_t, upstream*> writers_;  // that wait for words of the peer, by number
     std::error_code notes_end_;                             // why no note comes any more
     std::size_t dropping_ = 0;            // of `handlers_`, those that only drop what the peer still sends

@@ -151,12 +151,12 @@ RDMACORO_COLD bool calls_base::offers(std::uint16_t service) const noexcept {
 
 RDMACORO_COLD std::string calls_base::running_methods() {
     std::vector<std::string_view> names;
-    for (bucket_list& among : running_) {
+    running_.for_each_list([&names](running_table::list& among) {
         for (call_context* one = among.front(); one != nullptr; one = among.next(*one)) {
             if (one->method_ != nullptr && std::ranges::find(names, one->method_->name) == names.end())
                 names.push_back(one->method_->name);
         }
-    }
+    });
     std::string text;
     for (const std::string_view name : names) {
         if (!text.empty()) text += " and ";
@@ -232,7 +232,7 @@ RDMACORO_COLD task<std::error_code> calls_base::receive_notes() {
 }
 
 RDMACORO_COLD call_context* calls_base::running(std::uint64_t number) noexcept {
-    bucket_list& among = bucket(number);
+    running_table::list& among = bucket(number);
     call_context* one = among.front();
     while (one != nullptr && one->number_ != number) one = among.next(*one);
     return one;
