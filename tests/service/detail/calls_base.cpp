@@ -615,4 +615,30 @@ CALLS_CASE("a request that is longer than its peer takes ends with an error") {
     });
 }
 
+TEST_CASE("a calls object that is destroyed while a handler hears no stop says which, and waits for it") {
+    const death seen = dies([] {
+        run_ends(*over_sim.front(), [](calls_link link) -> task<> {
+            bool began = false;
+            service methods;
+            methods.on(flow::wait, [&began](call_context&) -> task<> {
+                began = true;
+                co_await without_stop(sleep_for(2500ms));
+                began = false;
+            });
+            auto served = link.b.make_calls();
+            served->serve(methods);
+            auto mine = link.a.make_calls();
+            auto calling = start(as_result(mine->call(flow::wait)));
+            while (!began) co_await yield();
+            served.reset();
+            if (began) std::abort();  // it was not waited for
+            static_cast<void>(co_await calling);
+        });
+    });
+    CHECK(!seen.aborted);
+    CHECK(seen.status == 0);
+    CHECK_THAT(seen.said, Catch::Contains("a calls object is destroyed, and waits for handlers") &&
+                              Catch::Contains("flow.wait"));
+}
+
 }  // namespace test_service_detail_calls_base

@@ -182,6 +182,8 @@ public:
     [[nodiscard]] bool active() const noexcept { return pending_ != 0 || handlers_ != 0; }
     /// The methods of the handlers that run, for texts.
     [[nodiscard]] std::string running_methods();
+    /// Says on stderr which methods an object that is destroyed waits for.
+    void tell_unended() noexcept;
     /// No request is received any more; ends when all handlers have; where they were asked to stop, nothing is received any more then.
     [[nodiscard]] task<> drained();
 

@@ -9,6 +9,8 @@
 #include <rdmacoro/service/node_call_operation.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -42,7 +44,23 @@ RDMACORO_COLD void calls_base::end() noexcept {
     if (pending_ != 0)
         fatal("a calls object was destroyed while calls of it were under way, or streams of it were read");
     stop_.request_stop();
+    struct patience : timer_node {
+        calls_base* of;
+    } waits;
+    waits.of = this;
+    waits.deadline = deadline_after(owner_.now(), 2 * to_answer);
+    waits.expired = [](timer_node& at) noexcept { static_cast<patience&>(at).of->tell_unended(); };
+    if (handlers_ != 0) owner_.add_timer(waits);
     owner_.run_until([this] { return handlers_ == 0 && loops_.size() == 0 && notes_.size() == 0; }, stop_);
+    if (waits.queued()) owner_.remove_timer(waits);
+}
+RDMACORO_COLD void calls_base::tell_unended() noexcept {
+    try {
+        std::fprintf(stderr,
+                     "rdmacoro: a calls object is destroyed, and waits for handlers that do not end, though "
+                     "they were asked to stop: %s. A handler must not destroy the calls that it serves.\n",
+                     running_methods().c_str());
+    } catch (const std::bad_alloc&) {}
 }
 
 RDMACORO_COLD task<> calls_base::drained() {
