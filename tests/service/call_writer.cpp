@@ -609,4 +609,49 @@ CONFORMANCE_CASE("reads end when the process of their caller is killed", every_r
     });
 }
 
+namespace {
+struct moved {
+    static constexpr method<"moved.sum", int(stream<int>)> sum{};
+    static constexpr method<"moved.twice", stream<int>(stream<int>)> twice{};
+};
+}  // namespace
+
+CALLS_CASE("a writer that was moved from refuses what is asked of it") {
+    run_pair(over, [](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
+        service sums;
+        sums.on(moved::sum, [](call_context&, stream_reader<int>& in) -> task<int> {
+            int all = 0;
+            while (const auto one = co_await in.next()) all += *one;
+            co_return all;
+        });
+        sums.on(moved::twice, [](call_context&, stream_reader<int>& in, stream_writer<int>& out) -> task<> {
+            while (const auto one = co_await in.next()) co_await out.write(2 * *one);
+        });
+        server.serve(sums);
+        auto former = co_await client.open(moved::sum);
+        auto rows = std::move(former);
+        const int one = 1;
+        const auto refused = co_await as_result(former.write(one));
+        CHECK(refused.error() == errc::invalid_argument);
+        const auto kept = co_await as_result(former.write(2));
+        CHECK(kept.error() == errc::invalid_argument);
+        const auto result = co_await as_result(former.finish());
+        CHECK(result.error() == errc::invalid_argument);
+        co_await rows.write(3);
+        const int sum = co_await rows.finish();
+        CHECK(sum == 3);
+        auto before = co_await client.open(moved::twice);
+        auto both = std::move(before);
+        before.end();
+        const auto nothing = co_await as_result(before.next());
+        CHECK(nothing.error() == errc::invalid_argument);
+        const auto no_write = co_await as_result(before.write(one));
+        CHECK(no_write.error() == errc::invalid_argument);
+        co_await both.write(4);
+        both.end();
+        const auto twice = co_await both.next();
+        CHECK(twice == 8);
+    });
+}
+
 }  // namespace test_service_call_writer

@@ -538,3 +538,17 @@ CALLS_CASE("a stream whose call cannot be encoded is opened at neither side") {
         CHECK(at_server == 0);
     });
 }
+
+CALLS_CASE("a reader that was moved from refuses to read") {
+    run_pair(over, [](any_calls& client, any_calls&, shop&, calls_link) -> task<> {
+        auto former = co_await client.open(kv::scan, 2U);
+        static_cast<void>(co_await former.next());
+        auto rows = std::move(former);
+        const auto refused = co_await as_result(former.next());
+        CHECK(refused.error() == errc::invalid_argument);
+        const auto second = co_await rows.next();
+        CHECK(second->key == 1);
+        const auto over_now = co_await rows.next();
+        CHECK_FALSE(over_now);
+    });
+}

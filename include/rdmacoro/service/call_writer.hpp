@@ -32,18 +32,16 @@ public:
     /// Example:
     ///     for (const row& one : all) co_await rows.write(one);
     [[nodiscard]] item_write write(const T& item) noexcept {
-        return item_write(upstream_->items(), std::addressof(item),
+        return item_write(items(), std::addressof(item),
                           [](encoder& to, const void* one) { to.write(*static_cast<const T*>(one)); });
     }
     /// The same of a temporary.
-    [[nodiscard]] kept_item_write<T> write(T&& item) {
-        return kept_item_write<T>(upstream_->items(), std::move(item));
-    }
+    [[nodiscard]] kept_item_write<T> write(T&& item) { return kept_item_write<T>(items(), std::move(item)); }
     /// The same for an item that is made of its parts: `co_await rows.write(key, value)`.
     template <class... Parts>
         requires(sizeof...(Parts) > 1 && requires(Parts&&... parts) { T{static_cast<Parts&&>(parts)...}; })
     [[nodiscard]] kept_item_write<T> write(Parts&&... parts) {
-        return kept_item_write<T>(upstream_->items(), T{static_cast<Parts&&>(parts)...});
+        return kept_item_write<T>(items(), T{static_cast<Parts&&>(parts)...});
     }
 
 protected:
@@ -52,6 +50,12 @@ protected:
     ~item_writer() = default;
 
     std::unique_ptr<upstream> upstream_;
+
+private:
+    /// nullptr: it was moved from.
+    [[nodiscard]] item_sender* items() const noexcept {
+        return upstream_ != nullptr ? &upstream_->items() : nullptr;
+    }
 };
 
 }  // namespace detail
@@ -78,6 +82,8 @@ public:
     /// Example:
     ///     std::uint64_t stored = co_await rows.finish();
     [[nodiscard]] task<R> finish() {
+        if (this->upstream_ == nullptr)
+            detail::throw_error(errc::invalid_argument, "a call_writer that was moved from");
         try {
             const message got = co_await this->upstream_->finish();
             const auto value = detail::value_of_answer(this->upstream_->of(), got.bytes());
@@ -103,7 +109,9 @@ public:
     call_writer(call_writer&&) noexcept = default;
 
     /// No item comes after this: the handler reads the end. Never waits.
-    void end() noexcept { this->upstream_->end(); }
+    void end() noexcept {
+        if (this->upstream_ != nullptr) this->upstream_->end();
+    }
 
     /// Awaitable.
     /// Ends with the next item of the handler's, or with nothing at the end of its stream.

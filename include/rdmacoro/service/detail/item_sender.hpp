@@ -38,7 +38,10 @@ public:
     using encode_function = void (*)(encoder& to, const void* item);
 
     item_write(detail::item_sender& to, const void* item, encode_function encode) noexcept
-        : base(nullptr), to_(&to), item_(item), encode_(encode) {}
+        : item_write(&to, item, encode) {}
+    /// `to`: nullptr where the writer was moved from.
+    item_write(detail::item_sender* to, const void* item, encode_function encode) noexcept
+        : base(to != nullptr ? nullptr : detail::no_scheduler()), to_(to), item_(item), encode_(encode) {}
     item_write(item_write&& other) noexcept
         : base(std::move(other)), parked_wait(), to_(other.to_), item_(other.item_), encode_(other.encode_) {}
 
@@ -55,6 +58,7 @@ private:
     RDMACORO_DECL void start() noexcept;
     RDMACORO_DECL void cancel() noexcept;
     RDMACORO_DECL void finish_canceled() noexcept;
+    void finish_of_nothing() noexcept { code_ = errc::invalid_argument; }
     [[nodiscard]] result<void> outcome() noexcept { return code_; }
     void fail(const std::error_code& code, const error_facts& facts) noexcept {
         code_ = code;
@@ -78,7 +82,9 @@ class [[nodiscard]] kept_item_write {
 public:
     using value_type = void;
 
-    kept_item_write(detail::item_sender& to, T&& item)
+    kept_item_write(detail::item_sender& to, T&& item) : kept_item_write(&to, std::move(item)) {}
+    /// `to`: nullptr where the writer was moved from.
+    kept_item_write(detail::item_sender* to, T&& item)
         : item_(std::move(item)), write_(to, nullptr, [](encoder& into, const void* one) {
               into.write(*static_cast<const T*>(one));
           }) {}

@@ -29,11 +29,11 @@ RDMACORO_COLD stream_reader_base::stream_reader_base(stream_reader_base&& other)
       serving_(other.serving_),
       message_(std::move(other.message_)),
       at_(other.at_),
-      items_(other.items_),
+      items_(std::exchange(other.items_, 0)),
       granted_(other.granted_),
       taken_(other.taken_),
       taken_bytes_(other.taken_bytes_),
-      ended_(other.ended_) {}
+      ended_(std::exchange(other.ended_, true)) {}
 
 RDMACORO_COLD stream_reader_base::stream_reader_base(calls_base& over, const method_facts& of,
                                                      upstream& written) noexcept
@@ -183,6 +183,8 @@ RDMACORO_DECL bool item_read_base::has_item() {
     } else if (further_.handle()) [[unlikely]] {
         task<>::awaiter(further_.handle()).await_resume();
     }
+    if (of_->over_ == nullptr) [[unlikely]]
+        throw error(errc::invalid_argument, "a stream_reader that was moved from");
     return of_->items_ != 0;
 }
 

@@ -26,6 +26,7 @@ RDMACORO_COLD void item_write::finish_canceled() noexcept {
 
 RDMACORO_COLD void item_write::throw_failure() const {
     if (thrown_) std::rethrow_exception(thrown_);
+    if (to_ == nullptr) throw error(errc::invalid_argument, "a call_writer that was moved from");
     const std::error_code code = code_;
     const detail::method_facts& of = to_->of();
     if (code == call_errc::reader_left) {
