@@ -1,6 +1,7 @@
 // window<A>: up to so many operations at a time, without a task for each.
 #pragma once
 
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/start.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
@@ -176,6 +177,7 @@ public:
     {
         std::exception_ptr failure;
         local_stop_source stopped;
+        if (empty()) co_await detail::turn_for_others();
         while (!empty()) {
             try {
                 co_await with_stop(next(), stopped.get_token());
@@ -198,6 +200,7 @@ public:
     [[nodiscard]] task<> cancel() {
         local_stop_source stopped;
         stopped.request_stop();
+        if (empty()) co_await detail::turn_for_others();
         while (!empty()) {
             try {
                 static_cast<void>(co_await with_stop(next(), stopped.get_token()));

@@ -1,6 +1,7 @@
 // node: one participant among processes that come and go; messages to other nodes by their id, over the best transport that both have.
 #pragma once
 
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/memory/detail/owning_temporary.hpp>
 #include <rdmacoro/memory/region.hpp>
 #include <rdmacoro/service/detail/node_operation.hpp>
@@ -196,6 +197,7 @@ private:
         if (!to)
             detail::throw_error(errc::invalid_argument,
                                 "node: a peer that was default-constructed or moved from");
+        co_await detail::turn_for_others();  // where there is a connection it ends at once
         detail::counted_ptr<detail::node_record> found;
         found = co_await detail::node_core::connected(std::move(to), false, 0);
         co_return node_hold(std::move(found));

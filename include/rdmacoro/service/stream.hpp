@@ -91,7 +91,9 @@ public:
     bool await_ready();
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept;
     /// As that of operations.
-    [[nodiscard]] bool ended_at_once() const noexcept { return receives_ && receive_.ended_at_once(); }
+    [[nodiscard]] bool ended_at_once() const noexcept {
+        return receives_ ? receive_.ended_at_once() : of_->ended_;
+    }
 
 protected:
     explicit item_read_base(stream_reader_base& of) noexcept : of_(&of) {}

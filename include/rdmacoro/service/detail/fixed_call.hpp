@@ -27,7 +27,7 @@ public:
     }
     /// As that of operations.
     [[nodiscard]] bool ended_at_once() const noexcept {
-        return stage_ == stage::receiving && receive_.ended_at_once();
+        return stage_ == stage::receiving ? receive_.ended_at_once() : !further_.handle();
     }
 
 protected:
@@ -50,7 +50,7 @@ private:
     enum class stage : std::uint8_t {
         fresh,
         over,       ///< there is no operation
-        sending,    ///< the request, or it could not be sent
+        sending,    ///< the request, or it was not sent
         receiving,  ///< the answer, or it is here
         answered,   ///< by the task
     };

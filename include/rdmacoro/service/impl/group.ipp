@@ -3,6 +3,7 @@
 
 #include <rdmacoro/service/group.hpp>
 
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 
 #include <algorithm>
@@ -93,6 +94,7 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
 
 RDMACORO_COLD task<group> group::shrink() const {
     const group whole = *this;
+    co_await detail::turn_for_others();  // that of one rank ends at once
     detail::group_state::agreement left = co_await detail::group_state::agree(&whole.state());
     group made(detail::counted_ptr<detail::group_state>(new detail::group_state(
         whole.state().shared_links(), std::move(left.left), left.context, whole.state().choice)));

@@ -1,6 +1,7 @@
 // How a process joins its job.
 #pragma once
 
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/helper_call.hpp>
 #include <rdmacoro/service/detail/launcher_choice.hpp>
@@ -28,6 +29,7 @@ RDMACORO_COLD group job::world() const {
 
 RDMACORO_COLD task<> job::leave() {
     const detail::counted_ptr<detail::rank_links> links = links_;
+    co_await detail::turn_for_others();
     if (!links) co_return;
     co_await detail::rank_links::say_goodbye(links.get());
     co_await links->close();

@@ -1,6 +1,7 @@
 // Bodies of node_watch.hpp.
 #pragma once
 
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/service/node_watch.hpp>
 
 #include <optional>
@@ -18,6 +19,7 @@ RDMACORO_COLD node_watch::node_watch(detail::node_core& of, std::size_t most) {
 }
 
 RDMACORO_COLD task<node_event> node_watch::next_of(detail::counted_ptr<detail::node_watcher> from) {
+    co_await detail::turn_for_others();
     for (;;) {
         if (const std::optional<node_event> first = from->take()) co_return *first;
         if (from->ended) throw error(errc::closed, "node: watch");

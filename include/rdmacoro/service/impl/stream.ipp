@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/service/detail/calls_base.hpp>
 #include <rdmacoro/service/detail/handler.hpp>
@@ -148,14 +149,20 @@ RDMACORO_DECL task<> stream_reader_base::go_on() {
 
 // ---- a read
 
+RDMACORO_COLD task<> others_first() { co_await turn_for_others(); }
+
 RDMACORO_DECL item_read_base::~item_read_base() {
     if (receives_) std::destroy_at(&receive_);
 }
 
 RDMACORO_DECL bool item_read_base::await_ready() {
     stream_reader_base& of = *of_;
-    if (of.ended_) [[unlikely]]
-        return true;
+    if (of.ended_) [[unlikely]] {
+        if (env_.owner == nullptr || env_.owner->may_go_on()) return true;
+        further_ = others_first();
+        further_.bind(env_);
+        return false;
+    }
     if (!of.owes_credit()) [[likely]] {
         if (of.items_ == 0 || env_.stop.stop_requested()) {
             ::new (static_cast<void*>(&receive_)) any_lent_receive(of.over_->link(), of.tag());

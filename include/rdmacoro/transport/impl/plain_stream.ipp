@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/as_result.hpp>
 #include <rdmacoro/coro/detail/parked_wait.hpp>
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/operation.hpp>
 #include <rdmacoro/coro/progress_source.hpp>
 #include <rdmacoro/coro/yield.hpp>
@@ -256,6 +257,7 @@ RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::
     co_await detail::unless_stopped();
     const detail::plain_turn turn(s.writing);
     if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
+    if (from.empty()) co_await detail::turn_for_others();
     for (std::size_t done = 0; done < from.size();) {
         if (!s.owner.may_go_on()) {
             const auto others = co_await as_result(yield());
@@ -280,6 +282,7 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
     detail::plain_socket& s = detail::plain_there(self);
     co_await detail::unless_stopped();
     const detail::plain_turn turn(s.reading);
+    if (into.empty()) co_await detail::turn_for_others();
     std::size_t done = 0;
     while (done < into.size()) {
         if (!s.owner.may_go_on()) {  // its peer may send as fast as it reads
@@ -308,10 +311,10 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
 RDMACORO_DECL task<> plain_stream::shut_down(detail::plain_socket* self) {
     detail::plain_socket& s = detail::plain_there(self);
     const detail::plain_turn turn(s.writing);
+    if (s.shut) co_await detail::turn_for_others();
     if (!s.shut && ::shutdown(s.reads, SHUT_WR) != 0)
         detail::throw_plain(make_error_code(errc::peer_lost), "shutdown", 0);
     s.shut = true;
-    co_return;
 }
 
 RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket* self) {
@@ -322,7 +325,7 @@ RDMACORO_DECL task<> plain_stream::close_all(detail::plain_socket* self) {
     while (co_await read_bytes(self, dropped, false) != 0) {}
 }
 
-RDMACORO_DECL task<> plain_stream::nothing() { co_return; }
+RDMACORO_DECL task<> plain_stream::nothing() { co_await detail::turn_for_others(); }
 
 RDMACORO_DECL bool plain_stream::at_end() const noexcept { return state_ != nullptr && state_->ended; }
 

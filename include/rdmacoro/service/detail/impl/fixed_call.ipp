@@ -40,8 +40,12 @@ RDMACORO_DECL void fixed_call_base::receive() {
 
 RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<const std::byte> request) {
     stage_ = stage::over;
-    if (env_.stop.stop_requested()) [[unlikely]]
-        return true;  // nothing is sent
+    if (env_.stop.stop_requested()) [[unlikely]] {
+        ::new (static_cast<void*>(&send_)) any_send(over_->link(), request, tag_type{0});
+        stage_ = stage::sending;
+        send_.bind(env_);
+        return send_.await_ready();  // nothing is sent
+    }
     over_->began();
     counted_ = true;
     asked_ = over_->request_tag(call_kind::request, over_->next_number(), of.service);
@@ -54,7 +58,7 @@ RDMACORO_DECL bool fixed_call_base::begin(const method_facts& of, std::span<cons
         return false;
     }
     if (send_.code_) [[unlikely]]
-        return true;
+        return send_.await_ready();  // not before others had their turn, where it is theirs
     receive();
     return receive_.await_ready();
 }
@@ -82,8 +86,12 @@ RDMACORO_COLD void fixed_call_base::give_up() noexcept {
 }
 
 RDMACORO_DECL std::coroutine_handle<> fixed_call_base::suspend(std::coroutine_handle<> awaiting) noexcept {
-    if (!further_.handle()) [[likely]] {
+    if (stage_ == stage::receiving) [[likely]] {
         receive_.await_suspend(awaiting);
+        return std::noop_coroutine();
+    }
+    if (!further_.handle()) {  // it was not sent
+        send_.await_suspend(awaiting);
         return std::noop_coroutine();
     }
     return task<message>::awaiter(further_.handle()).await_suspend(awaiting);

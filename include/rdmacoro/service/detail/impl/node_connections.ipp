@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/as_result.hpp>
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/coro/with_stop.hpp>
 #include <rdmacoro/messaging/detail/connect_attempts.hpp>
@@ -41,7 +42,10 @@ RDMACORO_COLD void node_connections::stop() noexcept {
 
 RDMACORO_COLD task<> node_connections::close(counted_ptr<node_connections> self) {
     self->check_thread("node: close: the node is of another scheduler");
-    if (!self->work) co_return;
+    if (!self->work) {
+        co_await turn_for_others();
+        co_return;
+    }
     self->stopped = true;  // no connection is made any more
     self->end_waits();
     self->leaving = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/owner_check.hpp>
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
@@ -474,6 +475,7 @@ RDMACORO_COLD task<> compare_calls(group_state* of, collective_call call, const 
 RDMACORO_DECL task<> run_carefully(counted_ptr<group_state> of, collective_call call, call_strides strides) {
     if (!of) throw error(errc::invalid_argument, "group: it was default-constructed or moved from");
     const unsigned size = of->size();
+    if (size == 1) co_await turn_for_others();  // it waits for no other rank
     if (call.unknown_algorithm) of->refuse(unknown_algorithm_text(call.kind, *call.unknown_algorithm));
     if (call.root >= size)
         of->refuse(std::string(name_of(call.kind)) + ": root " + std::to_string(call.root) + " of " +
