@@ -171,7 +171,7 @@ public:
     void child_ended() noexcept { --children_; }
 
     /// Called when a coroutine begins and ends to wait for an awaitable without `bind`. While one does, `run_until` with a scope
-    /// also resumes the others, when no coroutine of the scope is ready: it may wait for one of them.
+    /// also resumes the others, when no coroutine of the scope is ready, however many such calls are nested: it may wait for one of them.
     void unbound_wait_began() noexcept { ++unbound_; }
     /// Called when such a wait ends.
     void unbound_wait_ended() noexcept { --unbound_; }
