@@ -414,6 +414,13 @@ TEST_CASE("what is deferred may defer, is counted as elsewhere, and is not writt
     for (const list* at = &*whole; at != nullptr; at = at->next.get()) CHECK(at->number == length++);
     CHECK(length == 21);
 
+    // In memory they are one within another, however they are read.
+    for (int n = 0; n < 2000; ++n) {
+        last->next = std::make_unique<list>();
+        last = last->next.get();
+    }
+    CHECK(decode<list>(encode(first)).error() == std::errc::bad_message);
+
     deferred_row row;
     row.later.resize(100);
     const auto bytes = encode(row);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/eventfd.h>
@@ -94,6 +95,54 @@ TEST_CASE("a source that is removed or destroyed is not polled any more") {
     world.on.remove_source(removed);
     world.run([](countdown& source) -> task<> { co_await source.done.wait(); }(kept));
     CHECK(removed.left == 1);
+}
+
+TEST_CASE("a source that the poll of another removes is not polled any more and those behind it are") {
+    struct remover final : progress_source {
+        scheduler* on = nullptr;
+        progress_source* next = nullptr;
+        bool by_nested_turn = false;
+        bool poll() noexcept override {
+            if (next == nullptr) return false;
+            progress_source* const gone = std::exchange(next, nullptr);
+            if (!by_nested_turn) {
+                on->remove_source(*gone);
+            } else {
+                on->post([this, gone] { on->remove_source(*gone); });
+                on->turn();
+            }
+            return true;
+        }
+    };
+    struct counter final : progress_source {
+        int polls = 0;
+        bool poll() noexcept override {
+            ++polls;
+            return false;
+        }
+    };
+    for (const bool nested : {false, true}) {
+        INFO("by a nested turn: " << nested);
+        scheduler on;
+        remover first;
+        counter removed;
+        counter kept;
+        first.on = &on;
+        first.by_nested_turn = nested;
+        on.add_source(first);
+        on.add_source(removed);
+        on.add_source(kept);
+        on.turn();
+        CHECK(removed.polls == 1);
+        CHECK(kept.polls == 1);
+        first.next = &removed;
+        on.turn();
+        CHECK(removed.polls == 1);
+        CHECK(kept.polls == 2);
+        on.turn();
+        CHECK(removed.polls == 1);
+        CHECK(kept.polls == 3);
+    }
 }
 
 TEST_CASE("a parked scheduler is woken by the descriptor of a source, every time") {

@@ -252,7 +252,12 @@ private:
     template <class T>
     void one(T& into) {
         if constexpr (detail::is_deferred<std::remove_const_t<T>>) {
-            deferred_.add([this, into]() mutable { one(into.value); });
+            // As deep as it would be in its place.
+            deferred_.add([this, into, depth = depth_]() mutable {
+                const unsigned outside = std::exchange(depth_, depth);
+                one(into.value);
+                depth_ = outside;
+            });
         } else {
             read(into);
         }

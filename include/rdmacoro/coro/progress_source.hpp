@@ -6,6 +6,8 @@
 
 namespace rdmacoro {
 
+class scheduler;
+
 /// Must be polled for its operations to make progress, such as the links of one transport.
 ///
 /// The scheduler calls `poll` each turn. Before it sleeps it calls `arm`, polls once more, and sleeps on the `wake_fd` of
@@ -15,6 +17,9 @@ class progress_source : public detail::list_node<progress_source> {
 public:
     progress_source() noexcept = default;
     RDMACORO_DECL virtual ~progress_source();
+
+    /// Leaves its scheduler. Also while that polls its sources, in the poll of any of them.
+    RDMACORO_DECL void unlink() noexcept;
 
     /// Makes progress as far as possible without waiting. True when there was any.
     virtual bool poll() noexcept = 0;
@@ -28,10 +33,14 @@ public:
     RDMACORO_DECL virtual void arm() noexcept;
     /// Undoes `arm`.
     RDMACORO_DECL virtual void disarm() noexcept;
+
+private:
+    friend class scheduler;
+    scheduler* polled_by_ = nullptr;  // has a meaning while it is linked
 };
 
 }  // namespace rdmacoro
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
-#include <rdmacoro/coro/impl/progress_source.ipp>
+#include <rdmacoro/coro/scheduler.hpp>  // which includes the bodies
 #endif

@@ -171,7 +171,7 @@ public:
     void child_ended() noexcept { --children_; }
 
     /// Called when a coroutine begins and ends to wait for an awaitable without `bind`. While one does, `run_until` with a scope
-    /// also resumes the others, when no coroutine of the scope is ready: it may wait for one of them.
+    /// also resumes the others, when no coroutine of the scope is ready, however many such calls are nested: it may wait for one of them.
     void unbound_wait_began() noexcept { ++unbound_; }
     /// Called when such a wait ends.
     void unbound_wait_ended() noexcept { --unbound_; }
@@ -275,11 +275,12 @@ public:
 
     /// Polls `source` until it is removed or destroyed. It may outlive the scheduler.
     void add_source(progress_source& source) noexcept {
+        source.polled_by_ = this;
         sources_.push_back(source);
         if (++sources_added_ >= sleepers_on_stack && sources_added_ >= sleepers_.capacity())
             room_for_sources();
     }
-    /// The source is not polled any more.
+    /// The source is not polled any more. Also in the poll of a source.
     void remove_source(progress_source& source) noexcept { source.unlink(); }
 
     /// The one `Service` of this scheduler, made on first use from `(scheduler&)` and destroyed with the scheduler, last
@@ -370,6 +371,7 @@ private:
     template <class Service>
     static constexpr char service_key = 0;
     friend class detail::scheduler_list;
+    friend class progress_source;
 
     /// While a destructor waits: the scope of the coroutines that may be resumed, and the ready ones outside of it.
     struct narrowed {
@@ -464,8 +466,9 @@ private:
     std::coroutine_handle<> handed_over_{};
     std::uint32_t transfers_ = 0;
     detail::intrusive_list<progress_source> sources_;
-    std::size_t sources_added_ = 0;          // since the last count; at least as many as there are
-    detail::plain_vector<pollfd> sleepers_;  // its capacity counts; without any, those on the stack do
+    progress_source* next_source_ = nullptr;  // to be polled; here, so that a nested run goes on with it
+    std::size_t sources_added_ = 0;           // since the last count; at least as many as there are
+    detail::plain_vector<pollfd> sleepers_;   // its capacity counts; without any, those on the stack do
     detail::timer_heap timers_;
     clock* time_;
     time_point seen_{};  // when the scheduler last looked
@@ -520,6 +523,7 @@ namespace detail {
 extern template struct rdmacoro::scheduler::idle_model<rdmacoro::idle::adaptive>;
 #else
 #include <rdmacoro/coro/detail/impl/owner_check.ipp>
+#include <rdmacoro/coro/impl/progress_source.ipp>
 #include <rdmacoro/coro/impl/scheduler.ipp>
 #include <rdmacoro/coro/impl/scheduler_guest.ipp>
 #endif

@@ -3,6 +3,7 @@
 
 #include <rdmacoro/coro/awaitable.hpp>
 #include <rdmacoro/coro/detail/borrows_temporary.hpp>
+#include <rdmacoro/coro/detail/unbound_wait.hpp>
 #include <rdmacoro/coro/result.hpp>
 
 #include <memory>
@@ -34,24 +35,31 @@ public:
     [[gnu::always_inline]] explicit adapted(A&& inner) : inner_(static_cast<A&&>(inner)) {}
 
     [[gnu::always_inline]] void bind(const environment& env) noexcept {
-        if constexpr (requires { inner_.bind(env); }) inner_.bind(env);
+        if constexpr (takes_environment<A>) inner_.bind(env);
+        wait_.bind(env);
     }
     [[gnu::always_inline]] bool await_ready() { return inner_.await_ready(); }
     [[nodiscard, gnu::always_inline]] bool ended_at_once() const noexcept {
         return has_ended_at_once(inner_);
     }
     [[gnu::always_inline]] auto await_suspend(std::coroutine_handle<> awaiting) {
+        wait_.began();
         return inner_.await_suspend(awaiting);
     }
-    [[gnu::always_inline]] value_type await_resume() { return inner_.await_resume(); }
+    [[gnu::always_inline]] value_type await_resume() {
+        wait_.ended();
+        return inner_.await_resume();
+    }
     [[gnu::always_inline]] auto take_result()
         requires gives_result<std::remove_reference_t<A>>
     {
+        wait_.ended();
         return inner_.take_result();
     }
 
 private:
     A inner_;
+    [[no_unique_address]] wait_for<A> wait_;
 };
 
 /// The same for an awaitable with `operator co_await`: its awaiter is made in place, when it is awaited.
@@ -71,7 +79,8 @@ public:
     }
 
     [[gnu::always_inline]] void bind(const environment& env) noexcept {
-        if constexpr (requires { inner_.bind(env); }) inner_.bind(env);
+        if constexpr (takes_environment<A>) inner_.bind(env);
+        wait_.bind(env);
     }
     bool await_ready() {
         ::new (static_cast<void*>(std::addressof(awaiter_)))
@@ -83,9 +92,13 @@ public:
         return has_ended_at_once(awaiter_);
     }
     [[gnu::always_inline]] auto await_suspend(std::coroutine_handle<> awaiting) {
+        wait_.began();
         return awaiter_.await_suspend(awaiting);
     }
-    [[gnu::always_inline]] value_type await_resume() { return awaiter_.await_resume(); }
+    [[gnu::always_inline]] value_type await_resume() {
+        wait_.ended();
+        return awaiter_.await_resume();
+    }
 
 private:
     A inner_;
@@ -93,6 +106,7 @@ private:
         awaiter_type awaiter_;
     };
     bool made_ = false;
+    [[no_unique_address]] wait_for<A> wait_;
 };
 
 /// Accepted by adaptors: an lvalue, or an awaitable that can be moved. A started operation cannot: pass the variable that

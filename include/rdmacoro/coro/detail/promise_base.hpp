@@ -2,6 +2,7 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/borrows_temporary.hpp>
+#include <rdmacoro/coro/detail/unbound_wait.hpp>
 #include <rdmacoro/coro/frame_pool.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
 
@@ -25,39 +26,55 @@ struct awaiter_reference {
     [[gnu::always_inline]] decltype(auto) await_resume() { return awaiter.await_resume(); }
 };
 
-/// The same for an awaiter without `bind`, which cannot be canceled: its wait is counted.
+/// The same for the awaiter of an awaitable without `bind`: a reference, or what its `operator co_await` returns.
 template <class A>
-struct unbound_reference {
-    A& awaiter;
-    scheduler* owner;
-    bool counted = false;
+struct unbound_awaiter {
+    A awaiter;
+    unbound_wait wait;
 
     [[gnu::always_inline]] bool await_ready() { return awaiter.await_ready(); }
     template <class Promise>
     auto await_suspend(std::coroutine_handle<Promise> awaiting) {
-        if (owner != nullptr) {
-            counted = true;
-            owner->unbound_wait_began();
-        }
+        wait.began();
         return awaiter.await_suspend(awaiting);  // the awaiting coroutine may have been resumed
     }
     decltype(auto) await_resume() {
-        if (counted) owner->unbound_wait_ended();
+        wait.ended();
         return awaiter.await_resume();
     }
 };
+
+template <class A>
+concept has_member_co_await = requires(A&& a) { static_cast<A&&>(a).operator co_await(); };
+template <class A>
+concept has_free_co_await = requires(A&& a) { operator co_await(static_cast<A&&>(a)); };
+/// An awaitable of other code, the awaiter of which is made when it is awaited.
+template <class A>
+concept makes_unbound_awaiter = !takes_environment<A> && !requires(A& a) { a.await_ready(); } &&
+                                (has_member_co_await<A> || has_free_co_await<A>);
 
 /// Frames from the pool, and the environment of the coroutine.
 class promise_base {
 public:
     /// Passes scheduler and stop token to every awaited object.
     template <class Awaitable>
-    [[gnu::always_inline]] decltype(auto) await_transform(Awaitable&& awaitable) noexcept {
+    [[gnu::always_inline]] decltype(auto)
+    await_transform(Awaitable&& awaitable) noexcept(!makes_unbound_awaiter<Awaitable>) {
         if constexpr (std::is_lvalue_reference_v<Awaitable>) must_outlive_statement<Awaitable>();
-        constexpr bool binds = requires { awaitable.bind(env_); };
+        constexpr bool binds = takes_environment<Awaitable>;
         if constexpr (binds) awaitable.bind(env_);
-        if constexpr (requires { awaitable.await_ready(); } && !binds) {
-            return unbound_reference<std::remove_reference_t<Awaitable>>{awaitable, env_.owner};
+        if constexpr (makes_unbound_awaiter<Awaitable>) {
+            if constexpr (has_member_co_await<Awaitable>) {
+                using made = decltype(static_cast<Awaitable&&>(awaitable).operator co_await());
+                return unbound_awaiter<made>{static_cast<Awaitable&&>(awaitable).operator co_await(),
+                                             unbound_wait(env_.owner)};
+            } else {
+                using made = decltype(operator co_await(static_cast<Awaitable&&>(awaitable)));
+                return unbound_awaiter<made>{operator co_await(static_cast<Awaitable&&>(awaitable)),
+                                             unbound_wait(env_.owner)};
+            }
+        } else if constexpr (requires { awaitable.await_ready(); } && !binds) {
+            return unbound_awaiter<std::remove_reference_t<Awaitable>&>{awaitable, unbound_wait(env_.owner)};
         } else if constexpr (requires { awaitable.await_ready(); }) {
             return awaiter_reference<std::remove_reference_t<Awaitable>>{awaitable};
         } else {

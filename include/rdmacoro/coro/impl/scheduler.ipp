@@ -370,10 +370,11 @@ RDMACORO_DECL bool scheduler::one_turn() noexcept {
             --turns_to_look_;
         }
     }
-    for (progress_source* source = sources_.front(); source != nullptr;) {
-        progress_source* next = sources_.next(*source);
+    // A poll may remove any of them. Where it runs the scheduler, that polls all, and none is left.
+    next_source_ = sources_.front();
+    while (progress_source* const source = next_source_) {
+        next_source_ = sources_.next(*source);
         any |= source->poll();
-        source = next;
     }
     timers_alone_ = false;
     if (!timers_.empty() && timers_.earliest() <= seen_) {
