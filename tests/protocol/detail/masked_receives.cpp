@@ -45,6 +45,16 @@ struct posted {
             if (r.sequence_ != 0) all.remove(r);
         }
     }
+    /// Those that no table has: the first list that is visited.
+    std::size_t in_list() {
+        std::size_t count = 0;
+        bool first = true;
+        all.for_each_list([&](detail::intrusive_list<detail::receive_request>& list) {
+            for (auto* r = list.front(); first && r != nullptr; r = list.next(*r)) ++count;
+            first = false;
+        });
+        return count;
+    }
     std::size_t visited() {
         std::size_t count = 0;
         all.for_each_list([&](detail::intrusive_list<detail::receive_request>& list) {
@@ -108,6 +118,31 @@ TEST_CASE("receives of more masks than have tables are found, and the order of o
     p.remove(again);
     CHECK(p.all.empty());
     CHECK(p.visited() == 0);
+}
+
+TEST_CASE("a receive of a ninth mask keeps no other in the list once fewer masks are in use") {
+    posted p;
+    const auto own_mask = [](std::size_t n) {
+        return tag_match(tag_type{1} << (40 + n), tag_type{1} << (40 + n));
+    };
+    std::vector<receive*> of;
+    for (std::size_t n = 0; n < masked_receives::most_masks; ++n) of.push_back(&p.add(own_mask(n)));
+    receive& ninth = p.add(own_mask(masked_receives::most_masks));
+    CHECK(p.in_list() == 1);
+    const tag_type of_ninth = tag_type{1} << (40 + masked_receives::most_masks);
+    p.remove(*of[3]);
+    p.remove(*of[5]);
+    receive& younger = p.add(own_mask(masked_receives::most_masks));
+    for (tag_type n = 0; n < 1000; ++n) p.add({n, low_half});
+    CHECK(p.in_list() == 0);
+    CHECK(p.visited() == 6 + 2 + 1000);
+    CHECK(p.all.older(of_ninth, nullptr) == &ninth);
+    p.remove(ninth);
+    CHECK(p.all.older(of_ninth, nullptr)->sequence_ == younger.sequence_);
+    CHECK(p.all.older(5, nullptr)->wanted_.tag == 5);
+    receive& tenth = p.add(own_mask(masked_receives::most_masks + 1));
+    CHECK(p.in_list() == 1);
+    p.remove(tenth);
 }
 
 TEST_CASE("a few receives with masks take no memory, nor do many that are posted again and again") {

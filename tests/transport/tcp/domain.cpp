@@ -1,4 +1,5 @@
 #include <rdmacoro/transport/tcp/domain.hpp>
+#include <rdmacoro/transport/tcp/listen_state.hpp>
 
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <csignal>
 #include <deque>
+#include <new>
 #include <thread>
 
 #include <sys/resource.h>
@@ -91,6 +93,45 @@ TEST_CASE("a domain whose listeners may keep no client waiting is refused") {
     } catch (const error& why) {
         CHECK(why.code() == errc::invalid_argument);
         CHECK_THAT(why.what(), contains("most_waiting"));
+    }
+}
+
+TEST_CASE("a listener for which there is no memory leaves no socket behind, and its port free") {
+    if (!counts_allocations) SKIP_TEST("operator new belongs to AddressSanitizer");
+    tcp_world world;
+    const std::string address = world.listen().address();
+    world.until([&] { return world.server.sockets() == 0; });
+    const std::size_t open = open_descriptors();
+    const std::size_t bytes = GENERATE(sizeof(detail::tcp_listen_state), sizeof(detail::tcp_session));
+    {
+        const failing_allocations none(bytes, bytes);
+        try {
+            const tcp_listener made = world.listen(address);
+            FAIL_CHECK("it listens");
+        } catch (const error& why) {
+            CHECK(why.code() == errc::no_resources);
+        } catch (const std::bad_alloc&) {
+            FAIL_CHECK("another exception");
+        }
+    }
+    CHECK(open_descriptors() == open);
+    CHECK(world.listen(address).address() == address);
+}
+
+TEST_CASE("a domain of which a part finds no memory leaves nothing open") {
+    if (!counts_allocations) SKIP_TEST("operator new belongs to AddressSanitizer");
+    scheduler on;
+    const std::size_t open = open_descriptors();
+    bool failed = true;
+    for (std::size_t n = 1; failed; ++n) {
+        REQUIRE(n < 100);
+        fail_allocation(n);
+        try {
+            const tcp_domain made(on);
+            failed = !allocation_is_to_fail();
+        } catch (const std::bad_alloc&) {}
+        fail_allocation(0);
+        CHECK(open_descriptors() == open);
     }
 }
 

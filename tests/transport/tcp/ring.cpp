@@ -1,6 +1,8 @@
 #include <rdmacoro/transport/tcp/ring.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
+#include "support/tcp_pair.hpp"
 
 #include <string>
 #include <vector>
@@ -74,6 +76,25 @@ TEST_CASE("the descriptor for waking becomes readable only while it is armed") {
     ring.disarm();
     ring.arm();
     CHECK_FALSE(readable(ring.wake_fd()));
+}
+
+TEST_CASE("where there is no memory for its buffers a ring goes without them, and leaves nothing open") {
+    if (!test::counts_allocations) SKIP_TEST("allocations are not counted here");
+    const std::size_t bytes =
+        GENERATE(tcp_ring::buffers * tcp_ring::buffer_bytes, tcp_ring::buffers * sizeof(io_uring_buf));
+    recorder seen;
+    const std::size_t open = test::open_descriptors();
+    {
+        const test::failing_allocations none(bytes, bytes);
+        try {
+            tcp_ring ring(seen, tcp_feature::all);
+            CHECK_FALSE(ring.multishot());
+            CHECK_THAT(ring.describe(), test::contains("poll before receive"));
+        } catch (const std::exception& why) {
+            FAIL_CHECK(why.what());
+        }
+    }
+    CHECK(test::open_descriptors() == open);
 }
 
 TEST_CASE("a ring says what it uses of the kernel") {

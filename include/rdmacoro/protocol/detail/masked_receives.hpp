@@ -12,7 +12,8 @@ namespace rdmacoro::detail {
 
 /// Posted receives with a mask. A few are one list in the order of their posting. When there are more, those of one mask are in a table of
 /// their own, by the bits that they compare: a message looks once at each mask that is in use, of `most_masks` of them, and not at
-/// each receive (a hundred services of one connection wait for requests with one mask). Receives of further masks stay in the list.
+/// each receive (a hundred services of one connection wait for requests with one mask). Receives of further masks stay in the list, until one
+/// is added while a table is free.
 class masked_receives {
 public:
     static constexpr std::uint32_t most_in_list = 8;  ///< above this tables are made
@@ -80,6 +81,7 @@ private:
     void add_to_table(receive_request& r) noexcept;
     void put(receive_request& r) noexcept;
     [[nodiscard]] table* table_of(tag_type mask) noexcept;
+    [[nodiscard]] table* free_table() noexcept;
     void removed(tag_type mask) noexcept;
 
     intrusive_list<receive_request> list_;  // a mask that has a table has no receive here

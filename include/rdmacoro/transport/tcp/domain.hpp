@@ -33,7 +33,7 @@ public:
     /// Completes when the socket listens. Port 0 takes any free one; no host, or `*`, means all of this host's addresses, of
     /// both families. A port that is taken is tried again for 200 ms, as that of a process that was killed comes free some
     /// milliseconds after its end.
-    /// Ends with `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`, or `errc::canceled` at any time.
+    /// Ends with `errc::address_in_use`, `errc::address_invalid`, `errc::permission_denied`, `errc::no_resources`, or `errc::canceled` at any time.
     [[nodiscard]] task<tcp_listener> listen(std::string_view address);
 
     /// Opens `memory` to peers that know the region's key. Throws `errc::no_resources` when 65,536 regions exist.

@@ -35,7 +35,10 @@ public:
     [[nodiscard]] tcp_session* take() noexcept;
 
     /// Adds a waiter for the next one.
-    void wait(accept_waiter<tcp_session>& waiter) noexcept { waiters_.push_back(waiter); }
+    void wait(accept_waiter<tcp_session>& waiter) noexcept {
+        if (dead_) return waiter.arrived(nullptr);
+        waiters_.push_back(waiter);
+    }
 
     RDMACORO_DECL void progress(tcp_session& session) noexcept override;
 
@@ -61,6 +64,8 @@ private:
 
     void accept_more() noexcept;
 
+    void end_waiters() noexcept;
+
     // Finds a place for the newcomer, or refuses it. False: it waits, for the timer or for a place.
     bool place_newcomer() noexcept;
 
@@ -76,6 +81,7 @@ private:
     std::size_t waiting_ = 0;
     int newcomer_ = -1;  // a socket that waits for a place; nothing is accepted meanwhile
     std::uint8_t newcomer_from_ = 0;
+    bool dead_ = false;                   // it accepts nothing any more: the system has shut it down
     host_places hosts_;                   // of sockets that have not greeted
     intrusive_list<incoming> accepting_;  // not greeted yet, oldest first
     intrusive_list<incoming> ready_;

@@ -29,7 +29,7 @@ public:
 
     /// Completes when a client has connected and greeted. Several may wait; they are served in order. Clients that do not
     /// speak the protocol are dropped unseen. Ends with `errc::canceled` when stopped; a client that comes then waits for
-    /// the next call.
+    /// the next call. Ends with `errc::closed` when the system has shut the socket down (`ss -K`): none comes any more.
     [[nodiscard]] task<tcp_connection> accept();
 
     /// The address it listens on, with the real port: "127.0.0.1:7471".

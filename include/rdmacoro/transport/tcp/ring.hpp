@@ -95,15 +95,16 @@ private:
         void operator()(std::byte* memory) const noexcept;
     };
     using page_memory = std::unique_ptr<std::byte, page_delete>;
-    [[nodiscard]] static page_memory pages(std::size_t bytes);
+    /// Nullptr where memory is short.
+    [[nodiscard]] static page_memory pages(std::size_t bytes) noexcept;
 
     // From the newest kernels to the oldest that serves: each rung is one setup call.
     void set_up(tcp_feature wanted);
 
     [[nodiscard]] int try_set_up(unsigned flags) noexcept;
 
-    // Multishot receive came with the kernel that brought SEND_ZC; it has no probe of its own.
-    void provide_buffers();
+    // Multishot receive came with the kernel that brought SEND_ZC; it has no probe of its own. Where memory is short the ring goes without.
+    void provide_buffers() noexcept;
 
     [[gnu::cold]] static void check(int answer) noexcept;
 

@@ -163,6 +163,7 @@ private:
     void try_soon() noexcept;
     void arm_receive() noexcept;
     void cancel_receive() noexcept;
+    void cancel(tcp_request what) noexcept;
     void active() noexcept;
 
     void complete_all(std::error_code reason) noexcept;

@@ -39,8 +39,10 @@ masked_receives::older_in_tables(tag_type tag, receive_request* other) noexcept 
             list_.push_back(r);
             return;
         }
+    }
+    if (!list_.empty() && free_table() != nullptr) {
         intrusive_list<receive_request> all;
-        while (receive_request* other = list_.pop_front()) all.push_back(*other);
+        all.splice_back(list_);
         while (receive_request* other = all.pop_front()) put(*other);
     }
     put(r);
@@ -51,9 +53,7 @@ masked_receives::older_in_tables(tag_type tag, receive_request* other) noexcept 
 RDMACORO_DECL void masked_receives::put(receive_request& r) noexcept {
     table* to = table_of(r.wanted_.mask);
     if (to == nullptr && list_.empty()) {
-        for (table& each : tables_->of) {
-            if (each.count == 0) to = &each;
-        }
+        to = free_table();
         if (to != nullptr) to->mask = r.wanted_.mask;
     }
     if (to == nullptr) {
@@ -68,6 +68,13 @@ RDMACORO_DECL void masked_receives::put(receive_request& r) noexcept {
 RDMACORO_DECL masked_receives::table* masked_receives::table_of(tag_type mask) noexcept {
     for (table& each : tables_->of) {
         if (each.count != 0 && each.mask == mask) return &each;
+    }
+    return nullptr;
+}
+
+RDMACORO_DECL masked_receives::table* masked_receives::free_table() noexcept {
+    for (table& each : tables_->of) {
+        if (each.count == 0) return &each;
     }
     return nullptr;
 }

@@ -8,7 +8,10 @@
 #include <rdmacoro/transport/tcp/engine.hpp>
 #include <rdmacoro/transport/tcp/listen_state.hpp>
 
+#include <new>
+
 #include <netdb.h>
+#include <unistd.h>
 
 namespace rdmacoro {
 
@@ -24,7 +27,12 @@ RDMACORO_DECL task<tcp_listener> listen_tcp(tcp_engine& engine, inet_address add
     for (;;) {
         try {
             const int fd = open_tcp_listener(address, at, engine.options().most_waiting);
-            co_return tcp_listener(new tcp_listen_state(engine, fd));
+            auto* const state = new (std::nothrow) tcp_listen_state(engine, fd);
+            if (state == nullptr) {
+                ::close(fd);
+                throw_error(errc::no_resources, "tcp: memory for a listener");
+            }
+            co_return tcp_listener(state);
         } catch (const error& refused) {
             if (!port.may_come_free(refused.code())) throw;
         }

@@ -41,16 +41,43 @@ RDMACORO_COLD void tcp_listen_state::progress(tcp_session& session) noexcept {
     if (fd >= 0) {
         newcomer_ = fd;
         newcomer_from_ = host_hash(inet_endpoint::peer(fd));
-    } else if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS) {
-        incoming* const next = hosts_.next_to_drop(accepting_);
-        if (next == nullptr || engine_.owner().now() < after(*next, grace_part)) {
-            // Other connections must end first; until then the waiting ones stay in the system's queue.
-            deadline = engine_.owner().now() + std::chrono::milliseconds(50);
-            return engine_.owner().add_timer(*this);
-        }
-        drop(*next);
+        return accept_more();
     }
-    accept_more();
+    switch (-fd) {
+        // The client's own: it went away while it waited, or its network did.
+        case ECONNABORTED:
+        case EPROTO:
+        case ENETDOWN:
+        case ENOPROTOOPT:
+        case EHOSTDOWN:
+        case ENONET:
+        case EHOSTUNREACH:
+        case ENETUNREACH:
+        case EINTR:
+        case EAGAIN: return accept_more();
+        case EINVAL:
+        case EBADF:
+        case ENOTSOCK: dead_ = true; return end_waiters();
+        case EMFILE:
+        case ENFILE:
+        case ENOMEM:
+        case ENOBUFS: {
+            // Other connections must end first; until then the waiting ones stay in the system's queue.
+            incoming* const next = hosts_.next_to_drop(accepting_);
+            if (next != nullptr && engine_.owner().now() >= after(*next, grace_part)) {
+                drop(*next);
+                return accept_more();
+            }
+            break;
+        }
+        default: break;
+    }
+    deadline = engine_.owner().now() + std::chrono::milliseconds(50);
+    engine_.owner().add_timer(*this);
+}
+
+RDMACORO_COLD void tcp_listen_state::end_waiters() noexcept {
+    while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
 }
 
 RDMACORO_COLD void tcp_listen_state::greet(int fd, std::uint8_t from) noexcept {
@@ -104,7 +131,8 @@ RDMACORO_COLD void tcp_listen_state::accept_more() noexcept {
     engine_.owner().remove_timer(*this);
     if (newcomer_ >= 0 && !place_newcomer()) return;
     // Where all have greeted, only `take` makes room: the system keeps the others.
-    if (!session_->awaits_outcome() && (waiting_ < most_ || !accepting_.empty())) session_->start_accept();
+    if (!dead_ && !session_->awaits_outcome() && (waiting_ < most_ || !accepting_.empty()))
+        session_->start_accept();
 }
 
 RDMACORO_COLD bool tcp_listen_state::place_newcomer() noexcept {
@@ -159,7 +187,7 @@ RDMACORO_COLD tcp_listen_state::~tcp_listen_state() {
     if (newcomer_ >= 0) ::close(newcomer_);
     while (incoming* client = accepting_.pop_front()) delete client;
     while (incoming* client = ready_.pop_front()) delete client;
-    while (auto* waiter = waiters_.pop_front()) waiter->arrived(nullptr);
+    end_waiters();
 }
 
 RDMACORO_COLD const inet_endpoint&

@@ -103,8 +103,8 @@ RDMACORO_DECL void tcp_ring::page_delete::operator()(std::byte* memory) const no
     ::operator delete(memory, std::align_val_t(4096));
 }
 
-RDMACORO_DECL tcp_ring::page_memory tcp_ring::pages(std::size_t bytes) {
-    return page_memory(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096))));
+RDMACORO_DECL tcp_ring::page_memory tcp_ring::pages(std::size_t bytes) noexcept {
+    return page_memory(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(4096), std::nothrow)));
 }
 
 RDMACORO_DECL void tcp_ring::set_up(tcp_feature wanted) {
@@ -143,7 +143,7 @@ RDMACORO_DECL int tcp_ring::try_set_up(unsigned flags) noexcept {
     return answer;
 }
 
-RDMACORO_DECL void tcp_ring::provide_buffers() {
+RDMACORO_DECL void tcp_ring::provide_buffers() noexcept {
     struct probe_delete {
         void operator()(io_uring_probe* probe) const noexcept { io_uring_free_probe(probe); }
     };
@@ -151,7 +151,8 @@ RDMACORO_DECL void tcp_ring::provide_buffers() {
     if (probe == nullptr || io_uring_opcode_supported(probe.get(), IORING_OP_SEND_ZC) == 0) return;
 
     page_memory entries = pages(buffers * sizeof(io_uring_buf));
-    buffer_memory_ = pages(buffers * buffer_bytes);
+    page_memory memory = pages(buffers * buffer_bytes);
+    if (entries == nullptr || memory == nullptr) return;
     auto* ring = reinterpret_cast<io_uring_buf_ring*>(entries.get());
     std::memset(entries.get(), 0, buffers * sizeof(io_uring_buf));
     io_uring_buf_ring_init(ring);
@@ -160,6 +161,7 @@ RDMACORO_DECL void tcp_ring::provide_buffers() {
     registration.ring_entries = buffers;
     registration.bgid = 0;
     if (io_uring_register_buf_ring(&ring_, &registration, 0) != 0) return;
+    buffer_memory_ = std::move(memory);
     buffer_ring_entries_ = std::move(entries);
     buffer_ring_ = ring;
     for (unsigned id = 0; id < buffers; ++id) return_buffer(id);

@@ -238,9 +238,13 @@ RDMACORO_DECL void tcp_session::arm_receive() noexcept {
 
 RDMACORO_DECL void tcp_session::cancel_receive() noexcept {
     armed_ = armed::canceling;
+    cancel(tcp_request::receive_many);
+}
+
+// By its user data: a search for the requests of a descriptor looks at all that the domain has in the kernel.
+RDMACORO_DECL void tcp_session::cancel(tcp_request what) noexcept {
     io_uring_sqe& sqe = engine_.ring_.request();
-    io_uring_prep_cancel64(
-        &sqe, reinterpret_cast<std::uint64_t>(this) | static_cast<unsigned>(tcp_request::receive_many), 0);
+    io_uring_prep_cancel64(&sqe, reinterpret_cast<std::uint64_t>(this) | static_cast<unsigned>(what), 0);
     sqe.user_data = static_cast<unsigned>(tcp_request::cancel);
 }
 
@@ -328,7 +332,7 @@ RDMACORO_DECL void tcp_session::let_go() noexcept {
         // Accepted, and not yet taken by the watcher.
         if (const int accepted = take_outcome(); accepted != no_outcome && accepted >= 0) ::close(accepted);
     }
-    phase_ = phase::closed;
+    const phase was = std::exchange(phase_, phase::closed);
     broken_ = true;
     receiver_.stop();
     drop_held();
@@ -339,9 +343,11 @@ RDMACORO_DECL void tcp_session::let_go() noexcept {
     engine_.cool(*this);
     if (in_kernel_ != 0) {
         ::shutdown(fd_, SHUT_RDWR);
-        io_uring_sqe& sqe = engine_.ring_.request();
-        io_uring_prep_cancel_fd(&sqe, fd_, IORING_ASYNC_CANCEL_ALL);
-        sqe.user_data = static_cast<unsigned>(tcp_request::cancel);
+        if (armed_ == armed::poll) cancel(tcp_request::readable);
+        if (armed_ == armed::multishot || armed_ == armed::canceling) cancel_receive();
+        if (full_) cancel(tcp_request::writable);
+        if (was == phase::opening) cancel(tcp_request::connect);
+        if (was == phase::listening) cancel(tcp_request::accept);
         // Twice: the first call cancels, the second lets the kernel report it.
         engine_.submit_and_reap();
         engine_.submit_and_reap();
