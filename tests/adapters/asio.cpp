@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <future>
+#include <limits>
 #include <new>
 #include <string>
 #include <thread>
@@ -472,6 +473,45 @@ TEST_CASE("a lack of memory while an operation begins leaves nothing of it behin
         if (enough) break;
     }
     CHECK(failed >= 2);  // the operation, its cancellation slot
+}
+
+TEST_CASE("a lack of memory takes no turn from a guest that is awakened nor from one whose handler threw") {
+    if (!counts_allocations) return;
+    asio::io_context context;
+    std::atomic<int> parks{0};
+    asio_guest on(context, parks_at_once{&parks});
+    event go;
+    bool ended = false;
+    on.run(go.wait(), [&](std::exception_ptr why) { ended = !why; });
+    run_until_parked(context, parks);
+    {
+        const failing_allocations all(0, std::numeric_limits<std::size_t>::max());
+        on.owner().poll();  // outside of the context, which has no memory of its own here
+    }
+    std::jthread other([&] { on.owner().post([&] { go.set(); }); });
+    context.run_for(20s);
+    CHECK(ended);
+
+    context.restart();
+    event first;
+    event second;
+    int calls = 0;
+    std::optional<failing_allocations> none;
+    on.run(first.wait(), [&](std::exception_ptr) {
+        ++calls;
+        none.emplace(0, std::numeric_limits<std::size_t>::max());
+        throw 5;
+    });
+    on.run(second.wait(), [&](std::exception_ptr) { ++calls; });
+    first.set();
+    second.set();
+    try {
+        context.run_for(20s);
+    } catch (int) {}
+    none.reset();
+    context.run_for(20s);
+    CHECK(calls == 2);
+    CHECK(context.stopped());
 }
 
 TEST_CASE("a handler that runs the scheduler leaves it awake for what comes later") {

@@ -51,7 +51,6 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -74,6 +73,19 @@ public:
     std::optional<root_task<>> running;
     std::shared_ptr<asio_pending*>
         slot_target;  // what the handler's cancellation slot refers to; nullptr: it has none
+};
+
+class asio_service;
+template <class T>
+struct asio_turn_allocator;
+
+/// The handler that takes a turn. The context has one at most, and its memory is the service's: there is always some, also where an exception
+/// ended the turn before.
+struct asio_turn {
+    using allocator_type = asio_turn_allocator<void>;
+    [[nodiscard]] inline allocator_type get_allocator() const noexcept;
+    inline void operator()() const;
+    asio_service* in;
 };
 
 /// The guest: a scheduler that lives as long as its io_context.
@@ -113,36 +125,30 @@ public:
         which.unlink();
         ended_.push_back(which);
     }
-    /// The handler of its cancellation slot. Throws `std::bad_alloc` where it is asked to stop in a later turn.
+    /// The handler of its cancellation slot.
     void stop(asio_pending& which) {
         which.running->request_stop();
         turn_soon();
     }
-    /// Throws `std::bad_alloc`.
-    void keep() {
+    void keep() noexcept {
         turn_soon();
         ++wanted_;
     }
     void let_go() noexcept {
-        --wanted_;
-        if (wanted_ != 0) return;
-        try {
-            turn_soon();  // which then ends what the context waits for
-        } catch (const std::bad_alloc&) {
-            rest();
-        }
+        if (--wanted_ == 0) turn_soon();  // which then ends what the context waits for
     }
-    /// There will be a turn. Throws `std::bad_alloc`.
-    void turn_soon() {
+    /// There will be a turn.
+    void turn_soon() noexcept {
         if (posted_ || turning_ || closed_) return;
-        asio::post(host_, [this] {
-            posted_ = false;
-            turn();
-        });
         posted_ = true;
+        asio::post(host_, asio_turn{this});
     }
 
 private:
+    friend asio_turn;
+    template <class T>
+    friend struct asio_turn_allocator;
+
     struct idle_base {
         virtual ~idle_base() = default;
         virtual idle::action next(clock& time) noexcept = 0;
@@ -291,6 +297,8 @@ private:
     intrusive_list<asio_pending> ended_;  // and not delivered yet
     std::size_t wanted_ = 0;              // operations and keepers
     bool posted_ = false;                 // a turn
+    static constexpr std::size_t turn_bytes = 256;
+    alignas(std::max_align_t) std::byte turn_room_[turn_bytes];  // where it is
     bool turning_ = false;
     bool idling_ = false;  // the idle strategy was asked since the last progress
     duration moment_ = least_moment;
@@ -298,6 +306,34 @@ private:
     bool reading_ = false;       // the context waits for the descriptor
     bool closed_ = false;
 };
+
+/// Gives the service's memory for the handler of a turn.
+template <class T>
+struct asio_turn_allocator {
+    using value_type = T;
+
+    explicit asio_turn_allocator(asio_service* of) noexcept : in(of) {}
+    template <class Other>
+    asio_turn_allocator(const asio_turn_allocator<Other>& other) noexcept : in(other.in) {}
+
+    [[nodiscard]] T* allocate(std::size_t) const noexcept {
+        static_assert(sizeof(T) <= asio_service::turn_bytes && alignof(T) <= alignof(std::max_align_t));
+        return reinterpret_cast<T*>(in->turn_room_);
+    }
+    void deallocate(T*, std::size_t) const noexcept {}
+    template <class Other>
+    [[nodiscard]] bool operator==(const asio_turn_allocator<Other>& other) const noexcept {
+        return in == other.in;
+    }
+
+    asio_service* in;
+};
+
+inline asio_turn::allocator_type asio_turn::get_allocator() const noexcept { return allocator_type(in); }
+inline void asio_turn::operator()() const {
+    in->posted_ = false;
+    in->turn();
+}
 
 /// The value that a handler gets for a `T`: Asio's coroutines need a value also beside an exception.
 template <class T>
@@ -455,8 +491,8 @@ public:
     /// and listeners greet. Not after the context.
     class keeper {
     public:
-        /// Begins with its own existence. Throws `std::bad_alloc`.
-        explicit keeper(const asio_guest& of) : service_(of.service_) { service_->keep(); }
+        /// Begins with its own existence.
+        explicit keeper(const asio_guest& of) noexcept : service_(of.service_) { service_->keep(); }
         keeper(const keeper&) = delete;
         keeper& operator=(const keeper&) = delete;
         ~keeper() { service_->let_go(); }

@@ -116,7 +116,9 @@ private:
         load(shared->infos[0], PMIX_COLLECT_DATA, &shared->collect, PMIX_BOOL);
         load(shared->infos[1], PMIX_TIMEOUT, &shared->seconds, PMIX_INT);
         auto ends = std::make_unique<asked>(asked{shared});
-        check("PMIx_Fence_nb", PMIx_Fence_nb(nullptr, 0, shared->infos, 2, &fence_ended, ends.get()));
+        const pmix_status_t fenced = PMIx_Fence_nb(nullptr, 0, shared->infos, 2, &fence_ended, ends.get());
+        if (fenced == PMIX_OPERATION_SUCCEEDED) return;  // it has ended: there is no answer
+        check("PMIx_Fence_nb", fenced);
         ends.release();
         const duration quarter = std::max(duration::zero(), limit.until() - monotonic_now()) / 4;
         const time_point asks = limit.until() - std::min<duration>(quarter, std::chrono::milliseconds(500));
@@ -139,6 +141,7 @@ private:
                 one.release();
             } else {
                 --shared->unheard;
+                if (begun == PMIX_OPERATION_SUCCEEDED) shared->come[rank] = true;
             }
         }
         // Before the end, at which others stop to wait for this thread.

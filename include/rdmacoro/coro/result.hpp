@@ -4,18 +4,31 @@
 #include <rdmacoro/coro/detail/maybe.hpp>
 #include <rdmacoro/coro/error.hpp>
 
+#include <type_traits>
 #include <utility>
 
 namespace rdmacoro {
 
+namespace detail {
+/// What a result takes for an error: as its value it could not be told from one.
+template <class T>
+inline constexpr bool is_result_error =
+    std::is_same_v<T, std::error_code> || std::is_same_v<T, errc> || std::is_same_v<T, status>;
+struct no_result_value;
+}  // namespace detail
+
 /// A value of type `T`, or the `std::error_code` of its failure. Allocates nothing.
 template <class T = void>
 class [[nodiscard]] result {
+    static_assert(!detail::is_result_error<T>,
+                  "a result of an error code would not tell it from an error; put it in a struct");
+    using given = std::conditional_t<detail::is_result_error<T>, detail::no_result_value*, T>;
+
 public:
     using value_type = T;
 
     /// A value.
-    [[gnu::always_inline]] result(T value) : value_(std::move(value)) {}
+    [[gnu::always_inline]] result(given value) : value_(std::move(value)) {}
     /// An error.
     [[gnu::always_inline]] result(std::error_code code) noexcept : code_(code) {}
     [[gnu::always_inline]] result(detail::status code) noexcept : code_(code) {}

@@ -5,7 +5,9 @@
 #include "support/catch.hpp"
 #include "support/run.hpp"
 
+#include <array>
 #include <coroutine>
+#include <functional>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -119,6 +121,36 @@ TEST_CASE("a wait for an awaitable without bind is counted however it is awaited
         CHECK_FALSE(is_counted(on));
         co_await others.join();
     }(world.on, how));
+}
+
+TEST_CASE("destructors that wait for awaitables without bind nest as deep as it comes") {
+    test::virtual_time world;
+    world.run([]() -> task<> {
+        std::array<std::coroutine_handle<>, 40> waits{};
+        int ended = 0;
+        task_group others;
+        for (std::coroutine_handle<>& at : waits) {
+            others.spawn(
+                [](std::coroutine_handle<>& of, int& count) -> task<> {
+                    task_group group;
+                    group.spawn([&]() -> task<> {
+                        co_await gate{&of};
+                        ++count;
+                    });
+                    while (!of) co_await yield();
+                },
+                std::ref(at), std::ref(ended));
+        }
+        others.spawn([&]() -> task<> {
+            for (std::coroutine_handle<>& at : waits) {
+                while (!at) co_await yield();
+            }
+            for (int n = 0; n < 5; ++n) co_await yield();
+            for (std::coroutine_handle<>& at : waits) std::exchange(at, {}).resume();
+        });
+        co_await others.join();
+        CHECK(ended == 40);
+    }());
 }
 
 TEST_CASE("a wait that does not begin as it throws is not counted any more") {
