@@ -31,12 +31,19 @@ private:
 
 std::size_t bytes_of_tag(tag_type tag) { return tag % 7 == 0 ? 0 : (tag * 7919) % 3000; }
 
+/// How the receives of all programs have ended.
+struct endings {
+    unsigned received = 0;
+    unsigned canceled = 0;
+    unsigned closed = 0;
+};
+
 task<> sends(pair_type::endpoint_type& from, tag_type tag) {
     const auto data = pattern(bytes_of_tag(tag), static_cast<unsigned>(tag));
     co_await from.send(data, tag);
 }
 task<> receives(pair_type::endpoint_type& to, tag_type tag, std::size_t pieces, local_stop_token stop,
-                const tag_type& sent, unsigned& got) {
+                const tag_type& sent, endings& all, unsigned& got) {
     const std::size_t bytes = bytes_of_tag(tag);
     scattered into(pieces, bytes / pieces + 1, 4);
     const auto ended = co_await as_result(with_stop(to.recv(into.into(), tag), stop));
@@ -44,12 +51,16 @@ task<> receives(pair_type::endpoint_type& to, tag_type tag, std::size_t pieces, 
     if (ended) {
         CHECK(into.gathered(bytes) == pattern(bytes, static_cast<unsigned>(tag)));
         ++got;
+        ++all.received;
+    } else if (ended.error() == errc::canceled) {
+        ++all.canceled;
     } else {
-        CHECK((ended.error() == errc::canceled || (ended.error() == errc::closed && tag > sent)));
+        CHECK((ended.error() == errc::closed && tag > sent));
+        ++all.closed;
     }
 }
 
-task<> random_program(scheduler& on, unsigned seed) {
+task<> random_program(scheduler& on, unsigned seed, endings& all) {
     constexpr std::size_t any = loopback_lane::unlimited;
     dice roll(seed);
     pair_type pair(on);
@@ -67,7 +78,7 @@ task<> random_program(scheduler& on, unsigned seed) {
         if (roll.one_in(2)) {
             stops.emplace_back();
             receiving.emplace_back(receives(pair.b, ++wanted, roll.one_in(2) ? 1 : 1 + roll(50),
-                                            stops.back().get_token(), sent, got));
+                                            stops.back().get_token(), sent, all, got));
         }
         if (roll.one_in(3)) {
             for (loopback_lane* lane : {&pair.from_a(), &pair.from_b()}) {
@@ -90,7 +101,7 @@ task<> random_program(scheduler& on, unsigned seed) {
     }
     while (wanted < sent) {  // those that are left
         stops.emplace_back();
-        receiving.emplace_back(receives(pair.b, ++wanted, 1, stops.back().get_token(), sent, got));
+        receiving.emplace_back(receives(pair.b, ++wanted, 1, stops.back().get_token(), sent, all, got));
         co_await turns(static_cast<int>(roll(3)));
     }
     for (auto& s : sending) co_await s;
@@ -111,11 +122,15 @@ task<> random_program(scheduler& on, unsigned seed) {
 }  // namespace
 
 TEST_CASE("long programs of staged messages with cancels lose nothing, and close wherever they are") {
+    endings all;
     for (unsigned seed = 1; seed <= 200; ++seed) {
         CAPTURE(seed);
         virtual_time world;
-        world.run(random_program(world.on, seed));
+        world.run(random_program(world.on, seed, all));
     }
+    CHECK(all.received > 10'000);
+    CHECK(all.canceled > 1000);
+    CHECK(all.closed > 50);
 }
 
 }  // namespace test_protocol_staged_random
