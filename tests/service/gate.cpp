@@ -4,6 +4,7 @@
 #include "support/death.hpp"
 #include "support/described_stages.hpp"
 #include "support/gates.hpp"
+#include "support/thread_state.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 #if RDMACORO_WITH_TCP
 #include <rdmacoro/transport/tcp/engine.hpp>
@@ -50,6 +53,14 @@ TEMPLATE_LIST_TEST_CASE("a thread calls through a gate, and sleeps until the ans
         };
         const std::string got = co_await on_thread(std::move(work));
         CHECK_THAT(got, Catch::Contains("red 42 100000 150 denied ") && Catch::Contains("there is no shape"));
+        std::atomic<pid_t> caller{0};
+        auto adding = start(on_thread([&caller, pass = through.pass()]() mutable {
+            caller = ::gettid();
+            return pass.call(kv::add, 40U, std::uint64_t{2}).get();
+        }));
+        CHECK(falls_asleep(caller));  // no answer comes meanwhile: this thread would bring it
+        const std::uint64_t sum = co_await adding;
+        CHECK(sum == 42);
     });
 }
 
