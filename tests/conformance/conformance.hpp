@@ -12,7 +12,9 @@
 #include "support/pattern.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -76,13 +78,16 @@ inline void conform(const variant& over, list_name list, task<> (*body)(two_doma
     }(body, &both, list));
 }
 
+/// How often it has slept, or its loop has waited for it.
+inline std::uint64_t sleeps(test_loop& of) { return of.waits() + of.on().parks(); }
+
 /// One end of `across_threads`.
 using far_end = task<> (*)(peer& end, any_domain& domain, const traits& is);
 
 /// Two schedulers on two threads, one connection between them: like two processes, but in one address
-/// space. `serve` gets the accepted end, `call` the connected one; both run to their ends.
-inline void across_threads(const variant& over, list_name list, const any_idle& idle, far_end serve,
-                           far_end call) {
+/// space. `serve` gets the accepted end, `call` the connected one; both run to their ends. Answers how often the one that slept less did so.
+inline std::uint64_t across_threads(const variant& over, list_name list, const any_idle& idle, far_end serve,
+                                    far_end call) {
     using namespace std::chrono_literals;
     const auto here = make_loop(idle);
     const auto here_domain = over.open(here->on());
@@ -90,6 +95,7 @@ inline void across_threads(const variant& over, list_name list, const any_idle& 
     std::exception_ptr own;
     std::atomic<bool> listens{false};
     std::string address;
+    std::uint64_t slept = 0;
     std::thread other([&] {
         try {
             const auto there = make_loop(idle);
@@ -103,6 +109,7 @@ inline void across_threads(const variant& over, list_name list, const any_idle& 
                 peer end = co_await timeout(listening.accept(), 60s);
                 co_await timeout(body(end, at, in.is()), case_limit);
             }(over, *domain, list, serve, address, listens));
+            slept = sleeps(*there);
         } catch (...) {
             failure = std::current_exception();
             listens.store(true, std::memory_order_release);
@@ -124,6 +131,7 @@ inline void across_threads(const variant& over, list_name list, const any_idle& 
     other.join();
     if (failure) std::rethrow_exception(failure);
     if (own) std::rethrow_exception(own);
+    return std::min(slept, sleeps(*here));
 }
 
 /// For ends on threads of their own, because Catch2's assertions are for one thread: throws where `holds` is false.
