@@ -96,6 +96,7 @@ task<> loses_one(job& ranks, rank_notes* notes, loss of) {
             if (of.how == death::by_return) co_return;
             auto pending = start(perform_once(g, of));
             for (int turn = 0; turn < of.turns; ++turn) co_await yield();
+            own.in_time = !pending.done();
             own.began = nanoseconds_now();
             ::kill(::getpid(), SIGKILL);
             co_await pending;
@@ -111,7 +112,13 @@ task<> loses_one(job& ranks, rank_notes* notes, loss of) {
     co_await ranks.leave();
 }
 
-void lose(const rank_network& over, unsigned size, const loss& of, std::minstd_rand& random) {
+/// How many ranks died in their own collective, of how many that were to.
+struct deaths {
+    unsigned in_time = 0;
+    unsigned all = 0;
+};
+
+void lose(const rank_network& over, unsigned size, const loss& of, std::minstd_rand& random, deaths& count) {
     rank_processes all(over, size,
                        [of](job& ranks, rank_notes* notes) { return loses_one(ranks, notes, of); });
     const int how = static_cast<int>(of.how);
@@ -124,6 +131,10 @@ void lose(const rank_network& over, unsigned size, const loss& of, std::minstd_r
         all.kill(of.victim);
     }
     all.wait();
+    if (of.how == death::by_itself) {
+        ++count.all;
+        count.in_time += all.notes(of.victim).in_time;
+    }
     const bool killed = of.how == death::by_itself || of.how == death::by_the_test;
     CHECK(all.wrong(killed ? std::vector{of.victim} : std::vector<unsigned>{}) == "");
     for (unsigned rank = 0; rank < size; ++rank) {
@@ -138,6 +149,7 @@ TEST_CASE("a process that is killed in a collective ends it at all others, with 
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     std::minstd_rand random(seed());
+    deaths count;
     using enum collective_kind;
     for (const rank_network& over : networks) {
         for (const loss& of :
@@ -149,20 +161,23 @@ TEST_CASE("a process that is killed in a collective ends it at all others, with 
               loss{broadcast, 262'144, 0, death::by_itself, 30},
               loss{broadcast, 262'144, 1, death::by_the_test},
               loss{broadcast, 262'144, 3, death::by_the_test}})
-            lose(over, 4, of, random);
+            lose(over, 4, of, random, count);
         for (const unsigned size : {2u, 3u, 8u})
-            lose(over, size, {allreduce, 1000, size - 1, death::by_the_test}, random);
+            lose(over, size, {allreduce, 1000, size - 1, death::by_the_test}, random, count);
     }
+    // One that comes late may find all that it needs, and be through at once.
+    CHECK(4 * count.in_time >= 3 * count.all);
 }
 
 TEST_CASE("a process that ends without leaving is named where a collective needs more of it") {
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
     std::minstd_rand random(seed());
+    deaths none;
     for (const rank_network& over : networks) {
         for (const death how : {death::by_exit, death::by_return}) {
-            lose(over, 4, {collective_kind::allreduce, 20, 1, how}, random);
-            lose(over, 3, {collective_kind::barrier, 0, 0, how}, random);
+            lose(over, 4, {collective_kind::allreduce, 20, 1, how}, random, none);
+            lose(over, 3, {collective_kind::barrier, 0, 0, how}, random, none);
         }
     }
 }
@@ -193,6 +208,7 @@ task<> loses_two(job& ranks, rank_notes* notes, unsigned second, int turns) {
         if (rank == second) {
             auto pending = start(g.shrink());
             for (int turn = 0; turn < turns; ++turn) co_await yield();
+            own.in_time = !pending.done();
             own.began = nanoseconds_now();
             ::kill(::getpid(), SIGKILL);
             static_cast<void>(co_await pending);
@@ -210,6 +226,7 @@ task<> loses_two(job& ranks, rank_notes* notes, unsigned second, int turns) {
 TEST_CASE("a process that is killed while the others shrink is left out, whether it decides or not") {
     const auto networks = rank_networks();
     if (networks.empty()) SKIP_TEST("no device");
+    deaths count;
     for (const rank_network& over : networks) {
         for (const unsigned second : {0u, 2u}) {
             for (const int turns : {0, 1, 6, 40}) {
@@ -221,6 +238,8 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
                 all.meet();
                 all.wait();
                 CHECK(all.wrong({second, size - 1}) == "");
+                ++count.all;
+                count.in_time += all.notes(second).in_time;
                 for (unsigned rank = 0; rank + 1 < size; ++rank) {
                     if (rank == second) continue;
                     CHECK(all.notes(rank).step == size - 2);
@@ -229,6 +248,8 @@ TEST_CASE("a process that is killed while the others shrink is left out, whether
             }
         }
     }
+    // After 40 turns its own shrink may have ended.
+    CHECK(4 * count.in_time >= 3 * count.all);
 }
 
 namespace {

@@ -40,6 +40,7 @@ struct rank_notes {
     std::atomic<std::uint64_t> step{0};    // how far it is
     std::atomic<std::uint64_t> failed{0};  // collectives that have ended with an error as they should
     std::atomic<std::int64_t> began{0};    // when what is watched began, in nanoseconds
+    std::atomic<bool> in_time{false};      // it died before what it was to die in had ended there
     std::array<char, 4000> said{};         // what is wrong
 
     void say(std::string_view what) {
