@@ -7,6 +7,7 @@
 #include "support/death.hpp"
 #include "support/held.hpp"
 #include "support/run.hpp"
+#include "support/shm_pair.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -480,11 +481,25 @@ TEST_CASE("a doorbell without a mark makes the domain look at every link, a few 
     many_counting_links many(100);
     many.domain.cool();
     many.links[99]->records = 1;  // its mark was cleared by another peer
+    std::vector<unsigned> before;
+    for (const auto& link : many.links) before.push_back(link->looks);
     many.domain.rung();
     many.domain.arm();
-    for (int n = 0; n < 20 && many.links[99]->records != 0; ++n) many.domain.poll();
+    unsigned most = 0;
+    for (int n = 0; n < 20; ++n) {
+        const unsigned seen = many.looks();
+        many.domain.poll();
+        most = std::max(most, many.looks() - seen);
+    }
     many.domain.disarm();
     CHECK(many.links[99]->records == 0);
+    CHECK(most > 0);
+    CHECK(most <= 16);
+    for (std::size_t n = 0; n < many.links.size(); ++n) {
+        INFO(n);
+        CHECK(many.links[n]->looks - before[n] ==
+              (many.links[n]->number() == many.links[0]->number() ? 0 : 1));
+    }
 }
 
 namespace {
@@ -619,82 +634,109 @@ TEST_CASE("a peer that touches the memory is waited for, whether it announced th
     CHECK(std::chrono::steady_clock::now() - later < mark_patience::most / 2);
 }
 
+namespace {
+
+/// A link over a real channel that waits for its peer as long as that takes.
+struct patient_link final : pollable {
+    explicit patient_link(channel_ref connected) : channel(std::move(connected)) {}
+
+    unsigned poll(unsigned) noexcept override { return 0; }
+    void want_notice(std::uint32_t) noexcept override {}
+    bool quiet() noexcept override { return true; }
+    void give_back() noexcept override {}
+    bool wants_poll() noexcept override { return false; }
+    void want_touch_notice(std::uint32_t word) noexcept override { channel->in.want_touch_notice(word); }
+    bool touched(std::uint64_t key) noexcept override {
+        const std::uint64_t marked = channel->in.region_in_use();
+        return marked != 0 && (key == 0 || marked == key);
+    }
+    void wait_until_untouched(std::uint64_t key, std::span<std::byte>, mark_wait&) noexcept override {
+        for (unsigned spins = 1; touched(key); ++spins) {
+            if (spins % 64 == 0) std::this_thread::yield();
+        }
+    }
+    void await_untouched(std::uint64_t, std::span<std::byte>, time_point) noexcept override {}
+    bool awaits_untouched(time_point) noexcept override { return false; }
+    bool holds_memory() noexcept override { return false; }
+    bool return_memory() noexcept override { return false; }
+
+    channel_ref channel;
+};
+
+/// Touches memory of another domain on a thread of its own, as soon as it is told of it, and until that is closed.
+struct touching_peer {
+    channel_ref own;
+    std::unique_ptr<patient_link> at_owner;
+    alignas(64) std::atomic<std::uint64_t> touches{0};  // the key of the memory
+    std::atomic<std::uint64_t> times{0};
+
+    void touch(remote_region there, const std::atomic<std::uint64_t>& key, const std::atomic<bool>& stop) {
+        while (!stop.load(std::memory_order_relaxed)) {
+            there.key = key.load(std::memory_order_relaxed);
+            static_cast<void>(own->touch(there, access_rights::remote_read, [&]() noexcept {
+                touches.store(there.key, std::memory_order_relaxed);
+                times.fetch_add(1, std::memory_order_relaxed);
+                for (int n = 0; n < 20; ++n) std::atomic_signal_fence(std::memory_order_seq_cst);
+                touches.store(0, std::memory_order_relaxed);
+                return errc::ok;
+            }));
+        }
+    }
+};
+
+}  // namespace
+
 TEST_CASE("no touch is missed by a domain that closes memory while peers touch it on threads of their own") {
-    // As `channel::touch` and `domain_base::deregister` order their steps, with one word in place of the table.
-    constexpr std::uint32_t peers = 2;
-    constexpr int rounds = 20000;
-    const auto board = std::make_unique<notice_board>();
-    std::atomic<std::uint64_t> key{0};  // in the table; 0: closed
-    struct peer {
-        alignas(64) std::atomic<std::uint64_t> mark{0};
-        std::atomic<std::uint32_t> notice{0};
-        std::atomic<std::uint64_t> touched{0};  // the key, while it is in the middle of it
-        std::atomic<std::uint64_t> times{0};
-        bool looked_at = true;
-    };
-    peer all[peers];
-    // On a busy machine a thread may begin late.
-    const auto all_touch = [&] {
-        return std::all_of(all, all + peers, [](const peer& each) { return each.times.load() > 0; });
-    };
-    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    constexpr int rounds = 50'000;
+    scheduler on{test::impatient{}};
+    shm::domain owner(on);
+    shm::domain theirs(on);
+    touching_peer peers[2];
+    on.run([](shm::domain& in, shm::domain& from, std::span<touching_peer> all) -> task<> {
+        const std::string name = test::shm_test_name();
+        auto listening = co_await in.listen(name);
+        for (touching_peer& peer : all) {
+            auto accepting = start(listening.accept());
+            shm::connection made = co_await from.connect(name);
+            peer.own = made.release();
+            shm::connection accepted = co_await accepting;
+            peer.at_owner = std::make_unique<patient_link>(accepted.release());
+            in.add_link(*peer.at_owner);
+        }
+    }(owner, theirs, peers));
+    std::vector<std::byte> memory(8);
+    region open = owner.register_memory(memory);
+    std::atomic<std::uint64_t> key{open.remote().key};
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
-    for (std::uint32_t n = 0; n < peers; ++n) {
-        threads.emplace_back([&, n] {
-            peer& self = all[n];
-            while (!stop.load(std::memory_order_relaxed)) {
-                const std::uint64_t wanted = key.load(std::memory_order_relaxed);
-                if (wanted == 0) continue;
-                self.mark.store(wanted, std::memory_order_relaxed);
-                std::atomic_thread_fence(std::memory_order_seq_cst);
-                if (self.notice.load(std::memory_order_relaxed) != 0) {
-                    board->keep_marked(n);
-                    std::atomic_thread_fence(std::memory_order_seq_cst);
-                }
-                if (key.load(std::memory_order_relaxed) == wanted) {
-                    self.touched.store(wanted, std::memory_order_relaxed);
-                    self.times.fetch_add(1, std::memory_order_relaxed);
-                    self.touched.store(0, std::memory_order_relaxed);
-                }
-                self.mark.store(0, std::memory_order_release);
-            }
-        });
+    for (touching_peer& peer : peers)
+        threads.emplace_back([&, there = open.remote()] { peer.touch(there, key, stop); });
+    // On a busy machine a thread may begin late.
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (const touching_peer& peer : peers) {
+        while (peer.times.load() == 0 && std::chrono::steady_clock::now() < patience)
+            std::this_thread::yield();
     }
     int caught = 0;
-    for (std::uint64_t round = 1;
-         round <= rounds || (!all_touch() && std::chrono::steady_clock::now() < patience); ++round) {
-        key.store(round, std::memory_order_relaxed);
-        if (round % 4 == 0) std::this_thread::yield();
-        key.store(0, std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-        board->take_all([&](std::uint32_t n) {
-            all[n].notice.store(0, std::memory_order_relaxed);
-            all[n].looked_at = true;
-        });
-        std::atomic_thread_fence(std::memory_order_seq_cst);
-        for (peer& each : all) {
-            while (each.looked_at && each.mark.load(std::memory_order_acquire) == round) {}
-        }
-        for (peer& each : all) {
-            if (each.touched.load(std::memory_order_relaxed) == round) ++caught;
-        }
-        for (std::uint32_t n = 0; n < peers; ++n) {
-            peer& each = all[n];
-            if (!each.looked_at || each.mark.load(std::memory_order_acquire) != 0) continue;
-            each.notice.store(n + 1, std::memory_order_relaxed);
-            std::atomic_thread_fence(std::memory_order_seq_cst);
-            if (each.mark.load(std::memory_order_acquire) != 0) {
-                each.notice.store(0, std::memory_order_relaxed);
-            } else {
-                each.looked_at = false;
-            }
-        }
+    const std::uint64_t touched_before = peers[0].times.load() + peers[1].times.load();
+    // There, a round takes as long as a peer that has lost its core within a touch.
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    for (int round = 0; round < rounds && caught == 0; ++round) {
+        if (round % 16 == 0) std::this_thread::yield();
+        if (round % 16 == 0 && std::chrono::steady_clock::now() > limit) break;
+        open.reset();
+        for (const touching_peer& peer : peers)
+            caught += peer.touches.load(std::memory_order_relaxed) == key.load(std::memory_order_relaxed);
+        open = owner.register_memory(memory);
+        key.store(open.remote().key, std::memory_order_relaxed);
     }
+    const std::uint64_t touched = peers[0].times.load() + peers[1].times.load() - touched_before;
     stop = true;
     for (std::thread& each : threads) each.join();
+    open.reset();
+    for (touching_peer& peer : peers) owner.remove_link(*peer.at_owner);
     CHECK(caught == 0);
-    for (const peer& each : all) CHECK(each.times.load() > 0);
+    CHECK(touched > 100);
 }
 
 namespace {
