@@ -208,11 +208,17 @@ struct texts {
 TEST_CASE("a service that is offered without memory is offered, or is not") {
     if (!counts_allocations) SKIP_TEST("the sanitizer has the heap");
     unsigned refused = 0;
+    unsigned served = 0;
+    unsigned untold = 0;
     for (std::size_t failing = 1; failing < 40; ++failing) {
         CAPTURE(failing);
         run_pair(*over_sim.front(), [&](any_calls& client, any_calls& server, shop&, calls_link) -> task<> {
             service offered;
-            offered.on(later::note, [](call_context&) -> task<> { co_return; });
+            unsigned noted = 0;
+            offered.on(later::note, [&noted](call_context&) -> task<> {
+                ++noted;
+                co_return;
+            });
             co_await client.cast(later::note);  // the server has refused it, and tells when it knows it
             static_cast<void>(co_await as_result(client.call(kv::add, 1U, 2U)));
             std::optional<no_spare_frames> none(std::in_place);
@@ -225,15 +231,29 @@ TEST_CASE("a service that is offered without memory is offered, or is not") {
             }
             fail_allocation(0);
             none.reset();
-            if (!thrown) co_return;
-            ++refused;
-            server.serve(offered);  // refused where it is offered already
-            co_await client.cast(later::note);
-            const std::uint64_t sum = co_await client.call(kv::add, 1U, 2U);
-            CHECK(sum == 3);
+            if (thrown) {
+                ++refused;
+                server.serve(offered);  // refused where it is offered already
+            } else {
+                ++served;
+            }
+            CHECK_THROWS_AS(server.serve(offered), error);
+            const auto cast = co_await as_result(client.cast(later::note));
+            const auto sum = co_await as_result(client.call(kv::add, 1U, 2U));
+            if (!sum) {  // the client could not be told, so the connection has ended
+                CHECK_FALSE(thrown);
+                CHECK(sum.error() == errc::peer_lost);
+                ++untold;
+                co_return;
+            }
+            CHECK(cast);
+            CHECK(*sum == 3);
+            CHECK(noted == 1);
         });
     }
     CHECK(refused > 0);
+    CHECK(served > 20);
+    CHECK(untold < 5);
 }
 
 TEST_CASE("the memory of a long answer is given back") {
