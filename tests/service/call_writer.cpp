@@ -678,6 +678,9 @@ CALLS_CASE("a writer that was moved from refuses what is asked of it") {
         both.end();
         const auto twice = co_await both.next();
         CHECK(twice == 8);
+        const auto end = co_await both.next();
+        CHECK_FALSE(end.has_value());
+        while (sums.running() != 0) co_await yield();  // it ends here
     });
 }
 

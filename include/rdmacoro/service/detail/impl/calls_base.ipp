@@ -44,12 +44,12 @@ RDMACORO_COLD void calls_base::end() noexcept {
     if (pending_ != 0)
         fatal("a calls object was destroyed while calls of it were under way, or streams of it were read");
     stop_.request_stop();
-    struct patience : timer_node {
+    struct long_wait : timer_node {
         calls_base* of;
     } waits;
     waits.of = this;
     waits.deadline = deadline_after(owner_.now(), 2 * to_answer);
-    waits.expired = [](timer_node& at) noexcept { static_cast<patience&>(at).of->tell_unended(); };
+    waits.expired = [](timer_node& at) noexcept { static_cast<long_wait&>(at).of->tell_unended(); };
     if (handlers_ != 0) owner_.add_timer(waits);
     owner_.run_until([this] { return handlers_ == 0 && loops_.size() == 0 && notes_.size() == 0; }, stop_);
     if (waits.queued()) owner_.remove_timer(waits);

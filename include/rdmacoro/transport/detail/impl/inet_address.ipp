@@ -1,6 +1,7 @@
 // Hosts and ports: how they are parsed, resolved and printed.
 #pragma once
 
+#include <rdmacoro/coro/detail/signals_blocked.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 #include <rdmacoro/transport/detail/scheme.hpp>
 
