@@ -326,7 +326,7 @@ TEST_CASE("ranks that cancel collectives, splits and shrinks at any moment go on
     const findings found = run_seeds(0, under_sanitizer ? 40 : 300);
     CHECK(found.wrong == "");
     CHECK(found.given_up > 1000);
-    CHECK(found.shrinks_given_up > 50);
+    CHECK(found.shrinks_given_up > (under_sanitizer ? 10u : 50u));
     CHECK(found.ended_well > 10'000);
 }
 
