@@ -46,24 +46,6 @@ private:
 ///     }
 [[nodiscard]] inline yield_operation yield() noexcept { return {}; }
 
-namespace detail {
-
-/// First in a task that may do its work without awaiting an operation: ends at once, and with `errc::canceled` where the task's token is
-/// stopped already.
-class unless_stopped : public yield_operation {
-public:
-    void bind(const environment& env) noexcept {
-        stopped_ = env.stop.stop_requested();
-        yield_operation::bind(env);
-    }
-    bool await_ready() noexcept { return !stopped_ || yield_operation::await_ready(); }
-
-private:
-    bool stopped_ = false;
-};
-
-}  // namespace detail
-
 }  // namespace rdmacoro
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <rdmacoro/coro/detail/described_step.hpp>
+#include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/sleep_for.hpp>
-#include <rdmacoro/coro/yield.hpp>
 #include <rdmacoro/messaging/detail/connect_attempts.hpp>
 #include <rdmacoro/messaging/detail/opening.hpp>
 #include <rdmacoro/messaging/endpoint.hpp>
@@ -40,7 +40,7 @@ template <transport T, protocol_list P>
 [[gnu::cold]] task<endpoint<T, P>> connect_in(typename T::domain* domain, std::string address,
                                               mailbox_options options) {
     scheduler& here = running_scheduler();
-    if (!here.may_go_on()) co_await yield();  // it may fail at once, again and again
+    co_await turn_for_others();  // it may fail at once, again and again
     const described_step connecting(here, connect_facts, address);
     if (domain != nullptr) {
         require_current(domain->owner(), "connect: the domain is of another scheduler");
@@ -258,7 +258,6 @@ namespace detail {
 template <transport T, protocol_list P>
 [[gnu::cold]] task<listener<T, P>> listen_in(typename T::domain* domain, std::string address,
                                              mailbox_options options) {
-    if (!running_scheduler().may_go_on()) co_await yield();
     co_await unless_stopped();
     static_cast<void>(tuning::of_environment());  // throws here, and not when a peer comes
     if (domain != nullptr) {

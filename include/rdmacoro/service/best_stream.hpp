@@ -21,7 +21,8 @@ namespace rdmacoro {
 
 /// How `connect_best` tries.
 struct best_stream_options {
-    /// How long each attempt may take. The addresses of a name are tried one after the other within it.
+    /// How long each attempt may take. The addresses of a name are tried within it, each when the one before has
+    /// failed or after 250 ms.
     duration each = std::chrono::seconds(10);
     /// Of the stream.
     byte_stream_options stream{};

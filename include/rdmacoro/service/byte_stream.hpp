@@ -371,7 +371,6 @@ task<> byte_stream<T, P>::write_bytes(owner self, std::span<const std::byte> fro
     state& s = there(self);
     co_await detail::unless_stopped();
     const detail::stream_turn turn(s.writing, "byte_stream: a write while another one is under way");
-    if (from.size() <= s.options.copy_limit) co_await detail::turn_for_others();
     s.check_writable();
     if (from.size() <= s.options.copy_limit) {
         s.prepare_to_gather();
@@ -409,7 +408,6 @@ task<std::size_t> byte_stream<T, P>::read_bytes(owner self, std::span<std::byte>
     state& s = there(self);
     co_await detail::unless_stopped();
     const detail::stream_turn turn(s.reading, "byte_stream: a read while another one is under way");
-    if (!s.left.empty() || s.ended || into.empty()) co_await detail::turn_for_others();
     std::size_t done = 0;
     for (;;) {
         if (const std::size_t some = s.take_left(into.subspan(done)); some != 0) {
@@ -465,7 +463,6 @@ task<> byte_stream<T, P>::flush_all(owner self, bool takes_turn) {
     co_await detail::unless_stopped();
     std::optional<detail::stream_turn> turn;
     if (takes_turn) turn.emplace(s.writing, "byte_stream: a flush while a write is under way");
-    co_await detail::turn_for_others();
     while (s.sending || !s.gathered.empty()) {
         s.moved.reset();
         co_await s.moved.wait();

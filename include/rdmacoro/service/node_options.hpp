@@ -21,8 +21,8 @@ struct node_options {
     /// How long such a connection may say nothing, and how long an answer may take. Where more wait, the one that has been silent, or was
     /// refused and does not close, for the longest time is closed after a tenth of this.
     duration hello_limit = std::chrono::seconds(2);
-    /// How long connecting by one URL may take. The addresses of a name are tried one after the other within it: behind one that is silent
-    /// no other is reached. Write addresses in numbers into cards where a name has such ones.
+    /// How long connecting by one URL may take. The addresses of a name are tried within it, each when the one before has failed or after
+    /// 250 ms.
     duration attempt_limit = std::chrono::seconds(2);
     /// How long a message waits for a connection, all attempts and the pauses between them included.
     duration connect_limit = std::chrono::seconds(5);

@@ -4,9 +4,12 @@
 #include <rdmacoro/coro/task.hpp>
 
 #include "support/catch.hpp"
+#include "support/scripted_names.hpp"
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace test_transport_detail_opening {
@@ -27,9 +30,11 @@ struct fake_session {
     opener* waiter = nullptr;
     bool abandoned = false;
     std::optional<outcome> at_once;
+    std::string to;
 
-    void connect(const detail::inet_endpoint&, opener& by) noexcept {
+    void connect(const detail::inet_endpoint& address, opener& by) noexcept {
         waiter = &by;
+        to = address.text();
         if (at_once) open(*at_once);
     }
     void accept(opener& by) noexcept { waiter = &by; }
@@ -66,6 +71,18 @@ using accepted_queue = detail::accept_queue<fake_engine, fake_session, outcome>;
 task<attempt> connect(fake_engine& by) {
     connect_to one(by, {});
     co_return co_await one;
+}
+
+struct fake_connection {
+    explicit fake_connection(fake_session& open) noexcept : of(&open) {}
+    fake_session* of;
+};
+[[noreturn]] void throw_no_connection(fake_engine&, const detail::inet_address&, const outcome& how) {
+    throw error(how.code);
+}
+task<> connect_by_name(fake_engine& by, std::optional<fake_connection>& made) {
+    made = co_await detail::connect_to_any<fake_connection, outcome, fake_session>(
+        by, detail::inet_address::parse("fake", "fake://two.test:7", ""), "fake");
 }
 
 task<> try_to_connect(fake_engine& by, std::error_code& ended) {
@@ -109,7 +126,7 @@ TEST_CASE("an attempt to connect returns the session that opened, or the reason 
     fake_engine by;
     by.at_once = outcome{};
     const attempt good = by.on.run(connect(by));
-    CHECK(good.made == by.sessions.at(0).get());
+    CHECK(good.made.get() == by.sessions.at(0).get());
     CHECK_FALSE(good.made->abandoned);
     by.at_once = outcome{errc::timed_out, 5, "look"};
     const attempt late = by.on.run(connect(by));
@@ -130,6 +147,55 @@ TEST_CASE("an attempt that is canceled abandons its connection") {
     by.on.run_until([&] { return trying.of.handle().done(); });
     CHECK(ended == errc::canceled);
     CHECK(by.sessions[0]->abandoned);
+}
+
+TEST_CASE("an open connection that nobody takes is abandoned") {
+    fake_engine by;
+    by.at_once = outcome{};
+    { const attempt dropped = by.on.run(connect(by)); }
+    CHECK(by.sessions.at(0)->abandoned);
+}
+
+TEST_CASE("an address that does not answer holds up no other and its attempt is abandoned") {
+    fake_engine by;
+    test::scripted_names names;
+    names.set("two.test", {"127.0.0.2", "127.0.0.1"});
+    std::optional<fake_connection> made;
+    begun trying(by.on, connect_by_name(by, made));
+    by.on.run_until([&] { return by.sessions.size() == 1; });
+    CHECK(by.sessions[0]->to == "127.0.0.2:7");
+    const time_point first = by.time.now();
+    by.on.run_until([&] { return by.sessions.size() == 2; });  // the clock goes to the next timer by itself
+    CHECK(by.sessions[1]->to == "127.0.0.1:7");
+    CHECK(by.time.now() - first == detail::address_head_start);
+    by.sessions[1]->open({});
+    by.on.run_until([&] { return trying.of.handle().done(); });
+    REQUIRE(made);
+    CHECK(made->of == by.sessions[1].get());
+    CHECK(by.sessions[0]->abandoned);
+    CHECK_FALSE(by.sessions[1]->abandoned);
+}
+
+TEST_CASE("where no address answers the reason is that of the last") {
+    fake_engine by;
+    test::scripted_names names;
+    names.set("two.test", {"127.0.0.2", "127.0.0.1"});
+    std::optional<fake_connection> made;
+    std::error_code ended;
+    begun trying(by.on,
+                 [](fake_engine& in, std::optional<fake_connection>& into, std::error_code& why) -> task<> {
+                     const auto outcome = co_await as_result(connect_by_name(in, into));
+                     why = outcome.error();
+                 }(by, made, ended));
+    by.on.run_until([&] { return by.sessions.size() == 1; });
+    const time_point first = by.time.now();
+    by.sessions[0]->open({errc::connection_refused, 1, "first"});
+    by.on.run_until([&] { return by.sessions.size() == 2; });
+    CHECK(by.time.now() == first);
+    by.sessions[1]->open({errc::timed_out, 2, "second"});
+    by.on.run_until([&] { return trying.of.handle().done(); });
+    CHECK(ended == errc::timed_out);
+    CHECK_FALSE(made);
 }
 
 TEST_CASE("accepted connections are taken in the order in which they opened; failed ones are forgotten") {

@@ -1,7 +1,10 @@
-// turn_for_others: for tasks that may end without having waited.
+// turn_for_others, unless_stopped: for tasks that may end without having waited.
 #pragma once
 
+#include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/scheduler.hpp>
+
+#include <coroutine>
 
 namespace rdmacoro::detail {
 
@@ -22,6 +25,22 @@ public:
 
 private:
     scheduler* owner_ = nullptr;
+};
+
+/// The same, first in a task that does nothing where its token is stopped already: ends with `errc::canceled` then. A stop request that
+/// comes later does not end it.
+class [[nodiscard]] unless_stopped : public turn_for_others {
+public:
+    void bind(const environment& env) noexcept {
+        stopped_ = env.stop.stop_requested();
+        turn_for_others::bind(env);
+    }
+    void await_resume() const {
+        if (stopped_) throw_error(errc::canceled);
+    }
+
+private:
+    bool stopped_ = false;
 };
 
 }  // namespace rdmacoro::detail

@@ -7,6 +7,7 @@
 #include <rdmacoro/coro/result.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/transport/detail/accept.hpp>
+#include <rdmacoro/transport/detail/first_to_connect.hpp>
 #include <rdmacoro/transport/detail/host_places.hpp>
 #include <rdmacoro/transport/detail/inet_address.hpp>
 
@@ -30,11 +31,17 @@ protected:
     ~connection_opener() = default;
 };
 
-/// How one attempt to connect ended.
+/// How one attempt to connect ended. Owns the session that is open.
 template <class Session, class Outcome>
 struct connect_attempt {
+    struct let_go {
+        void operator()(Session* open) const noexcept { open->abandon(); }
+    };
+
     Outcome how{};
-    Session* made = nullptr;
+    std::unique_ptr<Session, let_go> made;
+
+    [[nodiscard]] bool connected() const noexcept { return made != nullptr; }
 };
 
 /// Connects to one address: `Session::connect` of a session that `Engine::make_session` made. Canceling it gives the connection up.
@@ -49,9 +56,6 @@ public:
         : basic_operation<connect_to, attempt>(&by.owner()), engine_(by), to_(to) {}
     connect_to(const connect_to&) = delete;
     connect_to& operator=(const connect_to&) = delete;
-    ~connect_to() {
-        if (attempt_.made != nullptr) attempt_.made->abandon();
-    }
 
     void start() noexcept {
         session_ = engine_.make_session();
@@ -70,14 +74,14 @@ public:
 
     [[nodiscard]] result<attempt> outcome() noexcept {
         if (attempt_.how.code == errc::canceled) return errc::canceled;
-        return std::exchange(attempt_, {});
+        return std::move(attempt_);
     }
 
 private:
     void opened(Session& which, const Outcome& how) noexcept override {
         session_ = nullptr;
         attempt_.how = how;
-        if (how.code == errc::ok) attempt_.made = &which;
+        if (how.code == errc::ok) attempt_.made.reset(&which);
         this->complete();
     }
 
@@ -203,6 +207,21 @@ private:
 
 // ---- the tasks that domains and listeners return
 
+template <class Session, class Outcome, class Engine>
+task<connect_attempt<Session, Outcome>> connect_to_one(Engine& by, inet_endpoint to) {
+    connect_to<Engine, Session, Outcome> one(by, to);
+    co_return co_await one;
+}
+
+/// For `first_to_connect`.
+template <class Session, class Outcome, class Engine>
+struct connect_attempts_of {
+    Engine* by;
+    task<connect_attempt<Session, Outcome>> operator()(const inet_endpoint& to) const {
+        return connect_to_one<Session, Outcome>(*by, to);
+    }
+};
+
 /// Connects to the first address of the host that answers. `prefix` begins the texts of errors;
 /// `throw_no_connection(by, address, outcome)` is found by the engine's namespace.
 template <class Connection, class Outcome, class Session, class Engine>
@@ -212,14 +231,11 @@ task<Connection> connect_to_any(Engine& by, inet_address address, std::string pr
     inet_resolve resolve(address, 0);
     const inet_resolved resolved = co_await resolve;
     if (resolved.none()) resolved.throw_none(prefix, address);
-    Outcome last;
-    for (const inet_endpoint& to : resolved.endpoints) {
-        connect_to<Engine, Session, Outcome> one(by, to);
-        const auto tried = co_await one;
-        if (tried.made != nullptr) co_return Connection(*tried.made);
-        last = tried.how;
-    }
-    throw_no_connection(by, address, last);
+    const connect_attempts_of<Session, Outcome, Engine> attempts{&by};
+    connect_attempt<Session, Outcome> tried =
+        co_await first_to_connect<connect_attempt<Session, Outcome>>(resolved.endpoints, attempts);
+    if (!tried.connected()) throw_no_connection(by, address, tried.how);
+    co_return Connection(*tried.made.release());
 }
 
 /// The next connection of an accept queue.

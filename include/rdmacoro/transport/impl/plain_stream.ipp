@@ -257,7 +257,6 @@ RDMACORO_DECL task<> plain_stream::write_bytes(detail::plain_socket* self, std::
     co_await detail::unless_stopped();
     const detail::plain_turn turn(s.writing);
     if (s.shut) detail::throw_error(errc::closed, "plain_stream: a write after shutdown");
-    if (from.empty()) co_await detail::turn_for_others();
     for (std::size_t done = 0; done < from.size();) {
         if (!s.owner.may_go_on()) {
             const auto others = co_await as_result(yield());
@@ -282,7 +281,6 @@ RDMACORO_DECL task<std::size_t> plain_stream::read_bytes(detail::plain_socket* s
     detail::plain_socket& s = detail::plain_there(self);
     co_await detail::unless_stopped();
     const detail::plain_turn turn(s.reading);
-    if (into.empty()) co_await detail::turn_for_others();
     std::size_t done = 0;
     while (done < into.size()) {
         if (!s.owner.may_go_on()) {  // its peer may send as fast as it reads
@@ -341,7 +339,6 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
     co_await detail::unless_stopped();
     const detail::plain_turn turn(s.reading);
     for (;;) {
-        if (!s.owner.may_go_on()) co_await yield();
         const int fd = ::accept4(s.reads, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             detail::set_exchange_options(fd);
@@ -349,7 +346,11 @@ RDMACORO_DECL task<plain_stream> plain_listener::accept_from(detail::plain_socke
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
             throw error(errc::no_resources, std::string("plain_listener: accept: ") + std::strerror(errno));
-        if (errno == EAGAIN || errno == EWOULDBLOCK) co_await detail::plain_wait(s, s.reads, EPOLLIN);
+        if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            co_await detail::plain_wait(s, s.reads, EPOLLIN);
+        } else {  // what had connected is gone: another may have come
+            co_await detail::turn_for_others();
+        }
     }
 }
 
