@@ -390,7 +390,7 @@ public:
     /// Throws `errc::invalid_argument` for limits of 0, and for more than 2,147,483,648 messages.
     explicit gate(Over& over, const gate_options& options = {})
         : over_(over), core_(std::make_shared<core>(over, options)) {
-        if (options.messages == 0 || options.message_bytes == 0)
+        if (options.messages == 0 || options.message_bytes == 0 || options.passes == 0)
             detail::throw_error(errc::invalid_argument, "gate: a limit of 0 lets no message through");
         if (options.message_bytes > 0xffffffff)
             detail::throw_error(errc::invalid_argument, "gate: messages of 4 GiB are not copied");
@@ -407,7 +407,8 @@ public:
         core_->forget_peers();
     }
 
-    /// A way through for one thread. Any thread, as long as the gate lives. Throws `errc::closed` while it ends.
+    /// A way through for one thread. Any thread, as long as the gate lives. Throws `errc::closed` while it ends, `errc::no_resources` where
+    /// there are `gate_options::passes`.
     [[nodiscard]] pass_type pass() { return pass_type(core_, over_); }
     /// What it has memory for: the most passes that there were at a time, with those that are gone and of which something is still on its way.
     [[nodiscard]] std::size_t lanes() { return core_->lanes(); }

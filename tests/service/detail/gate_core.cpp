@@ -69,6 +69,31 @@ TEST_CASE("lanes of threads that have left are taken again once they are empty")
     CHECK_THROWS_AS(core.enter(), error);
 }
 
+TEST_CASE("no more lanes are made than may be also where threads leave what is not sent") {
+    scheduler on;
+    keeping core(on, {.messages = 8, .passes = 3});
+    for (int n = 0; n < 3; ++n) {
+        gate_lane& one = core.enter();
+        CHECK(put_tag(one, 1, 0));
+        core.leave(one);
+    }
+    std::error_code refused;
+    try {
+        static_cast<void>(core.enter());
+    } catch (const error& why) {
+        refused = why.code();
+    }
+    CHECK(refused == errc::no_resources);
+    CHECK(core.lanes() == 3);
+    on.turn();
+    REQUIRE(core.kept.size() == 3);
+    core.give_back(*core.kept[1]);
+    on.turn();
+    static_cast<void>(core.enter());
+    CHECK(core.lanes() == 3);
+    core.end();
+}
+
 TEST_CASE("lanes come in turns, so many of each, and of all so many in one turn of the scheduler") {
     scheduler on;
     keeping core(on, {.messages = 2048});

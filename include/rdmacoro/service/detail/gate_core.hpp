@@ -26,7 +26,7 @@ public:
     gate_core& operator=(const gate_core&) = delete;
     virtual ~gate_core() = default;
 
-    /// A lane for a thread. Any thread; throws `errc::closed` where the gate has ended.
+    /// A lane for a thread. Any thread; throws `errc::closed` where the gate has ended, `errc::no_resources` where there are as many as may be.
     [[nodiscard]] RDMACORO_DECL gate_lane& enter();
     /// The thread that had it uses it no longer.
     RDMACORO_DECL void leave(gate_lane& lane) noexcept;

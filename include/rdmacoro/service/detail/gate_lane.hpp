@@ -17,11 +17,13 @@
 
 namespace rdmacoro {
 
-/// The limits of each thread in a gate.
+/// The limits of a gate: of each thread's pass, and of all together.
 struct gate_options {
     std::size_t messages =
         512;  ///< of one thread, in the gate at a time, with the calls that have not begun; rounded up to a power of two, 4 at least
     std::size_t message_bytes = 216;  ///< of a message that the gate copies; longer ones are borrowed
+    /// Passes that exist, and those that have ended while a peer has not taken what they left: each has a ring of `messages` slots.
+    std::size_t passes = 1024;
 };
 
 namespace detail {
