@@ -1,4 +1,5 @@
-// Everything of rdmacoro that needs no network library. Add the headers of the transports that do: transport/tcp.hpp.
+// Coroutines, memory, endpoints, protocols and shared memory. Beside it: the services (service/calls.hpp, service/node.hpp ...), the adapters,
+// and the other transports (transport/tcp.hpp, transport/sim.hpp ...), some of which need a library of their network.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -61,9 +61,9 @@ struct hidden { void await_suspend(std::coroutine_handle<>); };
     'tests/coro/send.cpp': '#include <rdmacoro/coro/send.hpp>\n#include <string>\n',
     'tests/transport/tcp.cpp': '#include <rdmacoro/transport/tcp.hpp>\n',
     'docs/a.md': 'See [b](b.md), `coro/send.hpp`, `tests/coro/send.cpp` and `send.hpp`.\n\n<img src="b.svg">\n\n<!-- from tests/coro/send.cpp -->\n```cpp\n#include <string>\n```\n',
-    'docs/b.md': 'b\n',
+    'docs/b.md': 'b\n\n| head |\n|---|\n| row |\n',
     'docs/troubleshooting.md':
-        '## Before\n\n| a peer |\n\n## The program ends with a message\n\n'
+        '## Before\n\n| a peer |\n|---|\n\n## The program ends with a message\n\n'
         '| line | do |\n|---|---|\n| a send was sent twice; ... was sent away | send once |\n\n## After\n',
     'docs/b.svg': '<svg xmlns="http://www.w3.org/2000/svg"/>\n',
 }
@@ -111,6 +111,7 @@ BROKEN = [
     ('docs/troubleshooting.md', 'a send was sent twice; ', '', '"a send was sent twice: it ends" ends the process'),
     ('docs/troubleshooting.md', '## The program', '## A program', '"a send was sent twice: it ends" ends the process'),
     (SEND, '/// What can', '// What can', 'concept sendable has no docstring'),
+    ('docs/b.md', '|---|\n', '|---|\n| first |\n\n', 'a row of a table that has no head'),
     ('docs/b.svg', None, None, 'the link to b.svg leads nowhere'),
     ('docs/b.md', None, None, 'the link to b.md leads nowhere'),
     ('docs/a.md', '#include <string>', '#include <list>', 'this code is not in tests/coro/send.cpp'),

@@ -24,7 +24,7 @@ namespace rdmacoro {
 /// Contributions and results are ranges of trivially copyable elements in a row (vectors, arrays, spans), or blocks of them at equal distances
 /// (`strided`), in their order; these and counts of blocks are borrowed until the collective ends. Behind them a call may have options: `use<...>`, `algorithm_named`, `reproducible`. An
 /// operation is a function object of at most 32 bytes that is trivially copyable; see `is_commutative` and `is_associative` for its order. Every rank gives the
-/// same lengths, roots and types; with `NDEBUG` undefined, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
+/// same lengths, roots and types; with `NDEBUG` undefined where the toolkit's bodies are compiled, or `RDMACORO_CHECK_COLLECTIVES=1` for all ranks, they compare them first, and all end with
 /// `group_errc::mismatch` and the ranks that differ.
 ///
 /// Errors. Lengths and counts that do not fit each other are thrown by the call itself, a wrong root and a wrong name of an algorithm where it is

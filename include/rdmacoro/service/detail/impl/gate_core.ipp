@@ -23,8 +23,9 @@ RDMACORO_COLD gate_lane& gate_core::enter() {
         }
     }
     if (lanes_.size() >= options_.passes)
-        throw_error(errc::no_resources, "gate::pass: there are " + std::to_string(lanes_.size()) +
-                                            " passes, or what they have left is not sent (gate_options::passes)");
+        throw_error(errc::no_resources,
+                    "gate::pass: there are " + std::to_string(lanes_.size()) +
+                        " passes, or what they have left is not sent (gate_options::passes)");
     lanes_.push_back(std::make_unique<gate_lane>(port, options_, shared_));
     gate_lane& made = *lanes_.back();
     made.news.gate = this;
