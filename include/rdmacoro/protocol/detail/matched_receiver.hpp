@@ -145,10 +145,13 @@ public:
     /// The sender asks for a message back. False: it asks for too many.
     [[nodiscard]] bool withdraw_asked(std::uint32_t note) noexcept {
         if (note == 0 || !asked_.add(note)) return false;
+        // Sends that are canceled together are mostly asked back in their order: the message is among the first then.
         unexpected_message* found = nullptr;
-        each_incomplete([&](unexpected_message& m) noexcept {
-            if (m.stream == note) found = &m;
-        });
+        context_.mailbox().matching().each_masked(context_.source(), any_tag,
+                                                  [&](unexpected_message& m) noexcept {
+                                                      if (is_incomplete(m) && m.stream == note) found = &m;
+                                                      return found == nullptr;
+                                                  });
         if (found == nullptr) {
             look();  // it has not come, or a receive has it already
             return true;
@@ -278,11 +281,15 @@ private:
 
     // ---- messages
 
-    /// Calls `visit` for each stored message of this link that is not whole; it may take that message out.
+    /// A stored message of this link that is not whole.
+    [[nodiscard]] bool is_incomplete(const unexpected_message& m) const noexcept {
+        return m.from == &context_ && !m.complete;
+    }
+    /// Calls `visit` for each of these; it may take that message out.
     template <class Visit>
     void each_incomplete(Visit visit) noexcept {
         context_.mailbox().matching().each_stored(context_.source(), [&](unexpected_message& m) noexcept {
-            if (m.from == &context_ && !m.complete) visit(m);
+            if (is_incomplete(m)) visit(m);
         });
     }
 
