@@ -260,6 +260,18 @@ CONFORMANCE_CASE("a peer that has left before it is accepted is still heard", ev
     conform(over, gone_before_accepted);
 }
 
+task<> accepted_when_connected(two_domains& w) {
+    auto listening = co_await w.there().listen(w.address());
+    peer a = co_await w.here().connect(listening.address());
+    auto accepting = start(listening.accept());
+    CHECK(accepting.done());  // without a turn in which the listener could still hear of it, or drop it
+    peer b = co_await accepting;
+    co_await talks(a, b);
+}
+CONFORMANCE_CASE("a peer whose connect has ended is accepted already", every_transport) {
+    conform(over, accepted_when_connected);
+}
+
 task<> listener_gone(two_domains& w) {
     auto p = co_await w.connected();  // its listener is gone by now
     co_await talks(p.a, p.b);

@@ -83,7 +83,7 @@ template <transport T, protocol_list P>
 
 /// Awaitable.
 /// Ends with an open `endpoint<T, P>`.
-/// Completes: when the peer has answered with the same protocol list and wire version.
+/// Completes: when the listener has accepted it, with the same protocol list and wire version: what is dropped before has not connected.
 /// Buffers: the address is copied.
 /// Concurrency: any number at a time.
 /// Errors: `errc::connection_refused`, `errc::address_invalid`, `errc::permission_denied`, `errc::version_mismatch`,
@@ -185,8 +185,10 @@ child listener_state<T, P>::accept_all(child_owner&, listener_state* self) {
             }
             if (!placed) continue;  // a flood of its host fills the system's queue: it is dropped
             try {
+                constexpr bool answers = true;  // a connect that has ended well is one that this side accepts
                 self->begin_handshake(
-                    new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_), from);
+                    new endpoint_state<T, P>(self->domain_.owner(), std::move(made), self->options_, answers),
+                    from);
             } catch (const std::bad_alloc&) {
                 self->refuse_unopened();
             }

@@ -26,8 +26,9 @@ namespace detail {
 template <class T, class P>
 class endpoint_state final : public endpoint_base {
 public:
+    /// `answers`: as for `connection`.
     [[gnu::cold]] endpoint_state(scheduler& owner, typename T::connection made,
-                                 const mailbox_options& options);
+                                 const mailbox_options& options, bool answers = false);
     [[gnu::cold]] ~endpoint_state() override;
 
     [[nodiscard]] connection_base& base() noexcept override;
@@ -37,8 +38,8 @@ public:
 
 template <class T, class P>
 endpoint_state<T, P>::endpoint_state(scheduler& owner, typename T::connection made,
-                                     const mailbox_options& options)
-    : endpoint_base(owner, options), link(*box(), 0, std::move(made)) {}
+                                     const mailbox_options& options, bool answers)
+    : endpoint_base(owner, options), link(*box(), 0, std::move(made), answers) {}
 template <class T, class P>
 endpoint_state<T, P>::~endpoint_state() = default;
 template <class T, class P>

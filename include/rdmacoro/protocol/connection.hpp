@@ -23,7 +23,9 @@ class connection final : public connection_base {
 public:
     using link_type = typename Transport::template link<connection>;
 
-    [[gnu::cold]] connection(mailbox_base& box, peer_id source, typename Transport::connection made);
+    /// `answers`: the peer's hello is to come before this side's, so that the peer is open once this side has it. Of two one at most.
+    [[gnu::cold]] connection(mailbox_base& box, peer_id source, typename Transport::connection made,
+                             bool answers = false);
     [[gnu::cold]] ~connection();
 
     [[nodiscard]] link_type& link() noexcept { return link_; }

@@ -317,7 +317,8 @@ protected:
     virtual void describe_engines(connection_description& into) noexcept = 0;
 
     /// The link is connected: the handshake begins. `link`: its capabilities.
-    void begin_handshake(const capabilities& link);
+    /// Sends its hello, unless it `answers`: then when the peer's has come.
+    void begin_handshake(const capabilities& link, bool answers);
     /// The connection ends. To be called by the destructor of the derived class.
     void disown() noexcept;
     void hello_arrived(const wire_header& h, std::span<const std::byte> payload) noexcept;
@@ -346,6 +347,7 @@ protected:
     bool receives_ = true;  // neither down nor left by the peer
     bool opened_ = false;
     bool peer_said_goodbye_ = false;
+    bool answers_ = false;  // the peer's hello is to come first
     bool owes_hello_ = false;
     bool owes_credit_ = false;
     bool owes_goodbye_ = false;

@@ -10,14 +10,14 @@ namespace rdmacoro::detail {
 
 template <class Transport, class Protocols>
 connection<Transport, Protocols>::connection(mailbox_base& box, peer_id source,
-                                             typename Transport::connection made)
+                                             typename Transport::connection made, bool answers)
     : connection_base(box, source,
                       {Protocols::fingerprint, &Protocols::text, Protocols::delegates,
                        !Protocols::delegates && !speculates,
                        Protocols::delegates ? nullptr : &Protocols::carries}),
       engines_(*this),
       link_(std::move(made), *this) {
-    begin_handshake(link_.capabilities());
+    begin_handshake(link_.capabilities(), answers);
 }
 
 template <class Transport, class Protocols>

@@ -25,14 +25,15 @@ RDMACORO_COLD connection_base::connection_base(mailbox_base& box, peer_id source
     box.owner().described().push_back(described_);
 }
 
-RDMACORO_COLD void connection_base::begin_handshake(const capabilities& link) {
+RDMACORO_COLD void connection_base::begin_handshake(const capabilities& link, bool answers) {
     const tuning limits = mailbox_->options().limits.or_else(tuning::of_environment());
     if (limits.any()) {
         tuned_ = limits.applied_to(link);
         limits_ = &tuned_;
     }
     own_name_.note(peer_name());
-    owes_hello_ = true;
+    answers_ = answers;
+    owes_hello_ = !answers;
     send_owed();
 }
 
@@ -305,6 +306,10 @@ RDMACORO_COLD void connection_base::limit_unasked() {
 
 RDMACORO_COLD void connection_base::hello_arrived(const wire_header& h,
                                                   std::span<const std::byte> payload) noexcept {
+    if (std::exchange(answers_, false)) {  // also where they do not fit: the peer says why, then
+        owes_hello_ = true;
+        send_owed();
+    }
     const auto hello = wire_hello::load(payload);
     if (h.kind != static_cast<std::uint8_t>(control_kind::hello) || h.credits != 0 || !hello) {
         violation();
