@@ -487,6 +487,11 @@ public:
     /// Example:
     ///     rc::group left = co_await g.shrink();
     [[nodiscard]] task<group> shrink() const;
+
+private:
+    // With a copy of the group: a task may outlive the object that it was asked of.
+    [[nodiscard]] static task<group> split_of(group whole, std::int64_t color, std::int64_t key);
+    [[nodiscard]] static task<group> shrink_of(group whole);
 };
 
 }  // namespace rdmacoro

@@ -39,7 +39,11 @@ RDMACORO_COLD std::vector<unsigned> members_of(const std::vector<split_wish>& al
 }  // namespace detail
 
 RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) const {
-    const group whole = *this;
+    return split_of(*this, color, key);
+}
+RDMACORO_COLD task<group> group::shrink() const { return shrink_of(*this); }
+
+RDMACORO_COLD task<group> group::split_of(group whole, std::int64_t color, std::int64_t key) {
     const detail::rank_links::naming expects_group(whole.state().shared_links());
     // Both of its collectives, before others of this group begin.
     const std::uint32_t number = whole.state().next_number();
@@ -92,8 +96,7 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
     std::rethrow_exception(failed);
 }
 
-RDMACORO_COLD task<group> group::shrink() const {
-    const group whole = *this;
+RDMACORO_COLD task<group> group::shrink_of(group whole) {
     co_await detail::turn_for_others();  // that of one rank ends at once
     detail::group_state::agreement left = co_await detail::group_state::agree(&whole.state());
     group made(detail::counted_ptr<detail::group_state>(new detail::group_state(
