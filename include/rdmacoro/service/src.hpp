@@ -25,6 +25,7 @@
 #include <rdmacoro/service/detail/impl/gate_entry.ipp>
 #include <rdmacoro/service/detail/impl/gate_lane.ipp>
 #include <rdmacoro/service/detail/impl/gate_put.ipp>
+#include <rdmacoro/service/detail/impl/group_absence.ipp>
 #include <rdmacoro/service/detail/impl/group_base.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/group_words.ipp>

@@ -1,6 +1,7 @@
 // group_state: the members of a group, its running collectives, and how it ends.
 #pragma once
 
+#include <rdmacoro/coro/clock.hpp>
 #include <rdmacoro/coro/event.hpp>
 #include <rdmacoro/coro/task.hpp>
 #include <rdmacoro/service/algorithm.hpp>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,12 +91,16 @@ public:
     }
     /// The caller has given a wrong argument: the others, which would wait for this rank, are told. Throws `errc::invalid_argument`.
     [[noreturn]] void refuse(const std::string& why);
-    /// Awaits, for a short time, which ranks have not entered the collective of that number.
+    /// Awaits, for a short time, which ranks have not entered the collective of that number, which was canceled here. One search goes on at a time: collectives
+    /// that are canceled meanwhile have its result, of the first of them all, or nothing where the group is revoked with that.
     struct absence {
-        std::vector<unsigned> ranks;
-        std::vector<unsigned> silent;  // of them, those that did not answer, and may have entered
+        std::uint32_t number = 0;  // the collective that it is about
+        std::string_view title{};
+        std::vector<unsigned> ranks{};
+        std::vector<unsigned> silent{};  // of them, those that did not answer, and may have entered
     };
-    [[nodiscard]] static task<absence> find_absent(group_state* self, std::uint32_t number);
+    [[nodiscard]] static task<absence> find_absent(group_state* self, std::uint32_t number,
+                                                   std::string_view title = {});
     /// Another rank has given a collective up, or has left in good order amid it: awaits, for a short time, the word that says why. `left`: the
     /// rank that has left; without a word it has not entered the collective.
     [[nodiscard]] static task<> find_failure(group_state* self, std::optional<unsigned> left);
@@ -186,8 +192,16 @@ private:
         std::uint64_t asked = 0;
         std::uint64_t answers = 0;
         std::uint64_t entered = 0;
+        [[nodiscard]] bool is_known() const noexcept { return answers >= asked; }
     };
     std::vector<progress> progress_;
+    /// What `find_absent` searches for.
+    struct canceled_collective {
+        std::uint32_t number;
+        std::string_view title;
+        time_point until;
+    };
+    std::optional<canceled_collective> canceled_;
     // Of `agree`.
     std::optional<rank_links::naming> agreeing_;  // a shrink that was canceled may be decided all the same
     std::vector<bool> ready_;
@@ -197,11 +211,13 @@ private:
     std::optional<unsigned> told_;  // the rank that this one has told last that it is ready
     std::optional<agreement> decision_;
     event changed_;
+    event revoked_;  // set for good
 };
 
 }  // namespace rdmacoro::detail
 
 #if !defined(RDMACORO_SEPARATE_COMPILATION)
+#include <rdmacoro/service/detail/impl/group_absence.ipp>
 #include <rdmacoro/service/detail/impl/group_state.ipp>
 #include <rdmacoro/service/detail/impl/rank_links.ipp>
 #endif

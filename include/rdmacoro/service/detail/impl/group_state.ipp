@@ -1,8 +1,6 @@
 // Bodies of group_state.hpp.
 #pragma once
 
-#include <rdmacoro/coro/as_result.hpp>
-#include <rdmacoro/coro/timeout.hpp>
 #include <rdmacoro/service/detail/group_state.hpp>
 
 #include <algorithm>
@@ -173,6 +171,7 @@ RDMACORO_COLD void group_state::revoke(group_failure why) noexcept {
     if (!first) return;
     for (running_collective* at = running_.front(); at != nullptr; at = running_.next(*at)) at->revoked();
     links_->drop_stale();
+    revoked_.set();
     changed_.set();
     changed_.reset();
 }
@@ -377,75 +376,6 @@ RDMACORO_COLD void group_state::tell_decision() noexcept {
             links_->send_word(members_[at], *word);
             ready_[at] = asked_by_[at] = false;
         } catch (...) {}  // for want of memory, or as no scheduler runs
-    }
-}
-
-/// `progress_` has room for all ranks.
-RDMACORO_COLD void group_state::ask(unsigned to) {
-    send(to, word_kind::ask);
-    ++progress_[to].asked;
-}
-
-RDMACORO_COLD bool group_state::has_heard_of_all() noexcept {
-    for (unsigned at = 0; at < size(); ++at) {
-        const progress& of = progress_[at];
-        if (at != rank_ && of.answers < of.asked && !peer(at).lost && !peer(at).left) return false;
-    }
-    return true;
-}
-
-RDMACORO_COLD task<group_state::absence> group_state::find_absent(group_state* self, std::uint32_t number) {
-    self->progress_.resize(self->size());  // another search may be under way
-    bool connected = true;
-    for (unsigned to = 0; to < self->size(); ++to) {
-        if (to == self->rank_) continue;
-        const rank_peer& of = self->peer(to);
-        connected = connected && (of.link != nullptr || of.lost);
-        self->ask(to);
-    }
-    // To connect takes several messages each way. Others wait for the word of this, in `find_failure`, for longer.
-    const duration patience = std::chrono::milliseconds(connected ? 100 : 600);
-    const time_point until = self->links_->owner().now() + patience;
-    while (!self->has_heard_of_all() && !self->failure_) {
-        const duration left = until - self->links_->owner().now();
-        if (left <= duration::zero()) break;
-        static_cast<void>(co_await as_result(timeout(self->changed_.wait(), left)));
-    }
-    absence found;
-    // Of ranks that did not answer yet when the group was revoked by another one nothing is known.
-    // Neither is where a destructor waits for this collective: what would hear the answers may not run.
-    const bool asked_all = !self->failure_ && !self->links_->owner().is_narrowed();
-    for (unsigned at = 0; at < self->size(); ++at) {
-        if (at == self->rank_) continue;
-        const progress& of = self->progress_[at];
-        // A rank that has left cannot answer: what needs more of it fails by itself, and names it.
-        const bool has_answered = of.answers >= of.asked;
-        if (self->peer(at).left && !has_answered) continue;
-        // Of two numbers the nearer way around tells which comes first: they begin anew after 2^32 collectives.
-        const bool came = of.answers != 0 &&
-                          static_cast<std::int32_t>(static_cast<std::uint32_t>(of.entered) - number) >= 0;
-        if (came || !(asked_all || has_answered)) continue;
-        found.ranks.push_back(at);
-        if (!has_answered) found.silent.push_back(at);
-    }
-    co_return found;
-}
-
-RDMACORO_COLD task<> group_state::find_failure(group_state* self, std::optional<unsigned> left) {
-    // A rank that leaves says what it knows first.
-    const duration patience = left ? std::chrono::milliseconds(200) : std::chrono::milliseconds(1000);
-    const time_point until = self->links_->owner().now() + patience;
-    while (!self->failure_) {
-        const duration still = until - self->links_->owner().now();
-        if (still > duration::zero()) {
-            static_cast<void>(co_await as_result(timeout(self->changed_.wait(), still)));
-            continue;
-        }
-        if (left) {
-            self->transfer_failed(*left, make_error_code(errc::closed));
-        } else {
-            self->revoke_alone(make_error_code(group_errc::revoked), "another rank has canceled its message");
-        }
     }
 }
 

@@ -252,9 +252,10 @@ RDMACORO_COLD task<> tell_and_throw(group_state* of, collective& c, std::excepti
         why.why = make_error_code(errc::canceled);
         why.by = of->rank();
         try {
-            group_state::absence found = co_await without_stop(group_state::find_absent(of, c.number()));
+            group_state::absence found =
+                co_await without_stop(group_state::find_absent(of, c.number(), c.title()));
             why.absent = std::move(found.ranks);
-            why.text = std::string(c.title()) + " number " + std::to_string(c.number());
+            why.text = std::string(found.title) + " number " + std::to_string(found.number);
             if (!found.silent.empty())
                 why.text += "; did not answer in time, and may have: " + rank_list(found.silent);
         } catch (const std::exception&) {}  // no memory to find out more: the others are told all the same
