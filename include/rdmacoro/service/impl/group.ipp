@@ -5,6 +5,7 @@
 
 #include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
+#include <rdmacoro/service/detail/own_token.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -44,6 +45,8 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
 RDMACORO_COLD task<group> group::shrink() const { return shrink_of(*this); }
 
 RDMACORO_COLD task<group> group::split_of(group whole, std::int64_t color, std::int64_t key) {
+    detail::own_token own{whole.state().links().owner()};
+    static_cast<void>(co_await own);
     const detail::rank_links::naming expects_group(whole.state().shared_links());
     // Both of its collectives, before others of this group begin.
     const std::uint32_t number = whole.state().next_number();
@@ -97,6 +100,8 @@ RDMACORO_COLD task<group> group::split_of(group whole, std::int64_t color, std::
 }
 
 RDMACORO_COLD task<group> group::shrink_of(group whole) {
+    detail::own_token own{whole.state().links().owner()};
+    static_cast<void>(co_await own);
     co_await detail::turn_for_others();  // that of one rank ends at once
     detail::group_state::agreement left = co_await detail::group_state::agree(&whole.state());
     group made(detail::counted_ptr<detail::group_state>(new detail::group_state(

@@ -1,11 +1,11 @@
 // Bodies of run_collective.hpp.
 #pragma once
 
-#include <rdmacoro/coro/detail/owner_check.hpp>
 #include <rdmacoro/coro/detail/turn_for_others.hpp>
 #include <rdmacoro/coro/without_stop.hpp>
 #include <rdmacoro/service/collective_options.hpp>
 #include <rdmacoro/service/detail/algorithm_steps.hpp>
+#include <rdmacoro/service/detail/own_token.hpp>
 #include <rdmacoro/service/detail/packed_rows.hpp>
 #include <rdmacoro/service/detail/run_collective.hpp>
 
@@ -19,28 +19,6 @@
 #include <vector>
 
 namespace rdmacoro::detail {
-
-/// Ends with the awaiting coroutine's stop token. On another scheduler than the group's it ends the process with a message: what the group waits for would
-/// come while that one runs. Throws where that one is gone.
-struct own_token {
-    const scheduler& of_group;
-    local_stop_token token{};
-    bool gone = false;
-    void bind(const environment& env) noexcept {
-        token = env.stop;
-        if (env.owner == &of_group || env.owner == nullptr) [[likely]]
-            return;
-        awaited_elsewhere_while_it_lives(&of_group, *env.owner);
-        gone = true;
-    }
-    static bool await_ready() noexcept { return true; }
-    static void await_suspend(std::coroutine_handle<>) noexcept {}
-    [[nodiscard]] local_stop_token await_resume() const {
-        if (gone) [[unlikely]]
-            throw error(errc::closed, "group: its scheduler is gone");
-        return token;
-    }
-};
 
 /// In a claim, instead of a kind: both collectives of a `split`.
 inline constexpr std::uint64_t part_of_split = collective_kinds;
