@@ -208,6 +208,85 @@ TEST_CASE("messages of a group are stale once it is revoked or was left, and nev
     });
 }
 
+namespace {
+/// Has some messages that wait, and counts how often they are looked at.
+struct counting_link final : rank_link {
+    void send(send_request& r) noexcept override { r.finish(make_error_code(errc::peer_lost)); }
+    void cancel_send(send_request&) noexcept override {}
+    void receive(receive_request&) noexcept override {}
+    void cancel_receive(receive_request&) noexcept override {}
+    void drop_stale(const rank_links&) override { ++looks; }
+    std::size_t unread() noexcept override { return waiting; }
+    const metrics& counts() const noexcept override { return counted; }
+    std::size_t waiting = 0;
+    unsigned looks = 0;
+    metrics counted{};
+};
+}  // namespace
+
+TEST_CASE("messages that wait for groups that live are looked at again once as many have come, or a group is "
+          "revoked") {
+    counting_link link;
+    run_nodes([&link]() -> task<> {
+        ranks<rdmacoro::sim> all(3);
+        co_await all.open();
+        counted_ptr<rank_links> links(&all.links(0));
+        links->attached(2, link);
+        std::uint64_t context = 100;
+        const auto splits = [&] {
+            const rank_links::naming some(links);
+            static_cast<void>(counted_ptr<group_state>(
+                new group_state(links, {0, 2}, ++context, &default_collectives::choose)));
+        };
+        link.waiting = 5000;
+        for (int times = 0; times < 100; ++times) splits();
+        CHECK(link.looks == 1);
+        link.waiting = 10'000;
+        for (int times = 0; times < 100; ++times) splits();
+        CHECK(link.looks == 2);
+        // Few are looked at when there were none before.
+        link.waiting = 0;
+        splits();
+        CHECK(link.looks == 2);
+        link.waiting = 1;
+        splits();
+        CHECK(link.looks == 3);
+        link.waiting = 5000;
+        splits();
+        CHECK(link.looks == 4);
+        {
+            const counted_ptr<group_state> pair(
+                new group_state(links, {0, 2}, ++context, &default_collectives::choose));
+            pair->revoke_alone(make_error_code(group_errc::revoked), "at once");
+            CHECK(link.looks == 5);
+            splits();  // what was under way
+            CHECK(link.looks == 6);
+            splits();
+            CHECK(link.looks == 6);
+        }
+        CHECK(link.looks == 6);
+    });
+}
+
+TEST_CASE("the end of a connection has what waits on the others looked at once for all groups") {
+    counting_link lost;
+    counting_link other;
+    run_nodes([&]() -> task<> {
+        ranks<rdmacoro::sim> all(3);
+        co_await all.open();
+        counted_ptr<rank_links> links(&all.links(0));
+        links->attached(1, lost);
+        links->attached(2, other);
+        std::vector<counted_ptr<group_state>> groups;
+        for (std::uint64_t context = 100; context < 150; ++context)
+            groups.emplace_back(new group_state(links, {0, 1, 2}, context, &default_collectives::choose));
+        other.waiting = 5000;
+        links->link_ended(1, lost, make_error_code(errc::peer_lost));
+        for (const auto& one : groups) CHECK(one->failure());
+        CHECK(other.looks == 1);
+    });
+}
+
 TEST_CASE("ranks name groups differently, and a limited number of them") {
     run_nodes([]() -> task<> {
         ranks<rdmacoro::sim> all(2);

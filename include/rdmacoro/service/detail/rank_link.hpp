@@ -82,6 +82,7 @@ public:
     std::error_code lost{};     // there will be none
     bool left = false;  // it has closed the connection in good order: what it had sent may still be there
     bool connecting = false;  // it was asked for
+    std::size_t kept = 0;     // messages that lay unread after the last look for stale ones, or fewer
     // That wait for the connection, in the order in which they began.
     intrusive_list<send_request> sends;
     intrusive_list<receive_request> receives;

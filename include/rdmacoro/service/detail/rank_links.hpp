@@ -97,8 +97,15 @@ public:
     void enter(group_state& group);
     /// `is_decided`: its ranks have agreed on which are left.
     void leave(group_state& group, bool is_decided) noexcept;
-    /// Drops what has come for groups that are revoked or were left.
+    /// Drops what has come for groups that are revoked or were left, where it is likely that something has.
     void drop_stale() noexcept;
+    /// A group is revoked: drops what has come for it, and what is under way at the next occasion.
+    void group_revoked() noexcept {
+        may_be_stale_ = true;
+        if (ending_ != 0) return;
+        drop_stale();
+        may_be_stale_ = true;
+    }
     /// Whether a message of that context will never be received.
     [[nodiscard]] bool is_stale(std::uint64_t context) const noexcept;
     /// Of a group that is left with its decision of a shrink: ranks that ask later are answered, as far as the last few of them go.
@@ -133,7 +140,9 @@ private:
     std::uint32_t named_ = 1;  // the first is that of the group of all
     unsigned namings_ = 0;
     bool compares_calls_ = wants_comparison();
-    bool begun_ = false;  // there has been a group
+    bool begun_ = false;         // there has been a group
+    bool may_be_stale_ = false;  // something that has come
+    unsigned ending_ = 0;        // connections of which the groups hear now that they have ended
     std::unordered_map<std::uint64_t, group_state*> groups_;
     /// Failures of contexts that this process has not entered yet.
     struct early_failure {

@@ -170,7 +170,7 @@ RDMACORO_COLD void group_state::revoke(group_failure why) noexcept {
     tell_neighbours();
     if (!first) return;
     for (running_collective* at = running_.front(); at != nullptr; at = running_.next(*at)) at->revoked();
-    links_->drop_stale();
+    links_->group_revoked();
     revoked_.set();
     changed_.set();
     changed_.reset();

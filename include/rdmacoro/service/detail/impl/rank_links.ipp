@@ -106,6 +106,7 @@ RDMACORO_COLD void rank_links::without_memory(unsigned rank) noexcept {
 RDMACORO_COLD void rank_links::attached(unsigned rank, rank_link& link) noexcept {
     rank_peer& to = peers_[rank];
     to.link = &link;
+    to.kept = 0;
     while (receive_request* const r = to.receives.pop_front()) to.receive(static_cast<rank_receive&>(*r));
     while (send_request* const r = to.sends.pop_front()) to.send(static_cast<rank_send&>(*r));
 }
@@ -115,7 +116,9 @@ RDMACORO_COLD void rank_links::ended(unsigned rank, std::error_code why) noexcep
     to.link = nullptr;
     to.lost = why;
     to.fail_waiting(why);
+    ++ending_;
     for (auto& [context, of] : groups_) of->rank_ended(rank, why);
+    if (--ending_ == 0 && may_be_stale_) group_revoked();  // once for all groups
 }
 
 RDMACORO_COLD void rank_links::left(unsigned rank) noexcept {
@@ -202,15 +205,24 @@ RDMACORO_COLD bool is_stale(const rank_links& at, tag_type tag) noexcept {
     return at.is_stale(tag >> (64 - context_bits));
 }
 
+/// A look costs what lies unread, most of it for groups that live. So without a group that was revoked since the last one there is none before as many
+/// messages have come as lay there then.
 RDMACORO_COLD void rank_links::drop_stale() noexcept {
+    const bool surely = std::exchange(may_be_stale_, false);
     for (unsigned at = 0; at < size_; ++at) {
-        rank_link* const link = peers_[at].link;
-        if (link == nullptr || link->unread() == 0) continue;
+        rank_peer& from = peers_[at];
+        if (from.link == nullptr) continue;
+        const std::size_t unread = from.link->unread();
+        const bool looks = unread != 0 && (surely || unread / 2 >= from.kept);
+        from.kept = std::min(from.kept, unread);
+        if (!looks) continue;
         try {
-            link->drop_stale(*this);
+            from.link->drop_stale(*this);
         } catch (const std::bad_alloc&) {
-            return;  // they wait for the next time
+            may_be_stale_ = true;  // they wait for the next time
+            return;
         }
+        from.kept = from.link->unread();
     }
 }
 
