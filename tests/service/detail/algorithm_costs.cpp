@@ -120,6 +120,25 @@ TEST_CASE("ranks on several hosts pay the way between hosts, but in two levels o
     STATIC_REQUIRE(cost_of_hierarchical_scan(of_hosts(10, 16, 4, none, exchanges)) == 2);
 }
 
+TEST_CASE("a level of one rank a host, or of one host, costs no messages") {
+    STATIC_REQUIRE(cost_of_overlapped(call(100, 1, messages)) == 0);
+    STATIC_REQUIRE(cost_of_overlapped(call(100, 1, windows)) == 0);
+    STATIC_REQUIRE(cost_of_all_at_a_time(call(100, 1, exchanges)) == 0);
+    STATIC_REQUIRE(cost_of_all_at_a_time(call(100, 1, windows)) == 0);
+    STATIC_REQUIRE(cost_of_overlapped(call(100, 2, messages)) == 1);
+    STATIC_REQUIRE(cost_of_overlapped(call(100, 2, windows)) == 0);
+    STATIC_REQUIRE(cost_of_all_at_a_time(call(100, 2, windows)) == 0);
+    constexpr link_costs none{};
+    for (const unsigned hosts : {1u, 8u}) {
+        const link_costs& within = hosts == 1 ? none : windows;
+        const link_costs& between = hosts == 1 ? windows : none;
+        CHECK(cost_of_hierarchical_blocks(of_hosts(1 << 20, 8, hosts, within, between)) == 0);
+        CHECK(cost_of_hierarchical_allgather(of_hosts(1 << 20, 8, hosts, within, between)) == 0);
+        CHECK(cost_of_hierarchical_alltoall(of_hosts(1 << 20, 8, hosts, within, between)) == 0);
+        CHECK(cost_of_hierarchical_reduce_scatter(of_hosts(1 << 20, 8, hosts, within, between)) == 0);
+    }
+}
+
 TEST_CASE("two collectives cost what each costs, of its own length") {
     STATIC_REQUIRE(cost_of_two<&cost_of_tree, false, &cost_of_tree, true>(call(10, 4, message_bytes)) == 100);
     STATIC_REQUIRE(cost_of_two<&cost_of_flat_tree, true, &cost_of_tree, false>(call(10, 4, message_bytes)) ==

@@ -54,6 +54,7 @@ constexpr double cost_of_tree_barrier(const costed_call& of) { return 2 * of.lev
 
 constexpr double cost_of_flat_tree(const costed_call& of) { return (of.ranks - 1) * of.message(of.bytes); }
 constexpr double cost_of_overlapped(const costed_call& of) {
+    if (of.ranks < 2) return 0;  // one rank of a host, or one host
     return of.message(of.bytes) + (of.ranks - 2) * of.next(of.bytes);
 }
 constexpr double cost_of_tree(const costed_call& of) { return of.levels() * of.message(of.bytes); }
@@ -109,6 +110,7 @@ constexpr double cost_of_bruck_allgather(const costed_call& of) {
 }
 /// Each rank has messages with all others under way: each further one costs a receive and a send.
 constexpr double cost_of_all_at_a_time(const costed_call& of) {
+    if (of.ranks < 2) return 0;
     return of.exchange(of.bytes) + 2 * (of.ranks - 2) * of.next(of.bytes);
 }
 constexpr double cost_of_bruck_alltoall(const costed_call& of) {
