@@ -208,7 +208,6 @@ rc::task<> loop_of(rc::group& g, workload& work, typename rc::node<T>::peer_type
         co_await work.loop(what, count);
         co_return;
     }
-    auto held = co_await other->connect();
     static_cast<void>(g);
     rc::task<> run = other->visit([&](auto& end) { return exchange(end, work, count); });
     co_await std::move(run);
@@ -222,7 +221,11 @@ template <class T>
 rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
                    std::map<std::string, std::vector<figure>>& found) {
     typename rc::node<T>::peer_type other;
-    if (g.size() == 2) other = over.peer(2 - g.rank());
+    rc::node_hold held;
+    if (g.size() == 2) {
+        other = over.peer(2 - g.rank());
+        held = co_await other.connect();
+    }
     std::map<std::string, std::size_t> counts;
     for (std::size_t round = 0; round <= asked.rounds; ++round) {
         for (const std::string& what : asked.operations) {
@@ -230,6 +233,8 @@ rc::task<> measure(rc::group& g, rc::node<T>& over, const plan& asked,
             for (const std::size_t bytes : asked.sizes) {
                 if (!has_sizes(what) && bytes != asked.sizes.front()) continue;
                 workload work(g, bytes, asked.fresh, asked.shared);
+                // The first one of these buffers is not counted, nor is a peer's.
+                co_await loop_of<T>(g, work, &other, what, 1);
                 std::size_t& count = counts[key_of(what, bytes)];
                 if (round == 0) {
                     // How many fit into the time, as rank 0 sees it.
