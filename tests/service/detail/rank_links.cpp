@@ -3,10 +3,13 @@
 #include "support/catch.hpp"
 #include "support/counting_new.hpp"
 #include "support/ranks.hpp"
+#include "support/with_variable.hpp"
 
 #include <rdmacoro/coro/start.hpp>
 
 #include <array>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -285,6 +288,37 @@ TEST_CASE("the end of a connection has what waits on the others looked at once f
         for (const auto& one : groups) CHECK(one->failure());
         CHECK(other.looks == 1);
     });
+}
+
+TEST_CASE(
+    "the environment says by a number or a word whether ranks compare what they ask for, and nothing else") {
+    const auto wants = [](const char* value) {
+        const with_variable says("RDMACORO_CHECK_COLLECTIVES", value);
+        return rank_links::wants_comparison();
+    };
+    for (const char* const yes : {"1", "yes", "on", "true"}) {
+        CAPTURE(yes);
+        CHECK(wants(yes));
+    }
+    for (const char* const no : {"0", "no", "off", "false"}) {
+        CAPTURE(no);
+        CHECK(!wants(no));
+    }
+    CHECK(wants("") == rank_links::wants_comparison());  // as without it
+    for (const char* const neither : {"2", "01", "no comparison", " 1"}) {
+        CAPTURE(neither);
+        std::error_code code;
+        std::string text;
+        try {
+            static_cast<void>(wants(neither));
+        } catch (const std::system_error& e) {
+            code = e.code();
+            text = e.what();
+        }
+        CHECK(code == errc::invalid_argument);
+        CHECK_THAT(text,
+                   Catch::Contains(std::string("RDMACORO_CHECK_COLLECTIVES=") + neither + ": say 1 or 0"));
+    }
 }
 
 TEST_CASE("ranks name groups differently, and a limited number of them") {

@@ -46,8 +46,9 @@ public:
     /// `wants_comparison` says.
     void compare_calls(bool all_do) noexcept { compares_calls_ = all_do; }
     [[nodiscard]] bool compares_calls() const noexcept { return compares_calls_; }
-    /// This process's wish: RDMACORO_CHECK_COLLECTIVES, and without it whether it was compiled without NDEBUG.
-    [[nodiscard]] static bool wants_comparison() noexcept;
+    /// This process's wish: RDMACORO_CHECK_COLLECTIVES, and without it whether it was compiled without NDEBUG. Throws `errc::invalid_argument` for a value
+    /// that means neither.
+    [[nodiscard]] static bool wants_comparison();
 
     // ---- connections
 

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace rdmacoro::detail {
@@ -70,9 +72,15 @@ RDMACORO_COLD rank_links::rank_links(scheduler& on, unsigned rank, unsigned size
 
 RDMACORO_COLD rank_links::~rank_links() { stop(); }
 
-RDMACORO_COLD bool rank_links::wants_comparison() noexcept {
-    if (const char* const said = std::getenv("RDMACORO_CHECK_COLLECTIVES"))
-        return said[0] != '\0' && said[0] != '0';
+RDMACORO_COLD bool rank_links::wants_comparison() {
+    const char* const said = std::getenv("RDMACORO_CHECK_COLLECTIVES");
+    if (said != nullptr && *said != '\0') {
+        const auto is = [said](const char* word) { return std::string_view(said) == word; };
+        if (is("1") || is("yes") || is("on") || is("true")) return true;
+        if (is("0") || is("no") || is("off") || is("false")) return false;
+        throw error(errc::invalid_argument, std::string("RDMACORO_CHECK_COLLECTIVES=") + said +
+                                                ": say 1 or 0, yes or no, on or off, true or false");
+    }
 #if defined(NDEBUG)
     return false;
 #else
