@@ -489,7 +489,6 @@ public:
     [[nodiscard]] task<group> shrink() const;
 
 private:
-    // With a copy of the group: a task may outlive the object that it was asked of.
     [[nodiscard]] static task<group> split_of(group whole, std::int64_t color, std::int64_t key);
     [[nodiscard]] static task<group> shrink_of(group whole);
 };

@@ -44,6 +44,7 @@ RDMACORO_COLD task<group> group::split(std::int64_t color, std::int64_t key) con
 }
 RDMACORO_COLD task<group> group::shrink() const { return shrink_of(*this); }
 
+// These have a copy of the group: a task may outlive the object that it was asked of.
 RDMACORO_COLD task<group> group::split_of(group whole, std::int64_t color, std::int64_t key) {
     detail::own_token own{whole.state().links().owner()};
     static_cast<void>(co_await own);
