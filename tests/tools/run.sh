@@ -147,10 +147,28 @@ for ((n = 0; n < 100; n++)); do [ "$(grep -c used "$work/out")" -eq 2 ] && break
 kill -TERM $runs
 over 0 SIGTERM
 [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on"
-# A second one does not wait.
+# One stop that comes twice is not a second one: as a cgroup's, to both processes, and as from timeout, to the child and its group. The ranks have their time.
+slow="trap 'sleep 0.3; echo told; exit 0' TERM; echo begun; while :; do sleep $mark & wait; done"
+for ((round = 0; round < 5; round++)); do
+    begins -n 2 --grace 60 bash -c "$slow"
+    kill -TERM $runs "$(cat /proc/$runs/task/$runs/children)"
+    over 0 'SIGTERM to both processes of run'
+    [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM to both processes of run is taken for two"
+done
+direct=$program
+program=timeout
+for ((round = 0; round < 10; round++)); do
+    begins 60 "$direct" -n 2 --grace 60 bash -c "$slow"
+    kill -TERM $runs
+    over 0 'SIGTERM by timeout'
+    [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM by timeout is taken for two"
+done
+program=$direct
+# A second one, after a second, does not wait.
 begins -n 2 --grace 60 bash -c "trap '' TERM INT; $waits; sleep $mark"
 kill -INT $runs
 for ((n = 0; n < 100; n++)); do grep -q 'ending all' "$work/err" && break || sleep 0.1; done
+sleep 1.1
 kill -INT $runs
 status=0 SECONDS=0
 wait $runs || status=$?

@@ -294,7 +294,12 @@ private:
             case SIGCONT: return tell_all(number);
             default: break;
         }
-        if (std::exchange(interrupted_, true)) return kill_all();  // again: at once
+        if (std::exchange(interrupted_, true)) {
+            if (clock::now() >= again_at_) kill_all();
+            return;
+        }
+        // One stop may come twice: `timeout` signals its child and then its group, the end of a cgroup both processes of `run`.
+        again_at_ = clock::now() + std::chrono::seconds(1);
         note("run: signal " + std::to_string(number) + " (" + strsignal(number) + "): ending all ranks\n");
         first_signal_ = number;
         end_all(number);
@@ -433,6 +438,8 @@ private:
     int first_signal_ = 0;
     bool ending_ = false;
     bool interrupted_ = false;
+    /// Once interrupted: from then on a signal is a second one, and does not repeat the first.
+    clock::time_point again_at_{};
     bool killed_ = false;
     clock::time_point kill_at_ = clock::time_point::max();
     clock::time_point ssh_patience_ = clock::time_point::max();
