@@ -225,6 +225,20 @@ if os.fork() == 0:
     os.write(told, b"x")
     time.sleep(1000)
 os.read(ready, 1)'
+# One that run may not kill, which runs as another user, is named and left. As root; run itself has no right to kill others' processes then.
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >"$work/out"; then
+    as_other="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    for tags in '' --tag-output; do
+        status=0
+        timeout -k 5 60 setpriv --bounding-set=-kill "$program" -n 1 $tags $as_other sh -c "cd /; setsid sleep $mark & exit 0" \
+            >"$work/out" 2>"$work/err" </dev/null || status=$?
+        sleeps=$(pgrep -f "^sleep $mark") || fail "run kills a process that it may not kill"
+        kill -KILL "$sleeps"
+        [ $status -eq 1 ] || fail "with a process left behind that is of another user: status $status, not 1"
+        [ "$(cat "$work/err")" = "run: process $sleeps is left behind: it runs as another user" ] || fail "it does not say only which process is left"
+        nothing_left 'after the one of another user'
+    done
+fi
 # Whoever starts it may ignore the ends of children.
 for status in 0 3; do
     got=0

@@ -4,10 +4,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -29,6 +31,13 @@ namespace {
 int children = -1;
 /// Those that were there before: a shell that has become `run` by `exec` leaves it its own, such as the `tee` of a redirection.
 std::vector<pid_t> inherited;
+struct left_child {
+    pid_t process;
+    bool killed;  ///< and has not ended
+};
+/// Those that `end_children` has given up. It is called by two threads of the keeper.
+std::vector<left_child> left;
+std::mutex ends_children;
 
 /// Calls `each(process)` for every child in the list.
 template <class Each>
@@ -75,7 +84,10 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
         }
     }
     end_children();
-    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    for (const left_child& one : left)
+        std::fprintf(stderr, "run: process %d is left behind: %s\n", static_cast<int>(one.process),
+                     one.killed ? "it has not ended 10 s after SIGKILL" : "it runs as another user");
+    if (WIFEXITED(status)) return WEXITSTATUS(status) == 0 && !left.empty() ? 1 : WEXITSTATUS(status);
     const int number = WTERMSIG(status);
     std::fprintf(stderr,
                  "run: the process that keeps the ranks was ended by signal %d (%s): ended all ranks\n",
@@ -88,16 +100,26 @@ int keep(pid_t keeper, const sigset_t& passed_on) {
 void end_children() noexcept {
     // None of them is waited for: one may be held by another, which traces it, and another thread may wait for them, too. What they leave
     // is in the list then.
+    using clock = std::chrono::steady_clock;
+    constexpr auto longest = std::chrono::seconds(10);
+    const std::lock_guard held(ends_children);
+    clock::time_point until = clock::now() + longest;
     for (;;) {
-        bool any = false;
-        for_children([&any](pid_t one) noexcept {
-            if (std::find(inherited.begin(), inherited.end(), one) != inherited.end()) return;
-            any = true;
-            ::kill(one, SIGKILL);
-        });
-        if (!any) break;
         bool reaped = false;
         while (::waitpid(-1, nullptr, WNOHANG) > 0) reaped = true;
+        if (reaped) until = clock::now() + longest;
+        bool any = false;
+        const bool over = clock::now() >= until;
+        for_children([&any, over](pid_t one) noexcept {
+            if (std::find(inherited.begin(), inherited.end(), one) != inherited.end()) return;
+            if (std::any_of(left.begin(), left.end(),
+                            [one](const left_child& is) { return is.process == one; }))
+                return;
+            const bool killed = ::kill(one, SIGKILL) == 0 || errno != EPERM;
+            if (over || !killed) return left.push_back({one, killed});
+            any = true;
+        });
+        if (!any) break;
         constexpr timespec moment{.tv_sec = 0, .tv_nsec = 200'000};
         if (!reaped) ::nanosleep(&moment, nullptr);
     }

@@ -11,7 +11,8 @@ namespace run {
 /// keeper. Where this process is killed, by SIGKILL, too, the keeper kills all that there are; where the keeper is, they become children of this one, which does it.
 int run_kept(const std::function<int(const sigset_t& for_ranks)>& job);
 
-/// Kills the children of this process until there are none: their own become children of it. Needs no descriptor that is free.
+/// Kills the children of this process until there are none: their own become children of it. Those are left that it may not kill, which run as another user,
+/// and those that have not ended ten seconds after that; `run_kept` names them. Needs no descriptor that is free.
 void end_children() noexcept;
 
 }  // namespace run
