@@ -299,6 +299,19 @@ kill -TERM $runs
 over_in_time 137 'SIGTERM while the output of its errors is full'
 exec 9>&-
 
+# A process outside the job writes to a rank's output, and goes on with it: the job ends all the same, and what the rank has printed is there.
+"$program" -n 1 --tag-output sh -c "echo \$\$ >'$work/writes'; while [ ! -e '$work/has' ]; do : $mark; sleep 0.1; done; printf end" >"$work/out" 2>"$work/err" </dev/null &
+runs=$!
+for ((n = 0; n < 200; n++)); do [ ! -s "$work/writes" ] || break; sleep 0.1; done
+(
+    exec >"/proc/$(cat "$work/writes")/fd/1"
+    echo >"$work/has"
+    while echo outside; do sleep 0.1; done
+) 2>"$work/outside" </dev/null &
+over_in_time 0 'a process outside the job that writes to its output'
+wait
+prints '^\[0\] end'
+
 # Started without outputs: no file of its own takes their numbers.
 closed() { # STATUS ARGUMENTS...
     local wanted=$1 got=0

@@ -21,6 +21,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -405,13 +406,15 @@ private:
         static_cast<void>(::write(to.words, all.data(), all.size()));  // without waiting for room
     }
 
-    /// What is in the pipes; what holds them open has ended.
+    /// What is in the pipes. All that the job has started has ended: what still writes there is no part of it, and is not waited for.
     void drain() {
         for (tagged_output& one : outputs_) {
-            while (one.descriptor() >= 0) {
-                pollfd on{one.descriptor(), POLLIN, 0};
-                if (::poll(&on, 1, 1000) <= 0) break;
-                one.forward();
+            int there = 0;
+            if (one.descriptor() >= 0 && ::ioctl(one.descriptor(), FIONREAD, &there) != 0) fail("FIONREAD");
+            for (auto unread = static_cast<std::size_t>(there); unread != 0;) {
+                const std::size_t got = one.forward();
+                if (got == 0 && one.descriptor() < 0) break;
+                unread -= std::min(got, unread);
             }
             one.end();
         }

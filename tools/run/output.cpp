@@ -44,11 +44,14 @@ tagged_output::~tagged_output() {
     if (from_ >= 0) ::close(from_);
 }
 
-void tagged_output::forward() {
+std::size_t tagged_output::forward() {
     std::array<char, 16384> room;
     const ssize_t got = ::read(from_, room.data(), room.size());
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (got <= 0) return end();
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+    if (got <= 0) {
+        end();
+        return 0;
+    }
     unread_.append(room.data(), static_cast<std::size_t>(got));
     std::string lines;
     std::size_t begin = 0;
@@ -57,6 +60,7 @@ void tagged_output::forward() {
     unread_.erase(0, begin);
     if (unread_.size() >= longest) lines.append(tag_).append(std::exchange(unread_, {})) += '\n';
     to_->write(lines);
+    return static_cast<std::size_t>(got);
 }
 
 void tagged_output::end() {

@@ -43,8 +43,8 @@ public:
 
     /// -1: it has ended.
     [[nodiscard]] int descriptor() const noexcept { return from_; }
-    /// Forwards the whole lines of what is there.
-    void forward();
+    /// Forwards the whole lines of what is there. The number of bytes that it has read.
+    std::size_t forward();
     /// The last line has no end.
     void end();
 
