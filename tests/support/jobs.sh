@@ -66,6 +66,10 @@ on_other_hosts() {
     ends 0 -n 4 --hosts a:1,b:3 --tag-output $remote sh -c 'echo "$RDMACORO_HOST, $RDMACORO_LOCAL_SIZE; it'\''s \"$1\""' x 'a  b $c'
     prints "^\[0\] a, 1; it's \"a  b \$c\"\$"
     prints "^\[3\] b, 3; it's \"a  b \$c\"\$"
+    # A name that would be commands in a shell.
+    env "RDMACORO_ONE;echo >$work/came;RDMACORO_TWO=1" timeout -k 5 60 "$program" -n 1 --hosts a $remote true >"$work/out" 2>"$work/err" </dev/null ||
+        fail "with a variable that no shell takes: status $?"
+    [ ! -e "$work/came" ] || fail "the name of a variable is run as a command"
     ends 6 -n 4 --hosts a,b $remote sh -c "[ \$RDMACORO_RANK = 2 ] && exit 6; exec sleep $mark"
     says 'rank 2 on b ended with status 6'
     ends 6 -n 2 --hosts a,b --grace 0.3 $remote sh -c "trap '' TERM; [ \$RDMACORO_RANK = 1 ] && exit 6; sleep $mark & sleep $mark"

@@ -35,8 +35,12 @@ variables variables_of(const options& asked, const std::string& url, std::uint32
         // Each host has an address of its own.
         for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
             const std::string_view entry(*one);
-            if (entry.starts_with(of_toolkit) && !entry.starts_with("RDMACORO_ADDRESS="))
-                set.emplace(entry.substr(0, entry.find('=')), entry.substr(entry.find('=') + 1));
+            const std::size_t equals = entry.find('=');
+            if (!entry.starts_with(of_toolkit) || equals == std::string_view::npos) continue;
+            const std::string_view name = entry.substr(0, equals);
+            // The name stands in a script: one that is no word of a shell would be commands there.
+            if (name != "RDMACORO_ADDRESS" && is_variable_name(name))
+                set.emplace(name, entry.substr(equals + 1));
         }
     }
     add_asked(asked, set);

@@ -43,6 +43,12 @@ std::vector<std::string> place_ranks(const std::vector<host>& hosts, std::uint32
     return places;
 }
 
+bool is_variable_name(std::string_view text) noexcept {
+    return !text.empty() && (text[0] < '0' || text[0] > '9') &&
+           text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789") ==
+               std::string_view::npos;
+}
+
 std::optional<options> parse_options(int argc, char** argv) {
     options asked;
     std::string hosts;
@@ -94,12 +100,8 @@ std::optional<options> parse_options(int argc, char** argv) {
             at = end + 1;
         }
         for (const std::string& one : asked.environment) {
-            const std::string name = one.substr(0, one.find('='));
-            const bool right =
-                !name.empty() && (name[0] < '0' || name[0] > '9') &&
-                name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789") ==
-                    std::string::npos;
-            if (!right) throw CLI::ValidationError("--env", "\"" + one + "\" is no NAME or NAME=VALUE");
+            if (!is_variable_name(one.substr(0, one.find('='))))
+                throw CLI::ValidationError("--env", "\"" + one + "\" is no NAME or NAME=VALUE");
         }
     } catch (const CLI::ParseError& error) {
         if (app.exit(error) != 0) std::exit(status_usage);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace run {
@@ -30,6 +31,8 @@ struct options {
 /// Nothing when help was asked for, and printed. Ends the process with `status_usage` after a message when the line is wrong.
 std::optional<options> parse_options(int argc, char** argv);
 
+/// Letters, digits and `_`, not a digit first: also what a shell takes for the name of a variable.
+bool is_variable_name(std::string_view text) noexcept;
 /// "a" or "a:2".
 host parse_host(const std::string& text);
 /// The host of each rank: those with a number of ranks take so many, one after another, and again from the first; without numbers, even
