@@ -70,6 +70,9 @@ on_other_hosts() {
     env "RDMACORO_ONE;echo >$work/came;RDMACORO_TWO=1" timeout -k 5 60 "$program" -n 1 --hosts a $remote true >"$work/out" 2>"$work/err" </dev/null ||
         fail "with a variable that no shell takes: status $?"
     [ ! -e "$work/came" ] || fail "the name of a variable is run as a command"
+    # Variables are for the rank, and for none of the programs that start it and end it.
+    ends 0 -n 1 --hosts a --env "GIVEN=it's 'a'  \$b" --env PATH=/no/such/folder $remote /bin/sh -c 'echo "$PATH; $GIVEN"'
+    prints "^/no/such/folder; it's 'a'  \$b\$"
     ends 6 -n 4 --hosts a,b $remote sh -c "[ \$RDMACORO_RANK = 2 ] && exit 6; exec sleep $mark"
     says 'rank 2 on b ended with status 6'
     ends 6 -n 2 --hosts a,b --grace 0.3 $remote sh -c "trap '' TERM; [ \$RDMACORO_RANK = 1 ] && exit 6; sleep $mark & sleep $mark"

@@ -93,13 +93,16 @@ std::string quoted_word(const std::string& text) {
 }
 
 std::string remote_command(const options& asked, const variables& set, const std::string& folder) {
-    // A session of its own makes the rank the head of its processes. Input that the shell would give a program in the background is
+    // A session of its own makes the rank the head of its processes. The variables are for it alone: with another PATH this script would not find its
+    // programs. Input that the shell would give a program in the background is
     // nothing; the one that reads signals is given it as descriptor 3.
     std::string script =
         "cd " + quoted_word(folder) + " || exit 127\nIFS= read -r RDMACORO_KEY || exit 127\n";
     script += "export RDMACORO_KEY\n";
-    for (const auto& [name, value] : set) script += "export " + name + '=' + quoted_word(value) + '\n';
-    script += "exec 3<&0\nsetsid";
+    std::string of_rank;
+    for (const auto& [name, value] : set) of_rank += "export " + name + '=' + quoted_word(value) + '\n';
+    of_rank += "exec \"$@\"\n";
+    script += "exec 3<&0\nsetsid sh -c " + quoted_word(of_rank) + " sh";
     for (const std::string& word : asked.command) script += ' ' + quoted_word(word);
     const long tenths = static_cast<long>(std::ceil(asked.grace * 10));
     script += R"( </dev/null 3<&- &
