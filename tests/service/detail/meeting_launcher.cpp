@@ -67,6 +67,56 @@ private:
     std::thread answering_;
 };
 
+/// Takes and closes so many connections; then its queue of those that wait is full, and the system answers none more.
+class crowded_listener {
+public:
+    explicit crowded_listener(int taken)
+        : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+          at_((bind(), detail::inet_endpoint::local(listening_))),
+          url("tcp://" + at_.text()) {
+        if (taken == 0) {
+            fill();
+            return;
+        }
+        taking_ = std::thread([this, taken] {
+            for (int n = 0; n < taken; ++n) {
+                const int fd = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+                if (fd < 0) return;
+                if (n + 1 == taken) fill();
+                ::close(fd);
+            }
+        });
+    }
+    crowded_listener(const crowded_listener&) = delete;
+    crowded_listener& operator=(const crowded_listener&) = delete;
+    ~crowded_listener() {
+        ::shutdown(listening_, SHUT_RDWR);
+        if (taking_.joinable()) taking_.join();
+        for (const int fd : fill_) ::close(fd);
+        ::close(listening_);
+    }
+
+private:
+    void bind() {
+        const detail::inet_endpoint at = loopback_endpoint();
+        if (::bind(listening_, at.get(), at.bytes) != 0 || ::listen(listening_, 0) != 0) std::abort();
+    }
+    void fill() {
+        for (int& fd : fill_) {
+            fd = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+            if (::connect(fd, at_.get(), at_.bytes) != 0 && errno != EINPROGRESS) std::abort();
+        }
+    }
+
+    int listening_;
+    detail::inet_endpoint at_;
+    std::array<int, 3> fill_{-1, -1, -1};
+    std::thread taking_;
+
+public:
+    const std::string url;
+};
+
 }  // namespace
 
 TEST_CASE("ranks meet at rank 0, whichever comes first, and exchange twice") {
@@ -374,6 +424,25 @@ TEST_CASE("a rank that is refused after it was closed once is told why, at once"
     CHECK(between.turned_away() == 1);
     CHECK(code == errc::permission_denied);
     CHECK_THAT(text, contains("job of 2, this one is of 1"));
+}
+
+TEST_CASE("a rendezvous that leaves a connection unanswered is tried again until the limit") {
+    // Longer than one attempt.
+    constexpr auto limit = 3s;
+    const crowded_listener crowded(0);
+    variables served = of_rank(crowded.url, 1, 2);
+    served["RDMACORO_SERVED"] = "1";
+    meeting_launcher one{launch_environment(served)};
+    const auto [code, text] = error_of([&] { one.open(patience_of(limit)); });
+    CHECK(code == errc::timed_out);
+    CHECK_THAT(text, contains("the program that is to listen there has not answered within the limit"));
+
+    // Nor is it one that has gone where it has closed a connection before.
+    const crowded_listener after_one(1);
+    meeting_launcher other{launch_environment(of_rank(after_one.url, 1, 2))};
+    const auto [why, said] = error_of([&] { other.open(patience_of(limit)); });
+    CHECK(why == errc::timed_out);
+    CHECK_THAT(said, contains("rank 0, which listens there, does not answer"));
 }
 
 TEST_CASE("what closes each connection is told from a rank that has gone") {

@@ -137,22 +137,29 @@ RDMACORO_COLD void meeting_launcher::connect(const patience& limit, bool again) 
     constexpr duration longest_pause = std::chrono::milliseconds(100);
     try {
         for (;;) {
+            bool refused = true;
             for (const inet_endpoint& to : resolve(0)) {
-                if (!try_connect(to, limit)) continue;
+                if (!try_connect(to, limit)) {
+                    refused = refused && refused_ != ETIMEDOUT;
+                    continue;
+                }
                 const inet_endpoint here = inet_endpoint::local(fd_);
                 const std::string text = here.text();
                 if (!is_of_this_host_alone(here)) address_ = text.substr(0, text.rfind(':'));
                 return;
             }
-            if (again) fail_gone();
-            if (served_) break;
+            // Without an answer it may have so many to accept that none more finds room in the queue.
+            if (refused && again) fail_gone();
+            if (refused && served_) break;
             limit.sleep(pause);
             pause = std::min(2 * pause, longest_pause);
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
         see_late(limit);
-        std::string why = "rank 0, which is to listen there, has not come within the limit";
+        if (again) fail_silent();
+        std::string why = served_ ? "the program that is to listen there has not answered within the limit"
+                                  : "rank 0, which is to listen there, has not come within the limit";
         if (refused_ != 0 && refused_ != EINPROGRESS) why.append(": ").append(std::strerror(refused_));
         fail(errc::timed_out, why);
     }
