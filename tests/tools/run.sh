@@ -149,7 +149,7 @@ over 0 SIGTERM
 [ "$(grep -c told "$work/out")" -eq 2 ] || fail "SIGTERM is not passed on"
 # One stop that comes twice is not a second one: as a cgroup's, to both processes, and as from timeout, to the child and its group. The ranks have their time.
 slow="trap 'sleep 0.3; echo told; exit 0' TERM; echo begun; while :; do sleep $mark & wait; done"
-for ((round = 0; round < 5; round++)); do
+for ((round = 0; round < 3; round++)); do
     begins -n 2 --grace 60 bash -c "$slow"
     kill -TERM $runs "$(cat /proc/$runs/task/$runs/children)"
     over 0 'SIGTERM to both processes of run'
@@ -157,7 +157,7 @@ for ((round = 0; round < 5; round++)); do
 done
 direct=$program
 program=timeout
-for ((round = 0; round < 10; round++)); do
+for ((round = 0; round < 4; round++)); do
     begins 60 "$direct" -n 2 --grace 60 bash -c "$slow"
     kill -TERM $runs
     over 0 'SIGTERM by timeout'
