@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/socket.h>
@@ -94,6 +95,7 @@ public:
     explicit pmi_server(std::uint32_t ranks, int version = 1, std::string mapping = {})
         : version_(version), mapping_(std::move(mapping)), ends_(ranks) {
         waiting_.resize(ranks);
+        withheld_.resize(ranks);
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
             threads_.emplace_back([this, rank] { serve(rank); });
     }
@@ -134,6 +136,8 @@ public:
     bool fences_at_once = false;
     /// Whether ranks may publish names.
     bool has_names = true;
+    /// The answer to a rank that publishes a name comes with that to its next word.
+    bool publishes_late = false;
 
 private:
     using fields = std::map<std::string, std::string>;
@@ -172,6 +176,7 @@ private:
             ++asked_;
             const std::string answer = reply(rank, parse(text, version_ == 1 ? ' ' : ';'));
             if (answer.empty()) return;
+            if (answer != later && !withheld_[rank].empty()) say(rank, std::exchange(withheld_[rank], {}));
             if (answer != later) say(rank, answer);
         }
     }
@@ -229,8 +234,12 @@ private:
         }
         if (command == "publish_name" || command == "name-publish") {
             if (has_names) names_.insert(asked[version_ == 1 ? "service" : "name"]);
-            return (version_ == 1 ? "cmd=publish_result rc=" : "cmd=name-publish-response;rc=") +
-                   std::string(has_names ? "0" : "1") + (version_ == 1 ? " msg=x" : ";");
+            std::string answer =
+                (version_ == 1 ? "cmd=publish_result rc=" : "cmd=name-publish-response;rc=") +
+                std::string(has_names ? "0" : "1") + (version_ == 1 ? " msg=x" : ";");
+            if (!publishes_late) return answer;
+            withheld_[rank] = std::move(answer);
+            return std::string(later);
         }
         if (command == "lookup_name" || command == "name-lookup") {
             const bool found = names_.contains(asked[version_ == 1 ? "service" : "name"]);
@@ -270,6 +279,7 @@ private:
     std::map<std::string, std::string> values_;
     std::set<std::string> names_;
     std::vector<std::string> waiting_;  // the key that each rank waits for
+    std::vector<std::string> withheld_;
     std::uint64_t arrived_ = 0;
     std::uint32_t finalized_ = 0;
     std::size_t asked_ = 0;

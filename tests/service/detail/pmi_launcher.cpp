@@ -262,6 +262,26 @@ TEST_CASE("a launcher that does not answer to a name at all does not hold up tho
     ::close(server.client());
 }
 
+TEST_CASE("an answer to a name that comes when it is not waited for any more is none to another word") {
+    for (const int way : {1, 2, 3}) {
+        INFO("version " << way << "; 3: a fence of version 2 that ends at once");
+        pmi_server server(3, way == 1 ? 1 : 2, "(vector,(0,3,1))");
+        server.fences_at_once = way == 3;
+        server.publishes_late = true;
+        std::vector<std::string> failures(3);
+        on_each(3, [&](std::uint32_t rank) {
+            failures[rank] = error_of([&] {
+                                 detail::pmi_launcher one(server.environment(rank));
+                                 one.open(patience_of(20s));
+                                 while (rank == 2 && server.published() < 2) std::this_thread::yield();
+                                 static_cast<void>(one.exchange(bytes_of(rank, 10), patience_of(20s)));
+                                 one.leave(patience_of(20s));
+                             }).second;
+        });
+        CHECK(failures == std::vector<std::string>(3));
+    }
+}
+
 TEST_CASE("where the launcher publishes no names, what is known of this host is told") {
     pmi_server server(3, 1, "(vector,(0,1,2),(1,1,1))");
     server.has_names = false;

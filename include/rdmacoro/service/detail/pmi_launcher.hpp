@@ -35,7 +35,8 @@ private:
     /// As `lines_.ask`, for words that the launcher answers when all ranks have come, and maybe not before.
     [[nodiscard]] pmi_message ask_with_all(const std::string& text, std::string_view answer,
                                            const patience& limit);
-    /// The next message with that command; nothing: the limit came first. `other`: where the message with another command goes that may come first.
+    /// The next message with that command; nothing: the limit came first. `other`: where the message with another command goes that may come first;
+    /// the one waited for is given up then at the limit.
     [[nodiscard]] std::optional<pmi_message> hear(std::string_view answer, const patience& limit,
                                                   std::string_view other = {},
                                                   std::optional<pmi_message>* other_came = nullptr);

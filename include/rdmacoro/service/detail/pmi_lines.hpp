@@ -57,9 +57,9 @@ public:
     [[nodiscard]] pmi_message ask(std::string_view text, const patience& limit);
     /// The two parts of that, where other words come between them. Errors do not name the words.
     void say(std::string_view text, const patience& limit) { write(text, limit); }
-    [[nodiscard]] pmi_message hear(const patience& limit) {
-        return pmi_message(read(limit), version_ == 1 ? ' ' : ';');
-    }
+    [[nodiscard]] RDMACORO_DECL pmi_message hear(const patience& limit);
+    /// This answer is not waited for any more: it is dropped when it comes.
+    void give_up(std::string_view answer) { given_up_.emplace_back(answer); }
 
 private:
     void write(std::string_view text, const patience& limit);
@@ -71,6 +71,7 @@ private:
     duration late_by_{};
     std::optional<time_point> late_until_;
     std::string unread_;
+    std::vector<std::string> given_up_;
 };
 
 }  // namespace rdmacoro::detail

@@ -166,6 +166,7 @@ RDMACORO_COLD std::optional<pmi_message> pmi_launcher::hear(std::string_view ans
         }
     } catch (const error& failed) {
         if (failed.code() != errc::timed_out) throw;
+        if (other_came != nullptr) lines_.give_up(answer);
         return {};
     }
 }

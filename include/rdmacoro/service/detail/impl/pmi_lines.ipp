@@ -87,6 +87,17 @@ RDMACORO_COLD pmi_message pmi_lines::ask(std::string_view text, const patience& 
     }
 }
 
+RDMACORO_COLD pmi_message pmi_lines::hear(const patience& limit) {
+    for (;;) {
+        pmi_message got(read(limit), version_ == 1 ? ' ' : ';');
+        const std::string* const command = got.find("cmd");
+        if (command == nullptr) return got;
+        const auto dropped = std::find(given_up_.begin(), given_up_.end(), *command);
+        if (dropped == given_up_.end()) return got;
+        given_up_.erase(dropped);
+    }
+}
+
 RDMACORO_COLD patience pmi_lines::in_time(const patience& limit) noexcept {
     constexpr duration longest = std::chrono::seconds(1);
     const time_point now = monotonic_now();
