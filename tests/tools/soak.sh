@@ -55,6 +55,30 @@ grep -q '^fault: worker 0 lost worker 1 over shm, which was not killed' "$work/o
 runs 1 --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 --deafen 5
 grep -q '^fault: worker [01]: accepts no more over shm: ' "$work/out" || fail "a listener that is gone was not noticed"
 
+# An overseer that gets no core until the workers have ended on time by themselves takes that for no fault.
+timeout 150 "$soak" --minutes 0.05 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0 >"$work/out" 2>"$work/err" &
+late=$!
+overseer=
+for n in $(seq 200); do
+    overseer=$(cat "/proc/$late/task/$late/children")
+    overseer=${overseer%% *}
+    workers=$(cat "/proc/$overseer/task/$overseer/children" 2>/dev/null || true)
+    [ "$(echo "$workers" | wc -w)" -lt 2 ] || break
+    sleep 0.02
+done
+kill -STOP "$overseer"
+for n in $(seq 600); do
+    ended=0
+    for one in $workers; do case $(cat "/proc/$one/stat") in *") Z "*) ended=$((ended + 1)) ;; esac; done
+    [ $ended -lt 2 ] || break
+    sleep 0.1
+done
+kill -CONT "$overseer"
+got=0
+wait $late || got=$?
+[ $ended -eq 2 ] || fail "the workers do not end by themselves"
+[ $got -eq 0 ] || fail "with an overseer that is late: status $got"
+
 # ---- a summary that cannot be written
 
 few="--minutes 0.03 --workers 2 --links 2 --transports shm --kill-every 0 --stop-every 0"

@@ -237,18 +237,20 @@ private:
             if (w.process <= 0 || ::waitpid(w.process, &status, WNOHANG) != w.process) continue;
             w.process = -1;
             while (w.pipe >= 0) read_journal(n);
+            // A worker ends by itself, on time: the overseer may be late to end, where it got no core for a while.
+            const bool is_over = ending_ || at_end();
             const bool killed =
                 WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && treated_[n].killed_at() > now() - 10;
             if (WIFSIGNALED(status) && !killed) {
                 fault("worker " + std::to_string(n) + " was ended by signal " +
                       std::to_string(WTERMSIG(status)));
-            } else if (WIFEXITED(status) && (WEXITSTATUS(status) != 0 || !ending_)) {
+            } else if (WIFEXITED(status) && (WEXITSTATUS(status) != 0 || !is_over)) {
                 fault("worker " + std::to_string(n) + " ended with status " +
                       std::to_string(WEXITSTATUS(status)));
             }
             done_ += w.life;
             judge_growth(n);
-            if (!ending_) w.restart_at = now() + after(1);
+            if (!is_over) w.restart_at = now() + after(1);
         }
     }
 
