@@ -1,10 +1,12 @@
 #include <rdmacoro/service/detail/meeting_server.hpp>
 
 #include "support/catch.hpp"
+#include "support/counting_new.hpp"
 #include "support/meeting.hpp"
 
 #include <rdmacoro/service/detail/meeting_launcher.hpp>
 
+#include <array>
 #include <chrono>
 #include <random>
 
@@ -115,6 +117,37 @@ TEST_CASE("the missing ranks are named when the limit is over, and each rank hea
         CHECK_THAT(texts[rank],
                    contains("ranks 1 and 3 of 5 have not come") || contains("ranks 1 and 3 have not come"));
     }
+}
+
+TEST_CASE("what all waiting ranks are told of the missing ones is made once for all of them") {
+    using namespace detail;
+    constexpr std::uint32_t size = 200;
+    meeting_server server(loopback_endpoint(), size, job_key(), false);
+    const inet_endpoint at = loopback_endpoint(server.address().substr(server.address().rfind(':') + 1));
+    std::vector<int> guests;
+    const auto come = [&](std::uint32_t rank) {
+        const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        REQUIRE(::connect(fd, at.get(), at.bytes) == 0);
+        guests.push_back(fd);
+        const auto hello = meeting_message(meeting_kind::hello, meeting_hello{.rank = rank, .size = size});
+        REQUIRE(::send(fd, hello.data(), hello.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(hello.size()));
+        const auto put = meeting_message(meeting_kind::put, meeting_put{0, mine});
+        REQUIRE(::send(fd, put.data(), put.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(put.size()));
+    };
+    for (std::uint32_t rank = 0; rank + 2 < size; ++rank) {
+        come(rank);
+        while (server.missing().size() + rank + 1 != size) server.turn(patience_of(20s));
+    }
+    // The last one that comes is news for all others.
+    std::array<std::byte, 16384> room;
+    while (::recv(guests[0], room.data(), room.size(), MSG_DONTWAIT) > 0) {}
+    come(size - 2);
+    pollfd told{guests[0], POLLIN, 0};
+    const std::size_t before = allocations();
+    while (::poll(&told, 1, 0) == 0) server.turn(patience_of(20s));
+    const std::size_t taken = allocations() - before;
+    if (counts_allocations) CHECK(taken < size);
+    for (const int fd : guests) ::close(fd);
 }
 
 TEST_CASE("a rank that goes before all have come ends the wait of the others, and names itself") {

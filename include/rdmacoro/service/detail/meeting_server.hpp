@@ -82,7 +82,7 @@ private:
     void given(std::uint32_t rank, std::vector<std::byte> bytes);
     void finish_if_all();
     void judge_gone();
-    void tell_missing(guest& to);
+    [[nodiscard]] shared_bytes missing_message() const;
 
     int fd_ = -1;
     std::uint32_t size_;

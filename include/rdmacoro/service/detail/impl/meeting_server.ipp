@@ -93,8 +93,12 @@ RDMACORO_COLD void meeting_server::sweep() {
     }
     if (now >= news_at_) {
         news_at_ = time_point::max();
+        shared_bytes news;
         for (const auto& one : guests_) {
-            if (one->fd >= 0 && one->waits) tell_missing(*one);
+            if (one->fd < 0 || !one->waits || !one->out.empty())
+                continue;  // one that reads nothing gets no more
+            if (!news) news = missing_message();
+            say(*one, news);
         }
     }
     judge_gone();
@@ -172,7 +176,7 @@ RDMACORO_COLD void meeting_server::take(guest& from, const meeting_frame& frame)
     }
     if (frame.kind == meeting_kind::ask) {
         // One that waits for nothing is about to read its answer; one that reads nothing gets no more.
-        if (from.waits && from.out.empty()) tell_missing(from);
+        if (from.waits && from.out.empty()) say(from, missing_message());
         return;
     }
     auto put = frame.kind == meeting_kind::put ? frame.as<meeting_put>() : std::nullopt;
@@ -182,7 +186,7 @@ RDMACORO_COLD void meeting_server::take(guest& from, const meeting_frame& frame)
     from.waits = true;
     given(from.rank, std::move(put->bytes));
     if (from.waits) {
-        tell_missing(from);
+        say(from, missing_message());
         if (news_at_ == time_point::max()) news_at_ = monotonic_now() + news_pause;
     }
 }
@@ -274,12 +278,12 @@ RDMACORO_COLD void meeting_server::give_up(const std::string& why) {
     }
 }
 
-RDMACORO_COLD void meeting_server::tell_missing(guest& to) {
+RDMACORO_COLD meeting_server::shared_bytes meeting_server::missing_message() const {
     meeting_missing news{.exchange = exchange_, .ranks = missing()};
     news.count = static_cast<std::uint32_t>(news.ranks.size());
     constexpr std::size_t most = 64;
     if (news.ranks.size() > most) news.ranks.resize(most);
-    say(to, std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::missing, news)));
+    return std::make_shared<const std::vector<std::byte>>(meeting_message(meeting_kind::missing, news));
 }
 
 RDMACORO_COLD void meeting_server::say(guest& to, shared_bytes what) {
