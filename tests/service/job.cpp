@@ -6,12 +6,15 @@
 #include "support/pmi_server.hpp"
 
 #include <rdmacoro/coro/coro.hpp>
+#include <rdmacoro/service/detail/job_blob.hpp>
+#include <rdmacoro/service/detail/meeting_launcher.hpp>
 
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 
 namespace test_service_job {
 
@@ -189,6 +192,48 @@ TEST_CASE("ranks on hosts that the launcher calls different reach each other wit
         CHECK_THAT(all[0]->here.explain(2), contains("tcp"));
         CHECK_THAT(all[0]->here.explain(3), contains("shm"));
     });
+}
+
+TEST_CASE("where the launcher calls two hosts one a rank that would listen at 127.0.0.1 does not join") {
+    for (const bool has_address : {false, true}) {
+        INFO(has_address);
+        run_nodes([&]() -> task<> {
+            served_meeting meeting(2);
+            const auto variables = [&](std::uint32_t rank) {
+                auto all = meeting.variables(rank, 2);
+                all["RDMACORO_LOCAL_SIZE"] = "2";
+                if (has_address) all["RDMACORO_ADDRESS"] = "127.0.0.1";
+                return all;
+            };
+            detail::job_blob far;
+            far.host = host_identity::own();
+            ++far.host.network;
+            far.cards.assign(
+                2, node_card{
+                       .id = 2, .born = new_generation(), .host = far.host, .urls = {"tcp://127.0.0.1:9"}});
+            std::string failure_there;
+            std::thread other([&] {
+                failure_there = error_of([&] {
+                                    detail::meeting_launcher one{launch_environment(variables(1))};
+                                    one.open(patience_of(20s));
+                                    static_cast<void>(one.exchange(encode_job_blob(far), patience_of(20s)));
+                                    one.leave(patience_of(20s));
+                                }).second;
+            });
+            std::unique_ptr<member> one;
+            const member* const joined = co_await join_one(one, launch_environment(variables(0)), quick(20s));
+            other.join();
+            CHECK(failure_there == "");
+            INFO(joined->text);
+            CHECK(joined->ranks.has_value() == has_address);
+            if (!has_address) {
+                CHECK(joined->code == errc::address_invalid);
+                CHECK_THAT(joined->text,
+                           contains("rank 1 runs under another kernel or in another network than rank 0") &&
+                               contains("set RDMACORO_ADDRESS"));
+            }
+        });
+    }
 }
 
 TEST_CASE("a transport that cannot listen is left out, and the job says why; where none can, joining fails") {

@@ -146,6 +146,8 @@ private:
     [[nodiscard]] task<> call(std::function<void(const patience&)> work);
     [[nodiscard]] task<std::vector<launcher::blob>> give_and_take(launcher::blob mine, bool last);
     [[nodiscard]] std::string own_address() const;
+    /// Throws where ranks are on several hosts that the launcher calls one, and do not reach this one at the address chosen for one.
+    void check_one_host(std::span<const job_blob> said) const;
 
     job_options options_;
     std::string address_variable_;
@@ -254,7 +256,8 @@ template <transport... Ts>
 ///     else those of this host;
 ///     `errc::invalid_argument` in a process that no launcher started, without `job_options::alone`, and for two ranks with one node id;
 ///     `errc::unsupported`, `errc::version_mismatch`, `errc::protocol_violation`, `errc::peer_lost`, `errc::permission_denied` for a launcher
-///     that does not speak as it should, or another rank that has gone, or waited to its limit; `errc::address_invalid` where nothing listens.
+///     that does not speak as it should, or another rank that has gone, or waited to its limit; `errc::address_invalid` where nothing listens,
+///     and where the launcher calls hosts one that are several.
 ///     A process that was stopped past its limit waits for a second more at most, and joins where the others still wait for it.
 /// Cancellation: at any time. A process that a launcher has started cannot join after that.
 /// Example:

@@ -170,6 +170,31 @@ RDMACORO_COLD void job_join::check_reachable(const node_card& card) const {
                                            (silent_.empty() ? "  it has no transport for that\n" : silent_));
 }
 
+/// As of containers with networks of their own, of which the launcher knows nothing.
+RDMACORO_COLD void job_join::check_one_host(std::span<const job_blob> said) const {
+    const job_blob& own = said[from_->rank()];
+    const auto is_far = [&](const job_blob& one) {
+        return one.host.known() && own.host.known() && one.host != own.host;
+    };
+    const auto far = std::find_if(said.begin(), said.end(), is_far);
+    if (!on_one_host_ || far == said.end()) return;
+    const bool chosen = options_.address.empty() && address_variable_.empty();
+    const auto leads_there = [&](const std::string& url) {
+        return !url.starts_with("shm://") && !url.starts_with("sim://") &&
+               !(chosen && url.find("://127.0.0.1:") != std::string::npos);
+    };
+    const bool reached = std::all_of(own.cards.begin(), own.cards.end(), [&](const node_card& card) {
+        return std::any_of(card.urls.begin(), card.urls.end(), leads_there);
+    });
+    if (reached) return;
+    throw error(errc::address_invalid, "join_job: rank " + std::to_string(far - said.begin()) +
+                                           " runs under another kernel or in another network than rank " +
+                                           std::to_string(from_->rank()) + ", but " + from_->name() +
+                                           " says that all ranks are on one host, where nodes listen at "
+                                           "127.0.0.1: set RDMACORO_ADDRESS to an "
+                                           "address of each host");
+}
+
 RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
     job_blob own{.host = cards.front().host,
                  .launched_on = from_->host(),
@@ -178,6 +203,7 @@ RDMACORO_COLD task<job> job_join::exchange(std::vector<node_card> cards) {
     launcher::blob mine = encode_job_blob(own);
     const std::vector<launcher::blob> all = co_await give_and_take(std::move(mine), true);
     std::vector<job_blob> said = decode_job_blobs(all);
+    check_one_host(said);
     job made;
     made.rank_ = from_->rank();
     made.launcher_ = from_->name();
