@@ -57,7 +57,7 @@ public:
     [[nodiscard]] pmi_message ask(std::string_view text, const patience& limit);
     /// The two parts of that, where other words come between them. Errors do not name the words.
     void say(std::string_view text, const patience& limit) { write(text, limit); }
-    [[nodiscard]] RDMACORO_DECL pmi_message hear(const patience& limit);
+    [[nodiscard]] pmi_message hear(const patience& limit);
     /// This answer is not waited for any more: it is dropped when it comes.
     void give_up(std::string_view answer) { given_up_.emplace_back(answer); }
 
