@@ -409,6 +409,39 @@ TEST_CASE("a receive that is posted before its message is sent gets it, whatever
     });
 }
 
+TEMPLATE_LIST_TEST_CASE("a message that no policy of the list carries is not sent ahead of its turn either",
+                        "", transports) {
+    must_end<TestType, protocols<eager_to<1000>>>(least_memory(), [](auto& a, auto& b) -> task<> {
+        using sending = decltype(start(a.send(std::span<const std::byte>(), 1)));
+        std::deque<sending> sends;
+        const auto data = pattern(1000, 1);
+        const auto longer = pattern(1001, 2);
+        for (int n = 0; n < 400; ++n) sends.emplace_back(a.send(data, 1));
+        auto too_long = start(a.send(longer, 5));
+        auto synchronous = start(a.ssend(data, 6));
+        auto behind_it = start(a.send(data, 5));
+        auto last = start(a.send(data, 7));
+        std::vector<std::byte> into(2000);
+        std::vector<std::byte> others(2000);
+        auto sixth = start(b.recv(others, 6));
+        const received fifth = co_await b.recv(into, 5);
+        CHECK(fifth.bytes == 1000);
+        co_await behind_it;
+        co_await b.recv(into, 7);
+        co_await last;
+        CHECK(a.counts().sent_ahead == 2);
+        CHECK_FALSE(sixth.done());
+        for (int n = 0; n < 400; ++n) co_await b.recv(into, 1);
+        for (sending& s : sends) co_await s;
+        const auto refused = co_await as_result(too_long);
+        CHECK(refused.error() == errc::message_too_long);
+        const auto no_way = co_await as_result(synchronous);
+        CHECK(no_way.error() == errc::unsupported);
+        co_await a.send(data, 6);
+        co_await sixth;
+    });
+}
+
 TEST_CASE("over shared memory a message to many small pieces leaves others their turns meanwhile") {
     must_end<shm_as_it_comes, protocols<get_rendezvous<>>>({}, [](auto& a, auto& b) -> task<> {
         constexpr std::size_t pieces = 1 << 17;

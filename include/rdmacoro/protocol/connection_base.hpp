@@ -41,8 +41,8 @@ struct list_identity {
     bool link_matches = false;
     /// Whether messages may be sent ahead of their turn: both sides do not number them.
     bool overtakes = false;
-    /// Whether a policy admits a plain send of that many bytes over a link with these capabilities.
-    bool (*carries)(std::size_t bytes, const capabilities& link) noexcept = nullptr;
+    /// Whether a policy admits such a message over a link with these capabilities.
+    bool (*carries)(const message_facts& m, const capabilities& link) noexcept = nullptr;
 };
 
 /// The part of a connection without the types of its transport and protocols: the handshake, goodbyes, credit, sends

@@ -125,9 +125,9 @@ struct protocols {
         return chosen;
     }
 
-    /// Whether a policy of the list admits a plain send of that many bytes.
-    [[nodiscard]] static bool carries(std::size_t bytes, const capabilities& link) noexcept {
-        return choose({bytes, false}, link) != none;
+    /// Whether a policy of the list carries such a message over a link with these capabilities.
+    [[nodiscard]] static bool carries(const message_facts& m, const capabilities& link) noexcept {
+        return choose(m, link) != none;
     }
 
     /// The wire number of `Policy`'s kind 0.

@@ -116,6 +116,8 @@ private:
     void piece_ended() noexcept;
 
     // Sending.
+    /// Whether a policy of the list carries it. One that none carries fails in its turn, and is a message for no receive.
+    [[nodiscard]] bool carried(const send_request& r) const noexcept;
     delivery wanted(std::span<const std::byte> payload) noexcept;
     delivery answered(bool accepted, std::span<const std::byte> payload) noexcept;
     void send_out() noexcept;

@@ -291,7 +291,7 @@ RDMACORO_COLD void connection_base::limit_unasked() {
     capabilities limited = link;
     const std::size_t of_quarter = payload_stored_in(whole / 4);
     limited.max_message = of_quarter;
-    if (!list_.carries(of_quarter + 1, limited)) limited.max_message = payload_stored_in(whole);
+    if (!list_.carries({of_quarter + 1, false}, limited)) limited.max_message = payload_stored_in(whole);
     if (limited.max_message >= link.max_message) return;
     tuned_ = limited;
     limits_ = &tuned_;

@@ -196,6 +196,10 @@ RDMACORO_COLD void ahead_engine::forget(const receive_request& r) noexcept {
 
 // ---- sending
 
+RDMACORO_COLD bool ahead_engine::carried(const send_request& r) const noexcept {
+    return context_.list_.carries({r.from_.size(), r.synchronous_}, context_.capabilities_in_force());
+}
+
 RDMACORO_COLD delivery ahead_engine::wanted(std::span<const std::byte> payload) noexcept {
     const std::size_t count = payload.size() / 16;
     if (out_ != out_state::idle || payload.size() % 16 != 0 || count == 0 || count > most_wants)
@@ -212,6 +216,7 @@ RDMACORO_COLD delivery ahead_engine::wanted(std::span<const std::byte> payload) 
         ++walked_;
         for (std::size_t n = 0; n < best; ++n) {
             if ((r->tag_ & wants[n].mask) != wants[n].tag) continue;
+            if (!carried(*r)) break;
             best = n;
             offered_ = r;
         }
