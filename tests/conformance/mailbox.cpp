@@ -228,6 +228,37 @@ CONFORMANCE_CASE("an endpoint with a pending receive is not attached and stays a
     conform(over, refuses_attaching);
 }
 
+task<> attached_while_filled(two_domains& w) {
+    const auto large = pattern(std::size_t{3} << 20, 1);
+    hub h(w);
+    co_await join(w, h, 1);  // so that the name in the mailbox is another than at an endpoint
+    for (int turns = 0; turns < 12; ++turns) {
+        CAPTURE(turns);
+        auto p = co_await w.connected();
+        std::vector<std::byte> into(large.size());
+        auto receiving = start(p.b.recv(into, 5));
+        auto sending = start(p.a.send(large, 5));
+        for (int n = 0; n < turns; ++n) co_await yield();
+        const bool ended = receiving.done();
+        peer_id id = 0;
+        try {
+            id = h.box.attach(std::move(p.b));
+        } catch (const error& refused) {  // nothing has come yet, or the link matches
+            CHECK(refused.code() == errc::invalid_argument);
+            CHECK_FALSE(ended);
+        }
+        const received got = co_await receiving;
+        CHECK(got.source == (ended ? 0 : id));
+        CHECK(into == large);
+        co_await sending;
+        if (id != 0) h.box.remove(id);
+    }
+}
+CONFORMANCE_CASE("a receive that is being filled while its endpoint is attached gets its message",
+                 every_transport) {
+    conform(over, attached_while_filled);
+}
+
 task<> peers_go(two_domains& w) {
     hub h(w);
     co_await join(w, h, 3);

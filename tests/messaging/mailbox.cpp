@@ -74,6 +74,63 @@ TEST_CASE("an endpoint may be attached in the middle of a message, matched or ke
     }(world.on));
 }
 
+TEST_CASE(
+    "a receive that is being filled while its endpoint is attached goes on and ends with the name that the "
+    "peer has there") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        enum class end { value, lent, sender_gives_up, canceled, link_closed };
+        scripted_mailbox box;
+        scripted_peer first(on);
+        co_await first.open();
+        static_cast<void>(box.attach(std::move(first.self())));
+        std::deque<scripted_peer> peers;
+        const std::vector<std::byte> data(2000, std::byte{5});
+        for (const end how : {end::value, end::lent, end::sender_gives_up, end::canceled, end::link_closed}) {
+            CAPTURE(static_cast<int>(how));
+            scripted_peer& peer = peers.emplace_back(on);
+            co_await peer.open();
+            std::vector<std::byte> into(2000);
+            local_stop_source stop;
+            auto receiving = start(as_result(with_stop(peer.self().recv(into, 1), stop.get_token())));
+            auto lending = start(as_result(peer.self().recv_lent(1)));
+            peer.say(wire_kind::announce, 1, announcement(0, 0, 2000));
+            peer.say(wire_kind::announce, 1, announcement(1, 0, 2000));
+            for (const std::uint32_t stream : {0u, 1u})
+                peer.say(wire_kind::piece, stream, std::span(data).first(1000));
+            co_await turns(4);
+            CHECK_FALSE(receiving.done());
+            const peer_id id = box.attach(std::move(peer.self()));
+            CHECK(id != 0);
+            const bool whole = how == end::value || how == end::lent;
+            if (whole) {
+                for (const std::uint32_t stream : {0u, 1u})
+                    peer.say(wire_kind::piece, stream, std::span(data).first(1000));
+            } else if (how == end::sender_gives_up) {
+                for (const std::uint32_t stream : {0u, 1u}) peer.say(wire_kind::abandon, stream);
+            } else if (how == end::canceled) {
+                stop.request_stop();
+            }
+            if (how == end::canceled || how == end::link_closed)
+                peer.link().close(make_error_code(errc::closed));
+            const auto ended = co_await receiving;
+            const auto lent = co_await lending;
+            REQUIRE(ended.has_value() == whole);
+            REQUIRE(lent.has_value() == whole);
+            if (whole) {
+                CHECK(ended->source == id);
+                CHECK(into == data);
+                CHECK(lent->source() == id);
+                CHECK(std::equal(data.begin(), data.end(), lent->bytes().begin(), lent->bytes().end()));
+            } else {
+                CHECK(ended.facts().peer == id);
+                CHECK(lent.facts().peer == id);
+            }
+        }
+        CHECK(box.base().store().live() == 0);
+    }(world.on));
+}
+
 TEST_CASE("a message of which a part was lent out before attaching lives on") {
     virtual_time world;
     world.run([](scheduler& on) -> task<> {

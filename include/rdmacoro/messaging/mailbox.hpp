@@ -281,9 +281,10 @@ public:
 
     /// Takes an endpoint over, with the messages that wait in it and the sends that are under way; the name it has here.
     /// Its grant to the peer stays that of its own options; `lent_bytes` is the mailbox's from here on. An operation of the
-    /// endpoint that has not begun may begin later: it is one of the same peer, and ends with the name that the peer has here. Throws
-    /// `errc::invalid_argument` when a receive or probe of it is pending, or it belongs to another scheduler;
-    /// `errc::closed` when the mailbox was closed.
+    /// endpoint that has not begun may begin later: it is one of the same peer, and ends with the name that the peer has here. So does a receive
+    /// that a message has met and that is being filled. Throws `errc::invalid_argument` when a probe of it is pending, or a receive that no
+    /// message has met (with `provider_matched`: one that was posted with the link), or it belongs to another scheduler; `errc::closed` when the mailbox
+    /// was closed.
     peer_id attach(endpoint<T, P>&& peer) { return state_->attach(peer.state_); }
 
     /// Forgets a peer: ends its link now, everything pending on it with `errc::closed`, and drops its messages that were not

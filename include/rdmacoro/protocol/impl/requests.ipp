@@ -55,11 +55,13 @@ RDMACORO_COLD void throw_one_sided(std::error_code why, const char* what, const 
 
 RDMACORO_COLD error_facts receive_request::facts() const noexcept {
     const bool met = std::error_code(code_) == errc::truncated;
+    // Of an endpoint that was attached to a mailbox while the receive was being filled `source_` is the former number.
+    const bool noted = source_ == any_source || noted_.peer != error_facts::no_peer;
     return {.info = info_,
             .bytes = is_lent() ? 0 : into_.size(),
             .tag = met ? got_.tag : wanted_.tag,
             .tag_mask = met ? ~tag_type{0} : wanted_.mask,
-            .peer = source_ == any_source ? noted_.peer : source_};
+            .peer = noted ? noted_.peer : source_};
 }
 
 RDMACORO_COLD void receive_request::throw_failure() const {
