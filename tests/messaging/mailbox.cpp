@@ -368,6 +368,61 @@ TEST_CASE("a receive from any source ends with peer_lost, once, where it meets a
     }(world.on));
 }
 
+TEST_CASE("an eager message of which a part had come keeps its place when its link ends") {
+    virtual_time world;
+    world.run([](scheduler& on) -> task<> {
+        scripted_mailbox box;
+        std::deque<scripted_peer> peers;
+        std::byte into[8];
+        for (const bool attached_before : {true, false}) {
+            for (const errc why : {errc::peer_lost, errc::closed}) {
+                CAPTURE(attached_before, why);
+                scripted_peer& peer = peers.emplace_back(on);
+                co_await peer.open();
+                detail::connection_base& link = peer.self().connection();
+                peer_id id = 0;
+                if (attached_before) id = box.attach(std::move(peer.self()));
+                peer.from_peer().announces_above = 100;
+                peer.from_peer().piece = 1;
+                peer.say(wire_kind::eager, 3, std::vector<std::byte>(5000));
+                co_await turns(100);
+                if (!attached_before) id = box.attach(std::move(peer.self()));
+                // Posted since: behind the message, of which nothing is to be seen yet.
+                auto other = start(as_result(timeout(box.recv(into, 4), std::chrono::hours(1))));
+                auto first = start(as_result(timeout(box.recv(into, 3), std::chrono::hours(1))));
+                auto second = start(as_result(timeout(box.recv(into, 3), std::chrono::hours(1))));
+                CHECK(box.base().matching().unexpected() == 0);
+                link.close(make_error_code(why));
+                const auto met = co_await first;
+                CHECK(met.error() == (why == errc::closed ? errc::timed_out : errc::peer_lost));
+                for (auto* const each : {&other, &second}) {
+                    const auto none = co_await *each;
+                    CHECK(none.error() == errc::timed_out);
+                }
+                CHECK(box.base().matching().unexpected() == (why == errc::closed ? 1 : 0));
+                const auto named = co_await as_result(box.recv(into, 3, id));
+                CHECK(named.error() == why);
+                CHECK(box.base().store().live() == 0);
+            }
+        }
+        // None was posted: the next one meets it.
+        scripted_peer& peer = peers.emplace_back(on);
+        co_await peer.open();
+        detail::connection_base& link = peer.self().connection();
+        static_cast<void>(box.attach(std::move(peer.self())));
+        peer.from_peer().announces_above = 100;
+        peer.from_peer().piece = 1;
+        peer.say(wire_kind::eager, 3, std::vector<std::byte>(5000));
+        co_await turns(100);
+        link.close(make_error_code(errc::peer_lost));
+        const auto met = co_await as_result(box.recv(into, 3));
+        CHECK(met.error() == errc::peer_lost);
+        const auto none = co_await as_result(timeout(box.recv(into, 3), std::chrono::hours(1)));
+        CHECK(none.error() == errc::timed_out);
+        CHECK(box.base().store().live() == 0);
+    }(world.on));
+}
+
 TEST_CASE("receives that were canceled before their endpoint was attached drop the messages that they would "
           "have taken") {
     virtual_time world;

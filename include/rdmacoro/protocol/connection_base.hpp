@@ -228,6 +228,8 @@ public:
     /// link's reason, and none gets a later message in its stead. Receives from any source pass it by where the link was closed: that
     /// this side closed one peer ends none of them.
     void lose(unexpected_message& m) noexcept;
+    /// The same for a message that is not in the matcher yet, and in its turn now: a receive may wait for it.
+    void lose_unannounced(unexpected_message& m) noexcept;
 
     /// The one place where a receive ends that has matched a message. A message that its receive could not take, as it was
     /// too long or was given up, does not count as received. `from`: its connection; nullptr when that no longer exists.

@@ -185,6 +185,13 @@ RDMACORO_COLD void connection_base::lose(unexpected_message& m) noexcept {
     if (hides(m)) mailbox_->matching().hide_from_any(m);
 }
 
+RDMACORO_COLD void connection_base::lose_unannounced(unexpected_message& m) noexcept {
+    m.lost = true;
+    if (!hides(m)) return offer(m);
+    m.source = source_;  // as `offer` says
+    mailbox_->matching().add_hidden(m);
+}
+
 RDMACORO_DECL void connection_base::hand_over(unexpected_message& m, receive_request& r) noexcept {
     connection_base* const from = m.from;
     const received message{m.bytes, m.tag, m.source};

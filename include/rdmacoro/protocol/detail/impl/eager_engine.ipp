@@ -65,7 +65,7 @@ RDMACORO_COLD void eager_engine_base::cancel_send(send_request& r) noexcept {
 
 RDMACORO_DECL void eager_engine_base::fail(std::error_code reason) noexcept {
     if (receive_ != nullptr) base_.fail_fill(*std::exchange(receive_, nullptr), reason);
-    if (message_ != nullptr) base_.free(*std::exchange(message_, nullptr));
+    if (message_ != nullptr) base_.lose_unannounced(*std::exchange(message_, nullptr));
 }
 
 }  // namespace rdmacoro::detail
